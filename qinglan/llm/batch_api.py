@@ -1,6 +1,6 @@
-"""A service's batches, by OpenAI's protocol: a file goes up, a batch is made of it, its answers come in files.
+"""Batches of a paid service by OpenAI's protocol: upload a file, create a batch of it, read its result files.
 
-What a service says is read here and nowhere else; every failure is an UpstreamError, as of a live call.
+Answers of these endpoints are parsed only here; every failure is an UpstreamError, as of a live call.
 """
 
 from codecs import BOM_UTF8
@@ -26,14 +26,14 @@ from qinglan.llm.upstream import (
 
 ENDPOINT = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
-"""The only one that services offer."""
+"""The only completion window that services offer."""
 
 REQUEST_LINE = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
 REQUEST_LINE_OVERHEAD = len(REQUEST_LINE) + 64
-"""Around a request in a batch's file: the call's key is 64 characters."""
+"""Bytes around a request in a batch's file; the call's key takes 64 of them."""
 
 MAX_FILE_BYTES = 190_000_000
-"""Most in one file; services refuse more than 200 MB."""
+"""Largest file of a batch; services refuse more than 200 MB."""
 
 NAME_METADATA_KEY = "qinglan"
 """The key of a batch's name in its metadata."""
@@ -46,12 +46,12 @@ LISTED = 100
 
 
 class BatchProblem(NamedTuple):
-    """Why a service made nothing of a file."""
+    """A reason why a service could not run a file."""
 
     code: str
     message: str
     line: int | None
-    """The line of the file, from 1, that is to blame; None where no single one is."""
+    """The faulty line of the file, from 1; None where it is no single line."""
 
 
 class BatchStatus(NamedTuple):
@@ -60,35 +60,35 @@ class BatchStatus(NamedTuple):
     id: str
     status: str
     files: tuple[str, ...]
-    """Files of answers and of errors; there may be neither."""
+    """Files of answers and of errors; a batch may have neither."""
 
     done: int
     total: int
     problems: tuple[BatchProblem, ...]
     unfiled: bool = False
-    """Rows of it have an answer and no file: a service may say so a moment before the file is there."""
+    """Rows have an answer and there is no file yet: a service may count them a moment before the file exists."""
 
 
 class UnknownBatchError(FatalUpstreamError):
-    """The service knows no such batch or file: not at this address, not with this key, or no longer."""
+    """The service does not know this batch or file: wrong address, wrong key, or deleted."""
 
 
 class BatchResultLine(NamedTuple):
-    """One line of a batch's answers."""
+    """One line of a batch's result file."""
 
     key: str
     outcome: Completion | UpstreamError
 
 
 class BatchService:
-    """One model's files and batches."""
+    """Files and batches of one model."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._where = f"batches of {upstream.where}"
 
     async def upload(self, path: Path, name: str) -> str:
-        """The service's name of the file."""
+        """Upload a file; the result is the service's name of it."""
 
         async def send(client: openai.AsyncOpenAI) -> bytes:
             with path.open("rb") as file:
@@ -111,7 +111,7 @@ class BatchService:
         return self._status(await self._json("POST", "/batches", body))
 
     async def find(self, name: str, file: str) -> BatchStatus | None:
-        """The batch of that name of ours, or of that file, if its creation arrived; in whatever order they come."""
+        """Find the batch with our name or file, if its creation reached the service; lists come in any order."""
         after, pages = "", set[str]()
         while True:
             with self._known(f"batch {name}"):
@@ -132,7 +132,7 @@ class BatchService:
             return self._status(await self._json("GET", f"/batches/{batch}"))
 
     async def lines(self, file: str) -> AsyncGenerator[BatchResultLine, None]:
-        """A file's lines as they come; a line that cannot be read is one without a key."""
+        """Read a file's lines as they arrive; a line that cannot be read has an empty key."""
         async with aclosing(self._bytes(file)) as chunks:
             rest = b""
             async for chunk in chunks:
@@ -226,7 +226,7 @@ class BatchService:
 
 
 def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:
-    """A line is as good as a live answer: the same readers judge it."""
+    """Read a line by the same rules as a live answer."""
     response = value.get("response")
     try:
         if isinstance(response, dict):
@@ -263,7 +263,7 @@ def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _status_code(value: object) -> int:
-    """0 where there is none."""
+    """An HTTP status code; 0 where there is none."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else _number(value)
 
 

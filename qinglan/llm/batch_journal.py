@@ -1,7 +1,7 @@
-"""Batches in the journal: what each holds, how far it is, and how every row of it ended.
+"""Batches in the journal: the rows of each, its progress, and the outcome of every row.
 
-A batch's life stands on disk before anything happens to it: made (its attempts are sent, the money is reserved),
-uploaded (the service's file), created (the service's batch), ended. Killed at any point, it goes on from there.
+Each state of a batch is on disk before the next step: made (its attempts count as sent, the money is reserved),
+uploaded (the service's file), created (the service's batch), ended. A killed process resumes from the last one.
 """
 
 import sqlite3
@@ -19,7 +19,7 @@ from qinglan.llm.journal import INSERT_ATTEMPT, UPSERT_CALL, Call, Entry, Journa
 
 IN_OPEN_BATCH = "outcome = 'sent' AND batch IS NOT NULL"
 REJECTED_REASONS = ("rejected", "refused")
-"""Reasons of calls that no batch will answer either: the service did not want the request itself."""
+"""Reasons of failed calls that no batch will answer either: the service rejected the request itself."""
 
 REJECTED = f"(state = 'failed' AND reason IN {REJECTED_REASONS})"
 
@@ -32,36 +32,36 @@ GIVE_UP = (
 
 
 class Batch(NamedTuple):
-    """One batch as the journal knows it."""
+    """One batch as the journal stores it."""
 
     id: int
     role: str
     name: str
-    """Ours, in the batch's metadata: by it a batch is found whose creation nobody heard of."""
+    """Our name in the batch's metadata; it finds the batch if the answer to its creation was lost."""
 
     made_at: float
     rows: int
     factor: float
-    """Its price as a share of the live one."""
+    """Price as a share of the live price."""
 
     file: str
     batch: str
-    """The service's names of the file and of the batch; empty before there are any."""
+    """The service's names of the file and of the batch; empty until they exist."""
 
     status: str
 
 
 class BatchCall(NamedTuple):
-    """One call that a batch can bring."""
+    """A call that a batch can answer."""
 
     call: Call
     entry: Entry
     reserved: float
-    """The most that it can cost at the batch's price."""
+    """The most that it can cost at the batch price."""
 
 
 class BatchRow(NamedTuple):
-    """One attempt of a batch."""
+    """One attempt in a batch."""
 
     attempt: int
     call: str
@@ -71,18 +71,18 @@ class BatchRow(NamedTuple):
 
 
 class BatchJournal:
-    """The journal's pages on batches. Its owner alone writes here, so nothing changes between two statements."""
+    """Batches in the journal. Only the journal's owner writes here, so nothing changes between two statements."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def open(self) -> list[Batch]:
-        """All batches that have not ended, the oldest first."""
+        """All open batches, the oldest first."""
         rows = self._journal.read(f"SELECT {', '.join(Batch._fields)} FROM batches WHERE NOT ended ORDER BY id")
         return [Batch(*row) for row in rows]
 
     def settled_keys(self) -> set[str]:
-        """Calls that need no batch: answered, in an open batch, or rejected by the service."""
+        """Keys of calls that need no batch: answered, in an open batch, or rejected by the service."""
         query = (
             f"SELECT key FROM calls WHERE state = 'answered' OR {REJECTED} "
             f"UNION SELECT call FROM attempts WHERE {IN_OPEN_BATCH}"
@@ -90,7 +90,7 @@ class BatchJournal:
         return {str(row[0]) for row in self._journal.read(query)}
 
     async def make(self, role: str, calls: Sequence[BatchCall], factor: float) -> Batch:
-        """Write a batch with its calls and the money that it may cost, before anything leaves."""
+        """Write a batch with its calls and the money reserved for them, before anything is sent."""
         number = int(self._journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
         batch = Batch(number, role, uuid.uuid4().hex, time.time(), len(calls), factor, "", "", "made")
         statements: list[SqlStatement] = [
@@ -104,7 +104,7 @@ class BatchJournal:
         return batch
 
     async def note(self, batch: Batch) -> Batch:
-        """Write how far a batch is at the service."""
+        """Write a batch's progress at the service."""
         await self._journal.write(
             ("UPDATE batches SET file = ?, batch = ?, status = ? WHERE id = ?", (*batch[6:9], batch.id))
         )
@@ -116,11 +116,11 @@ class BatchJournal:
         )
 
     async def give_up(self) -> None:
-        """End all open batches here; rows of those that were uploaded count as possibly billed."""
+        """End all open batches in the journal; rows of uploaded batches count as possibly billed."""
         await self._journal.write(*((statement, ()) for statement in GIVE_UP))
 
     def write_file(self, batch: Batch, path: Path) -> None:
-        """The batch's lines, as the service wants them. For a thread: it reads with a connection of its own."""
+        """Write the batch's lines as the service expects them. Runs in a thread: it opens its own connection."""
         query = (
             "SELECT key, request FROM attempts JOIN calls ON key = call "
             f"WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id"
@@ -130,7 +130,7 @@ class BatchJournal:
                 file.write(REQUEST_LINE % (key.encode(), request))
 
     def row(self, batch: Batch, key: str) -> tuple[BatchRow, bool] | None:
-        """The row that a line answers, and whether it has its outcome already; None for a stranger's line."""
+        """The row that a result line answers, and whether it has an outcome already; None for a line of no row."""
         rows = self._journal.read(
             "SELECT id, call, step, row, reserved, outcome != 'sent' FROM attempts WHERE call = ? AND batch = ?",
             (key, batch.id),
@@ -138,12 +138,12 @@ class BatchJournal:
         return (BatchRow(*rows[0][:5]), bool(rows[0][5])) if rows else None
 
     def unsettled(self, batch: Batch) -> list[BatchRow]:
-        """Rows that still have no outcome, in the order of the file."""
+        """Rows without an outcome, in the order of the file."""
         query = f"SELECT id, call, step, row, reserved FROM attempts WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id"
         return [BatchRow(*row) for row in self._journal.read(query, (batch.id,))]
 
     def unanswered(self, batch: Batch) -> list[BatchCall]:
-        """Its calls that another batch may bring, in the order of the file."""
+        """Calls that another batch may answer, in the order of the file."""
         query = (
             "SELECT key, model, sample, request, step, row, role, reserved FROM attempts JOIN calls ON key = call "
             f"WHERE batch = ? AND state != 'answered' AND NOT ({REJECTED}) ORDER BY id"
@@ -160,12 +160,12 @@ class BatchJournal:
         return float(self._journal.read(query, (batch.id,))[0][0])
 
     def first(self, batch: Batch) -> int:
-        """The attempt of the file's first line; the others follow by number."""
+        """Number of the attempt in the file's first line; the lines after it have the next numbers."""
         return int(self._journal.read("SELECT min(id) FROM attempts WHERE batch = ?", (batch.id,))[0][0])
 
 
 def refuse_open_batches(journal: Journal) -> None:
-    """Refuse a journal that a batch is still to be fetched into: live calls would pay for the same answers."""
+    """Refuse a journal with open batches: live calls would pay for the same answers again."""
     if batches := BatchJournal(journal).open():
         names = ", ".join(batch.batch or batch.name for batch in batches)
         raise ConfigError(
@@ -176,7 +176,7 @@ def refuse_open_batches(journal: Journal) -> None:
 
 
 def rows_that_fit(calls: Sequence[BatchCall], room: float, most_rows: int, most_bytes: int) -> int:
-    """How many of the first calls one batch takes: what its file holds, and what the money allows."""
+    """Count how many of the first calls fit in one batch, by the size of its file and by the money left."""
     size, money = 0, 0.0
     for count, item in enumerate(calls[:most_rows]):
         size += len(item.call.request) + REQUEST_LINE_OVERHEAD

@@ -1,7 +1,7 @@
-"""One batch's way through its service: uploaded, created, waited for, read row by row.
+"""Runs one batch at its service: upload, create, wait, read the results row by row.
 
-Each step stands in the journal before the next, so a process that was killed goes on where it was. A failure that may
-pass is tried again for a while; after that the batch stays open, and the next process fetches it.
+Each step is in the journal before the next begins, so a killed process resumes where it was. A passing failure is
+retried for a while; after that the batch stays open, and the next process fetches it.
 """
 
 import asyncio
@@ -40,19 +40,19 @@ from qinglan.llm.upstream import (
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 1800.0
-"""How long a service may be away before the command ends; its batch goes on there meanwhile."""
+"""How long an unreachable service is tried before the command ends; its batch goes on there meanwhile."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Between two looks at a batch."""
+"""Shortest and longest pause between two requests, in seconds."""
 
 LOOKUPS = 5
-"""How often what ought to be there is looked for before it counts as missing: lists and files may come late."""
+"""How often something that should exist is looked up before it counts as missing: lists and files may be late."""
 
 DEADLINE_SECONDS = 25 * 3600.0
-"""A service ends a batch within 24 hours; an hour later it is not going to."""
+"""Age at which a batch counts as stuck; services end a batch within 24 hours."""
 
 GROUP = 500
-"""Rows whose outcomes are written before the first is waited for."""
+"""Outcomes that are written before their commit is awaited."""
 
 TOO_LARGE = "token_limit_exceeded"
 RESUME = "What is in a batch is not lost: run `qinglan prepay` again, it goes on from there."
@@ -61,7 +61,7 @@ Result = TypeVar("Result")
 
 
 class UnpaidRow(NamedTuple):
-    """A row of a batch that got no answer, and why."""
+    """A row of a batch that got no answer, and the reason."""
 
     step: str
     row: str
@@ -70,22 +70,22 @@ class UnpaidRow(NamedTuple):
 
 
 class BatchEnd(NamedTuple):
-    """The end of a batch, for whoever sent it."""
+    """Result of a batch."""
 
     batch: Batch
     answered: int
     cost: float
     unpaid: tuple[UnpaidRow, ...]
     problem: str
-    """Why the batch itself went wrong and what to do; empty where its rows alone tell."""
+    """Reason why the batch as a whole failed, and the next step; empty where it did not."""
 
     resend_rows: int
-    """Most rows of the next batch where unanswered rows can go again at once: a line of the file was to blame, or
+    """Most rows of the next batch where unanswered rows can be sent again at once: a line of the file was faulty, or
     there were too many. 0 where they cannot."""
 
 
 class BatchRunner:
-    """Takes one batch from wherever it stands to its end."""
+    """Runs one batch from its current state to its end."""
 
     def __init__(
         self, batch: Batch, upstream: Upstream, journal: Journal, show: Callable[[Batch, BatchStatus], None]
@@ -114,7 +114,7 @@ class BatchRunner:
         return await self._end("" if resend else batch_problem(status, answered, self._batch.rows), resend)
 
     async def _create(self) -> None:
-        """Upload and create what is not yet there; creation is never tried twice without looking for the first."""
+        """Upload and create the batch unless that is done; before a second creation, look for the first."""
         if self._batch.batch:
             return
         may_exist = bool(self._batch.file)
@@ -143,7 +143,7 @@ class BatchRunner:
         return self._journal.path.with_name(f"{self._journal.path.name}.{self._batch.name}.jsonl")
 
     async def _find(self) -> BatchStatus | None:
-        """The batch where its creation arrived and nobody heard of it; a list may be behind."""
+        """Find the batch if it was created and the answer was lost; the service's list may be late."""
         for pause in lookup_pauses():
             try:
                 if existing := await self._service.find(self._batch.name, self._batch.file):
@@ -154,7 +154,7 @@ class BatchRunner:
         return None
 
     async def _wait(self) -> BatchStatus:
-        """Until the batch has ended, and has named the files that it counts answers in."""
+        """Wait until the batch has ended and names the files of the answers that it counts."""
         left = LOOKUPS
         for pause in pauses():
             status = await self._insist(lambda: self._service.ask(self._batch.batch))
@@ -169,7 +169,7 @@ class BatchRunner:
         raise AssertionError("pauses never end")
 
     async def _read(self, status: BatchStatus) -> None:
-        """All lines that the service has counted; once more, a few times, where some are not to be seen."""
+        """Read all lines that the service counts; read again a few times while some are missing."""
         for pause in lookup_pauses():
             await self._insist(lambda: self._read_files(status))
             if len(self._line_keys) >= status.done:
@@ -177,7 +177,7 @@ class BatchRunner:
             await asyncio.sleep(pause)
 
     async def _read_files(self, status: BatchStatus) -> None:
-        """Every line of the batch's files; read again after a break, what has its outcome keeps it."""
+        """Read every line of the batch's files; a row that has an outcome already keeps it."""
         self._line_keys.clear()
         try:
             for file in status.files:
@@ -187,7 +187,7 @@ class BatchRunner:
             await self._commit()
 
     async def _take(self, line: BatchResultLine) -> None:
-        """A line counts for the row that it names, once; any other is logged and left."""
+        """Settle the row that a line names, once; log and skip any other line."""
         match = self._pages.row(self._batch, line.key)
         if match is None or line.key in self._line_keys:
             log.warning("batch %s: a second line, or none of its rows: %r", self._batch.batch, line.key[:80])
@@ -198,7 +198,7 @@ class BatchRunner:
             await self._settle(row, line.outcome)
 
     async def _settle_rest(self, status: BatchStatus) -> None:
-        """Rows that no line answered: what the batch's end means for them."""
+        """Settle rows that no line answered, by how the batch ended."""
         problems = {problem.line: problem for problem in status.problems if problem.line is not None}
         first = self._pages.first(self._batch)
         for row in self._pages.unsettled(self._batch):
@@ -231,7 +231,7 @@ class BatchRunner:
         self._written.clear()
 
     async def _dissolve(self, error: UpstreamError) -> BatchEnd:
-        """The service would not have the batch: its rows are unpaid."""
+        """End a batch that the service refused: its rows are unpaid."""
         for row in self._pages.unsettled(self._batch):
             await self._settle(row, TransientError("not run", str(error)))
         await self._commit()
@@ -248,7 +248,7 @@ class BatchRunner:
         self._batch = await self._pages.note(self._batch._replace(**changes))  # type: ignore[arg-type]
 
     async def _insist(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Try again what may pass; a batch's creation alone may be refused for good, all else is an outage."""
+        """Retry passing failures. Only the creation of a batch may be refused for good; all else is an outage."""
         try:
             async for attempt in stamina.retry_context(
                 on=_wait_before_retry, attempts=None, timeout=PATIENCE_SECONDS, wait_initial=FIRST_PAUSE,
@@ -262,14 +262,14 @@ class BatchRunner:
 
 
 def _wait_before_retry(error: Exception) -> bool | float:
-    """Whether to try again, and after how long where the service says so."""
+    """Decide if the request is sent again; a number is the wait in seconds that the service asks for."""
     if isinstance(error, RateLimitError) and error.wait is not None:
         return min(max(error.wait, FIRST_PAUSE), PATIENCE_SECONDS)
     return isinstance(error, RateLimitError | TransientError)
 
 
 def pauses() -> Iterator[float]:
-    """Seconds between looks: short at first, then half a minute, for ever."""
+    """Seconds between requests: short at first, growing to half a minute, without end."""
     pause = FIRST_PAUSE
     while True:
         yield pause
@@ -277,12 +277,12 @@ def pauses() -> Iterator[float]:
 
 
 def lookup_pauses() -> Iterator[float]:
-    """The first few of them."""
+    """Pauses between the lookups of something that should exist."""
     return (pause for _, pause in zip(range(LOOKUPS), pauses(), strict=False))
 
 
 def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamError:
-    """The outcome of a row that no line answered: its batch's end tells it."""
+    """Outcome of a row that no line answered, by how its batch ended."""
     if problem:
         return RejectedRequestError("rejected", f"The service refused the line: {problem.code}: {problem.message}")
     if status == "completed":
@@ -293,7 +293,7 @@ def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamE
 
 
 def rows_to_resend(status: BatchStatus, rows: int) -> int:
-    """Most rows of the next batch, where the service ran none of this one and most rows can go again; else 0."""
+    """Most rows of the next batch if the service ran none of this one and its rows can be sent again; else 0."""
     if status.status != "failed" or rows == 1:
         return 0
     if any(problem.code == TOO_LARGE for problem in status.problems):
@@ -302,7 +302,7 @@ def rows_to_resend(status: BatchStatus, rows: int) -> int:
 
 
 def batch_problem(status: BatchStatus, answered: int, rows: int) -> str:
-    """Why the batch as a whole went wrong, and what to do; empty where it did not."""
+    """Reason why the batch as a whole failed, and the next step; empty where it did not."""
     name = f"Batch {status.id}"
     if status.status in ("expired", "cancelled"):
         return (

@@ -1,20 +1,20 @@
-"""Money that may be spent: reserved at its worst before a call is sent, replaced by what the call cost."""
+"""Budget of paid calls: the worst cost is reserved before a call is sent, and replaced by its actual cost."""
 
 import asyncio
 
 from qinglan.errors import BudgetError
 
 ROUNDING_ERROR = 1e-9
-"""What sums of money leave behind when they are taken apart again is none."""
+"""Sums below this are left over by rounding and count as 0."""
 
 
 def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:
-    """Whether a call that may cost `amount` could not pass the cap, however the others end."""
+    """True if a call of at most `amount` cannot exceed the cap, whatever the calls under way cost."""
     return spent + reserved + amount <= cap
 
 
 class Budget:
-    """Spent and reserved together never pass the cap, however many calls are under way."""
+    """Spent and reserved money, together never above the cap, however many calls are under way."""
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
         self.cap = cap
@@ -23,7 +23,7 @@ class Budget:
         self._settled = asyncio.Event()
 
     async def reserve(self, amount: float) -> None:
-        """Hold so much back. Where only others' reservations stand in the way, wait: most cost less in the end."""
+        """Reserve an amount. Wait while only other reservations are in the way: most calls cost less in the end."""
         while not fits(self.cap, self.spent, self.reserved, amount):
             if not fits(self.cap, self.spent, 0.0, amount):
                 raise BudgetError(
@@ -34,12 +34,12 @@ class Budget:
         self.reserved += amount
 
     async def settled(self) -> None:
-        """Wait until a reservation made way."""
+        """Wait until a reservation is settled."""
         self._settled.clear()
         await self._settled.wait()
 
     def settle(self, reserved: float, cost: float) -> None:
-        """The call has ended: its reservation makes way for what it cost."""
+        """Replace the reservation of a call that has ended by its cost."""
         left = self.reserved - reserved
         self.reserved = left if left > ROUNDING_ERROR else 0.0
         self.spent += cost

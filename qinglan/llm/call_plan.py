@@ -1,6 +1,6 @@
-"""A request to a paid model and the call that it becomes: its bytes, its key, the most that it may cost.
+"""Requests to paid models and the calls that they become: bytes, key and worst cost.
 
-`qinglan prepay` and the gateway plan calls here, so both name the same request by the same key of the journal.
+`qinglan prepay` and the gateway both plan calls here, so both give the same request the same key in the journal.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from qinglan.llm.provider_quirks import adapt_request
 
 
 class PaidRequest(NamedTuple):
-    """A request as a stage sends it, and on whose behalf."""
+    """A request as a stage sends it, and the row that it is for."""
 
     entry: Entry
     messages: list[Any]
@@ -21,7 +21,7 @@ class PaidRequest(NamedTuple):
 
 
 class PlannedCall(NamedTuple):
-    """A request as it goes to the model."""
+    """A request in the form that goes to the model."""
 
     call: Call
     entry: Entry
@@ -32,21 +32,21 @@ class PlannedCall(NamedTuple):
     tokens: int
 
 
-def plan_call(ask: PaidRequest, model: PaidModel) -> PlannedCall:
-    request = build_request(model, ask.messages, ask.response_format)
-    call = make_call(request, ask.sample)
+def plan_call(paid_request: PaidRequest, model: PaidModel) -> PlannedCall:
+    request = build_request(model, paid_request.messages, paid_request.response_format)
+    call = make_call(request, paid_request.sample)
     worst = worst_cost(model.price, call.request, model.max_output_tokens)
     tokens = estimate_tokens(call.request.decode()) + model.max_output_tokens
-    return PlannedCall(call, ask.entry, request, worst, tokens)
+    return PlannedCall(call, paid_request.entry, request, worst, tokens)
 
 
 def usage_cost(model: PaidModel, usage: Usage) -> float:
-    """The live price of what an answer took."""
+    """Cost of an answer at the live price."""
     return cost(model.price, usage.input, usage.output, usage.cached)
 
 
 def build_request(model: PaidModel, messages: list[Any], response_format: dict[str, Any] | None) -> dict[str, Any]:
-    """The request as the model takes it: only parameters that it accepts."""
+    """Build the request with only the parameters that the model accepts."""
     request: dict[str, Any] = {**model.extra_body, "model": model.model, "messages": messages}
     request[model.max_tokens_parameter] = model.max_output_tokens
     if model.temperature is not None:

@@ -1,6 +1,6 @@
-"""What stages and reward workers use to ask a paid model: they know the gateway's base URL and nothing else.
+"""Client of paid models: stages and reward workers know the gateway's base URL and nothing else.
 
-async with Gateway("http://127.0.0.1:8200", step="generate") as gateway:
+async with GatewayClient("http://127.0.0.1:8200", step="generate") as gateway:
     answer = await gateway.ask("teacher", messages, row="17")
 """
 
@@ -34,13 +34,13 @@ from qinglan.llm.request_bundles import BundleClient, BundledResponse
 from qinglan.prompts import Message
 
 MAX_CONCURRENT_REQUESTS = 64
-"""Asks on the wire at once. The gateway's limits decide how many are paid at once; the others wait there."""
+"""Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""
 
 GATEWAY_RESTART_SECONDS = 30.0
-"""How long a gateway may take to come back. Asking again is safe: the journal knows what was paid."""
+"""How long a gateway may take to restart. Sending again is safe: the journal knows what was paid."""
 
 MAX_LINE_CHARACTERS = 1_000
-"""Characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
+"""Most characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
 
 
 class Answer(NamedTuple):
@@ -50,12 +50,12 @@ class Answer(NamedTuple):
     """The journal's key of the paid call."""
 
     cached: bool
-    """Whether it was paid for earlier."""
+    """True if it was paid for earlier."""
 
     usage: Usage
 
     def line(self) -> str:
-        """The text on one line, since models like to break it; a RowError when it is longer than a query is."""
+        """The text on one line, since models tend to break it; a RowError when it is longer than a query may be."""
         line = " ".join(self.text.split())
         if len(line) > MAX_LINE_CHARACTERS:
             raise RowError("too long", f"The answer has more than {MAX_LINE_CHARACTERS} characters.", self.text)
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 
 
 class _GatewayStopping(Exception):
-    """The gateway is being stopped and took no more calls: as good as unreachable."""
+    """The gateway is stopping and takes no more calls; treated as unreachable."""
 
 
 JSON_HEADER = {"content-type": "application/json"}
@@ -72,7 +72,7 @@ Response = TypeVar("Response")
 
 
 class GatewayClient:
-    """One client for all of a stage's asks; keep it open, thousands may wait in it."""
+    """Client for all requests of a stage; keep it open, thousands of requests may wait in it."""
 
     def __init__(self, base_url: str, step: str, back_within: float = GATEWAY_RESTART_SECONDS) -> None:
         self._base_url = base_url.rstrip("/")
@@ -102,7 +102,7 @@ class GatewayClient:
         sample: int = 0,
         response_format: dict[str, Any] | None = None,
     ) -> Answer:
-        """The model's text; a RowError when it gave none that can be used, which is never an answer.
+        """Ask a model; a RowError when it gave no usable text, which is never returned as an answer.
 
         BudgetError and OutageError mean that no row would be answered now.
         """
@@ -151,7 +151,7 @@ class GatewayClient:
         return reply
 
     async def _until_back(self, send: Callable[[], Awaitable[Response]]) -> Response:
-        """Send, and send again while the gateway restarts; away for too long, it is an outage."""
+        """Send, and send again while the gateway restarts; an OutageError if that takes too long."""
         try:
             async for attempt in stamina.retry_context(
                 on=UNREACHABLE_ERRORS,
@@ -172,7 +172,7 @@ class GatewayClient:
 
 
 def read_error(where: str, status: int, content: bytes) -> Exception:
-    """The gateway's error answer as the error that it stands for."""
+    """Convert the gateway's error answer to the exception that it stands for."""
     fields = _error_fields(content)
     message, kind = str(fields.get("message", "")), fields.get("type")
     if kind == ROW_FAILED:
@@ -191,7 +191,7 @@ def read_error(where: str, status: int, content: bytes) -> Exception:
 
 
 def _error_fields(content: bytes) -> dict[str, Any]:
-    """What is inside an OpenAI-shaped error."""
+    """Fields of an OpenAI-shaped error."""
     try:
         body = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -203,7 +203,7 @@ def _error_fields(content: bytes) -> dict[str, Any]:
 
 
 def usable_text(completion: dict[str, Any], structured: bool) -> str:
-    """The text of a completion; a RowError that says why there is none to use."""
+    """The text of a completion; a RowError says why there is no usable one."""
     raw = orjson.dumps(completion).decode()
     try:
         choice = completion["choices"][0]

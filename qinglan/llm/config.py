@@ -1,4 +1,4 @@
-"""The paid models of a run: where they are, what they accept, what they cost, what may be spent."""
+"""Settings of the paid models of a run: addresses, accepted parameters, prices and budget."""
 
 import re
 from datetime import date
@@ -11,26 +11,26 @@ from qinglan.errors import ConfigError
 from qinglan.llm.provider_quirks import find_incompatible_setting
 
 Role = Literal["teacher", "judge", "examiner"]
-"""Who writes rewrites, who scores them for training, who scores them for the verdict."""
+"""The teacher writes rewrites, the judge scores them for training, the examiner scores them for the verdict."""
 
 
 class Price(Config):
     """Money per million tokens, as of a day."""
 
     input: float = Field(ge=0)
-    """Of prompts."""
+    """Price of prompt tokens."""
 
     cached_input: float = Field(ge=0)
-    """Of the part of a prompt that the service had cached."""
+    """Price of prompt tokens that the service had cached."""
 
     output: float = Field(ge=0)
-    """Of answers, what a reasoning model thinks included."""
+    """Price of answer tokens, reasoning included."""
 
     as_of: date
-    """The day someone read the price list. A plan shows it, so that a stale price is seen."""
+    """The day someone read the price list. A plan shows it, so that a stale price is noticed."""
 
     currency: str = "USD"
-    """One for all models of a run: a budget is in one currency."""
+    """Currency, the same for all models of a run: a budget is in one currency."""
 
 
 class PaidModel(Config):
@@ -40,47 +40,47 @@ class PaidModel(Config):
     """Its host must be on the operator's allowlist: QINGLAN_ALLOWED_HOSTS, by default loopback alone."""
 
     model: str
-    """As the service names it."""
+    """Model name at the service."""
 
     api_key_env: str = "QINGLAN_API_KEY"
     """Name of the environment variable that holds the key. The key itself is never in a file."""
 
     price: Price
-    """What the service asks for a million tokens."""
+    """Price of a million tokens at this service."""
 
     temperature: float | None = 0.3
-    """None for reasoning models, which refuse it."""
+    """Sampling temperature; None for reasoning models, which refuse it."""
 
     max_output_tokens: Positive = 200
-    """An answer that is cut here is quarantined; reasoning models need room to think."""
+    """Longest answer. An answer that is cut here is quarantined; reasoning models need room to think."""
 
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
-    """Reasoning models refuse `max_tokens`; some compatible servers, DeepSeek's too, know nothing else."""
+    """Name of the limit in requests. Reasoning models refuse `max_tokens`; DeepSeek and others know nothing else."""
 
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    """How long a reasoning model thinks; None leaves it to the service. Which words it takes, its provider says."""
+    """How long a reasoning model thinks; None leaves it to the service. Each provider takes some of these words."""
 
     extra_body: dict[str, Any] = {}
-    """More of the request, in the service's own words: `thinking: {type: disabled}` at DeepSeek,
+    """More fields of the request in the service's own format: `thinking: {type: disabled}` at DeepSeek,
     `chat_template_kwargs: {enable_thinking: false}` for Qwen3 on vLLM."""
 
     strip_thinking: bool = False
-    """Take `<think>...</think>` out of answers: a vLLM without a reasoning parser leaves it in."""
+    """Remove `<think>...</think>` from answers: a vLLM without a reasoning parser leaves it in."""
 
     refusal_patterns: tuple[str, ...] = ()
     """Regular expressions for the beginning of an answer that declines in words, such as 抱歉，我(不能|无法):
     its row is refused, as where the service says so itself."""
 
     typical_seconds: float = 2.0
-    """One answer's time, for the plan's estimate and the report's table, where it is marked as set."""
+    """Seconds of one answer, for the plan's estimate and the report's table, where it is marked as set."""
 
     batch_price_factor: float = Field(default=0.5, gt=0, le=1)
-    """A token's price in the provider's batch API as a share of the live one: `qinglan prepay` pays that."""
+    """Price of a token in the provider's batch API, which `qinglan prepay` uses, as a share of the live price."""
 
     @model_validator(mode="before")
     @classmethod
     def _without_batch_mode(cls, values: Any) -> Any:
-        """Read configurations of the time when a model had a batch mode; they hold `batch: null` where it was off."""
+        """Read configurations from when a model had a batch mode; they hold `batch: null` where it was off."""
         if not isinstance(values, dict) or "batch" not in values:
             return values
         if values["batch"] is not None:
@@ -89,7 +89,7 @@ class PaidModel(Config):
 
     @model_validator(mode="after")
     def _acceptable(self) -> Self:
-        """What would fail or mislead at every call is said before the first."""
+        """Reject settings that would fail or mislead at every call."""
         wrong = find_incompatible_setting(
             self.model, self.temperature, self.max_tokens_parameter, self.reasoning_effort, self.extra_body
         )
@@ -104,7 +104,7 @@ class PaidModel(Config):
 
 
 class Limits(Config):
-    """What one run may do at once, over all its stages and workers."""
+    """Limits of one run over all its stages and workers."""
 
     concurrency: Positive = 10
     """Paid calls at once; the plan's 5-10."""
@@ -113,7 +113,7 @@ class Limits(Config):
     """The provider's limit for your account, or less."""
 
     tokens_per_minute: Positive = 2_000_000
-    """Likewise; prompts and the most that answers may take are counted."""
+    """The provider's token limit, or less; prompts and the longest possible answers are counted."""
 
     timeout_seconds: float = 60.0
     """A call without an answer by then counts as possibly billed, and is tried again."""
@@ -122,7 +122,7 @@ class Limits(Config):
     """Tries of one call before its row is quarantined."""
 
     longest_wait_seconds: float = 120.0
-    """A Retry-After above it is an outage: better to stop and resume than to hang."""
+    """Longest Retry-After that is waited for. A longer one is an outage: better to stop and resume than to hang."""
 
     outage_after: Positive = 8
     """Calls in a row that failed for good, with no answer in between, before the run stops."""
@@ -145,7 +145,7 @@ class RagUpstream(Config):
 
 
 class GatewayConfig(Config):
-    """Everything that the run's one gateway owns."""
+    """Settings of a run's gateway."""
 
     teacher: PaidModel
     """Writes the rewrites that the student learns from and competes with."""
@@ -158,16 +158,16 @@ class GatewayConfig(Config):
     Without one the judge answers, and the report says so."""
 
     budget: float = Field(default=50.0, gt=0)
-    """In the currency of the prices. The next call that could pass it is refused; the run can be resumed."""
+    """Budget in the currency of the prices. The next call that could exceed it is refused; the run can be resumed."""
 
     limits: Limits = Limits()
-    """Of paid calls."""
+    """Limits of paid calls."""
 
     rag: RagUpstream = RagUpstream()
     """The RAG service, and its limits."""
 
     def models(self) -> dict[Role, PaidModel]:
-        """Who answers for each role."""
+        """The model of each role."""
         return {"teacher": self.teacher, "judge": self.judge, "examiner": self.examiner or self.judge}
 
 

@@ -1,12 +1,12 @@
-"""What stages and reward workers know of the gateway: its base URL and these names.
+"""HTTP contract between the gateway and its clients: paths, headers and error types.
 
 POST /v1/chat/completions     OpenAI's protocol; `model` is a role: "teacher", "judge" or "examiner"
 POST /api/chat/general_rag    the RAG contract, limited and cached for the whole run
 POST /v1/bundle               several of the two above in one message: qinglan/llm/request_bundles.py
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
-GET  /v1/journal/report       calls, hits, money, what may have been billed twice, who answers for each role
-GET  /v1/journal/paid?step=   the answers that a step got, by digest, for its provenance
-GET  /v1/prices               who answers for each role, and for what
+GET  /v1/journal/report       calls, hits, money, rows that may have been billed twice, the model of each role
+GET  /v1/journal/paid?step=   answers of a step by digest, for its provenance
+GET  /v1/prices               model and price of each role
 GET  /healthz  /readyz  /metrics
 """
 
@@ -16,13 +16,13 @@ PRICES_PATH = "/v1/prices"
 
 STEP_HEADER = "x-qinglan-step"
 ROW_HEADER = "x-qinglan-row"
-"""Both percent-encoded UTF-8: a row's id may be Chinese, a header may not."""
+"""Both are percent-encoded UTF-8: a row's id may be Chinese, a header may not."""
 
 SAMPLE_HEADER = "x-qinglan-sample"
-"""Which of several answers to the same prompt; "0" where one is wanted."""
+"""Number of the sample where several answers to one prompt are needed; "0" for the first."""
 
 CALL_HEADER = "x-qinglan-call"
-"""In the answer: the journal's key of the call."""
+"""In the answer: key of the call in the journal."""
 
 CACHED_HEADER = "x-qinglan-cached"
 """In the answer: "1" when it was paid for earlier."""

@@ -1,4 +1,4 @@
-"""Group commit for SQLite: one thread writes; whoever waits meanwhile shares the next transaction and its fsync."""
+"""Group commit for SQLite: one thread writes; writes that arrive meanwhile share the next transaction."""
 
 import asyncio
 import queue
@@ -21,7 +21,7 @@ class _Write(NamedTuple):
 
 
 def open_database(path: Path | str, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3.Connection:
-    """A connection for writing, in WAL; transactions are begun by hand."""
+    """Open a connection for writing, in WAL mode; transactions are begun by hand."""
     try:
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA busy_timeout=10000")
@@ -35,7 +35,7 @@ def open_database(path: Path | str, synchronous: Literal["FULL", "NORMAL"]) -> s
 
 
 class GroupWriter:
-    """Owns a connection until closed. Writes are committed in the order in which they were given."""
+    """Owns a connection until closed. Writes are committed in the order of the calls."""
 
     def __init__(self, database: sqlite3.Connection, name: str) -> None:
         self._database = database
@@ -47,9 +47,9 @@ class GroupWriter:
         self._thread.start()
 
     def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
-        """Done when committed; its result is the number of rows that the last statement changed.
+        """Queue a write; once committed, the future holds the number of rows that the last statement changed.
 
-        Whoever does not wait for it learns of a failure at the next write: after one, nothing more is written.
+        After a failed commit nothing more is written: every later call raises the failure.
         """
         if self.failure:
             raise self.failure
@@ -59,7 +59,7 @@ class GroupWriter:
         return done
 
     def close(self) -> None:
-        """Commit what was given, then close the connection."""
+        """Commit all queued writes, then close the connection."""
         self._queue.put(None)
         self._thread.join()
         self._database.close()
@@ -69,7 +69,7 @@ class GroupWriter:
             group, last = self._group(first)
             try:
                 changed, failure = self._commit(group), None
-            except Exception as error:  # whatever it is, who waits must hear of it: the thread ends for nobody
+            except Exception as error:  # whatever it is, waiting callers must get it, and the thread must go on
                 changed, failure = (
                     [],
                     OutageError(
@@ -83,7 +83,7 @@ class GroupWriter:
                 return
 
     def _group(self, first: _Write) -> tuple[list[_Write], bool]:
-        """The first write with all that wait behind it, and whether the end was among them."""
+        """Collect the first write with all that wait behind it, and whether the end of the queue was among them."""
         group = [first]
         while len(group) < LARGEST_GROUP:
             try:

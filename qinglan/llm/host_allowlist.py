@@ -1,4 +1,4 @@
-"""Where the gateway may go: hosts that the operator allows, and this machine itself."""
+"""Allowlist of hosts that the gateway may call: those that the operator allows, and this machine itself."""
 
 import ipaddress
 import os
@@ -11,7 +11,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 def check_host(url: str, where: str) -> None:
-    """A ConfigError unless the URL's host is this machine, or one of `host` and `host:port` in the variable."""
+    """Raise a ConfigError unless the URL's host is this machine, or in the variable as `host` or `host:port`."""
     parts = _split(url, where)
     host, port = str(parts.hostname).rstrip("."), parts.port or PORTS[parts.scheme]
     allowed = {item.strip().lower() for item in os.environ.get(ALLOWED_VARIABLE, "").split(",")}
@@ -27,7 +27,7 @@ def is_local(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Only what cannot be another machine: the name localhost, and addresses that are loopback as written."""
+    """True only for what cannot be another machine: the name localhost, and literal loopback addresses."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""The one kind of HTTP client that goes to paid models and to the gateway."""
+"""HTTP client for paid models and for the gateway."""
 
 import ssl
 from functools import cache
@@ -9,7 +9,7 @@ MAX_IDLE_CONNECTIONS = 100
 
 
 def http_client(timeout: httpx2.Timeout) -> httpx2.AsyncClient:
-    """Follows no redirects and trusts no proxy of the environment: it goes where the configuration says."""
+    """Create a client that follows no redirects and uses no proxy of the environment."""
     return httpx2.AsyncClient(
         timeout=timeout,
         trust_env=False,
@@ -21,5 +21,5 @@ def http_client(timeout: httpx2.Timeout) -> httpx2.AsyncClient:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Read once: it takes 50 ms."""
+    """TLS certificates, loaded once: it takes 50 ms."""
     return httpx2.create_ssl_context(trust_env=False)

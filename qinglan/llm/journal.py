@@ -1,16 +1,16 @@
-"""The journal of paid calls: what was asked, what was sent, what came back, what it cost. Also the cache.
+"""The journal of paid calls, which is also their cache: requests, attempts, answers and costs.
 
-Before a request leaves, its attempt stands on disk with the money it may cost; the answer and its usage are
-committed together. So a process killed at any point loses nothing: an attempt without an outcome counts as
-possibly billed, an answer is never asked for again.
+An attempt is on disk with the money it may cost before its request is sent; the answer and its usage are committed
+together. So a process killed at any point loses nothing: an attempt without an outcome counts as possibly billed, and
+an answer is never requested again.
 
-calls      one per thing asked: its key is the digest of the request and the sample
-attempts   one per request that left: sent -> answered | rejected | lost; answered_at is when that was known
-entries    one per row of a step that wanted the answer, with the artifact that it went into
+calls      one per distinct request: its key is the digest of the request and the sample
+attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is when that was known
+entries    one per row of a step that requested the answer, with the artifact that it went into
 batches    files of requests that `qinglan prepay` sent to the service (see batch_journal.py)
 
-Version 2, of the time when the gateway sent batches, has a table and three columns more. It is read and written as it
-is: what it calls a batch is one of `qinglan prepay`, and the rest says nothing.
+Version 2, from when the gateway itself sent batches, has one more table and three more columns. It is read and
+written as it is: its batches count as batches of `qinglan prepay`, and the rest is ignored.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ RECOVER = """
 UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
 WHERE outcome = 'sent' AND batch IS NULL
 """
-"""An attempt in a batch is not lost: the service goes on with it, and `qinglan prepay` fetches it."""
+"""Attempts in a batch are not lost: the service goes on with them, and `qinglan prepay` fetches them."""
 
 UPSERT_CALL = """
 INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')
@@ -81,11 +81,11 @@ ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
 """
 
 Outcome = Literal["rejected", "lost"]
-"""How an attempt ends without an answer: rejected costs nothing, lost may have been billed."""
+"""End of an attempt without an answer: rejected costs nothing, lost may have been billed."""
 
 
 class Call(NamedTuple):
-    """What is asked of a paid model: the same call is paid for once, whoever asks."""
+    """A request to a paid model; the same call is paid for once, whichever row needs it."""
 
     key: str
     model: str
@@ -94,7 +94,7 @@ class Call(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Who asks."""
+    """The step, row and role that a call is made for."""
 
     step: str
     row: str
@@ -108,7 +108,7 @@ def make_call(request: dict[str, Any], sample: int) -> Call:
 
 
 class Journal:
-    """The one writer of a journal file; a second one, in this process or another, is refused."""
+    """The only writer of a journal file; a second one, in this process or another, is refused."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,35 +130,35 @@ class Journal:
         self._lock.close()
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        """What is committed now."""
+        """Query what is committed now."""
         return self._reader.execute(query, values).fetchall()
 
     def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
-        """Committed together, after all that was written before."""
+        """Commit statements together, after all earlier writes."""
         return self._writer.write(*statements)
 
     @property
     def failure(self) -> OutageError | None:
-        """Why nothing more is written, ever; None while all is well."""
+        """The error after which nothing more is written; None while all is well."""
         return self._writer.failure
 
     def numbers(self, count: int) -> int:
-        """The first of so many new attempts' names."""
+        """Reserve numbers for so many new attempts; the result is the first."""
         first, self._next_attempt = self._next_attempt, self._next_attempt + count
         return first
 
     def spent(self) -> float:
-        """All money of all attempts; one without an answer counts at its worst."""
+        """Money of all attempts; an attempt without an answer counts its worst cost."""
         return float(self.read("SELECT coalesce(sum(cost), 0) FROM attempts")[0][0])
 
     def answer(self, key: str) -> bytes | None:
-        """The answer as it was received, if there is one."""
-        found = self._reader.execute("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
-        row = found.fetchone()
+        """The answer as it was received; None if there is none."""
+        cursor = self._reader.execute("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
+        row = cursor.fetchone()
         return bytes(row[0]) if row else None
 
     async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
-        """Commit an attempt before its request leaves; the answer is its number."""
+        """Commit an attempt before its request is sent; the result is its number."""
         number = self.numbers(1)
         await self._writer.write(
             (UPSERT_CALL, call),
@@ -168,26 +168,26 @@ class Journal:
         return number
 
     async def answered(self, attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> None:
-        """The answer, its usage and its cost, in one transaction."""
+        """Commit the answer, its usage and its cost in one transaction."""
         await self.write(*record_answer_statements(attempt, key, response, usage, cost))
 
     async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
         await self._writer.write(end_attempt_statement(attempt, outcome, detail, cost))
 
     async def failed(self, key: str, reason: str, raw: str) -> None:
-        """The call is given up for now; asked again, it is tried again."""
+        """Mark the call as failed; it is tried again when it is requested again."""
         await self._writer.write(fail_call_statement(key, reason, raw))
 
     def hit(self, key: str, entry: Entry) -> None:
-        """The entry got an answer that was paid for already. Nothing is lost if this is: nobody waits for it."""
+        """Count a hit of the entry. The commit is not awaited: a lost hit loses no money."""
         self._writer.write((UPSERT_ENTRY, (*entry, key, 1)))
 
     async def settled(self) -> None:
-        """Wait until all that was written so far is committed, hits too: for whoever reads next."""
+        """Wait until all writes so far are committed, hits too, so that a reader sees them."""
         await self._writer.write(("UPDATE entries SET hits = hits WHERE 0", ()))
 
     def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
-        """What the step asked for since its last export is in that artifact now; told twice, it counts once."""
+        """Record the artifact that holds the step's answers since its last export; repeating it changes nothing."""
         return self._writer.write(
             ("UPDATE entries SET artifact = ?, waiting = 0 WHERE step = ? AND waiting = 1", (artifact, step))
         )
@@ -207,7 +207,7 @@ def record_answer_statements(
 
 
 def fail_call_statement(key: str, reason: str, raw: str) -> SqlStatement:
-    """Give a call up; an answer that came meanwhile was paid for, and stays."""
+    """Mark a call as failed, unless an answer came meanwhile, which was paid for and stays."""
     return (
         "UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ? AND state != 'answered'",
         (reason, raw.encode(), key),
@@ -222,7 +222,7 @@ def end_attempt_statement(attempt: int, outcome: str, detail: str, cost: float) 
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Held until closed or killed. On a file beside the journal: SQLite has its own locks on the journal."""
+    """Lock the journal until closed or killed, by a file beside it: SQLite has its own locks on the journal."""
     lock = path.with_name(f"{path.name}.lock").open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -236,7 +236,7 @@ def _lock(path: Path) -> IO[bytes]:
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new file; settle what an earlier owner left under way."""
+    """Create the tables of a new file; mark attempts that a killed owner left open as lost."""
     application, version = (
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )

@@ -1,4 +1,4 @@
-"""What a journal says, read beside the gateway or long after it: a report, a digest, an export.
+"""Readers of a journal, beside the gateway or long after it: a report, a digest, an export.
 
 report = read_report(Path("runs/demo/journal.sqlite"))
 """
@@ -52,13 +52,13 @@ SELECT row, outcome, cost, answered_at - sent_at seconds FROM attempts WHERE ste
 
 
 class Attempt(NamedTuple):
-    """One request that left, for whom, and what came of it."""
+    """One request that was sent: its row, outcome, cost and duration."""
 
     row: str
     outcome: str
     cost: float
     seconds: float | None
-    """Until its outcome was known, the journal's own commit before it left within; None where none came."""
+    """Seconds from the commit before it was sent until its outcome was known; None where none came."""
 
 
 def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:
@@ -70,7 +70,7 @@ def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:
 def read_report(path: Path) -> dict[str, Any]:
     """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
     with _reading(path) as database:
-        report: dict[str, Any] = {**_one(database, CALLS), **_one(database, ATTEMPTS)}
+        report: dict[str, Any] = {**_single_row(database, CALLS), **_single_row(database, ATTEMPTS)}
         by_step = [dict(row) for row in database.execute(BY_STEP)]
         hits = sum(row["hits"] for row in by_step)
         lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
@@ -78,11 +78,11 @@ def read_report(path: Path) -> dict[str, Any]:
             "SELECT step, artifact, count(*) answers FROM entries WHERE artifact != '' GROUP BY step, artifact"
         )]  # fmt: skip
         batches = [dict(row) for row in database.execute(OPEN_BATCHES)]
-    asked = hits + report["answered"]
+    total = hits + report["answered"]
     return {
         **report,
         "hits": hits,
-        "hit_rate": hits / asked if asked else 0.0,
+        "hit_rate": hits / total if total else 0.0,
         "possibly_billed": lost,
         "by_step": by_step,
         "exports": exports,
@@ -92,7 +92,7 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def journal_digest(path: Path) -> str:
-    """The name of the journal's answers: of each call's key and answer, whatever the order they came in."""
+    """Digest of a journal's answers, by key and answer of each call; the same in whatever order they came."""
     digest = sha256()
     with _reading(path) as database:
         for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
@@ -101,7 +101,7 @@ def journal_digest(path: Path) -> str:
 
 
 def paid_answers_jsonl(path: Path, step: str) -> bytes:
-    """The answers that a step got, a JSON line each: what was asked and what came back by digest, and the cost."""
+    """The answers that a step got, one JSON line each: digests of request and answer, and the cost."""
     with _reading(path) as database:
         return b"".join(
             orjson.dumps({
@@ -113,14 +113,14 @@ def paid_answers_jsonl(path: Path, step: str) -> bytes:
 
 
 def read_answers(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Each answered call's key, and the answer as it was received."""
+    """Key of each answered call, and the answer as it was received."""
     with _reading(path) as database:
         for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered'"):
             yield str(row["key"]), bytes(row["response"])
 
 
 def export_journal(path: Path, target: Path) -> int:
-    """Write each answered call once, in the order of the keys, as JSONL; the answer is how many."""
+    """Write each answered call once, in the order of the keys, as JSONL; the result is their number."""
     count = 0
     with _reading(path) as database, atomic_write(target) as partial, partial.open("wb") as file:
         for count, row in enumerate(database.execute(ANSWERED), 1):  # noqa: B007
@@ -129,13 +129,13 @@ def export_journal(path: Path, target: Path) -> int:
     return count
 
 
-def _one(database: sqlite3.Connection, query: str) -> dict[str, Any]:
+def _single_row(database: sqlite3.Connection, query: str) -> dict[str, Any]:
     return dict(database.execute(query).fetchone())
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """The journal as it stands now: one consistent view, and no lock on its writer."""
+    """Open a journal for reading: one consistent view, without a lock on its writer."""
     if not path.is_file():
         raise DataError(f"{path}: no journal there. A run writes it; see that the path is right.")
     with closing(sqlite3.connect(path, isolation_level=None)) as database:

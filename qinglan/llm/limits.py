@@ -1,6 +1,6 @@
-"""How fast a run may ask: calls at once, requests and tokens a minute, and the pauses that the service wants.
+"""Rate limits of a run: concurrent calls, requests and tokens per minute, and pauses that the service asks for.
 
-Also the breaker, which stops a run that gets no answers any more.
+Also the circuit breaker, which stops a run that gets no answers any more.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ PROBE_SECONDS = 30.0
 
 
 class RequestThrottle:
-    """Shared by all calls of a run."""
+    """Rate limits that all calls of a run share."""
 
     def __init__(self, limits: Limits) -> None:
         self._slots = asyncio.Semaphore(limits.concurrency)
@@ -31,46 +31,46 @@ class RequestThrottle:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """One of the calls at once; kept between the tries of a call."""
+        """Hold one of the concurrent calls, also between the tries of a call."""
         async with self._slots:
             yield
 
     async def turn(self, tokens: int) -> None:
-        """Wait until a request of about so many tokens may leave."""
+        """Wait until a request of about so many tokens may be sent."""
         await self._requests.acquire()
         await self._tokens.acquire(min(tokens, self._tokens.max_rate))
         while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
-            # A little apart, so that those who waited do not all come back in the same instant.
+            # Spread out a little, so that waiting calls do not all return in the same instant.
             await asyncio.sleep(wait * random.uniform(1.0, 1.1))
 
     def pause(self, seconds: float) -> None:
-        """Nobody sends for so long: the service asked for it."""
+        """Send nothing for so many seconds: the service asked for it."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
 
 def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
-    """So many a minute, evenly: no more at once than fall into the burst, and at least one."""
+    """Limiter of so many per minute, evenly: a burst holds as many as fall in its seconds, and at least one."""
     burst = max(1.0, per_minute * burst_seconds / 60)
     return AsyncLimiter(burst, burst * 60 / per_minute)
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that an answer's Retry-After asks for: a number, or a date against `now`; None without one."""
-    given = headers.get("retry-after-ms") or headers.get("retry-after")
-    if not given:
+    """Seconds that a Retry-After header asks for, as a number or as a date after `now`; None without one."""
+    header = headers.get("retry-after-ms") or headers.get("retry-after")
+    if not header:
         return None
     try:
-        seconds = float(given) / (1000 if headers.get("retry-after-ms") else 1)
+        seconds = float(header) / (1000 if headers.get("retry-after-ms") else 1)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(given).timestamp() - now
+            seconds = parsedate_to_datetime(header).timestamp() - now
         except ValueError:
             return None
     return max(0.0, seconds) if seconds < float("inf") else None
 
 
 class CircuitBreaker:
-    """Opens when nothing is answered any more; then one call in a while may try whether it is over."""
+    """Opens after many failures in a row; then one call in a while probes if the service answers again."""
 
     def __init__(self, outage_after: int, probe_every: float = PROBE_SECONDS) -> None:
         self._outage_after = outage_after
@@ -80,7 +80,7 @@ class CircuitBreaker:
         self._next_probe = 0.0
 
     def check(self) -> None:
-        """Raise while there is an outage, unless this call is the one that tries."""
+        """Raise during an outage, unless this call is the next probe."""
         if not self._why:
             return
         if (now := time.monotonic()) < self._next_probe:
@@ -91,7 +91,7 @@ class CircuitBreaker:
         self._failures, self._why = 0, ""
 
     def failed(self, why: str) -> None:
-        """A call failed for good."""
+        """Count a call that failed for good."""
         self._failures += 1
         if self._failures >= self._outage_after:
             self.trip(
@@ -100,6 +100,6 @@ class CircuitBreaker:
             )
 
     def trip(self, why: str) -> None:
-        """An outage that one answer proves."""
+        """Open at once, for a failure that proves an outage by itself."""
         self._why = why
         self._next_probe = time.monotonic() + self._probe_every

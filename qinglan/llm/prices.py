@@ -1,4 +1,4 @@
-"""What a call costs, what it may cost at worst, and what it will probably cost. Pure functions."""
+"""Costs of calls: actual, worst and estimated. Pure functions."""
 
 from typing import Any, NamedTuple
 
@@ -6,13 +6,13 @@ from qinglan.llm.config import Price
 
 MILLION = 1_000_000
 TOKENS_PER_WIDE_CHARACTER = 0.8
-"""Chinese takes 0.7 to 1 token a character in the vocabularies of today's models."""
+"""Tokens per Chinese character: 0.7 to 1 in the vocabularies of today's models."""
 
 MOST_TOKENS = 10**9
-"""Of one answer; who counts more has not counted."""
+"""Most tokens of one answer; a service that counts more has miscounted."""
 
 CHARACTERS_PER_TOKEN = 4
-"""Of ASCII text, as everyone estimates it."""
+"""Characters of ASCII text per token, the usual estimate."""
 
 
 class Usage(NamedTuple):
@@ -20,33 +20,33 @@ class Usage(NamedTuple):
 
     input: int = 0
     cached: int = 0
-    """Of the input, what the service had in its own cache."""
+    """Part of the input that the service had in its own cache."""
 
     output: int = 0
-    """Reasoning included: it is billed as output."""
+    """Output tokens, including reasoning, which is billed as output."""
 
     reasoning: int = 0
 
 
 def cost(price: Price, input: int, output: int, cached: int = 0) -> float:
-    """Money for so many tokens; `cached` is the part of the input that is billed at the cached price."""
+    """Cost of so many tokens; `cached` is the part of the input that is billed at the cached price."""
     return ((input - cached) * price.input + cached * price.cached_input + output * price.output) / MILLION
 
 
 def worst_cost(price: Price, request: bytes, max_output: int) -> float:
-    """What a call can cost at most: no tokenizer makes more tokens of a text than it has UTF-8 bytes."""
+    """Most that a call can cost: no tokenizer makes more tokens of a text than it has UTF-8 bytes."""
     dearest = max(price.input, price.cached_input)
     return (len(request) * dearest + max_output * price.output) / MILLION
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text takes: .8 for a Chinese character, a quarter for an ASCII one. Not a bound."""
+    """Estimate a text's tokens: 0.8 for a Chinese character, a quarter for an ASCII one. Not a bound."""
     narrow = sum(character.isascii() for character in text)
     return round(narrow / CHARACTERS_PER_TOKEN + (len(text) - narrow) * TOKENS_PER_WIDE_CHARACTER)
 
 
 def read_usage(completion: dict[str, Any]) -> Usage | None:
-    """The usage that a completion reports, or None when it reports none that adds up."""
+    """Usage that a completion reports; None when it reports none that adds up."""
     usage = completion.get("usage")
     if not isinstance(usage, dict):
         return None

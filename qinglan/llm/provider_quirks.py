@@ -1,4 +1,4 @@
-"""What providers' models accept and how their answers look, where that differs. Pure functions.
+"""Differences between providers' models: the parameters that they accept and the answers that they give.
 
 Read in November 2026:
 - OpenAI, reasoning models (gpt-5 and o families): no `max_tokens`; no temperature but 1 while they think
@@ -21,25 +21,25 @@ RESERVED_FIELDS = frozenset({
     "model", "messages", "temperature", "max_tokens", "max_completion_tokens", "response_format", "reasoning_effort",
     "stream", "n",
 })  # fmt: skip
-"""Fields of a request that have a setting of their own, or none at all."""
+"""Request fields that have a setting of their own, or none at all."""
 
 INTERRUPTED_FINISH_REASONS = frozenset({"insufficient_system_resource"})
-"""Ends of an answer that say that the service broke off: nobody's answer, and it passes."""
+"""Finish reasons of answers that the service broke off; such a failure passes."""
 
 OPENAI_REASONING = re.compile(r"(gpt-5|o\d)(?!.*chat)")
 DEEPSEEK = re.compile(r"deepseek-(?!ai/)")
-"""The names of its own API; deepseek-ai/... is what a vLLM calls the weights."""
+"""Model names of DeepSeek's own API; deepseek-ai/... is what a vLLM calls the weights."""
 
 THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
 REFUSAL_PREFIX_CHARACTERS = 200
-"""Characters of an answer that a refusal's pattern is held against: they begin with it."""
+"""Characters at the start of an answer that refusal patterns are matched with."""
 
 
 def find_incompatible_setting(
     model: str, temperature: float | None, max_tokens_parameter: str, reasoning_effort: str | None,
     extra_body: Mapping[str, Any],
 ) -> str:  # fmt: skip
-    """Why this model would refuse or misread every request, and what mends it; empty when it would not."""
+    """Reason why this model would refuse or misread every request, and the remedy; empty when it would not."""
     if taken := sorted(RESERVED_FIELDS & extra_body.keys()):
         return (
             f"extra_body: {', '.join(taken)} cannot be set there: it has a setting of its own, or is ours to choose"
@@ -61,9 +61,9 @@ def find_incompatible_setting(
 
 
 def _deepseek_thinks(model: str, extra_body: Mapping[str, Any]) -> bool:
-    """deepseek-chat was the name of the one that does not."""
-    told = extra_body.get("thinking")
-    return model != "deepseek-chat" and not (isinstance(told, Mapping) and told.get("type") == "disabled")
+    """True unless thinking is disabled; deepseek-chat was the name of a model that does not think."""
+    thinking = extra_body.get("thinking")
+    return model != "deepseek-chat" and not (isinstance(thinking, Mapping) and thinking.get("type") == "disabled")
 
 
 def adapt_request(
@@ -79,9 +79,9 @@ def adapt_request(
 
 
 def clean_completion(raw: bytes, strip_thinking: bool, refusal_patterns: Sequence[str]) -> bytes:
-    """The completion as an asker should read it: without thoughts, and with a refusal in words named as one.
+    """The completion for callers: without thoughts, and with a refusal in words marked as a refusal.
 
-    The journal keeps what was received, so other settings read the same answer otherwise and cost nothing.
+    The journal keeps what was received, so other settings can be applied to the same answer at no cost.
     """
     if not (strip_thinking or refusal_patterns):
         return raw
@@ -95,10 +95,10 @@ def clean_completion(raw: bytes, strip_thinking: bool, refusal_patterns: Sequenc
 
 
 def strip_thoughts(text: str) -> str:
-    """What follows the thoughts; nothing when they never ended."""
-    _, ended, said = text.rpartition(THOUGHT_ENDS)
+    """Text after the thoughts, or before thoughts that never ended."""
+    _, ended, answer = text.rpartition(THOUGHT_ENDS)
     if ended:
-        return said.strip()
+        return answer.strip()
     return text.partition(THOUGHT_BEGINS)[0].strip() if THOUGHT_BEGINS in text else text
 
 

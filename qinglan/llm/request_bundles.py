@@ -1,10 +1,10 @@
-"""Many requests to a run's gateway in one message; each answer comes back as soon as it is there.
+"""Many requests to a run's gateway in one message; each answer comes back as soon as it is ready.
 
-A step of PPO asks some five hundred times at once: as messages of their own, client and gateway spend more time on
-HTTP than on answers. What one turn of the event loop asks travels together; nobody waits for others to ask or to be
-answered.
+A step of PPO sends some five hundred requests at once. Sent one by one, they cost client and gateway more time for
+HTTP than for answers. All requests of one turn of the event loop travel together; none waits for later requests or
+for other answers.
 
-    bundles = Bundles("http://127.0.0.1:8200")
+    bundles = BundleClient("http://127.0.0.1:8200")
     reply = await bundles.post("/api/chat/general_rag", body, {})
 """
 
@@ -18,10 +18,10 @@ import orjson
 from qinglan.llm.http_client import http_client
 
 BUNDLE_PATH = "/v1/bundle"
-"""POST: requests as frames, each under its path and headers; the answer streams frames, each under its place."""
+"""POST: requests as frames, each with its path and headers; the answer streams frames with their requests' places."""
 
 MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
-"""Requests and bytes in one message; a request that is larger goes alone."""
+"""Largest number of requests and of bytes in one message; a larger request goes alone."""
 
 
 class FrameHeader(NamedTuple):
@@ -52,8 +52,8 @@ class _PendingRequest(NamedTuple):
 
 
 class BundleClient:
-    """Posts to one gateway. A message that it refuses is refused to each of its requests; what could not be delivered
-    is raised by each."""
+    """Posts to one gateway. If it refuses a message, each request of it gets the refusal; if a message cannot be
+    delivered, each raises the error."""
 
     def __init__(self, base_url: str) -> None:
         self._url = f"{base_url.rstrip('/')}{BUNDLE_PATH}"
@@ -69,12 +69,12 @@ class BundleClient:
         await self._http.aclose()
 
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> BundledResponse:
-        """The gateway's answer to this request; httpx2.TransportError where it could not be asked."""
+        """Send a request; the answer is the gateway's, or httpx2.TransportError where it cannot be reached."""
         loop = asyncio.get_running_loop()
         request = _PendingRequest(path, body, headers, loop.create_future())
         self._waiting.append(request)
         if len(self._waiting) == 1:
-            loop.call_soon(self._send)  # after all that this turn of the loop still asks
+            loop.call_soon(self._send)  # after all requests of this turn of the loop
         return await request.reply
 
     def _send(self) -> None:
@@ -101,7 +101,7 @@ class BundleClient:
                     for head, body in frames.feed(chunk):
                         _settle(requests[head.place], BundledResponse(int(head.what), head.headers, body))
             raise httpx2.RemoteProtocolError("the connection was closed before every answer had come")
-        except Exception as error:  # whatever it is, nobody may wait for ever; of no concern to who has an answer
+        except Exception as error:  # whatever it is, no request may wait for ever; those with an answer keep it
             for request in requests:
                 if not request.reply.done():
                     request.reply.set_exception(error)
@@ -113,7 +113,7 @@ def _settle(request: _PendingRequest, reply: BundledResponse) -> None:
 
 
 def split_into_messages(requests: Sequence[_PendingRequest]) -> Iterator[list[_PendingRequest]]:
-    """The requests, so many and so large together."""
+    """Split requests into messages of limited number and size."""
     message: list[_PendingRequest] = []
     size = 0
     for request in requests:
@@ -127,18 +127,18 @@ def split_into_messages(requests: Sequence[_PendingRequest]) -> Iterator[list[_P
 
 
 def encode_frame(head: FrameHeader, body: bytes) -> bytes:
-    """A line of JSON that says how long the body is, and the body."""
+    """Encode a frame: a line of JSON that ends with the length of the body, and the body."""
     return orjson.dumps([*head, len(body)]) + b"\n" + body
 
 
 class FrameDecoder:
-    """Takes bytes as they come, and gives the frames that are whole."""
+    """Decodes bytes as they arrive into complete frames."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[FrameHeader, bytes]]:
-        """The frames that end in this data."""
+        """Yield the frames that this data completes."""
         rest, at = self._rest + data, 0
         while (line := rest.find(b"\n", at)) >= 0:
             place, what, headers, length = orjson.loads(rest[at:line])

@@ -1,10 +1,10 @@
-"""One paid model, asked once: an answer as it was received, or what kept it from coming. Retries are the caller's.
+"""One paid model, called once: an answer as it was received, or an error. Retries are left to the caller.
 
-Unanswered
-├── Limited    429: nobody sends for a while, then again
-├── Passing    5xx, no answer in time, a body that is none: again, then the row fails
-├── Refused    400: this row's request will never do
-└── Closed     a key, quota, address or model that will do for no row
+UpstreamError
+├── RateLimitError          429: all calls pause, then this one is sent again
+├── TransientError          5xx, no answer in time, an unreadable body: sent again, then the row fails
+├── RejectedRequestError    400: this row's request will never be accepted
+└── FatalUpstreamError      a key, quota, address or model that fails for every row
 """
 
 import asyncio
@@ -30,20 +30,20 @@ MAX_MESSAGE_CHARACTERS = 300
 RETRYABLE_STATUSES = {408, 409, 425}
 REJECTED_STATUSES = {400, 413, 422}
 FILTER_CODES, FILTER_MESSAGE = {"content_filter", "content_policy_violation"}, "Content Exists Risk"
-"""What a filter before the model says in a 400: codes of OpenAI's and Azure's, and DeepSeek's words."""
+"""Signs of a content filter in a 400: codes of OpenAI and Azure, and DeepSeek's message."""
 
 Result = TypeVar("Result")
 
 
 class Completion(NamedTuple):
-    """A completion with a message in it; whether that can be used is for the asker to judge."""
+    """A completion that holds a message; the caller judges if it is usable."""
 
     raw: bytes
     usage: Usage | None
 
 
 class UpstreamError(Exception):
-    """`maybe_billed` says whether the service may have charged for it; `raw` what came instead of an answer."""
+    """`maybe_billed` says whether the service may have charged for it; `raw` is what came instead of an answer."""
 
     def __init__(self, reason: str, message: str, raw: str = "", maybe_billed: bool = False) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class FatalUpstreamError(UpstreamError):
 
 
 class Upstream:
-    """The official client of one model. It follows no redirects, trusts no proxy, and shows its key to nobody."""
+    """Client of one model. It follows no redirects, uses no proxy, and never shows its key."""
 
     def __init__(self, model: PaidModel, role: str, timeout: float) -> None:
         check_host(model.base_url, f"{role}.base_url")
@@ -97,7 +97,7 @@ class Upstream:
         return read_completion(self.clean(answer.text), self.where)
 
     async def call(self, send: Callable[[openai.AsyncOpenAI], Awaitable[Result]], seconds: float) -> Result:
-        """What the client answers within so many seconds; an Unanswered that says what came instead."""
+        """Call the client with a time limit; an UpstreamError says what came instead of an answer."""
         try:
             async with asyncio.timeout(seconds):
                 return await send(self._client)
@@ -111,16 +111,18 @@ class Upstream:
         cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
         never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
         timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
-        said = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
-        return TransientError("timeout" if timed_out else "connection", f"{self.where}: {said}.", "", not never_sent)
+        problem = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
+        return TransientError(
+            "timeout" if timed_out else "connection", f"{self.where}: {problem}.", "", not never_sent
+        )
 
     def clean(self, text: str) -> str:
-        """A service that repeats the key must not bring it into our files."""
+        """Remove the key from a text, so that a service that repeats it cannot bring it into files."""
         return text.replace(self._key, "[key]") if len(self._key) >= 8 else text
 
 
 def read_api_key(model: PaidModel, role: str) -> str:
-    """The key from the environment; a service on this machine needs none."""
+    """Read the key from the environment; a service on this machine needs none."""
     key = os.environ.get(model.api_key_env, "").strip()
     if key:
         return key
@@ -132,7 +134,7 @@ def read_api_key(model: PaidModel, role: str) -> str:
 
 
 def read_completion(body: str, where: str) -> Completion:
-    """A body of status 200, if it is a completion. If not, it may have been billed all the same."""
+    """Read a completion from a body of status 200; a body that is none may have been billed all the same."""
     try:
         completion = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -151,28 +153,28 @@ def read_completion(body: str, where: str) -> Completion:
 
 
 def error_from_status(status: int, headers: Mapping[str, str], body: str, where: str) -> UpstreamError:
-    """What an error status means for this row and for the others."""
-    code, said = _error_of(body)
-    told, raw = f"{where}: status {status}: {said}", body[:MAX_RAW_CHARACTERS]
+    """The error that a status stands for: of this row alone, passing, or of every row."""
+    code, message = _error_of(body)
+    text, raw = f"{where}: status {status}: {message}", body[:MAX_RAW_CHARACTERS]
     if code == "insufficient_quota" or status == 402:
-        return FatalUpstreamError("quota", f"{told} The account has no credit left: top it up, then run again.", raw)
+        return FatalUpstreamError("quota", f"{text} The account has no credit left: top it up, then run again.", raw)
     if status == 429:
-        return RateLimitError(told, raw, retry_after(headers, time.time()))
+        return RateLimitError(text, raw, retry_after(headers, time.time()))
     if status in (401, 403):
-        return FatalUpstreamError("key", f"{told} The key is not accepted: set another, then run again.", raw)
+        return FatalUpstreamError("key", f"{text} The key is not accepted: set another, then run again.", raw)
     if status in REJECTED_STATUSES:
         return RejectedRequestError(
-            "refused" if code in FILTER_CODES or said.startswith(FILTER_MESSAGE) else "rejected", told, raw
+            "refused" if code in FILTER_CODES or message.startswith(FILTER_MESSAGE) else "rejected", text, raw
         )
     if status >= 500 or status in RETRYABLE_STATUSES:
-        return TransientError(f"status {status}", told, raw)
+        return TransientError(f"status {status}", text, raw)
     return FatalUpstreamError(
-        "address", f"{told} See that base_url and model are right; redirects are not followed.", raw
+        "address", f"{text} See that base_url and model are right; redirects are not followed.", raw
     )
 
 
 def _error_of(body: str) -> tuple[str, str]:
-    """The error's code and what it says, whatever shape it has."""
+    """Code and message of an error body, whatever its shape."""
     try:
         error = orjson.loads(body)
     except orjson.JSONDecodeError:

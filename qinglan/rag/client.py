@@ -1,4 +1,4 @@
-"""The client of any RAG service that keeps the contract: ours, a company's own, or the gateway before them.
+"""Client of any RAG service that keeps the contract: this repository's, a company's own, or the gateway in front.
 
 async with RagClient("http://127.0.0.1:8000") as rag:
     answer = await rag.retrieve(RagRequest(query="虾青素一天吃几次", tenant_id="fivedoctors"))
@@ -32,29 +32,29 @@ Answer = TypeVar("Answer", bound=BaseModel)
 BUSY = {429, 502, 503, 504}
 LONGEST_PAUSE = 30.0
 GATEWAY_CONCURRENCY = 512
-"""Requests that may wait in a run's gateway; it asks the service for twenty at once."""
+"""Most requests that wait in a run's gateway; the gateway sends the service twenty at once."""
 
 GATEWAY_ATTEMPTS = 3
-"""For a connection that is closed as we write, and a gateway that is being restarted."""
+"""Attempts for connections that close while a request is sent, and for a gateway that restarts."""
 
 EXCERPT_BYTES = 200
 JSON_HEADER = {"content-type": "application/json"}
 RERANKER_RETRY_SECONDS = 3.0
-"""A service whose reranker failed tries it again every two seconds."""
+"""Pause after a failed reranker: the service tries it again every two seconds."""
 
 
 class RagClient:
-    """Retrieves with retries and a limit on how much is under way; every answer is checked before it is believed.
+    """Retrieves with retries and a limit on concurrent requests; every answer is validated.
 
-    For those who train, measure and compare: scores must come from one scorer, so an answer whose reranker fell back
-    to another is an outage.
+    For training and evaluation all scores must come from one reranker, so an answer whose reranker fell back to
+    another score is an outage.
     """
 
     def __init__(self, base_url: str, timeout: float = 30.0, concurrency: int = 20, attempts: int = 4) -> None:
         self._base_url, self._attempts = base_url.rstrip("/"), attempts
         self._slots = asyncio.Semaphore(concurrency)
         self._bundles: BundleClient | None = None
-        # Proxies of the environment are for the world outside: they must not stand before a loopback service.
+        # A service on loopback must not be called through a proxy of the environment.
         self._http = httpx.AsyncClient(
             base_url=base_url, timeout=timeout, trust_env=False, limits=httpx.Limits(max_connections=concurrency)
         )
@@ -62,7 +62,7 @@ class RagClient:
 
     @classmethod
     def of_gateway(cls, gateway_url: str) -> Self:
-        """The client of a run's gateway, which limits, retries and gives up itself; here one waits for one's turn."""
+        """Create a client of a run's gateway, which itself limits and retries requests."""
         client = cls(gateway_url, concurrency=GATEWAY_CONCURRENCY, attempts=GATEWAY_ATTEMPTS)
         client._bundles = BundleClient(gateway_url)
         return client
@@ -81,13 +81,13 @@ class RagClient:
         await self._http.aclose()
 
     async def retrieve(self, request: RagRequest) -> RagAnswer:
-        """The passages for one query, or an OutageError or DataError that says why there are none."""
+        """Retrieve the passages for one query; an OutageError or DataError says why there are none."""
         sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
         response = await self._send("POST", RAG_PATH, sent)
         return parse_rag_answer(request, response.content, self._where(RAG_PATH))
 
     async def knowledge_bases(self) -> list[KnowledgeBase]:
-        """What the service serves; empty when it is older than this question."""
+        """List the knowledge bases that the service serves; empty where an older service cannot list them."""
         try:
             response = await self._send("GET", KNOWLEDGE_BASES_PATH)
         except _NotFound:
@@ -117,12 +117,12 @@ class RagClient:
                 f"Tried {self._attempts} times; see that the reranker is up, then run again."
             ) from fallen
         except (httpx.TransportError, httpx2.TransportError) as error:
-            said = str(error) or type(error).__name__
-            raise OutageError(f"{self._where(path)}: no answer ({said}). {self._tried()}") from error
+            cause = str(error) or type(error).__name__
+            raise OutageError(f"{self._where(path)}: no answer ({cause}). {self._tried()}") from error
         return self._accepted(reply, path)
 
     async def _exchange(self, method: str, path: str, content: bytes) -> BundledResponse:
-        """One request, one answer: on its own, or in a bundle where a gateway takes it."""
+        """Send one request and read its answer, in a bundle where a gateway takes bundles."""
         if self._bundles and method == "POST":
             return await self._bundles.post(path, content, {})
         response = await self._http.request(method, path, content=content or None, headers=JSON_HEADER)
@@ -161,7 +161,7 @@ class _NotFound(DataError):
 
 
 def _pause(error: Exception) -> bool | float:
-    """Whether to try again, and after how long where the service says so."""
+    """Decide if the request is sent again; a number is the wait in seconds that the service asks for."""
     if isinstance(error, _RerankerFallbackError):
         return RERANKER_RETRY_SECONDS
     if isinstance(error, _Busy):
@@ -170,18 +170,18 @@ def _pause(error: Exception) -> bool | float:
 
 
 def parse_rag_answer(request: RagRequest, content: bytes, where: str) -> RagAnswer:
-    """The answer in a body of status 200. Fields that an older service does not send get their honest defaults."""
+    """Parse a body of status 200. Fields that an older service does not send get defaults."""
     body = _json_object(content, where)
     if body.get("code", 200) != 200:
         raise OutageError(f"{where}: code {body['code']!r} inside status 200: {body.get('msg', '')!r}")
     data = body.get("data")
     if not isinstance(data, dict) or not isinstance(data.get("recall"), list):
         raise OutageError(f"{where}: the answer has no list data.recall: {_shown(content)}")
-    asked = request.rewritten_query or request.query
-    searched = data.get("rewritten_query") or asked
-    if request.rewritten_query and str(searched).strip() != asked.strip():
+    query = request.rewritten_query or request.query
+    searched = data.get("rewritten_query") or query
+    if request.rewritten_query and str(searched).strip() != query.strip():
         raise OutageError(
-            f"{where}: searched {str(searched)[:80]!r} instead of {asked[:80]!r}. "
+            f"{where}: searched {str(searched)[:80]!r} instead of {query[:80]!r}. "
             "The service does not take rewritten_query yet; add that parameter to it."
         )
     recall = [_recall(item, where) for item in data["recall"]]
@@ -206,8 +206,8 @@ def _recall(item: Any, where: str) -> dict[str, Any]:
             f"{where}: passage {item.get('id')!r} has reranker_score {score}, outside [0, 1]. "
             "Calibrate the service's reranker: thresholds and rewards need a probability."
         )
-    kept = {name: item[name] for name in ("content", "reranker_score", "query_score") if name in item}
-    return {**kept, "id": str(item.get("id", "")), "metadata": item.get("metadata") or {}}
+    fields = {name: item[name] for name in ("content", "reranker_score", "query_score") if name in item}
+    return {**fields, "id": str(item.get("id", "")), "metadata": item.get("metadata") or {}}
 
 
 def _read(model: type[Answer], values: Any, where: str) -> Answer:
@@ -228,13 +228,13 @@ def _json_object(content: bytes, where: str) -> dict[str, Any]:
 
 
 def _message(content: bytes) -> str:
-    """What the service says is wrong, in its envelope or in OpenAI's; else the beginning of the body."""
+    """Error message of a body in the service's envelope or in OpenAI's; else the beginning of the body."""
     try:
         body = orjson.loads(content)
-        said = body.get("msg") or body["error"]["message"]
+        message = body.get("msg") or body["error"]["message"]
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return _shown(content)
-    return str(said)
+    return str(message)
 
 
 def _shown(content: bytes) -> str:

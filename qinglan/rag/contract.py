@@ -30,28 +30,28 @@ class KnowledgeBase(Config):
     tenant_id: Name
     kb_name: Name
     snapshot: str
-    """Digest of the knowledge base's bytes: the name of what answered."""
+    """Digest of the knowledge base's bytes."""
 
     passages: int
     reranker: str = ""
-    """Digest of what scores its passages; a cache that kept answers by the snapshot alone would mix scores."""
+    """Digest of the reranker that scores its passages; a cache keyed by the snapshot alone would mix scores."""
 
 
 class RagRequest(Config):
     query: QueryText
-    """What the user typed."""
+    """The user's question as typed."""
 
     rewritten_query: QueryText | None = None
-    """Searched instead of `query`; without it the service asks the deployed rewriter."""
+    """Query to search instead of `query`; without it the service asks the deployed rewriter."""
 
     tenant_id: Name
     kb_name: Name = "default"
     top_k: int = Field(default=5, ge=1, le=100)
     score_threshold: Fraction = 0.5
-    """Hits below it are cut, measured by the score against the query that retrieved them, never by `need`."""
+    """Hits below it are cut, by the score against the query that retrieved them, never by `need`."""
 
     need: QueryText | None = None
-    """What passages are scored against. It changes reranker_score alone: never order, cut or threshold."""
+    """Text that passages are scored against. It changes reranker_score alone: never order, cut or threshold."""
 
     user_profile: str = Field(default="", max_length=4000)
     history_summary: str = Field(default="", max_length=20000)
@@ -59,37 +59,37 @@ class RagRequest(Config):
 
 
 class RecalledPassage(Config):
-    """One passage, as the plan names it."""
+    """A retrieved passage, with the plan's field names."""
 
     id: str
     content: str
     reranker_score: Fraction
     query_score: Fraction | None = None
-    """Score against the query that retrieved, which `score_threshold` cuts by; None where a service does not tell."""
+    """Score against the query that retrieved it, which `score_threshold` cuts by; None where it is not sent."""
 
     metadata: dict[str, Any] = {}
 
 
 class RagData(Config):
     rewritten_query: str
-    """The query that retrieved."""
+    """The query that was searched."""
 
     recall: tuple[RecalledPassage, ...]
     scored_against: Literal["need", "query"]
     rewriter: Literal["request", "model", "fallback"]
-    """Who wrote the query: the caller, the deployed rewriter, or nobody because the rewriter failed."""
+    """Writer of the query: the caller, the deployed rewriter, or none because the rewriter failed."""
 
     rewriter_version: str = ""
     fallback_reason: str = ""
     snapshot: str
     reranker: Literal["local", "service"] = "local"
-    """Who scored the passages, all of them: a reranker over HTTP, or the RAG service's own score."""
+    """Scorer of all passages: `service` is a reranker over HTTP, `local` is the RAG service's own score."""
 
     reranker_digest: str = ""
-    """As in KnowledgeBase: scores of two digests do not compare."""
+    """Digest of the reranker; scores of two digests do not compare."""
 
     reranker_fallback_reason: str = ""
-    """Why the reranker over HTTP that is configured did not. Such scores are for users alone, not for training."""
+    """Reason why the configured HTTP reranker gave no scores. The scores then serve users, not training."""
 
 
 class RagAnswer(Config):
@@ -99,7 +99,7 @@ class RagAnswer(Config):
 
 
 def read_reranker_fallback(content: bytes) -> str:
-    """The reason, in an answer whose scores are not of the reranker that is configured; empty for any other."""
+    """The reason in an answer whose scores are not the configured reranker's; empty in any other."""
     if b'"reranker_fallback_reason"' not in content:
         return ""
     try:

@@ -33,25 +33,25 @@ from qinglan.rag.knowledge_base import inverse_frequency, searched_text
 from qinglan.text import bigrams
 
 QUERY_GRAMS = 128
-"""The rarest pairs of a query that are searched: a pasted page costs no more than a long question."""
+"""Most pairs of a query that are searched, the rarest first: a pasted page costs no more than a long question."""
 
 CACHED_PASSAGES = 4096
 CACHED_GRAMS = 1 << 16
 MAX_TIED_HITS = 4096
 CACHED_SEARCHES = 256
 MIN_SEARCH_HITS = 20
-"""An answer searches its query twice, for what to show and for its rivals: they share one search of so many."""
+"""Fewest hits of a search: an answer searches its query twice, for hits and for rivals, and shares one search."""
 
 
 class Hit(NamedTuple):
-    """A passage by its line among the knowledge base's passages, from 0, and its BM25 score."""
+    """A passage by its line number in the knowledge base, from 0, and its BM25 score."""
 
     number: int
     score: float
 
 
 def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") -> Path:
-    """The folder of the index of these bytes, built unless it is there; several builders at once are safe."""
+    """Build the index of a knowledge base unless its folder exists; several builders at once are safe."""
     if not kb.is_file():
         raise DataError(f"{kb}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
     snapshot = sha256_file(kb)
@@ -59,7 +59,7 @@ def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") 
     if folder.exists():
         verify_index(folder)
         return folder
-    from qinglan.rag.index_writer import write_index  # numpy, for those who build
+    from qinglan.rag.index_writer import write_index  # it imports numpy, which only a build needs
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
@@ -93,20 +93,20 @@ class Index:
         self.df = lru_cache(CACHED_GRAMS)(self._df)
         self.idf = lru_cache(CACHED_GRAMS)(self._idf)
         self.passage = lru_cache(CACHED_PASSAGES)(self._passage)
-        self._found = lru_cache(CACHED_SEARCHES)(self._search)
+        self._cached_search = lru_cache(CACHED_SEARCHES)(self._search)
         self.grams = lru_cache(CACHED_PASSAGES)(self._grams)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Open what build_index wrote, after checking every byte of it."""
+        """Open an index that build_index wrote, after checking every byte of it."""
         return cls(folder, verify_index(folder))
 
     def __len__(self) -> int:
         return self.manifest.passages
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The k best passages by BM25 over character pairs, best first; equals stand in the order of the file."""
-        return self._found(query, max(k, MIN_SEARCH_HITS))[:k]
+        """The k best passages by BM25 over character pairs, best first; ties are in the order of the file."""
+        return self._cached_search(query, max(k, MIN_SEARCH_HITS))[:k]
 
     def _search(self, query: str, k: int) -> list[Hit]:
         grams = self.query_grams(query)
@@ -115,17 +115,17 @@ class Index:
         limit = k + 16
         hits = self._top(grams, limit)
         while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MAX_TIED_HITS:
-            limit = min(limit * 4, MAX_TIED_HITS)  # the tie goes on below the cut: see all of it before ordering it
+            limit = min(limit * 4, MAX_TIED_HITS)  # more hits may tie at the cut: fetch all of them, then order
             hits = self._top(grams, limit)
         return hits[:k]
 
     def query_grams(self, query: str) -> list[str]:
-        """The query's pairs that the knowledge base knows, each once, the rarest when there are too many."""
+        """The query's pairs that the knowledge base holds, each once, only the rarest where there are too many."""
         known = [gram for gram in dict.fromkeys(bigrams(query)) if self.df(gram)]
         return sorted(known, key=self.df)[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else known
 
     def _df(self, gram: str) -> int:
-        """How many passages hold the pair."""
+        """Number of passages that hold the pair."""
         return int(self._searcher.doc_freq("body", gram))
 
     def _idf(self, gram: str) -> float:
@@ -133,21 +133,21 @@ class Index:
         return inverse_frequency(self.df(gram), len(self))
 
     def weight(self, number: int) -> float:
-        """The idf of all the pairs of a passage's title and content together."""
+        """Sum of the idf of all pairs in a passage's title and content."""
         return self._weights[2 * number]
 
     def title_weight(self, number: int) -> float:
-        """The idf of its title's pairs together."""
+        """Sum of the idf of the pairs in a passage's title."""
         return self._weights[2 * number + 1]
 
     def _top(self, grams: list[str], limit: int) -> list[Hit]:
         from tantivy import Occur, Query
 
         terms = [(Occur.Should, Query.term_query(self._schema, "body", gram, "freq")) for gram in grams]
-        found = self._searcher.search(Query.boolean_query(terms), limit, count=False).hits
-        numbers: list[Any] = self._searcher.fast_field_values("number", [address for _, address in found])
+        matches = self._searcher.search(Query.boolean_query(terms), limit, count=False).hits
+        numbers: list[Any] = self._searcher.fast_field_values("number", [address for _, address in matches])
         # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
-        scores = [round(score, 4) for score, _ in found]
+        scores = [round(score, 4) for score, _ in matches]
         return sorted(map(Hit, numbers, scores), key=lambda hit: (-hit.score, hit.number))
 
     def _passage(self, number: int) -> Passage:

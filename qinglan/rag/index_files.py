@@ -1,4 +1,4 @@
-"""The files of a search index, and the manifest that is written last: what has one is whole, byte by byte."""
+"""Files of a search index, and the manifest that is written last: a folder with a manifest is complete."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ SEARCH = "search"
 
 
 class IndexFile(Config):
-    """One file of an index, as it was written."""
+    """Size and digest of one file of an index."""
 
     bytes: int
     sha256: str
@@ -37,7 +37,7 @@ class Manifest(Config):
 
 
 def verify_index(folder: Path) -> Manifest:
-    """The manifest of a whole index; a file missing, cut short or altered is a DataError that says how to rebuild."""
+    """Check every file of an index against its manifest; a DataError says how to rebuild a damaged index."""
     manifest = _read_manifest(folder)
     for name, expected in manifest.files.items():
         path = folder / name
@@ -51,11 +51,11 @@ def verify_index(folder: Path) -> Manifest:
 
 
 def seal_index(folder: Path, manifest: Manifest) -> None:
-    """Write down every file's digest, last, so that what has a manifest is whole."""
+    """Write the manifest with every file's digest, last: a folder with a manifest is complete."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix != ".lock":  # tantivy makes its lock files anew
-            path.chmod(0o644)  # tantivy keeps its own to the builder; the server may be another user
+            path.chmod(0o644)  # tantivy lets only the builder read its files; the server may be another user
             files[str(path.relative_to(folder))] = IndexFile(bytes=path.stat().st_size, sha256=sha256_file(path))
             _sync(path)
     sealed = manifest.model_copy(update={"files": files})

@@ -1,7 +1,7 @@
 """Writes the files of a search index, a batch of passages at a time.
 
-Memory holds the ids, for none may be used twice, and the vocabulary. What a pair weighs is known only when every
-passage was counted: until then each passage's pairs wait in a file, 8 bytes a pair.
+Memory holds only the ids, which must be unique, and the vocabulary. A pair's weight is known only when every passage
+is counted; until then each passage's pairs wait in a file, 8 bytes a pair.
 """
 
 import logging
@@ -19,7 +19,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rag.index_files import OFFSETS, PASSAGES, SEARCH, WEIGHTS
 from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
 from qinglan.rag.passage_bigrams import (
-    ONE,
+    ONE_BIT,
     BatchBigrams,
     Counts,
     DocumentFrequencies,
@@ -35,14 +35,14 @@ log = logging.getLogger("qinglan.rag")
 
 
 def write_index(kb: Path, folder: Path) -> int:
-    """Every file of the index but its manifest; the number of passages."""
+    """Write every file of the index but its manifest; the result is the number of passages."""
     (folder / SEARCH).mkdir(parents=True)
     schema = SchemaBuilder()
     schema.add_text_field("body", tokenizer_name="whitespace", index_option="freq")
     schema.add_unsigned_field("number", fast=True)
     index = Index(schema.build(), path=str(folder / SEARCH))
     starts = array("Q", [0])
-    tell = BuildProgressLog(kb)
+    progress = BuildProgressLog(kb)
     with BigramSpool(folder / f"{WEIGHTS}.waiting") as weights:
         with (folder / PASSAGES).open("wb") as lines, index.writer(WRITER_BYTES, num_threads=1) as writer:
             for batch in passage_batches(read_knowledge_base(kb)):
@@ -51,7 +51,7 @@ def write_index(kb: Path, folder: Path) -> int:
                 _add(writer, cut.bodies, len(starts) - 1)
                 for line in map(_line, batch):
                     starts.append(starts[-1] + lines.write(line))
-                tell.done(len(starts) - 1, starts[-1])
+                progress.done(len(starts) - 1, starts[-1])
         with (folder / WEIGHTS).open("wb") as file:
             for weighed in weights.of_passages():
                 weighed.tofile(file)
@@ -71,7 +71,7 @@ def _add(writer: IndexWriter, bodies: list[str], first: int) -> None:
 
 
 class BigramSpool:
-    """What passages weigh: their pairs wait in a file, gone with the block, until all of them are counted."""
+    """Computes the weights of passages: their pairs wait in a temporary file until all passages are counted."""
 
     def __init__(self, waiting: Path) -> None:
         self._path = waiting
@@ -89,28 +89,28 @@ class BigramSpool:
 
     def add(self, cut: BatchBigrams) -> None:
         self._frequencies.add(cut)
-        (cut.pairs << ONE | cut.in_title).tofile(self._file)
+        (cut.pairs << ONE_BIT | cut.in_title).tofile(self._file)
         self._batches.append(cut.counts.astype(np.uint32))
         self._passages += len(cut.counts)
 
     def of_passages(self) -> Iterator[Weights]:
-        """The idf of all the pairs of each passage together, and of its title's; a batch at a time."""
+        """Weights of each passage, a batch at a time: the idf of all its pairs together, and of its title's pairs."""
         weigh = self._frequencies.weigher(lambda df: inverse_frequency(df, self._passages))
         self._file.seek(0)
         for counts in self._batches:
             pairs = np.fromfile(self._file, np.uint64, counts.sum())
-            yield weigh(pairs >> ONE, pairs & ONE == ONE, counts)
+            yield weigh(pairs >> ONE_BIT, pairs & ONE_BIT == ONE_BIT, counts)
 
 
 class BuildProgressLog:
-    """A line in the log every few seconds: a million passages take a minute."""
+    """Logs progress every few seconds: a million passages take a minute."""
 
     def __init__(self, kb: Path) -> None:
         self._name, self._bytes = kb.name, kb.stat().st_size
         self._started = self._last = time.monotonic()
 
     def done(self, passages: int, written: int) -> None:
-        """So many passages of so many bytes; how many there are in all follows from the file's size."""
+        """Log progress; the number of all passages is estimated from the file's size."""
         now = time.monotonic()
         if now - self._last >= EVERY_SECONDS:
             self._last = now

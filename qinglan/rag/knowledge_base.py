@@ -1,4 +1,4 @@
-"""A knowledge base: its passages, what of one is searched, and how much a pair of characters weighs."""
+"""A knowledge base: its passages, their searched text, and the weight of a character pair."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from qinglan.rag.contract import Passage
 
 
 def read_knowledge_base(path: Path) -> Iterator[Passage]:
-    """Passages one at a time; a broken line, an id used twice or an empty file is a DataError that says where."""
+    """Read passages one at a time; a broken line, a repeated id or an empty file is a DataError that says where."""
     first_line: dict[str, int] = {}
     for line, passage in read_jsonl(path, Passage):
         if passage.id in first_line:
@@ -25,7 +25,7 @@ def read_knowledge_base(path: Path) -> Iterator[Passage]:
 
 
 def searched_text(passage: Passage) -> str:
-    """A passage's searched text: its title and its content."""
+    """Text of a passage that is searched: its title and its content."""
     return f"{passage.title}\n{passage.content}"
 
 

@@ -1,10 +1,10 @@
-"""The character pairs of many passages at once, in numpy: what qinglan.text.bigrams says, a dozen times as fast.
+"""Character pairs of many passages at once, in numpy: equal to qinglan.text.bigrams, a dozen times as fast.
 
-cut = cut_passages([Passage(id="1", title="虾青素 用量", content="每日一粒。")])
-cut.bodies[0]             # '虾青 青素 用量 每日 日一 一粒 '
-Frequencies().add(cut)    # how many passages hold each pair, a batch at a time
+batch = extract_bigrams([Passage(id="1", title="虾青素 用量", content="每日一粒。")])
+batch.bodies[0]                     # '虾青 青素 用量 每日 日一 一粒 '
+DocumentFrequencies().add(batch)    # count how many passages hold each pair, a batch at a time
 
-A pair is one integer: its two characters' code points, 21 bits each; a lone character has none for its second.
+A pair is one integer: its two characters' code points, 21 bits each; a lone character has 0 as its second.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,34 +24,34 @@ Counts = NDArray[np.int64] | NDArray[np.uint32]
 CODE_POINTS = 0x110000
 CODE_BITS = np.uint64(21)
 PAIR_BITS = np.uint64(42)
-ONE = np.uint64(1)
+ONE_BIT = np.uint64(1)
 SPACE = ord(" ")
 
 PASSAGES_AT_ONCE = 4096
 LETTERS_AT_ONCE = 1 << 19
-"""Whichever is reached first: a batch of long passages needs no more memory than one of short ones."""
+"""A batch ends at whichever limit comes first, so that long passages need no more memory than short ones."""
 
 MERGED_AT = 1 << 20
 
 
 class BatchBigrams(NamedTuple):
-    """A batch of passages, cut."""
+    """Character pairs of a batch of passages."""
 
     bodies: list[str]
-    """Each passage's pairs in their order, a space after each: for a search engine that splits at spaces."""
+    """Each passage's pairs in order, each followed by a space, for a search engine that splits at spaces."""
 
     pairs: BigramCodes
     """Each passage's distinct pairs, ascending, one passage after another."""
 
     in_title: NDArray[np.bool_]
-    """Whether its passage's title holds it, for each of those."""
+    """For each of `pairs`: true if the title of its passage holds it."""
 
     counts: NDArray[np.int64]
-    """How many distinct pairs each passage has."""
+    """Number of distinct pairs of each passage."""
 
 
 def passage_batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    """So many passages, or so much text, at once."""
+    """Split passages into batches of limited number and text size."""
     batch: list[Passage] = []
     letters = 0
     for passage in passages:
@@ -65,7 +65,7 @@ def passage_batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
 
 
 def extract_bigrams(batch: Sequence[Passage]) -> BatchBigrams:
-    """What can be searched of each passage, cut as `bigrams` cuts it: title, line break, content."""
+    """Extract each passage's pairs as `bigrams` does from its searched text: title, line break, content."""
     texts = [text.lower() for passage in batch for text in (passage.title, passage.content)]
     codes = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
@@ -77,7 +77,7 @@ def extract_bigrams(batch: Sequence[Passage]) -> BatchBigrams:
 
 
 class DocumentFrequencies:
-    """In how many passages each pair stands: memory grows with the vocabulary, not with the passages."""
+    """Number of passages that hold each pair: memory grows with the vocabulary, not with the passages."""
 
     def __init__(self) -> None:
         self._pairs: BigramCodes = np.empty(0, np.uint64)
@@ -91,10 +91,10 @@ class DocumentFrequencies:
             self._merge()
 
     def weigher(self, weight: Callable[[int], float]) -> "PassageWeigher":
-        """Weighs passages, where `weight` gives the weight of a pair from its frequency."""
+        """Create a weigher of passages; `weight` computes a pair's weight from its document frequency."""
         self._merge()
-        seen, which = np.unique(self._counts, return_inverse=True)
-        return PassageWeigher(self._pairs, np.array([weight(int(count)) for count in seen], np.float64)[which])
+        distinct, which = np.unique(self._counts, return_inverse=True)
+        return PassageWeigher(self._pairs, np.array([weight(int(count)) for count in distinct], np.float64)[which])
 
     def _merge(self) -> None:
         pairs = np.concatenate([self._pairs, *(pairs for pairs, _ in self._waiting)])
@@ -106,13 +106,13 @@ class DocumentFrequencies:
 
 
 class PassageWeigher:
-    """What passages weigh whose pairs were counted."""
+    """Weighs passages by the weights of their pairs."""
 
     def __init__(self, pairs: BigramCodes, weights: Weights) -> None:
         self._pairs, self._weights = pairs, weights
 
     def __call__(self, pairs: BigramCodes, in_title: NDArray[np.bool_], counts: Counts) -> Weights:
-        """A row a passage: the weights of all its pairs together, and of its title's. Pairs as a Cut has them."""
+        """One row per passage: the weights of all its pairs, and of its title's. Arguments as in BatchBigrams."""
         weights = self._weights[np.searchsorted(self._pairs, pairs)]
         passage = np.repeat(np.arange(len(counts)), counts)
         whole = np.bincount(passage, weights, len(counts))
@@ -122,7 +122,7 @@ class PassageWeigher:
 
 @cache
 def _letters() -> NDArray[np.bool_]:
-    r"""Which code points are \w to Python's `re`: one look at all of them in a row."""
+    r"""Mask of the code points that match \w in Python's `re`."""
     everything = np.arange(CODE_POINTS, dtype=np.uint32).tobytes().decode("utf-32-le", "surrogatepass")
     letters = np.zeros(CODE_POINTS, np.bool_)
     for run in RUN.finditer(everything):
@@ -131,7 +131,7 @@ def _letters() -> NDArray[np.bool_]:
 
 
 def _starts(codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where a pair or a lone character begins, and which of the two. The last code is a line break."""
+    """Positions where a pair or a lone character begins, and a mask of pairs. The last code is a line break."""
     letter = _letters()[codes]
     paired = np.append(letter[:-1] & letter[1:], False)
     lone = letter & ~paired & ~np.append(False, paired[:-1])
@@ -142,14 +142,18 @@ def _starts(codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.bo
 def _distinct(
     first: NDArray[np.uint32], second: NDArray[np.uint32], segment: BigramCodes, passages: int
 ) -> tuple[BigramCodes, NDArray[np.bool_], NDArray[np.int64]]:
-    """Passage, pair and whether it is of the content in one sorted number: a title's stands before its content's."""
-    whole = segment >> ONE << PAIR_BITS | first.astype(np.uint64) << CODE_BITS | second.astype(np.uint64)
-    found = np.sort(whole << ONE | segment & ONE)
-    is_new = np.append(True, found[1:] >> ONE != found[:-1] >> ONE)[: len(found)]
-    found = found[is_new]
-    pair = (found >> ONE) & ((ONE << PAIR_BITS) - ONE)
-    counts = np.bincount((found >> ONE >> PAIR_BITS).astype(np.int64), minlength=passages)
-    return pair, found & ONE == 0, counts
+    """Distinct pairs of each passage, and whether its title holds them.
+
+    Passage, pair and a bit (0 for the title, 1 for the content) are packed in one number. Sorted, a pair of the title
+    comes before the same pair of the content, and the first of both is kept.
+    """
+    whole = segment >> ONE_BIT << PAIR_BITS | first.astype(np.uint64) << CODE_BITS | second.astype(np.uint64)
+    packed = np.sort(whole << ONE_BIT | segment & ONE_BIT)
+    is_new = np.append(True, packed[1:] >> ONE_BIT != packed[:-1] >> ONE_BIT)[: len(packed)]
+    packed = packed[is_new]
+    pair = (packed >> ONE_BIT) & ((ONE_BIT << PAIR_BITS) - ONE_BIT)
+    counts = np.bincount((packed >> ONE_BIT >> PAIR_BITS).astype(np.int64), minlength=passages)
+    return pair, packed & ONE_BIT == 0, counts
 
 
 def _bodies(first: NDArray[np.uint32], second: NDArray[np.uint32], segment: BigramCodes, passages: int) -> list[str]:
@@ -157,6 +161,6 @@ def _bodies(first: NDArray[np.uint32], second: NDArray[np.uint32], segment: Bigr
     spelled[:, 0] = first
     spelled[:, 1] = np.where(second, second, SPACE)
     text = spelled.tobytes().decode("utf-32-le")
-    ends = 3 * np.cumsum(np.bincount((segment >> ONE).astype(np.int64), minlength=passages))
+    ends = 3 * np.cumsum(np.bincount((segment >> ONE_BIT).astype(np.int64), minlength=passages))
     starts = np.append(0, ends[:-1])
     return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]

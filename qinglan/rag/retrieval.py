@@ -1,4 +1,4 @@
-"""One way to retrieve for every stage of a run, so that hits compare and none is asked for twice.
+"""Retrieval settings that all stages of a run share, so that hits compare and equal requests are cached.
 
 data = (await rag.retrieve(config.request(row.question, query, row.need, row.tenant_id))).data
 passages = config.shown(data)
@@ -12,10 +12,10 @@ from qinglan.rag.contract import RagData, RagRequest, RecalledPassage
 
 
 class RetrievalConfig(Config):
-    """How a run retrieves: validation, reward and evaluation get it from `retrieval`, and the shadow has the same."""
+    """Retrieval of a run: validation, reward, evaluation and the shadow all use these settings."""
 
     kb_name: Name = "default"
-    """The tenant's knowledge base."""
+    """Knowledge base of the tenant."""
 
     top_k: int = Field(default=10, ge=10, le=100)
     """Passages retrieved. nDCG@10 and recall@10 need ten."""
@@ -25,14 +25,14 @@ class RetrievalConfig(Config):
     below it. The reward sees every retrieved passage, so that ranks stay whole. 0 cuts nothing."""
 
     def request(self, question: str, query: str, need: str, tenant_id: str) -> RagRequest:
-        """Ask for whole ranks; each reader cuts the answer as it must."""
+        """Build a request for whole ranks; each reader cuts the answer itself."""
         return RagRequest(
             query=question, rewritten_query=query, need=need, tenant_id=tenant_id, kb_name=self.kb_name,
             top_k=self.top_k, score_threshold=0.0,
         )  # fmt: skip
 
     def shown(self, data: RagData) -> tuple[RecalledPassage, ...]:
-        """The passages that production shows."""
+        """Passages that production shows."""
         if not self.score_threshold:
             return data.recall
         return tuple(
@@ -41,7 +41,7 @@ class RetrievalConfig(Config):
 
 
 def known_query_score(query_score: float | None) -> float:
-    """A passage's score against the query; a ConfigError where the service does not tell."""
+    """A passage's score against the query; a ConfigError where the service does not send it."""
     if query_score is None:
         raise ConfigError(
             "The RAG service scores passages against the need and does not send their query_score, which the cut of "

@@ -1,4 +1,4 @@
-"""Quality that a rewrite cannot raise by itself: gold ranks, else scores against the row's fixed need."""
+"""Retrieval quality that a rewrite cannot raise by itself: ranks of gold passages, else scores against the need."""
 
 import math
 from collections.abc import Sequence
@@ -8,27 +8,27 @@ from qinglan.reward import seed_v1
 from qinglan.reward.episode import RetrievalResult
 
 DEPTH = 10
-"""Ranks beyond it earn nothing."""
+"""Passages below this rank earn nothing."""
 
 SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
-"""The rank reward of ranks 2 and 10; the first earns 1, and those between stand on a line."""
+"""Rank rewards of ranks 2 and 10. Rank 1 earns 1; the ranks between 2 and 10 lie on a straight line."""
 
 
-def retrieval_quality(found: RetrievalResult, gold: tuple[str, ...]) -> float:
-    """In [0, 1]: half rank reward and half nDCG@10 where gold is known, else the plan's mean of need scores."""
+def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...]) -> float:
+    """Quality in [0, 1]: half rank reward, half nDCG@10 where gold is known; else the plan's mean of need scores."""
     if gold:
-        ranks = found.ranks(gold)
+        ranks = retrieval.ranks(gold)
         return 0.5 * rank_reward(ranks) + 0.5 * ndcg(ranks, len(gold))
-    if found.hits and found.scored_against != "need":
+    if retrieval.hits and retrieval.scored_against != "need":
         raise ConfigError(
             "The RAG service scores passages against the rewrite, so a row without gold passages has no reward "
             "that cannot be gamed. Use a service that takes `need`, label the rows, or set reward.mode: seed_v1."
         )
-    return seed_v1.retrieval_quality(found.scores)
+    return seed_v1.retrieval_quality(retrieval.scores)
 
 
 def rank_reward(ranks: Sequence[int]) -> float:
-    """Of the first gold passage: coming first is worth twice coming second, later ranks still say the way."""
+    """Reward of the first gold passage's rank: rank 1 earns twice rank 2, later ranks still earn a little."""
     first = min(ranks, default=DEPTH + 1)
     if first == 1:
         return 1.0
@@ -45,12 +45,12 @@ def ndcg(ranks: Sequence[int], relevant: int) -> float:
     return gained / sum(_discount(rank) for rank in range(1, min(relevant, DEPTH) + 1))
 
 
-def needless_rewrite_penalty(quality: float, quality_plain: float, kept: bool, scale: float) -> float:
-    """In [0, 2]: what rewriting a question costs that finds as well by itself; nothing when it was left alone.
+def needless_rewrite_penalty(quality: float, quality_plain: float, unchanged: bool, scale: float) -> float:
+    """Cost in [0, 2] of rewriting a question that retrieves as well by itself; 0 where it was left unchanged.
 
-    The better the plain question finds, the less there was to rewrite; finding worse than it costs as much again.
+    The better the plain question retrieves, the higher the cost; a rewrite that retrieves worse costs more still.
     """
-    if kept or quality > quality_plain:
+    if unchanged or quality > quality_plain:
         return 0.0
     return quality_plain + math.tanh(scale * (quality_plain - quality))
 

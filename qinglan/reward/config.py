@@ -1,4 +1,4 @@
-"""What the reward of a rewrite can be told."""
+"""Settings of the reward of a rewrite."""
 
 from typing import Literal
 
@@ -15,36 +15,36 @@ class Weights(Config):
     """The judge's score of the rewrite against its score of the teacher's."""
 
     retrieval: Fraction = 0.40
-    """Quality of what the rewrite finds against what the teacher's finds."""
+    """Retrieval quality of the rewrite against that of the teacher's rewrite."""
 
     win: Fraction = 0.25
-    """Whether it finds better, at all."""
+    """Win, loss or tie against the teacher's retrieval quality, however small the difference."""
 
 
 class Outcomes(Config):
-    """What the win term is before its weight."""
+    """Values of the win term before its weight."""
 
     win: float = 0.5
-    """The rewrite finds better than the teacher's."""
+    """Value where the rewrite retrieves better than the teacher's."""
 
     lose: float = -0.3
-    """It finds worse."""
+    """Value where it retrieves worse."""
 
     tie: float = 0.0
-    """It finds as well."""
+    """Value where both retrieve equally well."""
 
 
 class Penalties(Config):
     """The most that each fault can cost under anchored_v2; the README says how each is measured."""
 
     needless: Fraction = 0.1
-    """Rewriting a question that finds as well by itself; up to twice that when the rewrite finds worse."""
+    """Rewriting a question that retrieves as well by itself; up to twice that when the rewrite retrieves worse."""
 
     length: Fraction = 0.2
-    """Longer than 1.5 times what the need takes to say."""
+    """More than 1.5 times the length of the row's need or the teacher's rewrite, whichever is longer."""
 
     repeats: Fraction = 0.2
-    """Saying the same again."""
+    """Repeating text that the rewrite holds already."""
 
     names: Fraction = 0.2
     """Words that neither the conversation nor a retrieved passage holds."""
@@ -54,47 +54,47 @@ class Penalties(Config):
 
 
 class StyleRewardConfig(Config):
-    """The style service as one more term."""
+    """One more reward term: the probability of the style that is trained for, as the style service gives it."""
 
     url: str
-    """Its base address; POST /predict is asked."""
+    """Base URL of the style service; requests go to POST /predict."""
 
     weight: Fraction
-    """What a rewrite that is surely in the wanted style earns."""
+    """Reward of a rewrite that is in that style with probability 1."""
 
     wanted: tuple[str, ...] = Field(min_length=1)
-    """Labels whose probabilities are added up."""
+    """Labels of that style; their probabilities are added up."""
 
 
 class RewardConfig(Config):
     """How one rewrite is rewarded."""
 
     mode: Literal["seed_v1", "anchored_v2"] = "anchored_v2"
-    """seed_v1 is the plan's formula to the letter, which can be gamed; anchored_v2 is ours."""
+    """Formula of the reward: seed_v1 is the plan's to the letter, which can be gamed; anchored_v2 prevents that."""
 
     weights: Weights = Weights()
-    """Of the three comparisons."""
+    """Weights of the three comparisons with the teacher."""
 
     outcomes: Outcomes = Outcomes()
-    """Of the win term."""
+    """Values of the win term."""
 
     scale: float = Field(default=3.0, gt=0)
-    """Differences are multiplied by it before tanh."""
+    """Factor by which differences are multiplied before tanh."""
 
     penalties: Penalties = Penalties()
-    """Of anchored_v2."""
+    """Largest penalties under anchored_v2."""
 
     judge_share: Fraction = 0.3
-    """Prompts whose rewrites are judged, all of them; the others' judge scores are imputed and flagged."""
+    """Share of prompts whose rewrites are all judged; for the others judge scores are imputed and marked so."""
 
     canary_share: Fraction = 0.02
-    """Prompts on which the judge itself is tested, with a pair of rewrites whose order is known."""
+    """Share of prompts on which the judge itself is tested, with a pair of texts whose order is known."""
 
     seed: int = 42
-    """Another seed, other prompts judged."""
+    """Seed that selects the judged prompts."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
-    """How a rewrite retrieves: the run's, which the row was validated with."""
+    """Retrieval settings of the run; rows must have been validated with the same."""
 
     style: StyleRewardConfig | None = None
-    """Left out by default."""
+    """The style term; left out by default."""

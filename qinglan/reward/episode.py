@@ -1,4 +1,4 @@
-"""What a reward is computed from: plain data, gathered before any of it is judged."""
+"""Plain data that a reward is computed from, gathered before anything is judged."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
@@ -13,11 +13,11 @@ from qinglan.rag.retrieval import RetrievalConfig, known_query_score
 ScoredAgainst = Literal["need", "query"]
 
 LONGEST_HEADING = 30
-"""A passage without a title is headed by its first sentence, if that is no longer."""
+"""Longest first sentence that serves as the heading of a passage without a title."""
 
 
 class Prompt(BaseModel):
-    """The part of a training row that judge and penalties need; the rest of its extra_info is ignored."""
+    """The part of a training row that judge and penalties need; other fields of its extra_info are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -41,7 +41,7 @@ class Prompt(BaseModel):
 
     @property
     def context(self) -> str:
-        """All that the conversation says."""
+        """Text of the conversation: question, history, profile and need."""
         return "\n".join((self.question, self.history_summary, self.user_profile, self.need))
 
 
@@ -71,13 +71,13 @@ class Hit(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """What the passage is called, in the house's words."""
+        """The passage's title; else its first sentence, if that is short."""
         first = self.content.split("。", 1)[0]
         return self.title or (first if len(first) <= LONGEST_HEADING else "")
 
 
 class RetrievalResult(NamedTuple):
-    """What one query retrieved, in production's order."""
+    """Passages that one query retrieved, in production's order."""
 
     hits: tuple[Hit, ...] = ()
     scored_against: ScoredAgainst = "need"
@@ -91,7 +91,7 @@ class RetrievalResult(NamedTuple):
         return self.hits[0].score if self.hits else 0.0
 
     def ranks(self, gold: tuple[str, ...]) -> list[int]:
-        """Where the gold passages stand, 1 for the first."""
+        """Ranks of the gold passages that were retrieved; the first passage has rank 1."""
         return [rank for rank, hit in enumerate(self.hits, 1) if hit.id in gold]
 
 
@@ -99,19 +99,19 @@ EMPTY_RETRIEVAL = RetrievalResult()
 
 
 class JudgeScores(NamedTuple):
-    """The judge's scores in [0, 1], or what stands in for them."""
+    """The judge's scores in [0, 1], or imputed ones."""
 
     student: float
     teacher: float
     judged: bool
-    """Whether the judge gave them; else they are imputed."""
+    """True where the judge gave the scores, false where they are imputed."""
 
     failed: bool = False
     """The judge was asked and gave nothing usable."""
 
 
 class Episode(NamedTuple):
-    """One rollout beside what it competes with."""
+    """One rollout with the retrievals that it is compared with."""
 
     prompt: Prompt
     rewrite: str
@@ -123,7 +123,7 @@ class Episode(NamedTuple):
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:
-    """A parquet list, which comes as None, a list or an array."""
+    """Convert a parquet list, which arrives as None, a list or an array."""
     return () if value is None else tuple(value)
 
 
@@ -152,14 +152,14 @@ def _read(
 
 
 def _text(passage: RecalledPassage | rows.Hit) -> tuple[str, str]:
-    """Title and content, where the passage is at hand."""
+    """Title and content; empty for hits of a row, which hold scores alone."""
     if isinstance(passage, rows.Hit):
         return "", ""
     return str(passage.metadata.get("title", "")), passage.content
 
 
 def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> None:
-    """Raise where the row's own retrievals are of other settings than the rewrite's: they would not compare."""
+    """Raise where the row was validated with other retrieval settings: its retrievals would not compare."""
     if prompt.retrieved_with != config:
         raise DataError(
             f"row {prompt.id}: was validated with retrieval ({prompt.retrieved_with}), and this training retrieves "

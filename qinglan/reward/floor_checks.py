@@ -1,4 +1,4 @@
-"""What is no rewrite at all, whatever it retrieves: nothing, markup, a copy. It gets the floor."""
+"""Checks for texts that are no rewrite and get the floor reward: empty, malformed or copied."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from qinglan.text import CONTROL, normalise
 FLOOR = -1.0
 
 MIN_COPIED_CHARACTERS = 14
-"""Characters in a row, punctuation aside: more than a name, a copy."""
+"""Shortest stretch that counts as copied, in characters without punctuation; longer than a name."""
 
 SHORTEST = 2
 
@@ -28,7 +28,7 @@ cached_normalise = lru_cache(1 << 14)(normalise)
 
 
 def strip_turn_end(text: str) -> str:
-    """What the model wrote, without the mark that ends its turn."""
+    """Remove the marks that end the model's turn."""
     return ENDINGS.sub("", text).strip()
 
 
@@ -37,17 +37,19 @@ def is_empty(rewrite: str) -> bool:
 
 
 def is_malformed(rewrite: str) -> bool:
-    """Several lines, chat markup, JSON, a label, half a character, or longer than a query may be."""
+    """True for several lines, chat markup, JSON, a label, half a character, or a text longer than a query may be."""
     return bool(len(rewrite) > MAX_LINE_CHARACTERS or CONTROL.search(rewrite) or MARKUP.search(rewrite))
 
 
 def is_copied(rewrite: str, prompt: Prompt, hits: Iterable[Hit]) -> bool:
-    """A stretch of the history or of a passage, word for word, that neither the question nor a heading holds."""
+    """True if it copies a stretch of the history or a passage that neither the question nor a heading holds."""
     hits = tuple(hits)
-    own = cached_normalise(rewrite)
+    normalised = cached_normalise(rewrite)
     free = [cached_normalise(text) for text in (prompt.question, prompt.need, *(hit.heading for hit in hits))]
     sources = [cached_normalise(prompt.history_summary), *(cached_normalise(hit.content) for hit in hits)]
-    pieces = (own[at : at + MIN_COPIED_CHARACTERS] for at in range(len(own) - MIN_COPIED_CHARACTERS + 1))
+    pieces = (
+        normalised[at : at + MIN_COPIED_CHARACTERS] for at in range(len(normalised) - MIN_COPIED_CHARACTERS + 1)
+    )
     return any(_in(piece, sources) and not _in(piece, free) for piece in pieces)
 
 

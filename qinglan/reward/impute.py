@@ -1,4 +1,4 @@
-"""Judge scores for rewrites that were not judged: whole prompts are sampled, the others' scores are regressed.
+"""Estimate judge scores of rewrites that were not judged: whole prompts are sampled, the others are regressed.
 
 Filling in zero would take most of the judge's weight away; see the README for how much is left.
 
@@ -17,48 +17,49 @@ from qinglan.reward.episode import Prompt
 from qinglan.text import bigram_coverage, bigrams
 
 MIN_JUDGED_SCORES = 30
-"""Scores before the regression is believed; until then the mean of what was seen stands in."""
+"""Judged scores before the regression is used; until then their mean is the estimate."""
 
 DEFAULT_SCORE = 0.6
-"""The middle of 1 to 5, over 5: before the first score."""
+"""Estimate before the first score: the middle of 1 to 5, over 5."""
 
 LEAST, MOST = 0.2, 1.0
 RIDGE = 1.0
 
 HAT_BASIS_STEPS = 5
-"""A figure from 0 to 1 is told by how near it is to 0 and to each of so many steps."""
+"""Steps of the hat basis: a figure in [0, 1] becomes its nearness to 0 and to each step."""
 
 FAINT = 0.001
-"""Scores of the first passage below it are alike."""
+"""Scores of the first passage below this count as equal."""
 
 FEATURE_COUNT = (HAT_BASIS_STEPS + 1) ** 2 + 2 * (HAT_BASIS_STEPS + 1)
 
 
 def in_sample(id: str, share: float, seed: int, purpose: str) -> bool:
-    """Whether a prompt is in the sample; the same prompt always fares the same, in every process."""
+    """True if the sample holds this prompt; the answer is the same in every process."""
     return int(sha256_text(purpose, str(seed), id)[:8], 16) / 2**32 < share
 
 
 def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list[float]:
-    """What a judge's score may follow from, each in [0, 1].
+    """Figures in [0, 1] that a judge's score may depend on.
 
-    What retrieval says of the text: its quality, and its first score by the logarithm. How its words stand to the
-    conversation: how much of the text is known there, and how much of the need it says.
+    Two of its retrieval: the quality, and the first passage's score on a logarithmic scale. Two of its words: the
+    share of the text that the conversation holds, and the share of the need that the text holds.
     """
-    bright = 1 - math.log(max(top1, FAINT)) / math.log(FAINT)
-    known = bigram_coverage(text, set(bigrams(f"{prompt.question} {prompt.history_summary}")))
-    said = bigram_coverage(prompt.need, set(bigrams(text)))
-    return [min(1.0, max(0.0, figure)) for figure in (quality, bright, known, said)]
+    log_score = 1 - math.log(max(top1, FAINT)) / math.log(FAINT)
+    known_share = bigram_coverage(text, set(bigrams(f"{prompt.question} {prompt.history_summary}")))
+    need_share = bigram_coverage(prompt.need, set(bigrams(text)))
+    return [min(1.0, max(0.0, figure)) for figure in (quality, log_score, known_share, need_share)]
 
 
 def features(prompt: Prompt, text: str, quality: float, top1: float) -> list[float]:
-    """The figures by their steps, the first two each with each: what is linear in these bends where a judge does."""
-    found, bright, known, said = map(_hat_basis, raw_features(prompt, text, quality, top1))
-    return [*(here * there for here in found for there in bright), *known, *said]
+    """Hat-basis features; quality and first score are multiplied step by step, so that a linear model can bend."""
+    quality_steps, score_steps, known_steps, need_steps = map(_hat_basis, raw_features(prompt, text, quality, top1))
+    products = (left * right for left in quality_steps for right in score_steps)
+    return [*products, *known_steps, *need_steps]
 
 
 class Imputer:
-    """An online ridge regression of judge scores on features of the same rewrites."""
+    """Online ridge regression of judge scores on features of the same rewrites."""
 
     def __init__(self, features: int) -> None:
         self._gram: Any = np.zeros((features + 1, features + 1))
@@ -66,25 +67,25 @@ class Imputer:
         self._penalty: Any = np.diag([1e-9] + [RIDGE] * features)
 
     @property
-    def seen(self) -> int:
+    def count(self) -> int:
         return int(self._gram[0, 0])
 
     def add(self, features: Sequence[float], score: float) -> None:
-        """Learn from a rewrite that was judged."""
+        """Learn from a judged rewrite."""
         row = np.array([1.0, *features])
         self._gram += np.outer(row, row)
         self._moment += row * score
 
     def predict(self, features: Sequence[float]) -> float:
-        """What the judge would probably say."""
-        if not self.seen:
+        """Estimate the judge's score."""
+        if not self.count:
             return DEFAULT_SCORE
-        if self.seen < MIN_JUDGED_SCORES:
-            return float(self._moment[0] / self.seen)
+        if self.count < MIN_JUDGED_SCORES:
+            return float(self._moment[0] / self.count)
         weights = np.linalg.solve(self._gram + self._penalty, self._moment)
         return float(np.clip(weights @ np.array([1.0, *features]), LEAST, MOST))
 
 
 def _hat_basis(figure: float) -> list[float]:
-    """How near it is to each step: 1 on it, 0 from the next on."""
+    """Nearness to each step: 1 on it, falling to 0 at the next."""
     return [max(0.0, 1 - abs(HAT_BASIS_STEPS * figure - step)) for step in range(HAT_BASIS_STEPS + 1)]

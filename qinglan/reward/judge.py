@@ -1,4 +1,4 @@
-"""The LLM judge, through the run's gateway: pointwise for rewards, in pairs for diagnosis, and itself on trial."""
+"""The LLM judge, called through the gateway: pointwise for rewards, in pairs for diagnosis, and on control pairs."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
@@ -14,50 +14,54 @@ from qinglan.reward.episode import Prompt
 
 MAX_JUDGE_SCORE = 5.0
 UNRELATED_TEXT = "发票抬头怎么改，包裹到哪了"
-"""No answer to any question: a judge that prefers it to the need itself does not judge."""
+"""A text that answers no question: a judge that prefers it to the need itself is unreliable."""
 
 
 async def score_rewrite(gateway: GatewayClient, prompt: Prompt, rewrite: str, role: Role = "judge") -> float:
-    """The judge's 综合得分 over 5; a RowError when it gave none that can be used."""
-    said = await _asked(gateway, prompt, judge_messages(prompt, rewrite), JUDGE_FORMAT, role)
-    return read_score(said) / MAX_JUDGE_SCORE
+    """Ask the judge for its overall score and divide it by 5; a RowError if the answer is unusable."""
+    judgement = await _ask_judge(gateway, prompt, judge_messages(prompt, rewrite), JUDGE_FORMAT, role)
+    return read_score(judgement) / MAX_JUDGE_SCORE
 
 
-def read_score(said: dict[str, Any]) -> float:
-    """The overall score of a judgement, 1 to 5."""
-    score = said.get("综合得分")
+def read_score(judgement: dict[str, Any]) -> float:
+    """Read the overall score of a judgement, 1 to 5."""
+    score = judgement.get("综合得分")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 1 <= score <= MAX_JUDGE_SCORE:
-        raise RowError("malformed", f"综合得分 is {score!r}, no number from 1 to 5.", orjson.dumps(said).decode())
+        raise RowError(
+            "malformed", f"综合得分 is {score!r}, no number from 1 to 5.", orjson.dumps(judgement).decode()
+        )
     return float(score)
 
 
 class Preference(NamedTuple):
-    """Which of two rewrites is better, asked in both orders."""
+    """The better of two rewrites, from a judge that was asked in both orders."""
 
     better: Literal["first", "second", "tie"]
     flipped: bool
-    """The judge chose by position: each time the one shown first, or each time the other. Counts as a tie."""
+    """The judge chose the same position in both orders, whichever rewrite stood there. Counts as a tie."""
 
 
 async def compare_rewrites(
     gateway: GatewayClient, prompt: Prompt, first: str, second: str, role: Role = "judge"
 ) -> Preference:
-    """Ask in both orders."""
+    """Compare two rewrites in both orders."""
     shown = (judge_pair_messages(prompt, first, second), judge_pair_messages(prompt, second, first))
-    said = await gather_or_cancel(*(_asked(gateway, prompt, messages, PAIR_FORMAT, role) for messages in shown))
-    return combine_choices(*(read_choice(one) for one in said))
+    judgements = await gather_or_cancel(
+        *(_ask_judge(gateway, prompt, messages, PAIR_FORMAT, role) for messages in shown)
+    )
+    return combine_choices(*(read_choice(judgement) for judgement in judgements))
 
 
-def read_choice(said: dict[str, Any]) -> str:
-    """甲, 乙 or 相同."""
-    choice = said.get("更好")
+def read_choice(judgement: dict[str, Any]) -> str:
+    """Read the choice of a comparison: 甲, 乙 or 相同."""
+    choice = judgement.get("更好")
     if choice not in ("甲", "乙", "相同"):
-        raise RowError("malformed", f"更好 is {choice!r}, not 甲, 乙 or 相同.", orjson.dumps(said).decode())
+        raise RowError("malformed", f"更好 is {choice!r}, not 甲, 乙 or 相同.", orjson.dumps(judgement).decode())
     return str(choice)
 
 
 def combine_choices(straight: str, swapped: str) -> Preference:
-    """One preference from the two orders; whoever is not preferred in both has not won."""
+    """Combine the choices of both orders; a rewrite wins only if it is preferred in both."""
     if straight == swapped != "相同":
         return Preference("tie", flipped=True)
     if (straight, swapped) == ("甲", "乙"):
@@ -68,22 +72,22 @@ def combine_choices(straight: str, swapped: str) -> Preference:
 
 
 def flip_rate(preferences: Iterable[Preference]) -> float:
-    """Share of pairs that the judge decided by their order; 0 of none."""
+    """Share of pairs that the judge decided by their order; 0 without pairs."""
     flips = [preference.flipped for preference in preferences]
     return sum(flips) / len(flips) if flips else 0.0
 
 
 async def passes_control_pair(gateway: GatewayClient, prompt: Prompt) -> bool:
-    """Whether the judge puts the need itself above a text about something else."""
+    """True if the judge scores the need itself above an unrelated text."""
     good, bad = await gather_or_cancel(
         *(score_rewrite(gateway, prompt, text) for text in (prompt.need, UNRELATED_TEXT))
     )
     return good > bad
 
 
-async def _asked(
+async def _ask_judge(
     gateway: GatewayClient, prompt: Prompt, messages: list[Message], shape: dict[str, Any], role: Role
 ) -> dict[str, Any]:
     answer = await gateway.ask(role, messages, row=prompt.id, response_format=shape)
-    said: dict[str, Any] = orjson.loads(answer.text)
-    return said
+    judgement: dict[str, Any] = orjson.loads(answer.text)
+    return judgement

@@ -11,38 +11,38 @@ from typing import Literal, NamedTuple
 StepMetrics = Mapping[str, float]
 
 WINDOW = 5
-"""Steps that are averaged, so that one odd batch is no alarm."""
+"""Steps that are averaged, so that a single odd batch raises no alarm."""
 
 MIN_TREND_STEPS = 2 * WINDOW
-"""Steps before a trend is believed."""
+"""Steps needed before a trend is judged."""
 
 REWARD_FALL = 0.1
 CLIPPED = 0.5
 FLAT = 0.95
 KL_WARN, KL_STOP = 3.0, 10.0
-"""Nats a token. Trainings that learned well stood near 1."""
+"""KL to the SFT model in nats per token. Trainings that learned well stayed near 1."""
 
 ENTROPY_WARN, ENTROPY_STOP = 0.2, 0.02
-"""Of what it was at the start."""
+"""Shares of the entropy at the start."""
 
 REWARD_RISE = 0.05
 GOLD_FALL = 0.05
 GOLD_POINTS = 3
 SHORT_WINDOW = 3
-"""Steps with one and the same reward to the last digit."""
+"""Steps of a short average; so many exactly equal rewards raise constant-reward."""
 
 
 class Alarm(NamedTuple):
-    """Something a person should know of a training under way."""
+    """A warning about a training under way."""
 
     name: str
     level: Literal["warn", "stop"]
     message: str
-    """What is seen, its likely cause, and the next step."""
+    """The observation, its likely cause, and the next step."""
 
 
 def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:
-    """All that the steps so far give rise to, those that stop first."""
+    """All alarms that the steps so far raise, those that stop the training first."""
     raised = [alarm for monitor in MONITORS if (alarm := monitor(steps)) is not None]
     return sorted(raised, key=lambda alarm: alarm.level != "stop")
 
@@ -136,7 +136,7 @@ def entropy_collapse(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """The reward rises and held-out gold does not: the policy learns the reward, not the task."""
+    """The reward rises while held-out gold does not: the policy learns the reward, not the task."""
     tested = [at for at, step in enumerate(steps) if "gold_dev" in step]
     if len(tested) < 2:
         return None
@@ -162,13 +162,13 @@ MONITORS: tuple[Callable[[Sequence[StepMetrics]], Alarm | None], ...] = (
 
 
 def _by_chance(step: StepMetrics, before: float) -> float:
-    """Two standard errors of a difference between shares of so many rows."""
+    """Two standard errors of the difference between two shares of so many rows."""
     share = min(1.0, max(0.0, (step["gold_dev"] + before) / 2))
     return 2 * math.sqrt(2 * share * (1 - share) / max(1.0, step.get("gold_dev_rows", math.inf)))
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Divided before it is added up: a loss that runs away is as large as a float can be."""
+    """Mean of values as large as floats can be: they are divided before they are added, so no sum overflows."""
     return sum(value / len(values) for value in values)
 
 

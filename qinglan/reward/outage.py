@@ -1,6 +1,6 @@
-"""How a reward worker stops a training that may swallow its errors: a file in the training's folder.
+"""The file by which a reward worker stops a training, where a trainer may swallow errors of single samples.
 
-The stage clears it before it starts, watches for it, ends the training when it is there, and raises what it says.
+The stage deletes it before it starts, ends the training when it appears, and raises the error that it holds.
 """
 
 from pathlib import Path
@@ -14,23 +14,23 @@ OUTAGE_FILE = "outage.json"
 
 
 def write_outage(folder: Path, error: QinglanError, row: str) -> None:
-    """Say why no reward can be given; the first word stands."""
+    """Write why no reward can be given; an earlier outage stays."""
     if (folder / OUTAGE_FILE).exists():
         return
-    said = {"error": type(error).__name__, "exit_code": error.exit_code, "message": str(error), "row": row}
+    outage = {"error": type(error).__name__, "exit_code": error.exit_code, "message": str(error), "row": row}
     with atomic_write(folder / OUTAGE_FILE) as partial:
-        partial.write_bytes(orjson.dumps(said, option=orjson.OPT_INDENT_2))
+        partial.write_bytes(orjson.dumps(outage, option=orjson.OPT_INDENT_2))
 
 
 def read_outage(folder: Path) -> QinglanError | None:
-    """The error that stopped the reward workers, ready to raise; None while all is well."""
+    """Read the error that stopped the reward workers, ready to raise; None if there is none."""
     try:
-        said = orjson.loads((folder / OUTAGE_FILE).read_bytes())
+        outage = orjson.loads((folder / OUTAGE_FILE).read_bytes())
     except FileNotFoundError:
         return None
-    return error_class_for(said["exit_code"])(said["message"])
+    return error_class_for(outage["exit_code"])(outage["message"])
 
 
 def clear_outage(folder: Path) -> None:
-    """Before a training starts, or goes on."""
+    """Delete an earlier outage before a training starts or resumes."""
     (folder / OUTAGE_FILE).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What makes a rewrite worse without making it none: too long, repeating itself, inventing words or numbers."""
+"""Measures of faults that make a rewrite worse: length, repetition, invented words and numbers."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from qinglan.reward.episode import Prompt, RetrievalResult
 from qinglan.text import RUN, bigrams, normalise
 
 SHORTEST_REFERENCE = 8
-"""Characters that a rewrite may always take as its measure."""
+"""Shortest length that a rewrite is compared with, in characters."""
 
 GRAM = 3
 SPELLED = re.compile(r"[一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九]")
@@ -19,31 +19,31 @@ STOP_WORDS = (
     "什么 怎么 怎样 如何 多少 哪些 哪个 哪里 是否 可以 能否 能不能 有没有 有哪些 是什么 为什么 多久 几次 请问 关于 "
     "以及 推荐 建议 方法 相关 介绍 说明 信息 问题 情况 注意事项"
 )
-"""They ask or join; they name nothing."""
+"""Words that ask or join and name nothing; they never count as invented."""
 
 
 def hinge(value: float, free: float, full: float) -> float:
-    """0 up to `free`, 1 from `full` on, in between along a line."""
+    """0 up to `free`, 1 from `full` on, linear in between."""
     return min(1.0, max(0.0, (value - free) / (full - free)))
 
 
 def length_ratio(rewrite: str, prompt: Prompt) -> float:
-    """Its length against what the need, or the teacher, takes to say."""
+    """Length of the rewrite over that of the need or the teacher's rewrite, whichever is longer."""
     return len(rewrite) / max(len(prompt.need), len(prompt.teacher_rewrite), SHORTEST_REFERENCE)
 
 
 def repetition_share(rewrite: str) -> float:
-    """Share of its character triples that it has said before."""
+    """Share of the rewrite's character triples that occurred before in it."""
     text = normalise(rewrite)
     grams = [text[at : at + GRAM] for at in range(len(text) - GRAM + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> float:
-    """Share of its characters in words that neither the conversation nor any retrieved passage holds.
+    """Share of the rewrite's characters in words that neither the conversation nor any retrieved passage holds.
 
-    A character has ground when it stands in a pair that they hold. One alone without is a seam between two words;
-    two in a row are a word of the rewrite's own. A house term that the knowledge base knows is thus not invented.
+    A character is supported if it stands in a pair that they hold. A single unsupported character is a seam between
+    two words; two in a row are an invented word. A house term of the knowledge base is thus not invented.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
     known = frozenset().union(*map(_pairs, (prompt.context, STOP_WORDS, *passages)))
@@ -53,18 +53,18 @@ def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> 
 
 
 def invented_numbers(rewrite: str, prompt: Prompt) -> int:
-    """How many of its numbers the conversation does not hold, in digits or spelled out."""
+    """Count the rewrite's numbers that the conversation does not hold, in digits or spelled out."""
     return len(digit_numbers(rewrite) - digit_numbers(prompt.context) - spelled_numbers(prompt.context))
 
 
 def spelled_numbers(text: str) -> set[str]:
-    """The numbers below a hundred that stand in Chinese characters, as digits."""
+    """Numbers below a hundred that the text spells in Chinese characters, as digits."""
     return {str(_value(word)) for word in SPELLED.findall(text)}
 
 
 def _value(word: str) -> int:
-    tens, ten, ones = word.rpartition("十")
-    return (DIGITS[tens] if tens else 1) * 10 * bool(ten) + (DIGITS[ones] if ones else 0)
+    tens, ten, units = word.rpartition("十")
+    return (DIGITS[tens] if tens else 1) * 10 * bool(ten) + (DIGITS[units] if units else 0)
 
 
 def _folded(text: str) -> str:
@@ -73,15 +73,15 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def _pairs(text: str) -> frozenset[str]:
-    """A text's character pairs, remembered: a prompt's samples share its conversation and most of their passages."""
+    """Character pairs of a text, cached: samples of a prompt share its conversation and most of their passages."""
     return frozenset(bigrams(_folded(text)))
 
 
 def _unsupported_characters(run: str, known: Set[str]) -> int:
-    """Characters of the run without ground, those alone left out."""
-    ground = [False] * len(run)
+    """Count the run's unsupported characters, without single ones."""
+    supported = [False] * len(run)
     for at in range(len(run) - 1):
         if run[at : at + 2] in known:
-            ground[at] = ground[at + 1] = True
-    stretches = re.findall(r"x{2,}", "".join("." if has else "x" for has in ground))
+            supported[at] = supported[at + 1] = True
+    stretches = re.findall(r"x{2,}", "".join("." if has else "x" for has in supported))
     return sum(map(len, stretches))

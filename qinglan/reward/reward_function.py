@@ -1,7 +1,7 @@
-"""What verl calls for every rollout: `reward.custom_reward_function.path` is this file, `.name` compute_score.
+"""Reward function for verl: `reward.custom_reward_function.path` is this file, `.name` is compute_score.
 
-Its settings are a file, {"gateway_url", "config", "folder"}, named by the keyword `settings`. In the folder every
-rollout is written down with each of its terms, and what makes a reward impossible: see outage.py.
+The keyword `settings` names a settings file, {"gateway_url", "config", "folder"}. Every rollout is written to the
+folder with all its terms, and so is an error that makes rewards impossible: see outage.py.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from qinglan.reward.scorer import Scorer
 
 
 class RewardSettings(Config):
-    """What a reward worker is told, whatever machine it runs on."""
+    """Settings of a reward worker, the same on every machine."""
 
     gateway_url: str
     """The run's gateway."""
@@ -34,11 +34,11 @@ class RewardSettings(Config):
     """How rewrites are rewarded."""
 
     folder: Path
-    """Where rollouts and a possible outage are written, on every machine the same."""
+    """Folder, shared by all machines, where rollouts and a possible outage are written."""
 
 
 class RewardWorker:
-    """What one event loop of one process keeps between rollouts."""
+    """Scorer and rollout file of one event loop in one process."""
 
     def __init__(self, settings: RewardSettings) -> None:
         self.folder = settings.folder
@@ -47,7 +47,7 @@ class RewardWorker:
         self._rollouts = self.folder / f"rollouts-{socket.gethostname()}-{os.getpid()}.jsonl"
 
     async def score(self, rollouts: Sequence[tuple[TrainingPrompt, str]]) -> list[dict[str, float]]:
-        """The terms of each rewrite, in order, written down."""
+        """Score rewrites in the order given, and write each with its terms to the rollout file."""
         terms = await self._scorer.score_all(rollouts)
         at = round(time.time(), 3)
         lines = [
@@ -69,16 +69,16 @@ async def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None,
     settings: str = "", **_: Any,
 ) -> dict[str, float]:  # fmt: skip
-    """The reward under "score" beside every term of it; ground_truth is the row's need."""
+    """Compute the reward under "score" and every term of it; ground_truth is the row's need."""
     sample = {"data_source": data_source, "solution_str": solution_str, "ground_truth": ground_truth}
     [terms] = await compute_scores([{**sample, "extra_info": extra_info}], settings)
     return terms
 
 
 async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) -> list[dict[str, float]]:
-    """The same for all samples of a step at once, each with compute_score's arguments by name.
+    """Score all samples of a step at once; each has compute_score's arguments by name.
 
-    What makes a reward impossible is raised and written down, and from then on nobody is asked any more.
+    An error that makes rewards impossible is raised and written to outage.json; later calls raise it at once.
     """
     worker = _worker(settings)
     if (stopped := read_outage(worker.folder)) is not None:
@@ -94,13 +94,15 @@ async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) ->
         write_outage(worker.folder, error, id)
         raise
     except Exception as error:
-        said = QinglanError(f"A reward worker failed: {type(error).__name__}: {error}. Its traceback is in the log.")
-        write_outage(worker.folder, said, id)
+        failure = QinglanError(
+            f"A reward worker failed: {type(error).__name__}: {error}. Its traceback is in the log."
+        )
+        write_outage(worker.folder, failure, id)
         raise
 
 
 def read_prompt(row: dict[str, Any], ground_truth: str, data_source: str) -> TrainingPrompt:
-    """The row that is rewarded; what is missing in it is a DataError that names the fields."""
+    """Read the row that is rewarded; a DataError names the fields that are missing."""
     if row.get("need") != ground_truth:
         raise DataError(
             f"row {row.get('id')!r} of {data_source}: its ground_truth is not the need that its retrievals were "
@@ -116,20 +118,20 @@ def read_prompt(row: dict[str, Any], ground_truth: str, data_source: str) -> Tra
 
 
 async def close() -> None:
-    """Close what this event loop opened; a process that ends need not."""
+    """Close the workers of this event loop; a process that ends need not."""
     for worker in _workers.pop(asyncio.get_running_loop(), {}).values():
         await worker.aclose()
 
 
 def _worker(settings: str) -> RewardWorker:
-    mine = _workers.setdefault(asyncio.get_running_loop(), {})
-    if settings not in mine:
-        mine[settings] = RewardWorker(read_settings(settings))
-    return mine[settings]
+    workers = _workers.setdefault(asyncio.get_running_loop(), {})
+    if settings not in workers:
+        workers[settings] = RewardWorker(read_settings(settings))
+    return workers[settings]
 
 
 def read_settings(path: str) -> RewardSettings:
-    """The settings of a file; a path that leads nowhere is a ConfigError that says so."""
+    """Read a settings file; a ConfigError says where it cannot be read."""
     try:
         values = orjson.loads(Path(path).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:

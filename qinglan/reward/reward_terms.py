@@ -1,4 +1,4 @@
-"""One rollout's reward, with every term that made it: always the same names, always floats."""
+"""All terms of one rollout's reward: always the same names, always floats."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ PART_PREFIX = "part_"
 
 
 class RewriteMeasures(NamedTuple):
-    """What is seen of a rewrite, whether or not it counts in the mode."""
+    """Measurements of a rewrite, whether or not the mode counts them."""
 
     empty: bool
     malformed: bool
     copied: bool
     kept: bool
-    """The question was left as it is."""
+    """The question was left unchanged."""
 
     length: float
     length_ratio: float
@@ -31,21 +31,21 @@ class RewriteMeasures(NamedTuple):
 
 
 def compute_reward_terms(episode: Episode, config: RewardConfig) -> dict[str, float]:
-    """The reward under "score", its parts under part_*, and what they were computed from."""
-    seen = measure_rewrite(episode)
+    """Compute the reward under "score", its parts under part_*, and the figures that they come from."""
+    measures = measure_rewrite(episode)
     qualities = {
-        name: retrieval_quality(found, episode.prompt.gold, config)
-        for name, found in (("", episode.student), ("_teacher", episode.teacher), ("_plain", episode.plain))
+        name: retrieval_quality(retrieval, episode.prompt.gold, config)
+        for name, retrieval in (("", episode.student), ("_teacher", episode.teacher), ("_plain", episode.plain))
     }
-    parts = _parts(episode, seen, qualities, config)
-    floor = config.mode == "anchored_v2" and seen.floor
+    parts = _parts(episode, measures, qualities, config)
+    floor = config.mode == "anchored_v2" and measures.floor
     total = floor_checks.FLOOR if floor else seed_v1.clip(sum(parts.values()))
     values = {
         "score": total,
         **{PART_PREFIX + name: value for name, value in parts.items()},
         **{f"quality{whose}": value for whose, value in qualities.items()},
         **_standing(episode, qualities),
-        **seen._asdict(),
+        **measures._asdict(),
         "floor": floor,
         "style": episode.style,
     }
@@ -67,38 +67,38 @@ def measure_rewrite(episode: Episode) -> RewriteMeasures:
     )
 
 
-def retrieval_quality(found: RetrievalResult, gold: tuple[str, ...], config: RewardConfig) -> float:
-    """Retrieval quality as the mode sees it."""
+def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], config: RewardConfig) -> float:
+    """Retrieval quality under the mode's definition."""
     return (
-        anchored_v2.retrieval_quality(found, gold)
+        anchored_v2.retrieval_quality(retrieval, gold)
         if config.mode == "anchored_v2"
-        else seed_v1.retrieval_quality(found.scores)
+        else seed_v1.retrieval_quality(retrieval.scores)
     )
 
 
 def _parts(
-    episode: Episode, seen: RewriteMeasures, qualities: dict[str, float], config: RewardConfig
+    episode: Episode, measures: RewriteMeasures, qualities: dict[str, float], config: RewardConfig
 ) -> dict[str, float]:
-    """What each term adds; the names are the same in both modes."""
+    """Parts of the reward; their names are the same in both modes."""
     judged = episode.judged
     terms = seed_v1.compare(judged.student, judged.teacher, qualities[""], qualities["_teacher"], config)
     parts = seed_v1.apply_weights(terms, config)._asdict()
     if config.mode == "seed_v1":
         return parts | dict.fromkeys(("needless", "length", "repeats", "names", "numbers", "style"), 0.0)
     most = config.penalties
-    needless = anchored_v2.needless_rewrite_penalty(qualities[""], qualities["_plain"], seen.kept, config.scale)
+    needless = anchored_v2.needless_rewrite_penalty(qualities[""], qualities["_plain"], measures.kept, config.scale)
     return parts | {
         "needless": -most.needless * needless,
-        "length": -most.length * penalties.hinge(seen.length_ratio, 1.5, 3.0),
-        "repeats": -most.repeats * penalties.hinge(seen.repeats, 0.1, 0.5),
-        "names": -most.names * penalties.hinge(seen.names, 0.0, 0.5),
-        "numbers": -most.numbers * penalties.hinge(seen.numbers, 0.0, 1.0),
+        "length": -most.length * penalties.hinge(measures.length_ratio, 1.5, 3.0),
+        "repeats": -most.repeats * penalties.hinge(measures.repeats, 0.1, 0.5),
+        "names": -most.names * penalties.hinge(measures.names, 0.0, 0.5),
+        "numbers": -most.numbers * penalties.hinge(measures.numbers, 0.0, 1.0),
         "style": config.style.weight * episode.style if config.style else 0.0,
     }
 
 
 def _standing(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
-    """Who won, what the judge said, and whether the gold passage came first; gold counts where gold_known is 1."""
+    """Comparison with the teacher, judge scores, and gold in first place; gold counts only where gold_known is 1."""
     gold, judged = episode.prompt.gold, episode.judged
     ahead = qualities[""] - qualities["_teacher"]
     return {

@@ -1,4 +1,4 @@
-"""Gathers what a reward needs through the run's gateway, then scores it.
+"""Gathers the evidence for rewards through the run's gateway, then computes them.
 
 async with Scorer("http://127.0.0.1:8200", RewardConfig()) as scorer:
     terms = await scorer.score(prompt, "虾青素软胶囊 每日服用频次")
@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 
 class ParsedRollout(NamedTuple):
-    """One rollout: its rewrite, and what of it can be searched and judged."""
+    """One rollout: its rewrite, and the query to search and judge, None where the rewrite is unusable."""
 
     prompt: TrainingPrompt
     rewrite: str
@@ -44,7 +44,7 @@ class ParsedRollout(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What the judge said of student and teacher; None where it was not asked or gave nothing usable."""
+    """The judge's scores of student and teacher; None where it was not asked or gave nothing usable."""
 
     scores: tuple[float, float] | None
     failed: bool = False
@@ -53,7 +53,7 @@ class Judgement(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """All that was asked about one rewrite."""
+    """All that was gathered about one rewrite."""
 
     prompt: TrainingPrompt
     rewrite: str
@@ -65,7 +65,7 @@ class Evidence(NamedTuple):
 
 
 class Scorer:
-    """One set of clients and one imputer; as many scores under way as there are rollouts."""
+    """Scores many rollouts at once, with one set of clients and one imputer."""
 
     def __init__(self, gateway_url: str, config: RewardConfig) -> None:
         self._config = config
@@ -95,51 +95,52 @@ class Scorer:
         return terms
 
     async def score_all(self, rollouts: Sequence[tuple[TrainingPrompt, str]]) -> list[dict[str, float]]:
-        """The same for many rewrites: all are asked about together, and the judge's answers are learned from first.
+        """Score many rewrites: gather evidence for all of them, teach the imputer the judge's scores, then score.
 
-        So a reward follows from what stands in the batch, and not from whose answer came first. The same rewrite of a
-        prompt is asked about once; what teacher and question retrieve comes with the row.
+        So a reward depends on the batch, and not on which answer came first. Equal rewrites of a prompt share their
+        requests; retrievals of teacher and question come with the row.
         """
         for prompt, _ in rollouts:
             refuse_other_retrieval(prompt, self._config.retrieval)
-        written = [
+        parsed = [
             ParsedRollout(prompt, rewrite := floor_checks.strip_turn_end(text), self._query(rewrite))
             for prompt, text in rollouts
         ]
-        evidence = await self._evidence(written)
-        for one in evidence:
-            self._learn(one)
-        return [self._scored(one) for one in evidence]
+        gathered = await self._gather_evidence(parsed)
+        for evidence in gathered:
+            self._learn(evidence)
+        return [self._compute_terms(evidence) for evidence in gathered]
 
-    async def _evidence(self, written: Sequence[ParsedRollout]) -> list[Evidence]:
-        rewrites = {(one.prompt.id, one.query): (one.prompt, one.query) for one in written}
+    async def _gather_evidence(self, parsed: Sequence[ParsedRollout]) -> list[Evidence]:
+        rewrites = {(rollout.prompt.id, rollout.query): (rollout.prompt, rollout.query) for rollout in parsed}
         work: list[Coroutine[Any, Any, Any]] = [
             _gather_by_key(rewrites, self._opinion),  # first, as it takes longest
-            _gather_by_key(rewrites, self._styled),
+            _gather_by_key(rewrites, self._style_probability),
             _gather_by_key(rewrites, self._find),
         ]
-        opinions, styles, found = await gather_or_cancel(*work)
+        opinions, styles, retrievals = await gather_or_cancel(*work)
         return [
             Evidence(
-                prompt, rewrite, found[prompt.id, query], *validated_results(prompt, self._by_query),
+                prompt, rewrite, retrievals[prompt.id, query], *validated_results(prompt, self._by_query),
                 opinions[prompt.id, query], styles[prompt.id, query],
             )
-            for prompt, rewrite, query in written
+            for prompt, rewrite, query in parsed
         ]  # fmt: skip
 
-    def _scored(self, one: Evidence) -> dict[str, float]:
-        episode = Episode(one.prompt, one.rewrite, one.student, one.teacher, one.plain, self._judged(one), one.style)
-        canary = {"canary": float(one.opinion.canary), "canary_failed": float(one.opinion.canary_failed)}
+    def _compute_terms(self, evidence: Evidence) -> dict[str, float]:
+        prompt, rewrite, student, teacher, plain, opinion, style = evidence
+        episode = Episode(prompt, rewrite, student, teacher, plain, self._judge_scores(evidence), style)
+        canary = {"canary": float(opinion.canary), "canary_failed": float(opinion.canary_failed)}
         return compute_reward_terms(episode, self._config) | canary
 
     def _query(self, rewrite: str) -> str | None:
-        """What is searched and judged, if anything is; the plan's mode takes markup for a query."""
+        """The query that is searched and judged; None where the rewrite is unusable. seed_v1 accepts markup."""
         if floor_checks.is_empty(rewrite) or len(rewrite) > MAX_LINE_CHARACTERS:
             return None
         return rewrite if self._config.mode == "seed_v1" or not floor_checks.is_malformed(rewrite) else None
 
     async def _find(self, prompt: TrainingPrompt, query: str | None) -> RetrievalResult:
-        """The same request that validation made for teacher and question."""
+        """Retrieve with the same request that validation made for teacher and question."""
         if query is None:
             return EMPTY_RETRIEVAL
         request = self._config.retrieval.request(prompt.question, query, prompt.need, prompt.tenant_id)
@@ -148,9 +149,9 @@ class Scorer:
         return read_retrieval_result(data, self._by_query)
 
     async def _opinion(self, prompt: TrainingPrompt, rewrite: str | None) -> Judgement:
-        """The judge's, where the prompt is in the sample and there is something to judge."""
+        """Ask the judge, if the prompt is in the sample and there is a rewrite to judge."""
         config = self._config
-        if rewrite is None or prompt.split != "train":  # a checkpoint is chosen by what it finds
+        if rewrite is None or prompt.split != "train":  # checkpoints are chosen by retrieval alone
             return Judgement(None)
         if not in_sample(prompt.id, config.judge_share, config.seed, "judge"):
             return Judgement(None)
@@ -165,32 +166,32 @@ class Scorer:
         return Judgement((student, teacher), canary=trial, canary_failed=failed)
 
     async def _canary(self, prompt: TrainingPrompt) -> bool:
-        """A judge that gives no answer to a plain case has failed it."""
+        """Test the judge on the control pair; an unusable answer counts as failed."""
         try:
             return await passes_control_pair(self._gateway, prompt)
         except RowError:
             return False
 
-    async def _styled(self, prompt: TrainingPrompt, rewrite: str | None) -> float:
-        return await self._style.wanted(prompt.question, rewrite) if self._style and rewrite else 0.0
+    async def _style_probability(self, prompt: TrainingPrompt, rewrite: str | None) -> float:
+        return await self._style.probability(prompt.question, rewrite) if self._style and rewrite else 0.0
 
-    def _learn(self, one: Evidence) -> None:
-        """What the judge said of both rewrites."""
-        if one.opinion.scores is not None:
-            for seen, judged in zip(self._sides(one), one.opinion.scores, strict=True):
-                self._imputer.add(seen, judged)
+    def _learn(self, evidence: Evidence) -> None:
+        """Teach the imputer the judge's scores of both rewrites."""
+        if evidence.opinion.scores is not None:
+            for figures, judged in zip(self._imputer_features(evidence), evidence.opinion.scores, strict=True):
+                self._imputer.add(figures, judged)
 
-    def _judged(self, one: Evidence) -> JudgeScores:
-        """The judge's scores; else what they would probably be."""
-        if one.opinion.scores is not None:
-            return JudgeScores(*one.opinion.scores, judged=True)
-        student, teacher = (self._imputer.predict(seen) for seen in self._sides(one))
-        return JudgeScores(student, teacher, judged=False, failed=one.opinion.failed)
+    def _judge_scores(self, evidence: Evidence) -> JudgeScores:
+        """The judge's scores; else the imputer's estimates."""
+        if evidence.opinion.scores is not None:
+            return JudgeScores(*evidence.opinion.scores, judged=True)
+        student, teacher = (self._imputer.predict(figures) for figures in self._imputer_features(evidence))
+        return JudgeScores(student, teacher, judged=False, failed=evidence.opinion.failed)
 
-    def _sides(self, one: Evidence) -> tuple[list[float], list[float]]:
+    def _imputer_features(self, evidence: Evidence) -> tuple[list[float], list[float]]:
         return (
-            self._features(one.prompt, one.rewrite, one.student),
-            self._features(one.prompt, one.prompt.teacher_rewrite, one.teacher),
+            self._features(evidence.prompt, evidence.rewrite, evidence.student),
+            self._features(evidence.prompt, evidence.prompt.teacher_rewrite, evidence.teacher),
         )
 
     def _features(self, prompt: TrainingPrompt, text: str, side: RetrievalResult) -> list[float]:
@@ -198,8 +199,8 @@ class Scorer:
 
 
 async def _gather_by_key(
-    given: Mapping[Key, tuple[TrainingPrompt, str | None]],
+    rewrites: Mapping[Key, tuple[TrainingPrompt, str | None]],
     ask: Callable[[TrainingPrompt, str | None], Coroutine[Any, Any, Answer]],
 ) -> dict[Key, Answer]:
-    """The answer for each key, asked together."""
-    return dict(zip(given, await gather_or_cancel(*(ask(*one) for one in given.values())), strict=True))
+    """Call `ask` for all rewrites at once; answers are by key."""
+    return dict(zip(rewrites, await gather_or_cancel(*(ask(*rewrite) for rewrite in rewrites.values())), strict=True))

@@ -11,7 +11,7 @@ from qinglan.reward.config import RewardConfig
 
 
 class Comparison(NamedTuple):
-    """The three terms, before their weights."""
+    """The three terms before their weights."""
 
     judge: float
     retrieval: float
@@ -19,7 +19,7 @@ class Comparison(NamedTuple):
 
 
 def retrieval_quality(scores: Sequence[float]) -> float:
-    """.6 of the first score and .4 of the mean of the first three; 0 of nothing."""
+    """0.6 of the first score plus 0.4 of the mean of the first three; 0 without scores."""
     if not scores:
         return 0.0
     top3 = scores[:3]
@@ -29,7 +29,7 @@ def retrieval_quality(scores: Sequence[float]) -> float:
 def compare(
     judge: float, judge_teacher: float, quality: float, quality_teacher: float, config: RewardConfig
 ) -> Comparison:
-    """Student against teacher."""
+    """Compare the student's figures with the teacher's."""
     outcomes = config.outcomes
     win = outcomes.win if quality > quality_teacher else outcomes.lose if quality < quality_teacher else outcomes.tie
     return Comparison(
@@ -40,7 +40,7 @@ def compare(
 
 
 def apply_weights(terms: Comparison, config: RewardConfig) -> Comparison:
-    """What each term adds to the reward."""
+    """Multiply each term by its weight."""
     weights = config.weights
     return Comparison(weights.judge * terms.judge, weights.retrieval * terms.retrieval, weights.win * terms.win)
 

@@ -19,7 +19,7 @@ class _Busy(Exception):
 
 
 class StyleClient:
-    """Asks with retries; no answer is an outage, never a probability."""
+    """Client of the style service, with retries; no answer is an outage, never a probability."""
 
     def __init__(self, config: StyleRewardConfig) -> None:
         self._config = config
@@ -29,8 +29,8 @@ class StyleClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def wanted(self, question: str, rewrite: str) -> float:
-        """The probability that the rewrite is in a wanted style, asked in the form that the model learned from."""
+    async def probability(self, question: str, rewrite: str) -> float:
+        """Probability that the rewrite is in the configured style, asked in the form that the model learned from."""
         return read_style_probability(
             (await self._send(format_training_text(question, rewrite))).content, self._config.wanted, self._where
         )
@@ -56,12 +56,12 @@ class StyleClient:
         return response
 
 
-def read_style_probability(content: bytes, wanted: tuple[str, ...], where: str) -> float:
-    """The wanted labels' probabilities together; a label that the service does not know is a ConfigError."""
+def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) -> float:
+    """Sum of the labels' probabilities; a label that the service does not know is a ConfigError."""
     try:
         known = read_style_response(content).probabilities
     except ValueError as error:
         raise OutageError(f"{where}: the answer is not the contract: {content[:200]!r}") from error
-    if strangers := set(wanted) - known.keys():
+    if strangers := set(labels) - known.keys():
         raise ConfigError(f"{where}: no label {min(strangers)!r}. There are: {', '.join(known)}. Mend reward.style.")
-    return min(1.0, sum(known[label] for label in set(wanted)))
+    return min(1.0, sum(known[label] for label in set(labels)))

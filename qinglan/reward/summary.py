@@ -1,4 +1,4 @@
-"""Many rollouts in a few figures, and how much of the reward each term decides."""
+"""Summary figures of rollouts, and each reward term's share of the variance."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,14 +13,14 @@ Rollout = Mapping[str, Any]
 
 
 def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every rollout that the folder's workers wrote down; a line that a kill cut short is left out."""
+    """Read every rollout from the workers' files in the folder; a line cut short by a kill is left out."""
     for path in sorted(folder.glob("rollouts-*.jsonl")):
         with path.open("rb") as lines:
             yield from (orjson.loads(line) for line in lines if line.endswith(b"}\n"))
 
 
 def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """What a step's log shows; empty of no rollouts. Gold is averaged over rows that have it."""
+    """Figures for a step's log; empty without rollouts. Gold is averaged over rows that have it."""
     if not rollouts:
         return {}
     labelled = [rollout for rollout in rollouts if rollout["gold_known"]]
@@ -48,10 +48,10 @@ def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def variance_shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """The share of the reward's variance that each part brings, floored rollouts aside; they sum to about 1.
+    """Share of the reward's variance that each part contributes, without floored rollouts; they sum to about 1.
 
-    The judge's share is its effective weight: it says how much the judge really steers, beside what its nominal
-    weight promises. All zero when every reward is the same.
+    The judge's share is its effective weight, to compare with the nominal one of the settings. All shares are 0 when
+    every reward is the same.
     """
     counted = [rollout for rollout in rollouts if not rollout["floor"]]
     names = [name for name in counted[0] if name.startswith(PART_PREFIX)] if counted else []

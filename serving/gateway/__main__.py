@@ -18,10 +18,10 @@ def main() -> None:
     parser.add_argument("--retrieval-cache", required=True, type=Path)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8200, help="0 takes a free one")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        config = GatewayConfig.parse(load_yaml(given.config), str(given.config))
-        serve(config, given.journal, given.retrieval_cache, given.host, given.port)
+        config = GatewayConfig.parse(load_yaml(arguments.config), str(arguments.config))
+        serve(config, arguments.journal, arguments.retrieval_cache, arguments.host, arguments.port)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)

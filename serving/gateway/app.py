@@ -1,4 +1,4 @@
-"""The gateway's face: OpenAI's protocol for paid models, the RAG contract for retrievals, the journal's report."""
+"""HTTP interface of the gateway: OpenAI's protocol for paid models, the RAG contract, and the journal's report."""
 
 import asyncio
 from collections.abc import Mapping
@@ -48,18 +48,18 @@ INVALID = "invalid_request_error"
 def create_app(
     paid: PaidCalls, retrievals: RetrievalClient, journal: Journal, metrics: Metrics, models: Mapping[Role, PaidModel]
 ) -> FastAPI:
-    """The gateway over what its run owns. Plain Starlette routes where every retrieval passes."""
+    """Create the app. The routes that every retrieval passes are plain Starlette, which is faster than FastAPI."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
     by_name: dict[str, PaidModel] = {str(role): model for role, model in models.items()}
 
     async def complete(body: bytes, headers: Mapping[str, str]) -> Response:
         try:
-            ask = read_paid_request(body, headers)
-            served = await paid.answer(ask)
+            request = read_paid_request(body, headers)
+            served = await paid.answer(request)
         except QinglanError as error:
             return error_response(error)
         named = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
-        model = by_name[ask.entry.role]
+        model = by_name[request.entry.role]
         answer = clean_completion(served.raw, model.strip_thinking, model.refusal_patterns)
         return Response(answer, media_type=JSON, headers=named)
 
@@ -97,8 +97,8 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
     @app.post("/v1/journal/exported")
     async def exported(request: Request) -> Response:
         try:
-            told = _object(await request.body())
-            step, artifact = (_text(told, name) for name in ("step", "artifact"))
+            fields = _object(await request.body())
+            step, artifact = (_text(fields, name) for name in ("step", "artifact"))
             answers = await journal.exported(step, artifact)
         except QinglanError as error:
             return error_response(error)
@@ -107,12 +107,12 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
     @app.get("/v1/journal/report")
     async def report() -> Response:
         await journal.settled()
-        told = await asyncio.to_thread(read_report, journal.path)
-        return _json({**told, **metrics.retrievals(), "models": models})
+        figures = await asyncio.to_thread(read_report, journal.path)
+        return _json({**figures, **metrics.retrievals(), "models": models})
 
     @app.get(PAID_PATH)
     async def paid(step: str) -> Response:
-        """What a step got, by digest: its provenance names it."""
+        """List the answers that a step got, by digest, for its provenance."""
         await journal.settled()
         return Response(
             await asyncio.to_thread(paid_answers_jsonl, journal.path, step), media_type="application/jsonl"
@@ -120,12 +120,12 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
 
 
 def _named(model: PaidModel) -> dict[str, Any]:
-    """What a report may say of a model."""
+    """Facts about a model for the report."""
     return {"model": model.model, "currency": model.price.currency, "typical_seconds": model.typical_seconds}
 
 
 def _priced(model: PaidModel) -> dict[str, Any]:
-    """The model's name and the price of its tokens."""
+    """Name of a model, and the price of its tokens."""
     return {"model": model.model, "price": model.price.model_dump(mode="json")}
 
 
@@ -133,7 +133,7 @@ def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
     @app.get("/healthz")
     @app.get("/readyz")
     async def ready() -> Response:
-        """A journal that could not be written once is written no more: another start may find the disk mended."""
+        """Report a failed journal: it is written no more, and only a restart can find the disk mended."""
         if paid.failure:
             return error_response(paid.failure)
         return _json({"status": "ok"})
@@ -152,28 +152,28 @@ async def _forward_reply(reply: Any) -> Response:
 
 
 def read_paid_request(body: bytes, headers: Any) -> PaidRequest:
-    """The request and whose it is; a DataError that names what is missing or not for here."""
-    asked = _object(body)
+    """Read a request and the row that it is for; a DataError names what is missing or not accepted here."""
+    request = _object(body)
     step, row = _header(headers, STEP_HEADER), _header(headers, ROW_HEADER)
     sample = headers.get(SAMPLE_HEADER, "0")
-    if asked.get("stream"):
+    if request.get("stream"):
         raise DataError("stream: a journaled answer comes whole. Ask without `stream`.")
-    if strangers := asked.keys() - FIELDS:
+    if strangers := request.keys() - FIELDS:
         raise DataError(
             f"{', '.join(sorted(strangers))}: parameters are set per model in the run's profile, not here."
         )
-    if (role := asked.get("model")) not in ROLES:
+    if (role := request.get("model")) not in ROLES:
         raise DataError(f"model: {str(role)[:80]!r} is no role of this gateway. Ask for one of {', '.join(ROLES)}.")
-    shape = asked.get("response_format")
+    shape = request.get("response_format")
     if not (shape is None or isinstance(shape, dict)):
         raise DataError("response_format: an object, or nothing.")
     if not (sample.isascii() and sample.isdigit() and len(sample) < 10):
         raise DataError(f"{SAMPLE_HEADER}: {sample[:20]!r} is no whole number.")
-    return PaidRequest(Entry(step, row, str(role)), _messages(asked), shape, int(sample))
+    return PaidRequest(Entry(step, row, str(role)), _messages(request), shape, int(sample))
 
 
 def error_response(error: QinglanError) -> Response:
-    """OpenAI's shape of an error, with the types of the contract."""
+    """Convert an error to OpenAI's shape, with the error types of the contract."""
     status, kind, code, param = 500, "error", None, None
     if isinstance(error, RowError):
         status, kind, code, param = 422, ROW_FAILED, error.reason, error.raw
@@ -214,8 +214,8 @@ def _header(headers: Any, name: str) -> str:
     return value
 
 
-def _messages(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    messages = asked.get("messages")
+def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
+    messages = request.get("messages")
     good = isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages)
     if not good:
         raise DataError("messages: a list of messages with `role` and `content` belongs here.")

@@ -1,4 +1,4 @@
-"""Several requests in one message: each is answered as if it had come alone, and sent as soon as it is there."""
+"""Several requests in one message: each is answered as if it had come alone, as soon as its answer is ready."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ PostHandler = Callable[[bytes, Mapping[str, str]], Awaitable[Response]]
 
 
 async def answer_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> AsyncIterator[bytes]:
-    """The answers as frames, those that are ready together in one piece."""
+    """Yield the answers as frames; those that are ready together come in one piece."""
     ready: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def answer(head: FrameHeader, body: bytes) -> None:
@@ -35,6 +35,6 @@ async def answer_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> Asy
                 pieces.append(ready.get_nowait())
             left -= len(pieces)
             yield b"".join(pieces)
-    finally:  # whoever asked is gone: what is being paid for goes on elsewhere, the waiting ends
+    finally:  # the client may be gone: calls under way go on elsewhere, only the waiting ends
         for task in tasks:
             task.cancel()

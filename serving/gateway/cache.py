@@ -1,4 +1,4 @@
-"""Retrievals on disk, by a digest of the knowledge base and the request. Losing it costs time, not money."""
+"""Cache of retrievals on disk, by digest of knowledge base and request. Losing it costs time, not money."""
 
 import sqlite3
 from pathlib import Path
@@ -11,7 +11,7 @@ APPLICATION = 0x51495243  # "QIRC"
 
 
 class RetrievalCache:
-    """Read on the event loop, written in groups by a thread."""
+    """Reads on the event loop; a thread writes in groups."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,17 +25,17 @@ class RetrievalCache:
         self._writer.close()
 
     def get(self, key: bytes) -> bytes | None:
-        found = self._reader.execute("SELECT answer FROM retrievals WHERE key = ?", (key,)).fetchone()
-        return found[0] if found else None
+        row = self._reader.execute("SELECT answer FROM retrievals WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
 
     async def put(self, key: bytes, answer: bytes) -> None:
-        """Once this returns, get() finds it."""
+        """Store an answer; get() finds it once this returns."""
         await self._writer.write(("INSERT OR REPLACE INTO retrievals (key, answer) VALUES (?, ?)", (key, answer)))
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if found == (APPLICATION, VERSION):
+    identity = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if identity == (APPLICATION, VERSION):
         return
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise DataError(f"{path}: not a retrieval cache of this release. Delete it, or give another path.")

@@ -1,4 +1,4 @@
-"""What the gateway counts, for Prometheus and for its report."""
+"""Metrics of the gateway, for Prometheus and for its report."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
@@ -10,9 +10,7 @@ class Metrics:
 
     def __init__(self, budget: Budget) -> None:
         self._registry = CollectorRegistry()
-        self._calls = Counter(
-            "qinglan_calls", "Asks, by how they ended.", ["role", "outcome"], registry=self._registry
-        )
+        self._calls = Counter("qinglan_calls", "Calls by outcome.", ["role", "outcome"], registry=self._registry)
         self._attempts = Counter("qinglan_attempts", "Paid requests sent.", ["role"], registry=self._registry)
         self._retrievals = Counter("qinglan_retrievals", "Retrievals.", ["outcome"], registry=self._registry)
         self.under_way = Gauge(
@@ -31,18 +29,18 @@ class Metrics:
         self._attempts.labels(role).inc()
 
     def retrieval(self, outcome: str) -> None:
-        """`hit`, `miss` or `failed`."""
+        """Count a retrieval as `hit`, `miss` or `failed`."""
         self._retrievals.labels(outcome).inc()
         self._retrieved[outcome] += 1
 
     def retrievals(self) -> dict[str, float]:
-        """Since this gateway started."""
+        """Retrievals since this gateway started."""
         hits, misses = self._retrieved["hit"], self._retrieved["miss"]
-        asked = hits + misses
+        total = hits + misses
         return {
             "retrieval_hits": hits,
             "retrieval_misses": misses,
-            "retrieval_hit_rate": hits / asked if asked else 0.0,
+            "retrieval_hit_rate": hits / total if total else 0.0,
         }
 
     def text(self) -> bytes:

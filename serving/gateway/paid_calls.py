@@ -1,6 +1,6 @@
-"""A paid call from the ask to the answer: looked up, flown once, reserved, paced, sent, committed.
+"""Paid calls of a run: looked up in the journal, joined if equal, reserved, paced, sent and committed.
 
-answer() is the whole story; each try of a call passes _attempt() once.
+answer() shows the whole path; each try of a call passes _attempt() once.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from qinglan.llm.upstream import FatalUpstreamError, RateLimitError, TransientEr
 from serving.gateway.metrics import Metrics
 
 RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""After a 429 that does not say how long."""
+"""Seconds to pause after each 429 in a row that names no time."""
 
 REFUSED = "refused"
 
@@ -30,7 +30,7 @@ STOPPED_MESSAGE = "The gateway is being stopped. Start it again on the same jour
 
 
 class GatewayStopping(OutageError):
-    """This gateway is being stopped; another may come on the same journal."""
+    """This gateway is stopping; another one may start on the same journal."""
 
 
 class ServedAnswer(NamedTuple):
@@ -63,25 +63,25 @@ class PaidCalls:
         self._interruptible: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
-    async def answer(self, ask: PaidRequest) -> ServedAnswer:
-        """The journal's answer, that of an equal call under way, or a paid one."""
-        flight = plan_call(ask, self._upstreams[ask.entry.role].model)
+    async def answer(self, request: PaidRequest) -> ServedAnswer:
+        """Answer from the journal, from an equal call under way, or by a paid call."""
+        flight = plan_call(request, self._upstreams[request.entry.role].model)
         key = flight.call.key
-        if (kept := self._journal.answer(key)) is not None:
-            return self._hit(flight, kept)
+        if (cached := self._journal.answer(key)) is not None:
+            return self._hit(flight, cached)
         if (under_way := self._flights.get(key)) is not None:
             return self._hit(flight, await _await_flight(under_way))
         raw = await _await_flight(self._start(flight))
-        self._metrics.call(ask.entry.role, "answered")
+        self._metrics.call(request.entry.role, "answered")
         return ServedAnswer(raw, key, cached=False)
 
     @property
     def failure(self) -> OutageError | None:
-        """Why this gateway has to start anew; None while all is well."""
+        """The error after which this gateway must restart; None while all is well."""
         return self._journal.failure
 
     def stop(self) -> None:
-        """Send nothing more. Who waits is told so; what was sent is still awaited and journaled."""
+        """Stop sending. Waiting callers get GatewayStopping; calls that were sent are still awaited and journaled."""
         self._stopping = True
         for task in self._interruptible:
             task.cancel()
@@ -95,7 +95,7 @@ class PaidCalls:
         return ServedAnswer(raw, flight.call.key, cached=True)
 
     def _start(self, flight: PlannedCall) -> "asyncio.Task[bytes]":
-        """A task of its own: an asker who hangs up does not waste what is being paid for."""
+        """Start a task of its own, so that a caller who hangs up does not waste a paid call."""
         if self._stopping:
             raise GatewayStopping(STOPPED_MESSAGE)
         task = asyncio.create_task(self._pay(flight))
@@ -103,19 +103,19 @@ class PaidCalls:
         self._flights[key] = task
         self._interruptible.add(task)
 
-        def landed(done: "asyncio.Task[bytes]") -> None:
+        def flight_done(done: "asyncio.Task[bytes]") -> None:
             self._flights.pop(key, None)
             self._interruptible.discard(done)
             if not done.cancelled() and (error := done.exception()) is not None:
                 self._metrics.call(flight.entry.role, OUTCOMES.get(type(error), "outage"))
 
-        task.add_done_callback(landed)
+        task.add_done_callback(flight_done)
         return task
 
     async def _pay(self, flight: PlannedCall) -> bytes:
         async with self._pace.slot():
             try:
-                raw = await self._tried(flight)
+                raw = await self._send_with_retries(flight)
             except FatalUpstreamError as closed:
                 self._breaker.trip(str(closed))
                 raise OutageError(str(closed)) from closed
@@ -129,8 +129,8 @@ class PaidCalls:
         self._breaker.answered()
         return raw
 
-    async def _tried(self, flight: PlannedCall) -> bytes:
-        """What may pass is tried again, a few times."""
+    async def _send_with_retries(self, flight: PlannedCall) -> bytes:
+        """Retry transient failures a few times."""
         async for attempt in stamina.retry_context(
             on=TransientError,
             attempts=self._limits.attempts,
@@ -140,11 +140,11 @@ class PaidCalls:
             wait_jitter=0.25,
         ):
             with attempt:
-                return await self._when_let(flight)
+                return await self._wait_out_rate_limits(flight)
         raise AssertionError("a retry loop ends with an answer or an error")
 
-    async def _when_let(self, flight: PlannedCall) -> bytes:
-        """A rate limit is nobody's failure: everyone pauses, then this call goes again."""
+    async def _wait_out_rate_limits(self, flight: PlannedCall) -> bytes:
+        """Wait out rate limits: all calls pause, then this one is sent again."""
         waited = 0.0
         for pause in chain(RATE_LIMIT_PAUSES, repeat(RATE_LIMIT_PAUSES[-1])):
             try:
@@ -183,7 +183,7 @@ class PaidCalls:
             self._budget.settle(flight.worst, charged)
 
     async def _send(self, flight: PlannedCall, number: int) -> tuple[bytes, float]:
-        """Send what the journal knows to be sent; the answer is committed with its cost before anyone sees it."""
+        """Send a call that the journal knows as sent; its answer and cost are committed before anyone reads them."""
         upstream = self._upstreams[flight.entry.role]
         self._metrics.attempt(flight.entry.role)
         try:
@@ -201,7 +201,7 @@ class PaidCalls:
 
     @contextmanager
     def _uninterrupted(self) -> Iterator[None]:
-        """From before the request leaves until its outcome stands in the journal, a stop waits."""
+        """Protect a call from stop(), from before its request is sent until its outcome is in the journal."""
         task = asyncio.current_task()
         assert task is not None
         self._interruptible.discard(task)
@@ -212,7 +212,7 @@ class PaidCalls:
 
 
 async def _await_flight(flight: "asyncio.Task[bytes]") -> bytes:
-    """The flight's result; whoever waits may hang up, the flight goes on."""
+    """Result of a call under way; a waiting caller may hang up, the call goes on."""
     try:
         return await asyncio.shield(flight)
     except asyncio.CancelledError as error:

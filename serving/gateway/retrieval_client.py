@@ -1,6 +1,6 @@
-"""Retrievals on their way to the RAG service: limited, flown once, cached under the knowledge base's snapshot.
+"""Retrievals of a run: limited, sent once for equal requests, and cached under the knowledge base's snapshot.
 
-The hot path of a run: bytes come in and go out as they are; only what the cache needs is looked at.
+The hot path of a run: bodies pass unchanged; only the fields that the cache needs are parsed.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 
 LISTING_TTL_SECONDS = 30.0
-"""How long a list of knowledge bases is believed."""
+"""How long a list of knowledge bases is valid."""
 
 OUTAGE_TTL_SECONDS = 5.0
-"""How long a service that could not be reached is not asked again, or each of many waiters would try in turn."""
+"""How long an unreachable service is not called again, so that waiting requests do not all try in turn."""
 
 RUN_CACHE_SIZE = 20_000
 LONGEST_PAUSE = 30.0
@@ -39,7 +39,7 @@ class Reply(NamedTuple):
 
 
 class CacheableRequest(NamedTuple):
-    """What the cache needs of a request."""
+    """Fields of a request that the cache key needs."""
 
     tenant: str
     kb: str
@@ -53,7 +53,7 @@ class _ServiceBusy(Exception):
 
 
 class RetrievalClient:
-    """The one way of a run to its RAG service."""
+    """The only client of a run's RAG service."""
 
     def __init__(self, upstream: RagUpstream, cache: RetrievalCache, metrics: Metrics) -> None:
         check_host(upstream.base_url, "rag.base_url")
@@ -76,16 +76,16 @@ class RetrievalClient:
             await line.aclose()
 
     async def retrieve(self, body: bytes) -> Reply:
-        """The answer to this request about this snapshot: an earlier one, or the service's own."""
-        wanted = read_cacheable_request(body)
-        if wanted is None:
+        """Answer from the cache, from an equal request under way, or from the service."""
+        request = read_cacheable_request(body)
+        if request is None:
             return await self._send("POST", RAG_PATH, body)
-        base = await self._base(wanted)
-        key = sha256(base + b"\n" + wanted.canonical).digest()
-        found = self._cache.get(key) if base else self._this_run.get(key)
-        if found is not None:
+        base = await self._base(request)
+        key = sha256(base + b"\n" + request.canonical).digest()
+        cached = self._cache.get(key) if base else self._this_run.get(key)
+        if cached is not None:
             self._metrics.retrieval("hit")
-            return Reply(200, found)
+            return Reply(200, cached)
         flight = self._flights.get(key)
         self._metrics.retrieval("hit" if flight else "miss")
         return await asyncio.shield(flight or self._start(key, base, body))
@@ -97,18 +97,18 @@ class RetrievalClient:
         flight = asyncio.create_task(self._fetch(key, base, body))
         self._flights[key] = flight
 
-        def landed(done: "asyncio.Task[Reply]") -> None:
+        def flight_done(done: "asyncio.Task[Reply]") -> None:
             del self._flights[key]
             if not done.cancelled():
-                done.exception()  # told to whoever waits; if all have hung up, to nobody
+                done.exception()  # read it: all who wait get it from the task, and all may have hung up
 
-        flight.add_done_callback(landed)
+        flight.add_done_callback(flight_done)
         return flight
 
     async def _fetch(self, key: bytes, base: bytes, body: bytes) -> Reply:
         reply = await self._send("POST", RAG_PATH, body)
         if read_reranker_fallback(reply.body):
-            return reply  # of another scorer than the one it would be kept under; the client asks again
+            return reply  # not of the reranker that the cache key names; the client sends it again
         if not is_cacheable(reply, base):
             if reply.status == 200:
                 self._listed_until = 0.0  # perhaps the knowledge base has changed
@@ -119,23 +119,23 @@ class RetrievalClient:
         return reply
 
     def _remember(self, key: bytes, answer: bytes) -> None:
-        """For this run only: what is not known by its snapshot may be something else tomorrow."""
+        """Cache for this run only: without a snapshot, the answer may differ tomorrow."""
         if len(self._this_run) >= RUN_CACHE_SIZE:
             del self._this_run[next(iter(self._this_run))]
         self._this_run[key] = answer
 
-    async def _base(self, wanted: CacheableRequest) -> bytes:
-        """What the service says of the knowledge base, its snapshot within; empty when it says nothing."""
+    async def _base(self, request: CacheableRequest) -> bytes:
+        """The service's description of the knowledge base with its snapshot, or empty if it sends none."""
         if time.monotonic() >= self._listed_until:
             async with self._listing:
                 if time.monotonic() >= self._listed_until:
                     await self._list()
         if self._away:
             raise self._away
-        return (self._listed or {}).get((wanted.tenant, wanted.kb), b"")
+        return (self._listed or {}).get((request.tenant, request.kb), b"")
 
     async def _list(self) -> None:
-        """Ask what there is; whoever waits shares the answer, and for a while also that there was none."""
+        """Fetch the list of knowledge bases; waiting requests share it, and for a while also a failure."""
         try:
             self._listed, self._away = read_knowledge_bases(await self.knowledge_bases()), None
             self._listed_until = time.monotonic() + LISTING_TTL_SECONDS
@@ -144,7 +144,7 @@ class RetrievalClient:
             self._listed_until = time.monotonic() + OUTAGE_TTL_SECONDS
 
     async def _send(self, method: str, path: str, body: bytes = b"") -> Reply:
-        """Send, and send again what may pass; after that it is an outage, never an empty answer."""
+        """Send, and retry passing failures; after that it is an outage, never an empty answer."""
         try:
             async for attempt in stamina.retry_context(
                 on=_retry_wait, attempts=self._upstream.attempts, timeout=None, wait_max=LONGEST_PAUSE
@@ -160,7 +160,7 @@ class RetrievalClient:
         raise AssertionError("a retry loop ends with an answer or an error")
 
     async def _send_once(self, method: str, path: str, body: bytes) -> Reply:
-        """On a line of its own: one pool of many connections looks at all of them for each request."""
+        """Send on a connection of its own: one pool of many connections scans all of them for each request."""
         line = await self._free.get()
         try:
             response = await line.request(
@@ -176,7 +176,7 @@ class RetrievalClient:
 
 
 def read_cacheable_request(body: bytes) -> CacheableRequest | None:
-    """None for what cannot be kept: no JSON, or a query that a deployed rewriter, not the caller, will write."""
+    """Parse a request; None if it cannot be cached: no JSON, or the deployed rewriter will write its query."""
     try:
         request = orjson.loads(body)
         if not request.get("rewritten_query"):
@@ -188,7 +188,7 @@ def read_cacheable_request(body: bytes) -> CacheableRequest | None:
 
 
 def read_knowledge_bases(reply: Reply) -> dict[tuple[str, str], bytes] | None:
-    """Each knowledge base with all that the service says of it; None when it has no such list."""
+    """Each knowledge base with the service's description of it; None if the service sends no such list."""
     if reply.status != 200:
         return None
     try:
@@ -203,7 +203,7 @@ def read_knowledge_bases(reply: Reply) -> dict[tuple[str, str], bytes] | None:
 
 
 def is_cacheable(reply: Reply, base: bytes) -> bool:
-    """Whether an answer may be kept: a success, and of the snapshot that it would be kept under."""
+    """True if an answer may be cached: a success, from the snapshot that it would be cached under."""
     if reply.status != 200:
         return False
     try:
@@ -214,7 +214,7 @@ def is_cacheable(reply: Reply, base: bytes) -> bool:
 
 
 def _retry_wait(error: Exception) -> bool | float:
-    """Whether to try again, and after how long where the service says so."""
+    """Decide if the request is sent again; a number is the wait in seconds that the service asks for."""
     if isinstance(error, _ServiceBusy):
         return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
     return isinstance(error, TRANSPORT_ERRORS)

@@ -1,4 +1,4 @@
-"""Opens what a run owns, serves it, and closes it with everything that was paid for on disk."""
+"""Opens the parts of a run's gateway, serves it, and closes it once everything paid for is on disk."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ async def _serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, ho
 
 @asynccontextmanager
 async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Path) -> AsyncIterator[OpenGateway]:
-    """Everything that one gateway owns; what is wrong with it is said before anything is spent."""
+    """Open all parts of one gateway; wrong settings are reported before any money is spent."""
     check_currency(config)
     async with AsyncExitStack() as stack:
         models = config.models()

@@ -177,11 +177,11 @@ def test_rewriting_a_question_that_finds_nothing_is_free_to_try() -> None:
 
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_rewriting_costs_only_where_it_finds_no_better(mine: float, plain: float) -> None:
-    cost = needless_rewrite_penalty(mine, plain, kept=False, scale=3.0)
+    cost = needless_rewrite_penalty(mine, plain, unchanged=False, scale=3.0)
 
     assert 0 <= cost <= 2
     assert cost == 0 or mine <= plain
-    assert needless_rewrite_penalty(mine, plain, kept=True, scale=3.0) == 0
+    assert needless_rewrite_penalty(mine, plain, unchanged=True, scale=3.0) == 0
 
 
 def test_a_wanted_style_adds_its_share() -> None:

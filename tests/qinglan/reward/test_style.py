@@ -20,7 +20,7 @@ def asked(service: Scripted, *wanted: str) -> float:
     async def ask(url: str) -> float:
         client = StyleClient(StyleRewardConfig(url=url, weight=0.1, wanted=wanted))
         try:
-            return await client.wanted("一天吃几次", "虾青素软胶囊")
+            return await client.probability("一天吃几次", "虾青素软胶囊")
         finally:
             await client.aclose()
 
