@@ -54,7 +54,7 @@ def profile(path: Path, **changes: Any) -> Path:
     """The demo's, with few examined rows and draws."""
     values: dict[str, Any] = load_yaml(Path("pipelines/configs/fivedoctors/demo.yaml"))
     values = {**values, "tenant_id": "fivedoctors", **changes}
-    values["evaluate"] = {**values["evaluate"], "examined_rows": 10, "draws": 1_000}
+    values["evaluate"] = {"examined_rows": 10, "draws": 1_000}
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     return path
 
