@@ -17,7 +17,7 @@ from typing import NamedTuple
 from benchmarks.report import report
 from tests.cluster.binaries import build_all
 from tests.cluster.plane import certs
-from tests.cluster.plane.parts import Keys, parts, server
+from tests.cluster.plane.command_lines import Keys, parts, server
 from tests.cluster.plane.plane import down, running
 from tests.cluster.plane.ports import free_ports
 from tests.cluster.plane.processes import Folder, answering, asking, records, resident, start, until, worked

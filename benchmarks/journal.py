@@ -31,7 +31,7 @@ from qinglan.services import free_port
 from serving.gateway import server
 from standins.teacher.app import create_app, prompt_digest
 from standins.teacher.config import Behaviour
-from tests.echo import EchoBrain, GatewayProcess, gateway_config, running
+from tests.echo_servers import EchoBrain, GatewayProcess, gateway_config, running
 
 TARGET_RATIO = 1.10
 ROUNDS = 3

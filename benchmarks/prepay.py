@@ -24,7 +24,7 @@ from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Entry
 from qinglan.llm.journal_reader import read_report
-from tests.echo import EchoBrain, GatewayProcess, gateway_config
+from tests.echo_servers import EchoBrain, GatewayProcess, gateway_config
 
 TARGET_RATIO = 1.0
 """Prepaying against live calls: the half price must not be paid for in work a row."""

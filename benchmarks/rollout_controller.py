@@ -42,12 +42,12 @@ from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import DesiredModel, StableRelease, State
 from tests.cluster.binaries import manifests
 from tests.cluster.plane import certs, objects
-from tests.cluster.plane.parts import Keys, parts, server
+from tests.cluster.plane.command_lines import Keys, parts, server
 from tests.cluster.plane.plane import down
 from tests.cluster.plane.ports import free_ports
 from tests.cluster.plane.processes import Folder, answering, asking, start, until
-from tests.manifests.reading import MANIFESTS
-from tests.manifests.reading import objects as read_objects
+from tests.manifests.manifest_objects import MANIFESTS
+from tests.manifests.manifest_objects import objects as read_objects
 
 NS = "bench"
 OLD, NEW = "1" * 64, "2" * 64

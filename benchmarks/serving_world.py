@@ -65,7 +65,7 @@ def proxy(url: str, folder: Path) -> Any:
 
 def taught(folder: Path) -> Path:
     """A tiny model that comes to an end; made once."""
-    from tests.tiny import taught_model
+    from tests.tiny_rewriter import taught_model
 
     return folder if folder.is_dir() else taught_model(folder)
 

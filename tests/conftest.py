@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONG = (
-    "tests/pipelines/test_thread.py",
+    "tests/pipelines/test_new_tenant_run.py",
     "tests/components/training/test_sft_runs.py",
     "tests/components/training/test_ppo_stage.py",
     "tests/serving/rollout/test_loopback.py",
@@ -49,7 +49,7 @@ def without_swift() -> Iterator[None]:
     """ms-swift changes transformers' Trainer for every later test of a process: ask it in a process of its own."""
     before = "swift" in sys.modules
     yield
-    assert before or "swift" not in sys.modules, "only tests/components/training/swift_questions.py may import it"
+    assert before or "swift" not in sys.modules, "only tests/components/training/swift_subprocess.py may import it"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -20,12 +20,9 @@ REFUSED = frozenset({
 })  # fmt: skip
 ALLOWED = frozenset({
     "qinglan/lineage/statement.py:made", "qinglan/lineage/walk.py:given", "qinglan/lineage/release_notes.py:told",
-<<<<<<< HEAD
     "pipelines/plan.py:theirs", "pipelines/plan.py:ours",  # keys of `qinglan plan --json`
-=======
     "qinglan/reward/config.py:wanted",  # setting reward.style.wanted
     "qinglan/reward/reward_terms.py:kept",  # key of rollouts-*.jsonl and of the trainer's figures
->>>>>>> 15aa492 (Plain names and docstrings in reward, rag, llm and the gateway)
 })  # fmt: skip
 """Names in formats that others read: `path:name`."""
 

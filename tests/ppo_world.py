@@ -9,8 +9,8 @@ from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
 from components.training.ppo.config import PpoConfig
 from qinglan.rows import Split, ValidatedRewrite
-from tests import rows
-from tests.tiny import SHAPE, SYSTEM, TEXTS
+from tests import validated_rows
+from tests.tiny_rewriter import SHAPE, SYSTEM, TEXTS
 
 FAULT = "QUICK_REWARD_FAULT"
 """What the reward below reads in the environment: nothing, `constant`, `outage:N` or `pause:N`, after N calls.
@@ -72,9 +72,9 @@ def laptop(**changes: Any) -> PpoConfig:
 
 
 def validated(number: int, split: Split, gold_rank: int | None = 1, **changes: Any) -> ValidatedRewrite:
-    found = rows.FOUND.model_copy(update={"gold_rank": gold_rank})
+    found = validated_rows.FOUND.model_copy(update={"gold_rank": gold_rank})
     mine = {"id": f"{split}{number}", "conversation_id": f"{split}{number}", "question": f"一天吃几次{number}"}
-    return rows.validated(**mine, split=split, plain=found, rewritten=found, **changes)
+    return validated_rows.validated(**mine, split=split, plain=found, rewritten=found, **changes)
 
 
 def write_rows(folder: Path, train: int = 32, dev: int = 8, hard: int = 8) -> Path:

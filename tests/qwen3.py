@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from qinglan.rewriter.model import load_tokenizer
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 151643,

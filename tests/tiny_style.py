@@ -5,7 +5,7 @@ from typing import Any
 
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, write_card
-from tests.tiny import SHAPE, TEXTS
+from tests.tiny_rewriter import SHAPE, TEXTS
 
 ASKED = format_training_text("这个产品有什么优缺点？", "有很多优点，但也存在一些限制。")
 

@@ -7,7 +7,7 @@ import orjson
 
 from qinglan.files import dump_line
 from qinglan.rag.contract import Passage
-from tests.tiny import SYSTEM
+from tests.tiny_rewriter import SYSTEM
 
 TERMS = ("每日服用频次", "单次推荐用量", "贮藏条件要求", "保质期限说明")
 

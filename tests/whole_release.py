@@ -11,7 +11,7 @@ from qinglan.evaluation.rewriter_gate import GateConfig, decide
 from qinglan.lineage.record import recorded
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.lineage.step_inputs import add_verdict
-from tests.release_world import NAME, Made, Thing, judged, tiny_weights, write_judged
+from tests.registered_release import NAME, Made, Thing, judged, tiny_weights, write_judged
 
 STAGES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     ("generate", ("questions",), ("rewrites",), ("journal", "prices", "prompt teacher")),

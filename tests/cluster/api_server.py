@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from urllib3 import HTTPHeaderDict
 
-from tests.manifests.reading import Object
+from tests.manifests.manifest_objects import Object
 
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 JSON = "application/json"

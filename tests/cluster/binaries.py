@@ -21,7 +21,7 @@ from qinglan.errors import QinglanError
 from qinglan.files import atomic_folder, atomic_write, cache_folder, sha256_file, sha256_text
 from qinglan.jobs.interrupts import sigterm_raises
 from tests.cluster import jars
-from tests.cluster.gocommand import DOWNLOADS_AT_ONCE, MODULES, folder_of, go, go_together, started
+from tests.cluster.go_command import DOWNLOADS_AT_ONCE, MODULES, folder_of, go, go_together, started
 from tests.cluster.programs import MODULES as TABLE
 from tests.cluster.programs import Copied, Module, Source, module_of
 

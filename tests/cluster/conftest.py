@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.balance import Groups, place
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.opensearch import Node, node
 from tests.cluster.overlays import Overlays
@@ -14,7 +13,8 @@ from tests.cluster.prometheus import Server, prometheus
 from tests.cluster.rollout_world import House, World, house_of
 from tests.cluster.servers import Minio, minio
 from tests.cluster.waiting import until
-from tests.manifests.reading import MANIFESTS, objects
+from tests.cluster.worker_groups import Groups, place
+from tests.manifests.manifest_objects import MANIFESTS, objects
 
 CRD = objects(MANIFESTS / "platform/modelrollout.yaml")
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.files import atomic_folder, cache_folder, sha256_file, sha256_text
-from tests.cluster.gocommand import EVERY_SECONDS, LAST_LINES, child
+from tests.cluster.go_command import EVERY_SECONDS, LAST_LINES, child
 
 JAVA = Path(__file__).parent / "java"
 POM, SOURCE, DIGESTS = JAVA / "pom.xml", JAVA / "OneNode.java", JAVA / "jars.sha256"

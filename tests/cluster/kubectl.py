@@ -15,7 +15,7 @@ import yaml
 from tests.cluster.api_server import ApiServer, api_server
 from tests.cluster.binaries import binary
 from tests.cluster.waiting import until
-from tests.manifests.reading import MANIFESTS, Object
+from tests.manifests.manifest_objects import MANIFESTS, Object
 
 SECONDS = 300.0
 TRIES = 5

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.cluster.kubectl import Kubectl, filled_in, rendered, with_images
 from tests.cluster.waiting import until
-from tests.manifests.reading import Object
+from tests.manifests.manifest_objects import Object
 
 
 class Overlays:

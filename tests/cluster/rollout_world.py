@@ -36,8 +36,8 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.prometheus import Pod, Server
 from tests.cluster.servers import Minio, stop
 from tests.cluster.waiting import until
-from tests.manifests.reading import Object
-from tests.release_world import NAME, Made, use_keys
+from tests.manifests.manifest_objects import Object
+from tests.registered_release import NAME, Made, use_keys
 from tests.whole_release import make_whole_release
 
 NS = "qinglan"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError, QinglanError
-from tests.cluster import binaries, gocommand, jars
+from tests.cluster import binaries, go_command, jars
 from tests.cluster.binaries import binary, changed, kept, manifests
 from tests.cluster.programs import MODULES, Change, Source
 from tests.cluster.waiting import until
@@ -74,7 +74,7 @@ def test_another_version_is_another_binary(
     module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / module).mkdir()
-    for own in (gocommand.MODULES / module).iterdir():
+    for own in (go_command.MODULES / module).iterdir():
         (tmp_path / module / own.name).write_bytes(own.read_bytes())
     pinned = kept(module)
     monkeypatch.setattr(binaries, "MODULES", tmp_path)
@@ -147,14 +147,14 @@ def test_what_go_said_last_is_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "main.go").write_text("package main\n\nfunc main() { nowhere() }\n")
 
     with pytest.raises(QinglanError, match=r"build broken: .*\n(.*\n)*.*undefined: nowhere"):
-        gocommand.go("build broken", ["build", "-o", str(tmp_path / "it"), "."], tmp_path, tmp_path / "log")
+        go_command.go("build broken", ["build", "-o", str(tmp_path / "it"), "."], tmp_path, tmp_path / "log")
 
 
 def test_a_module_whose_bytes_are_others_is_refused(tmp_path: Path) -> None:
     """go.sum is a pin: with another sum in it, what the proxy gives is not taken."""
     for name in ("go.mod", "go.sum"):
-        text = (gocommand.MODULES / "prometheus-operator" / name).read_text()
+        text = (go_command.MODULES / "prometheus-operator" / name).read_text()
         (tmp_path / name).write_text(text.replace("h1:M5x", "h1:N5x"))
 
     with pytest.raises(QinglanError, match="checksum mismatch"):
-        gocommand.folder_of("github.com/prometheus-operator/prometheus-operator", tmp_path)
+        go_command.folder_of("github.com/prometheus-operator/prometheus-operator", tmp_path)

@@ -28,8 +28,8 @@ from tests.cluster.overlays import Overlays
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NS, ROLLOUT, ready, served
 from tests.cluster.waiting import until
-from tests.manifests.reading import Object
-from tests.release_world import NAME, Made, use_keys
+from tests.manifests.manifest_objects import Object
+from tests.registered_release import NAME, Made, use_keys
 from tests.whole_release import make_whole_release
 
 QINGLAN = "from pipelines.cli import main; main()"

@@ -20,8 +20,8 @@ from tests.cluster.overlays import Overlays
 from tests.cluster.servers import Minio
 from tests.cluster.test_kserve import NS, ROLLOUT, put, served, state
 from tests.cluster.waiting import until
-from tests.manifests.reading import Object
-from tests.release_world import Made, make_release, use_keys
+from tests.manifests.manifest_objects import Object
+from tests.registered_release import Made, make_release, use_keys
 
 
 @pytest.fixture(scope="module")

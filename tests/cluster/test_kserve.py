@@ -13,7 +13,7 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.overlays import Overlays
 from tests.cluster.test_modelrollout import rollout as modelrollout
 from tests.cluster.waiting import until
-from tests.manifests.reading import MANIFESTS, Object
+from tests.manifests.manifest_objects import MANIFESTS, Object
 
 NS = "qinglan"
 ROLLOUT = f"{NS}/qinglan-rollout"

@@ -21,9 +21,9 @@ from tests.cluster.kubectl import (
 )
 from tests.cluster.overlays import Overlays
 from tests.cluster.waiting import until
+from tests.manifests.allowed_connections import reaching_out, wrong_ways
 from tests.manifests.hardening import faults
-from tests.manifests.reading import MANIFESTS, OVERLAYS, Object, pods
-from tests.manifests.ways import reaching_out, wrong_ways
+from tests.manifests.manifest_objects import MANIFESTS, OVERLAYS, Object, pods
 
 SHADOWED = ("single-tenant", "a100", "release")
 """They take in the shadow."""

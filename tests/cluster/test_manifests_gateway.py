@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.test_manifests_policies import DIGEST, HARDENED, NS, STRANGER, house, pod
 from tests.cluster.waiting import until
-from tests.manifests.reading import Object
+from tests.manifests.manifest_objects import Object
 
 __all__ = ["house"]
 REFUSED = "are for the pods of its own Deployment"

@@ -15,7 +15,7 @@ import yaml
 from tests.cluster.kubectl import Kubectl, filled_in, rendered
 from tests.cluster.overlays import Overlays
 from tests.cluster.waiting import until
-from tests.manifests.reading import MANIFESTS, Object
+from tests.manifests.manifest_objects import MANIFESTS, Object
 
 NS = "qinglan"
 ROLLOUT = f"{NS}/qinglan-rollout"

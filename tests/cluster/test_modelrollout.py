@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kubectl import Kubectl
-from tests.manifests.reading import Object
+from tests.manifests.manifest_objects import Object
 
 NEW, MODEL = "2" * 64, "3" * 64
 

@@ -8,7 +8,7 @@ import orjson
 import yaml
 
 from tests.cluster.binaries import binary
-from tests.manifests.reading import MANIFESTS, objects
+from tests.manifests.manifest_objects import MANIFESTS, objects
 
 MONITORING = MANIFESTS / "monitoring"
 OF_GRAFANA = {"$__rate_interval": "5m", "$namespace": "qinglan"}

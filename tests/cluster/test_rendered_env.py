@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from tests.cluster.plane.cluster import Cluster
-from tests.qinglan.jobs.rendered import RENDERED, SHAPES, shape_name
+from tests.qinglan.jobs.rendered_env import RENDERED, SHAPES, shape_name
 
 JOBS = {"group": "kubeflow.org", "version": "v1", "plural": "pytorchjobs"}
 WRITE = "QINGLAN_WRITE_RENDERED"

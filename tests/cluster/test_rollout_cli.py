@@ -20,7 +20,7 @@ from serving.rollout.state import State
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.servers import Minio
 from tests.cluster.test_modelrollout import rollout
-from tests.release_world import NAME, use_keys
+from tests.registered_release import NAME, use_keys
 from tests.whole_release import make_whole_release
 
 QINGLAN = "from pipelines.cli import main; main()"

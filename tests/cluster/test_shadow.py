@@ -29,12 +29,12 @@ from tests.cluster.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, serv
 from tests.cluster.test_manifests_tenants import FORBIDDEN, FOUND, status
 from tests.cluster.test_modelrollout import rollout as modelrollout
 from tests.cluster.waiting import until
-from tests.manifests.reading import Object, pods
+from tests.manifests.manifest_objects import Object, pods
 from tests.serving.rag.conftest import passages
 from tests.serving.rewriter.conftest import V1
 from tests.serving.rollout.shadow.conftest import SPOILED
 from tests.serving.rollout.shadow.ingress import Ingress, ingress
-from tests.tiny import TAUGHT, taught_model
+from tests.tiny_rewriter import TAUGHT, taught_model
 
 ACCOUNT = "qinglan-shadow"
 BUCKET, OTHERS = "payloads-of-shadow", "releases-of-shadow"

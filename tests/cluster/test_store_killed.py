@@ -21,7 +21,7 @@ from qinglan.digests import digest
 from qinglan.errors import DataError, OutageError
 from qinglan.store import Store, open_store
 from qinglan.store.s3_connection import S3Connection, S3Settings
-from tests.cluster.proxy import Proxy, Request, proxy
+from tests.cluster.s3_proxy import Proxy, Request, proxy
 from tests.cluster.servers import Minio, minio
 from tests.cluster.small_parts import PART, PIECE
 

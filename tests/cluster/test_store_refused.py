@@ -13,7 +13,7 @@ from qinglan.digests import digest
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.store import Store, open_store
 from qinglan.store.backend import MIN_PART_SIZE
-from tests.cluster.proxy import Answer, Proxy, Request, proxy
+from tests.cluster.s3_proxy import Answer, Proxy, Request, proxy
 from tests.cluster.servers import Minio
 
 NAMES = itertools.count()

@@ -18,8 +18,8 @@ from qinglan.store.backend import MIN_PART_SIZE
 from tests.cluster import small_parts
 from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import Minio, minio
-from tests.store_table import *  # noqa: F403
-from tests.store_table import MISSING, Kept, release
+from tests.store_contract import *  # noqa: F403
+from tests.store_contract import MISSING, Kept, release
 
 BUCKETS = itertools.count()
 PREFIX = "tenants/demo"

@@ -18,7 +18,7 @@ from examples.style_policy.train import learn_to_answer
 from qinglan.digests import digest
 from qinglan.errors import TrainingError
 from qinglan.style.rows import StyleRow, read_split
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 from tests.tiny_style import tiny_style_model
 
 pytestmark = pytest.mark.slow

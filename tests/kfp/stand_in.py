@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, unquote_plus
 import uvicorn
 import yaml
 
-from tests.echo import Server
+from tests.echo_servers import Server
 from tests.kfp.contract import Call, faults, read_contract
 
 NOW = "2026-11-22T03:00:00Z"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.manifests.reading import Pod
+from tests.manifests.manifest_objects import Pod
 
 HOST = ("hostNetwork", "hostPID", "hostIPC")
 

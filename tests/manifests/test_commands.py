@@ -9,7 +9,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.manifests.reading import MANIFESTS, Object, objects, pods, resources
+from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, resources
 
 STARTED = [
     (f"{file}", one)

@@ -14,7 +14,7 @@ from qinglan.config import load_yaml
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, check_host
 from tests.manifests.hardening import faults
-from tests.manifests.reading import MANIFESTS, Object, objects, pods, resources
+from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, resources
 
 RESOURCES = resources()
 IMAGES = {"qinglan/cpu:0.1.0", "qinglan/serve:0.1.0", "qinglan/style:0.1.0"}

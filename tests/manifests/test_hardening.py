@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.manifests.hardening import faults
-from tests.manifests.reading import Pod, pods
+from tests.manifests.manifest_objects import Pod, pods
 
 GOOD: dict[str, Any] = {
     "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},

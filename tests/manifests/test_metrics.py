@@ -17,7 +17,7 @@ from serving.rollout.cluster.metrics import ControllerStatus
 from serving.rollout.cluster.metrics import Metrics as RolloutMetrics
 from serving.rollout.shadow.metrics import Metrics as ShadowMetrics
 from serving.style.metrics import Metrics as StyleMetrics
-from tests.manifests.reading import MANIFESTS, objects
+from tests.manifests.manifest_objects import MANIFESTS, objects
 
 DASHBOARD = orjson.loads((MANIFESTS / "monitoring/dashboard.json").read_bytes())
 RULES = objects(MANIFESTS / "monitoring/rules.yaml")[0]["spec"]["groups"]

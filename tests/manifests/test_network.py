@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
+from tests.manifests.allowed_connections import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
+from tests.manifests.manifest_objects import MANIFESTS, objects
 from tests.manifests.network import Place, Policy, may_speak, selects
-from tests.manifests.reading import MANIFESTS, objects
-from tests.manifests.ways import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
 
 
 def written(file: str) -> list[Policy]:

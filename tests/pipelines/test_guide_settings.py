@@ -1,11 +1,11 @@
 """A tenant that the project has never heard of: two settings, as the guide shows them, are enough for a plan.
 
-test_thread.py runs the whole line with them.
+test_new_tenant_run.py runs the whole line with them.
 """
 
 from pathlib import Path
 
-from tests.pipelines.short_thread import acme, guide_settings, qinglan
+from tests.pipelines.new_tenant_run import acme, guide_settings, qinglan
 
 
 def test_both_guides_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: Path) -> None:

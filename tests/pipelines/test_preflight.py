@@ -19,7 +19,7 @@ from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.rows import Split
 from qinglan.tables import write_table
-from tests.echo import Reply, Scripted, running
+from tests.echo_servers import Reply, Scripted, running
 
 
 @pytest.mark.parametrize(("stages", "stage"), [(("convert", "sft"), "sft"), (("ppo",), "ppo")])

@@ -13,8 +13,8 @@ from qinglan.llm.journal_reader import read_report
 from standins.teacher.app import create_app
 from standins.teacher.batches import FakeBatchService
 from standins.teacher.config import Behaviour
-from tests.echo import EchoBrain, Reply, Scripted, gateway_config, running
-from tests.prepaying import (
+from tests.echo_servers import EchoBrain, Reply, Scripted, gateway_config, running
+from tests.small_prepayments import (
     Meddled,
     ask_live,
     echoes,

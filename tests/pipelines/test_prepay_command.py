@@ -22,9 +22,9 @@ from qinglan.llm.client import GatewayClient
 from qinglan.llm.journal_reader import read_report
 from qinglan.rag.contract import Passage
 from qinglan.rows import Rewrite
-from tests.echo import PRICE, GatewayProcess, running
+from tests.echo_servers import PRICE, GatewayProcess, running
 from tests.pipelines.conftest import Here
-from tests.prepaying import Meddled, echoing, outcomes, pay_ahead, short_pauses, stats
+from tests.small_prepayments import Meddled, echoing, outcomes, pay_ahead, short_pauses, stats
 
 pytestmark = pytest.mark.slow
 

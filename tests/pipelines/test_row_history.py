@@ -12,7 +12,7 @@ from pipelines.rundir import RunDir
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.rows import QuarantinedRow, Rewrite, ValidatedRewrite
-from tests.rows import validated
+from tests.validated_rows import validated
 
 PREDICTION = (
     b'{"id": "tested", "gold": ["k1"], "systems": {"teacher": {"rewrite": "old", "rank": null}, '

@@ -25,8 +25,8 @@ from qinglan.rewriter.model import Student
 from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
 from tests.forkserver import forked
-from tests.release_world import NAME, make_inputs, use_keys
-from tests.tiny import tiny_model
+from tests.registered_release import NAME, make_inputs, use_keys
+from tests.tiny_rewriter import tiny_model
 
 INDEX = "model.safetensors.index.json"
 

@@ -18,7 +18,7 @@ from qinglan.files import dump_line
 from qinglan.prompts import student_messages
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import ValidatedRewrite
-from tests.rows import validated
+from tests.validated_rows import validated
 
 CONFIG = ConvertConfig()
 TOPICS = ["虾青素", "鱼油", "益生菌", "叶黄素", "褪黑素", "姜黄素", "蔓越莓", "燕窝", "氨糖", "烟酰胺"]

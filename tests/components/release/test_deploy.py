@@ -19,7 +19,7 @@ from qinglan.lineage.deploy_gate import break_glass
 from qinglan.lineage.release_address import parse_release_uri
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service
-from tests.release_world import NAME, Made, use_keys
+from tests.registered_release import NAME, Made, use_keys
 from tests.whole_release import make_whole_release
 
 

@@ -26,7 +26,7 @@ from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.store import open_store
 from tests.qinglan.evaluation.test_rewriter_gate import changed
 from tests.qinglan.evaluation.test_style_gate import good as good_style
-from tests.release_world import (
+from tests.registered_release import (
     NAME,
     Made,
     Thing,
@@ -38,7 +38,7 @@ from tests.release_world import (
     write_judged,
     write_lineage,
 )
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 
 CONFIG = RegisterConfig(name=NAME)
 

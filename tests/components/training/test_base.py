@@ -26,7 +26,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student
 from tests.ppo_world import validated
-from tests.tiny import SYSTEM, TEXTS, tiny_model
+from tests.tiny_rewriter import SYSTEM, TEXTS, tiny_model
 from tests.training_rows import knowledge_base
 
 SMALL = BaseConfig(source="tiny", tiny=TinyConfig(hidden=16, layers=1, heads=2, steps=2, batch=4))

@@ -13,7 +13,7 @@ from components.training.ppo.adapters import (
     write_adapter,
 )
 from qinglan.errors import DataError
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 
 pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4

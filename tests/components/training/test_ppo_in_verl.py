@@ -10,10 +10,10 @@ import pytest
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import verl_environment
 from components.training.ppo.overrides import TrainingPaths, overrides
-from tests.components.training import verl_questions
-from tests.components.training.verl_questions import ask
+from tests.components.training import verl_subprocess
+from tests.components.training.verl_subprocess import ask
 from tests.ppo_world import laptop
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ PLAN = {
 
 
 def test_each_number_of_the_plan_arrives_in_verls_own_configuration(tmp_path: Path) -> None:
-    config = asked(verl_questions.validated, PpoConfig(), tmp_path)
+    config = asked(verl_subprocess.validated, PpoConfig(), tmp_path)
 
     assert {path: at(config, path) for path in PLAN} == PLAN
     micro = at(config, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu")
@@ -88,7 +88,7 @@ def test_each_number_of_the_plan_arrives_in_verls_own_configuration(tmp_path: Pa
 )
 def test_every_engine_of_verl_computes_in_the_parts_that_are_asked_for(config: PpoConfig, tmp_path: Path) -> None:
     """Parts of an update, and of a whole collection's values and probabilities, on each device."""
-    found = asked(verl_questions.micro_batches, config, tmp_path)
+    found = asked(verl_subprocess.micro_batches, config, tmp_path)
 
     assert found["update"] == dict.fromkeys(("actor", "critic"), config.accumulation)
     collected = config.collection // config.batch * config.accumulation
@@ -96,7 +96,7 @@ def test_every_engine_of_verl_computes_in_the_parts_that_are_asked_for(config: P
 
 
 def test_a_laptops_settings_pass_verls_validation(tmp_path: Path) -> None:
-    config = asked(verl_questions.validated, laptop(batch=8, rollouts=2, advantage="grpo"), tmp_path)
+    config = asked(verl_subprocess.validated, laptop(batch=8, rollouts=2, advantage="grpo"), tmp_path)
 
     assert at(config, "algorithm.adv_estimator") == "grpo"
     assert at(config, "data.train_batch_size") == 8, "prompts: two rollouts of each make the collection"
@@ -106,12 +106,12 @@ def test_a_laptops_settings_pass_verls_validation(tmp_path: Path) -> None:
 
 def test_the_critic_is_not_told_to_turn_an_adapter_off() -> None:
     """The first pair is stock verl's: when it becomes (True, False), verl has mended it and the guard can go."""
-    assert ask(verl_questions.adapter_off, environment=os.environ) == ((True, True), (True, False))
+    assert ask(verl_subprocess.adapter_off, environment=os.environ) == ((True, True), (True, False))
 
 
 def test_verls_loss_gives_the_plans_worked_example() -> None:
     """Part 3.6.4: reward .65, value .5, log probability -2.3 and then -2.1, clipped at 1.2."""
-    found = ask(verl_questions.losses, environment=os.environ)
+    found = ask(verl_subprocess.losses, environment=os.environ)
 
     loss, clipped = found["win"]
     assert loss == pytest.approx(-1.2 * 0.15, abs=1e-6)
@@ -127,4 +127,4 @@ def test_verls_loss_gives_the_plans_worked_example() -> None:
 def test_rows_of_a_batch_are_those_that_verl_takes() -> None:
     environment = {"PATH": "", "HOME": "/nonexistent"}  # without the plug-in: the question puts it in itself
 
-    assert ask(verl_questions.rows_taken, environment=environment) == {"index": True, "parts": True}
+    assert ask(verl_subprocess.rows_taken, environment=environment) == {"index": True, "parts": True}

@@ -12,8 +12,8 @@ from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter.model import Student
 from qinglan.scratch import SCRATCH_VARIABLE
 from tests.ppo_world import laptop, validated, world
-from tests.qinglan.jobs.rendered import LoopbackRunner
-from tests.qinglan.jobs.test_inside_ray import running_with
+from tests.qinglan.jobs.inside.test_ray_cluster import running_with
+from tests.qinglan.jobs.rendered_env import LoopbackRunner
 
 pytestmark = pytest.mark.slow
 NOWHERE = "http://127.0.0.1:9"
@@ -51,7 +51,7 @@ def test_verl_trains_on_two_nodes_and_both_end_well(
 
 
 class Lost(LoopbackRunner):
-    """A job whose worker died, with the last words of its head (tests/qinglan/jobs/test_inside_ray.py)."""
+    """A job whose worker died, with the last words of its head (tests/qinglan/jobs/inside/test_ray_cluster.py)."""
 
     def run(self, spec: JobSpec, log: Path, *_: object, **__: object) -> Outcome:
         log.write_text("qinglan.errors.TrainingError: Training lost 1 of 2 nodes (ppo-worker-0 (rank 1): gone).\n")

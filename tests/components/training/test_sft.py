@@ -26,9 +26,9 @@ from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.prompts import Message
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
-from tests.components.training.swift_questions import argument_names
-from tests.components.training.verl_questions import ask
-from tests.tiny import SYSTEM, tiny_model
+from tests.components.training.swift_subprocess import argument_names
+from tests.components.training.verl_subprocess import ask
+from tests.tiny_rewriter import SYSTEM, tiny_model
 from tests.training_rows import chat, chats, write_chats
 
 PATHS = Paths(Path("base"), Path("train.jsonl"), Path("dev.jsonl"), Path("out"))

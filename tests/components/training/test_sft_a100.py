@@ -19,7 +19,7 @@ from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE
 from tests.qwen3 import PARAMETERS, qwen3_32b
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chat, chats
 
 PROFILES = Path(__file__).parents[3] / "pipelines" / "configs" / "training"

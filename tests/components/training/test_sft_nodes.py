@@ -11,10 +11,10 @@ from components.training.sft.config import SftConfig
 from qinglan.errors import TrainingError
 from qinglan.jobs import Outcome
 from qinglan.jobs.command_failures import explain_failure
-from tests.components.training.swift_questions import refusals
-from tests.components.training.verl_questions import ask
-from tests.qinglan.jobs.rendered import on_loopback
-from tests.tiny import tiny_model
+from tests.components.training.swift_subprocess import refusals
+from tests.components.training.verl_subprocess import ask
+from tests.qinglan.jobs.rendered_env import on_loopback
+from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chats
 
 TWO = SftConfig(

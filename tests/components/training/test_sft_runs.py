@@ -22,11 +22,11 @@ from qinglan.prompts import Message
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student, load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
-from tests.components.training.swift_questions import encoded
-from tests.components.training.verl_questions import ask
-from tests.qinglan.jobs.rendered import LoopbackRunner
+from tests.components.training.swift_subprocess import encoded
+from tests.components.training.verl_subprocess import ask
+from tests.qinglan.jobs.rendered_env import LoopbackRunner
 from tests.qwen3 import CHAT_TEMPLATE
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chat, chats
 
 pytestmark = pytest.mark.slow

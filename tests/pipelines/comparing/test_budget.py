@@ -13,7 +13,7 @@ from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
 from qinglan.llm.journal import Entry, Journal, make_call
 from qinglan.llm.prices import Usage
-from tests.echo import PRICE
+from tests.echo_servers import PRICE
 
 
 def teachers(temperature: float) -> TeachersConfig:

@@ -14,9 +14,9 @@ from pipelines.config import CONFIGS
 from pipelines.submit.follower import Follower
 from pipelines.submit.graph import Graph
 from qinglan.config import load_yaml
+from tests.broken_kubeconfigs import BROKEN
 from tests.ctrl_c import hears_ctrl_c
 from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn
-from tests.kubeconfigs import BROKEN
 from tests.pipelines.conftest import Here
 from tests.pipelines.submit.conftest import GIVEN, started
 

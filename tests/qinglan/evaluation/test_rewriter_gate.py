@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.evaluation.rewriter_gate import GateConfig, decide
-from tests.components.evaluation.world import ORIGINS
+from tests.components.evaluation.rewriter.sample_evaluation import ORIGINS
 
 GATE = GateConfig()
 

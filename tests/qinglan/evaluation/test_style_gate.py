@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.evaluation.style_gate import GateStyleConfig, decide
-from tests.components.evaluation.style.world import ORIGINS
+from tests.components.evaluation.style.sample_predictions import ORIGINS
 
 GATE = GateStyleConfig()
 

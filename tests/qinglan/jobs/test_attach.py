@@ -7,7 +7,7 @@ import pytest
 from qinglan.jobs.attach import Decision, decide_for_existing_job, retry_call
 from qinglan.jobs.job_labels import ATTEMPT_ANNOTATION, SPEC_ANNOTATION
 from qinglan.kubernetes.api_errors import ApiError
-from tests.qinglan.jobs.things import job, said
+from tests.qinglan.jobs.job_objects import job, said
 
 RUNNING, SUCCEEDED, FAILED = said("Running"), said("Succeeded"), said("Failed")
 

@@ -15,7 +15,7 @@ from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE
 from qinglan.lineage.trust import TrustPolicy
 from tests.qinglan.lineage import tampering as do
 from tests.qinglan.lineage.tampering import Scene
-from tests.release_world import NAME
+from tests.registered_release import NAME
 
 OTHER = "chengla/rewriter"
 WEIGHTS = "model/model.safetensors"

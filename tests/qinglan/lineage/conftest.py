@@ -9,7 +9,7 @@ import pytest
 from qinglan.lineage.trust import ensure_keys
 from tests.qinglan.lineage.attacks import OTHER
 from tests.qinglan.lineage.tampering import Scene
-from tests.release_world import Made, make_release, use_keys
+from tests.registered_release import Made, make_release, use_keys
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from qinglan.lineage.keys import Role, Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
 from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, release_artifacts
 from qinglan.lineage.trust import TrustPolicy
-from tests.release_world import Made
+from tests.registered_release import Made
 
 Json = dict[str, Any]
 Change = Callable[[Json], None]

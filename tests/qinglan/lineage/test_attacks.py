@@ -1,7 +1,7 @@
 """What is done to a release, and what exactly is said of it: one row an attack.
 
 KINDS and CHANGES: each kind of file, each simple change. ROWS: everything cleverer. What was wrong before the release
-is in test_ancestors.py.
+is in test_audit_ancestors.py.
 """
 
 import os
@@ -55,7 +55,7 @@ from tests.qinglan.lineage.attacks import (
     write,
 )
 from tests.qinglan.lineage.tampering import Scene
-from tests.release_world import NAME
+from tests.registered_release import NAME
 
 
 def wrong(findings: list[Finding]) -> set[Said]:

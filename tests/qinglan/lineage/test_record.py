@@ -8,7 +8,7 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.lineage.record import RECORDS_VARIABLE, describe_artifact, recorded
-from tests.lineage import File
+from tests.kfp_artifacts import File
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from qinglan.lineage.keys import KEYS_VARIABLE, load_signer
 from qinglan.lineage.record import RUN_VARIABLE, recorded
 from qinglan.lineage.statement import ArtifactRef, Statement, from_payload, to_payload
 from qinglan.lineage.step_inputs import add_supporting_file
-from tests.lineage import File
+from tests.kfp_artifacts import File
 
 PARTS = (
     ArtifactRef("rewrites", "a" * 64, "s3://bucket/rewrites", {"rows": 3}),

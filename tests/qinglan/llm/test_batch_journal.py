@@ -15,8 +15,8 @@ from qinglan.llm.batch_runner import batch_problem, outcome_without_line, rows_t
 from qinglan.llm.journal import APPLICATION_ID, Call, Entry, Journal, make_call
 from qinglan.llm.journal_reader import journal_digest, read_answers, read_report
 from qinglan.llm.prices import Usage
-from tests.echo import gateway_config, running
-from tests.prepaying import echoing, outcomes, pay_ahead, short_pauses, stats
+from tests.echo_servers import gateway_config, running
+from tests.small_prepayments import echoing, outcomes, pay_ahead, short_pauses, stats
 
 ENTRY = Entry("generate", "1", "teacher")
 VERSION_2 = """

@@ -8,7 +8,7 @@ import pytest
 from qinglan.errors import BudgetError, ConfigError, OutageError, RowError
 from qinglan.llm.client import Answer, GatewayClient, usable_text
 from qinglan.llm.contract import BUDGET_EXCEEDED, CALL_HEADER, OUTAGE, ROW_FAILED, STOPPING
-from tests.echo import Reply, Scripted, completion, running
+from tests.echo_servers import Reply, Scripted, completion, running
 
 GOOD = Reply(200, completion("虾青素 每日用量"), {CALL_HEADER: "k1"})
 

@@ -17,7 +17,7 @@ from qinglan.llm.upstream import (
     error_from_status,
     read_completion,
 )
-from tests.echo import PRICE, Reply, Scripted, completion, running
+from tests.echo_servers import PRICE, Reply, Scripted, completion, running
 
 KEY = "sk-planted-0123456789"
 REQUEST: dict[str, Any] = {"model": "echo", "messages": [{"role": "user", "content": "问"}]}

@@ -16,7 +16,7 @@ from qinglan.errors import DataError
 from qinglan.models.model_files import disallowed_files, disallowed_reason, refuse_disallowed_files
 from qinglan.models.safetensors_header import BITS, read_header
 from qinglan.plain_files import plain_files
-from tests.release_world import tiny_weights
+from tests.registered_release import tiny_weights
 
 GOOD: dict[str, Any] = {
     "a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},

@@ -13,7 +13,7 @@ from qinglan.files import atomic_write
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.reward_function import close
-from tests.echo import completion, gateway, gateway_config, running
+from tests.echo_servers import completion, gateway, gateway_config, running
 
 NEED, GOOD, TEACHER, QUESTION = (
     "虾青素软胶囊一天吃几次",

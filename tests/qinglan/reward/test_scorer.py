@@ -11,7 +11,7 @@ from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
-from tests.echo import Reply, Scripted, running
+from tests.echo_servers import Reply, Scripted, running
 from tests.qinglan.reward.conftest import GOOD, NEED, extra_info
 
 UNJUDGED = RewardConfig(judge_share=0.0, canary_share=0.0)

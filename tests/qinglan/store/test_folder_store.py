@@ -8,8 +8,8 @@ import pytest
 from qinglan.digests import digest
 from qinglan.errors import ConfigError
 from qinglan.store import open_store
-from tests.store_table import *  # noqa: F403
-from tests.store_table import MISSING, NAME, Kept, release
+from tests.store_contract import *  # noqa: F403
+from tests.store_contract import MISSING, NAME, Kept, release
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from qinglan.store.backend import checked_key
 from qinglan.store.folder_backend import FolderBackend
 from qinglan.store.s3_backend import S3Backend
 from qinglan.store.s3_connection import S3Settings
-from tests.qinglan.store.test_s3_settings import SET
+from tests.qinglan.store.test_s3_connection import SET
 
 OTHER = "chengla"
 SECRET = b"what the other tenant keeps"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from qinglan.errors import ConfigError
 from qinglan.page import render_page
 from qinglan.terminal import quoted, say, say_error, say_json, visible
-from tests.screens import ATTACKS, faults, shown
+from tests.terminal_screen import ATTACKS, faults, shown
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from serving.gateway.paid_calls import GatewayStopping
 from serving.gateway.server import open_gateway
 from standins.teacher.app import create_app, prompt_digest
 from standins.teacher.config import Behaviour
-from tests.echo import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
+from tests.echo_servers import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
 
 KEY = "sk-planted-0123456789abcdef"
 

@@ -19,7 +19,7 @@ from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, revoke_key
 from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
-from tests.release_world import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
+from tests.registered_release import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from tests.forkserver import forked
-from tests.tiny import taught_model
+from tests.tiny_rewriter import taught_model
 
 V1, V2, CHAT = "/v1/models/rewriter:predict", "/v2/models/rewriter/infer", "/openai/v1/chat/completions"
 ASKED = {"query": "一天吃几次", "history_summary": "用户正在了解虾青素软胶囊", "tenant_id": "fivedoctors"}

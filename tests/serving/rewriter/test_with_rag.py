@@ -12,7 +12,7 @@ from qinglan.rewriter.model import Student
 from qinglan.services import run_service
 from serving.rewriter.protocols import Instance
 from tests.serving.rewriter.conftest import Serve
-from tests.tiny import tiny_model
+from tests.tiny_rewriter import tiny_model
 from tests.training_rows import knowledge_base
 
 pytestmark = pytest.mark.slow

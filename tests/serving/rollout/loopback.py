@@ -22,7 +22,7 @@ from standins.rollout_local.ledger import FileRollouts, parse_state
 from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.service import SERVICE_NAME, create_service, service_snapshot
 from tests.forkserver import forked
-from tests.release_world import Made
+from tests.registered_release import Made
 from tests.serving.rewriter.conftest import ASKED, V1, running
 
 USERS = 20

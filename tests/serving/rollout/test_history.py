@@ -25,7 +25,7 @@ from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import StableRelease, State
-from tests.release_world import NAME, Made, make_release, use_keys
+from tests.registered_release import NAME, Made, make_release, use_keys
 
 WHERE = ("qinglan", "rewriter-3")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.release_world import Made, use_keys
+from tests.registered_release import Made, use_keys
 from tests.serving.rollout.loopback import Answer, Place, asking, wait
-from tests.tiny import taught_model
+from tests.tiny_rewriter import taught_model
 from tests.whole_release import make_whole_release
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def when_it_has(place: Place, percent: int, act: Callable[[], object]) -> Callab
     return look
 
 
-@pytest.mark.parametrize("fault", ["500", "die"])  # every way is in test_router.py, at the router
+@pytest.mark.parametrize("fault", ["500", "die"])  # every way is in tests/standins/rollout_local/test_router.py
 def test_a_canary_that_starts_failing_at_20_percent_is_taken_back_and_no_user_sees_an_error(
     place: Place, fault: str
 ) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from qinglan.style.model import StyleModel
 from tests.forkserver import forked
-from tests.release_world import make_release, use_keys
-from tests.serving.last_clients import ask_until_nobody_listens
+from tests.registered_release import make_release, use_keys
+from tests.serving.persistent_clients import ask_until_nobody_listens
 from tests.serving.style.conftest import Serve
 
 pytestmark = pytest.mark.slow

@@ -12,11 +12,11 @@ from qinglan.digests import digest
 from qinglan.files import dump_line
 from qinglan.services import run_service
 from serving.rollout.shadow.config import ModelPair
-from tests.constants import with_constants
 from tests.forkserver import forked
+from tests.patched_constants import with_constants
 from tests.serving.rag.conftest import passages
 from tests.serving.rewriter.conftest import V1, announced, until
-from tests.tiny import TAUGHT, taught_model
+from tests.tiny_rewriter import TAUGHT, taught_model
 
 SPOILED = dict.fromkeys(TAUGHT, "用户画像")
 """A line that no guard takes back, and that finds nothing of what was asked."""

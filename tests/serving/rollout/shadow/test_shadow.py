@@ -21,13 +21,13 @@ from serving.rollout.shadow.pair_source import FixedPairSource, PairSource
 from serving.rollout.shadow.payload_log import PayloadLogReader
 from serving.rollout.shadow.worker import ShadowWorker
 from serving.rollout.spec import Check
-from tests.constants import with_constants
-from tests.echo import completion, gateway, gateway_config, running
+from tests.echo_servers import completion, gateway, gateway_config, running
+from tests.patched_constants import with_constants
 from tests.serving.rewriter.conftest import V1, until
 from tests.serving.rewriter.conftest import running as program
 from tests.serving.rollout.shadow.conftest import Server, World
 from tests.serving.rollout.shadow.ingress import ingress
-from tests.tiny import TAUGHT
+from tests.tiny_rewriter import TAUGHT
 
 pytestmark = pytest.mark.slow
 QUERIES = [one for one in TAUGHT if "虾青素" in one] * 2

@@ -1,0 +1,234 @@
+"""generate and validate before a real gateway: a failure is never a rewrite, an outage never a rejection."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.data.generate.config import GenerateConfig
+from components.data.generate.stage import GenerateCounts, generate
+from components.data.validate.config import ValidateConfig
+from components.data.validate.stage import ValidateCounts, rejection_reason, to_retrieval, validate
+from qinglan.errors import BudgetError, DataError, OutageError
+from qinglan.files import dump_line, read_jsonl, sha256_file
+from qinglan.rag.contract import RagData
+from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite
+from tests.echo_servers import GatewayProcess, Reply, Scripted, completion, gateway_config, running
+from tests.scripted_rag import Rag
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = GenerateConfig(tenant_id="fivedoctors")
+
+
+@contextmanager
+def gateway(folder: Path, teacher: Scripted, rag: Any = None, **changes: Any) -> Iterator[str]:
+    """A gateway's URL before a scripted teacher and RAG; keeps its journal in `folder`."""
+    with running(teacher) as teacher_url, running(rag or Scripted(Reply(503, b""))) as rag_url:
+        process = GatewayProcess(gateway_config(teacher_url, rag_url, **changes), folder)
+        try:
+            yield process.url()
+        finally:
+            process.stop()
+
+
+def write_questions(folder: Path, *questions: str, **fields: str) -> Path:
+    path = folder / "questions.jsonl"
+    rows = [{"id": f"r{n}", "question": text, **fields} for n, text in enumerate(questions)]
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    return path
+
+
+def run_generate(folder: Path, url: str, questions: Path) -> GenerateCounts:
+    return generate(questions, folder / "rewrites", folder / "table", folder / "bad", SETTINGS, url)
+
+
+def quarantined(folder: Path) -> list[QuarantinedRow]:
+    return [row for _, row in read_jsonl(folder / "bad", QuarantinedRow)]
+
+
+def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, "那它一天吃几次", conversation_id="c1", gold="k1")
+    with gateway(tmp_path, Scripted(Reply(200, completion("虾青素\n每日服用频次")))) as url:
+        counts = run_generate(tmp_path, url, questions)
+
+    [(_, row)] = read_jsonl(tmp_path / "rewrites", Rewrite)
+    assert (row.rewritten_query, row.teacher, row.conversation_id, row.gold) == (
+        "虾青素 每日服用频次", "echo", "c1", ("k1",)
+    )  # fmt: skip
+    assert len(row.call) == 64
+    assert counts == GenerateCounts(rows=1, rewritten=1, quarantined=0, paid_earlier=0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (completion("", refusal="我不能写"), "refused"),
+        (completion("半句", finish="length"), "truncated"),
+        (completion("  "), "empty"),
+        (completion("长" * 1001), "too long"),
+        (completion("改写", finish="content_filter"), "refused"),
+        (b'{"choices": null}', "no choices"),
+        (b"<html>busy</html>", "unreadable"),
+    ],
+)
+def test_an_unusable_answer_quarantines_the_row_with_what_came(tmp_path: Path, answer: bytes, reason: str) -> None:
+    questions = write_questions(tmp_path, "那它一天吃几次")
+    with gateway(tmp_path, Scripted(Reply(200, answer))) as url:
+        counts = run_generate(tmp_path, url, questions)
+
+    [row] = quarantined(tmp_path)
+    assert (row.id, row.reason, row.question) == ("r0", reason, "那它一天吃几次")
+    assert row.raw
+    assert (counts.rewritten, (tmp_path / "rewrites").read_bytes()) == (0, b"")
+
+
+def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, *(f"问题{n}" for n in range(50)))
+    teacher = Scripted(Reply(200, completion("改写")))
+    with gateway(tmp_path, teacher, budget=0.004) as url, pytest.raises(BudgetError, match=r"gateway\.budget"):
+        run_generate(tmp_path, url, questions)
+
+    assert not (tmp_path / "rewrites").exists()
+    assert 0 < len(teacher.seen) < 50
+
+    with gateway(tmp_path, teacher, budget=1.0) as url:
+        counts = run_generate(tmp_path, url, questions)
+    assert counts.rewritten == 50
+    assert counts.paid_earlier > 0
+    assert len(teacher.seen) == 50, "what was paid for is not asked again"
+
+
+def test_a_teacher_that_is_away_is_an_outage(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, *(f"问题{n}" for n in range(20)))
+    teacher = Scripted(Reply(401, b'{"error": {"message": "bad key"}}'))
+
+    with gateway(tmp_path, teacher) as url, pytest.raises(OutageError):
+        run_generate(tmp_path, url, questions)
+    assert not (tmp_path / "rewrites").exists()
+
+
+def hit(passage: str, score: float) -> dict[str, Any]:
+    return {"id": passage, "content": "内容", "reranker_score": score, "query_score": score, "metadata": {}}
+
+
+def by_query(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return [hit("k1", 0.9), hit("k2", 0.4)] if "频次" in request["rewritten_query"] else [hit("k2", 0.2)]
+
+
+@pytest.fixture
+def knowledge_base(tmp_path: Path) -> Path:
+    path = tmp_path / "kb.jsonl"
+    path.write_text('{"id": "k1", "content": "内容"}\n', encoding="utf-8")
+    return path
+
+
+def write_rewrites(folder: Path, **changes: Any) -> Path:
+    values: dict[str, Any] = {
+        "id": "r0", "tenant_id": "fivedoctors", "conversation_id": "c0", "question": "那它一天吃几次",
+        "rewritten_query": "虾青素 每日服用频次", "teacher": "echo", "call": "x", "gold": ("k1",),
+    }  # fmt: skip
+    path = folder / "rewrites"
+    path.write_bytes(dump_line(Rewrite(**{**values, **changes})))
+    return path
+
+
+def run_validate(folder: Path, url: str, rewrites: Path, knowledge_base: Path) -> ValidateCounts:
+    outputs = folder / "validated", folder / "table", folder / "bad"
+    return validate(rewrites, knowledge_base, *outputs, ValidateConfig(), url)
+
+
+def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: Path, knowledge_base: Path) -> None:
+    rag = Rag(by_query, sha256_file(knowledge_base))
+    with gateway(tmp_path, Scripted(Reply(200, completion("虾青素一天吃几次"))), rag) as url:
+        counts = run_validate(tmp_path, url, write_rewrites(tmp_path), knowledge_base)
+
+    [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
+    assert sorted((asked["rewritten_query"], asked["need"]) for asked in rag.asked) == [
+        ("虾青素 每日服用频次", "虾青素一天吃几次"), ("那它一天吃几次", "虾青素一天吃几次")
+    ]  # fmt: skip
+    assert (row.plain.gold_rank, row.rewritten.gold_rank, row.accepted) == (None, 1, True)
+    assert {(asked["top_k"], asked["score_threshold"]) for asked in rag.asked} == {(10, 0.0)}
+    assert row.retrieved_with == ValidateConfig().retrieval
+    assert (row.need, row.need_source) == ("虾青素一天吃几次", "judge")
+    assert (counts.plain_top1, counts.rewritten_top1, counts.accepted) == (0, 1, 1)
+
+
+def test_the_sheets_need_is_used_and_nobody_is_paid_for_one(tmp_path: Path, knowledge_base: Path) -> None:
+    judge = Scripted(Reply(500, b""))
+    with gateway(tmp_path, judge, Rag(by_query, "")) as url:
+        run_validate(tmp_path, url, write_rewrites(tmp_path, need="一天服用几次虾青素"), knowledge_base)
+
+    [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
+    assert (row.need, row.need_source, judge.seen) == ("一天服用几次虾青素", "sheet", [])
+
+
+def test_a_rag_that_cannot_answer_is_an_outage_and_not_a_rejection(tmp_path: Path, knowledge_base: Path) -> None:
+    rewrites = write_rewrites(tmp_path, need="虾青素一天吃几次")
+
+    with gateway(tmp_path, Scripted(), Scripted(Reply(503, b"away"))) as url, pytest.raises(OutageError):
+        run_validate(tmp_path, url, rewrites, knowledge_base)
+    assert not (tmp_path / "validated").exists()
+
+
+def test_another_knowledge_base_than_the_runs_is_refused(tmp_path: Path, knowledge_base: Path) -> None:
+    rewrites = write_rewrites(tmp_path, need="虾青素一天吃几次")
+
+    with (
+        gateway(tmp_path, Scripted(), Rag(by_query, "e" * 64)) as url,
+        pytest.raises(DataError, match="not this run's"),
+    ):
+        run_validate(tmp_path, url, rewrites, knowledge_base)
+
+
+def test_rows_locked_away_as_test_are_left_out_of_the_counts_of_gold(tmp_path: Path, knowledge_base: Path) -> None:
+    with gateway(tmp_path, Scripted(), Rag(by_query, "")) as url:
+        rewrites = write_rewrites(tmp_path, need="虾青素一天吃几次", split="test")
+        counts = run_validate(tmp_path, url, rewrites, knowledge_base)
+
+    assert (counts.accepted, counts.labelled, counts.rewritten_top1) == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold", "reason"),
+    [
+        ([], 0.0, "nothing found"),
+        ([0.59], 0.6, "top-1 score below the threshold"),
+        ([0.6], 0.6, ""),
+        ([0.5, 0.9], 0.6, "top-1 score below the threshold"),
+        ([0.0], 0.0, ""),
+    ],
+)
+def test_a_verdict_looks_at_the_first_passage_alone(scores: list[float], threshold: float, reason: str) -> None:
+    hits = tuple(Hit(id=f"k{n}", reranker_score=score) for n, score in enumerate(scores))
+    found = Retrieval(query="q", hits=hits, top1_score=scores[0] if scores else 0.0, count=len(scores))
+
+    assert rejection_reason(found, threshold) == reason
+
+
+@pytest.mark.parametrize(("gold", "rank"), [((), None), (("k3",), None), (("k2",), 2), (("k2", "k1"), 1)])
+def test_the_rank_is_of_the_first_gold_passage(gold: tuple[str, ...], rank: int | None) -> None:
+    recall = [hit("k1", 0.9), hit("k2", 0.4)]
+    data = RagData.model_validate(
+        {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
+    )
+
+    assert to_retrieval("q", data, gold, RetrievalConfig(score_threshold=0.0)).gold_rank == rank
+
+
+def test_what_production_cuts_is_kept_for_the_reward_and_counts_for_nothing_else() -> None:
+    recall = [hit("k1", 0.9) | {"query_score": 0.4}, hit("k2", 0.7)]
+    data = RagData.model_validate(
+        {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
+    )
+
+    found = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.5))
+
+    assert [(kept.id, kept.query_score) for kept in found.hits] == [("k1", 0.4), ("k2", 0.7)]
+    assert (found.top1_score, found.count, found.gold_rank) == (0.7, 1, 1)
+    nothing = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.8))
+    assert rejection_reason(nothing, 0.0) == "nothing found"

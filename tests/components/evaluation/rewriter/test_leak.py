@@ -1,0 +1,182 @@
+"""A locked question that training or selection saw stops the evaluation, however it is dressed."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.parquet import ParquetRows
+from components.data.convert.stage import convert, ppo_row, sft_row
+from components.evaluation.rewriter import leak
+from qinglan.digests import digest
+from qinglan.errors import DataError
+from qinglan.files import dump_line, read_jsonl, sha256_file
+from qinglan.rewriter.card import RewriterCard, write_card
+from qinglan.rows import ValidatedRewrite
+from tests.components.evaluation.rewriter.sample_evaluation import PRODUCTS, locked_row
+
+CONFIG = ConvertConfig()
+TEST = [locked_row("s", "fivedoctors", product, turn) for product in PRODUCTS for turn in (1, 2)]
+OTHER = locked_row("s", "fivedoctors", "蓝莓软胶囊", 1)
+
+
+def write_training(folder: Path, sft: list[ValidatedRewrite], ppo: list[ValidatedRewrite]) -> dict[str, Path]:
+    """As the convert stage writes them; the rows are in the last file that is read of each."""
+    for kind in ("sft", "ppo"):
+        (folder / kind).mkdir()
+    for split in ("train", "dev"):
+        chats = [sft_row(row, "train", CONFIG) for row in (sft if split == "dev" else [OTHER])]
+        (folder / f"sft/{split}.jsonl").write_bytes(b"".join(orjson.dumps(chat) + b"\n" for chat in chats))
+        with ParquetRows(folder / f"ppo/{split}.parquet") as add:
+            for row in ppo if split == "dev" else [OTHER]:
+                add.add(ppo_row(row, "train", CONFIG))
+    return {"sft": folder / "sft", "ppo": folder / "ppo"}
+
+
+def test_a_clean_test_passes_and_says_how_many_rows_it_was_compared_with(tmp_path: Path) -> None:
+    leaks = leak.check(TEST, write_training(tmp_path, [OTHER], [OTHER, OTHER]), 0.8)
+
+    clean = {"same": 0, "alike": 0, "examples": []}
+    assert leaks == {"threshold": 0.8, "parts": {"sft": {"rows": 2, **clean}, "ppo": {"rows": 3, **clean}}}
+
+
+@pytest.mark.parametrize("where", ["sft", "ppo"])
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        {},
+        {"id": "another"},
+        {"id": "another", "question": " 要放冰箱吗？？", "user_profile": "另一个人"},
+        {"id": "another", "history_summary": "客服已介绍，鱼油软胶囊。"},
+        {"id": "another", "conversation_id": "elsewhere"},
+    ],
+)
+def test_a_seen_question_is_found_by_its_content(tmp_path: Path, where: str, dressed: dict[str, Any]) -> None:
+    seen = TEST[2].model_copy(update=dressed)
+    rows = {"sft": [OTHER], "ppo": [OTHER], where: [seen]}
+
+    with pytest.raises(DataError, match=rf"1 rows .* test row {TEST[2].id} is dev\..*:1 \(row {seen.id}\)"):
+        leak.check(TEST, write_training(tmp_path, rows["sft"], rows["ppo"]), 0.8)
+
+
+def test_the_same_words_about_another_product_are_no_leak(tmp_path: Path) -> None:
+    other = TEST[2].model_copy(update={"id": "another", "history_summary": "客服已介绍蓝莓软胶囊"})
+
+    leaks = leak.check(TEST, write_training(tmp_path, [other], [other]), 0.8)
+
+    assert [(part["same"], part["alike"]) for part in leaks["parts"].values()] == [(0, 0), (0, 0)]
+
+
+LONG = TEST[2].model_copy(
+    update={
+        "id": "long",
+        "question": "那它一天吃几次",
+        "history_summary": "客服已介绍虾青素软胶囊，已解答防伪溯源查询方法",
+    }
+)
+
+
+@pytest.mark.parametrize("where", ["sft", "ppo"])
+@pytest.mark.parametrize(
+    "dressed",
+    [
+        {"question": "那它一天吃几回"},
+        {"question": "那它一天吃几次啊？"},
+        {"question": "请问：那它一天吃几次"},
+        {"history_summary": "客服已介绍虾青素软胶囊，已解答　防伪溯源查询方法了"},
+    ],
+)
+def test_a_row_that_is_nearly_a_test_row_is_counted_by_name_and_without_its_text(
+    tmp_path: Path, where: str, dressed: dict[str, Any]
+) -> None:
+    rows = {"sft": [OTHER], "ppo": [OTHER], where: [LONG.model_copy(update={"id": "x", **dressed})]}
+
+    leaks = leak.check([*TEST, LONG], write_training(tmp_path, rows["sft"], rows["ppo"]), 0.8)
+
+    found = leaks["parts"][where]
+    assert (found["same"], found["alike"], found["examples"][0]["test"]) == (0, 1, "long")
+    assert "(row x)" in found["examples"][0]["learned"]
+    assert sum(part["alike"] for part in leaks["parts"].values()) == 1
+    assert "虾青素" not in str(leaks)
+
+
+def model(folder: Path, rows: Path, **more: str) -> Path:
+    """A model's card as training leaves it."""
+    folder.mkdir()
+    parents = {path.stem: sha256_file(path) for path in rows.iterdir()}
+    write_card(folder, RewriterCard(stage="sft", system_prompts={}, max_new_tokens=8, parents=parents | more))
+    return folder
+
+
+def check(models: dict[str, Path], training: dict[str, Path]) -> dict[str, dict[str, str]]:
+    return leak.check_parents(models, {name: digest(folder) for name, folder in models.items()}, training)
+
+
+def test_models_must_have_learned_from_the_very_rows_that_were_compared(tmp_path: Path) -> None:
+    training = write_training(tmp_path, [OTHER], [OTHER])
+    sft = model(tmp_path / "a", training["sft"])
+    rl = model(tmp_path / "b", training["ppo"], sft_model=digest(sft))
+
+    named = check({"sft": sft, "rl": rl}, training)
+    assert named["rl"]["sft_model"] == digest(sft) and named["sft"]["dev"] == sha256_file(
+        training["sft"] / "dev.jsonl"
+    )
+    with pytest.raises(DataError, match="rl: its card names train rows"):
+        check({"sft": sft, "rl": rl}, {"sft": training["sft"]})
+    with pytest.raises(DataError, match="from another SFT model"):
+        check({"sft": model(tmp_path / "c", training["sft"], more="x"), "rl": rl}, training)
+    (training["sft"] / "train.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(DataError, match="sft: its card names train rows"):
+        check({"sft": sft}, training)
+
+
+def test_without_every_training_file_nobody_can_tell(tmp_path: Path) -> None:
+    folders = write_training(tmp_path, [OTHER], [OTHER])
+    (folders["ppo"] / "dev.parquet").unlink()
+
+    with pytest.raises(DataError, match=r"dev\.parquet: not there"):
+        leak.check(TEST, folders, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"not json", "no chat with a user turn"),
+        (b'{"messages": [{"role": "system", "content": "x"}]}', "no chat with a user turn"),
+        (b'{"messages": [{"role": "user", "content": "free text"}]}', "has no line"),
+    ],
+)
+def test_a_training_row_that_cannot_be_compared_is_an_error(line: bytes, said: str) -> None:
+    with pytest.raises(DataError, match=rf"train\.jsonl:3: .*{said}"):
+        leak.parse_chat_question(line, "train.jsonl:3")
+
+
+def test_a_parquet_file_that_is_none_is_an_error(tmp_path: Path) -> None:
+    folders = write_training(tmp_path, [OTHER], [OTHER])
+    (folders["ppo"] / "train.parquet").write_bytes(b"PAR0")
+
+    with pytest.raises(DataError, match="cannot be read as parquet"):
+        leak.check(TEST, folders, 0.8)
+
+
+def test_what_convert_writes_holds_no_row_of_training_that_is_nearly_a_test_row(tmp_path: Path) -> None:
+    near = [
+        LONG.model_copy(
+            update={"id": f"r{n}", "conversation_id": f"c{n}", "question": f"{word}那它一天吃几次", "split": None}
+        )
+        for n, word in enumerate(["", "嗯，", "请问", "你好", "那个", "亲，", "哦", "诶"] * 5)
+    ]
+    own = OTHER.model_copy(update={"id": "own", "conversation_id": "own", "split": "train"})
+    (tmp_path / "in").write_bytes(b"".join(map(dump_line, [*near, own])))
+    training = {"sft": tmp_path / "sft", "ppo": tmp_path / "ppo"}
+
+    counts = convert(
+        tmp_path / "in", training["sft"], training["ppo"], tmp_path / "test", tmp_path / "left_out", CONFIG
+    )
+    test = [row for _, row in read_jsonl(tmp_path / "test", ValidatedRewrite)]
+    leaks = leak.check(test, training, 0.8)
+
+    assert counts.near_duplicates > 20 and test
+    assert {(part["same"], part["alike"]) for part in leaks["parts"].values()} == {(0, 0)}

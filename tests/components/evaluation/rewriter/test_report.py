@@ -1,0 +1,65 @@
+"""The page: well-formed, self-contained, and nothing on it runs."""
+
+from pathlib import Path
+
+import orjson
+
+from components.evaluation.rewriter.report import build_report, draw_examples
+from components.evaluation.rewriter.training_curves import curves, read_series
+from qinglan.evaluation.report import write_report
+from tests.components.evaluation.rewriter.sample_evaluation import HOSTILE, Evaluated
+from tests.strict_html import Strict
+
+
+def page(evaluated: Evaluated, folder: Path) -> str:
+    logs = {"sft": folder / "sft", "ppo": folder / "nothing"}
+    logs["sft"].mkdir()
+    steps = [{"step": step, "loss": 3 / (1 + step), "note": "<b>"} for step in range(5)]
+    lines = [orjson.dumps(step) for step in steps]
+    (logs["sft"] / "metrics.jsonl").write_bytes(b"\n".join([*lines, b'{"step": 5, "lo']))
+    examples = draw_examples(evaluated.predictions, evaluated.value["candidate"], 3)
+    write_report(build_report(evaluated.value, examples, curves(logs)), folder / "report.html")
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_page_is_well_formed_and_fetches_nothing(evaluated: Evaluated, tmp_path: Path) -> None:
+    parser = Strict()
+    parser.feed(page(evaluated, tmp_path))
+    parser.close()
+
+    assert parser.open == []
+    assert parser.fetched == []
+
+
+def test_the_page_shows_verdict_expected_examples_and_curves(evaluated: Evaluated, tmp_path: Path) -> None:
+    text = page(evaluated, tmp_path)
+
+    for said in (
+        "Hold: RL stays where it is.",
+        "85.0%",
+        "RL − teacher",
+        "RL: won",
+        "fivedoctors-examiner",
+        "documented",
+        "sft (40 rows): 0 the same, 0 nearly; ppo (40 rows): 0 the same, 0 nearly.",
+        "parents, rl, sft model",
+    ):
+        assert said in text
+    assert text.count("<svg") >= 8
+    assert "<title>loss</title>" in text
+
+
+def test_a_question_with_a_script_in_it_is_text_on_the_page(evaluated: Evaluated, tmp_path: Path) -> None:
+    shown = evaluated._replace(value={**evaluated.value, "notes": [HOSTILE], "candidate": "rl"})
+    text = page(shown, tmp_path)
+
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_a_log_gives_its_series_whatever_its_names_and_a_missing_one_gives_none(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step":1,"x":2,"why":"text"}\n{"step":2,"x":3,"once":1}\n{"x":9}\nnot json\n')
+
+    assert read_series(path) == {"x": [(1.0, 2.0), (2.0, 3.0)]}
+    assert read_series(tmp_path / "none.jsonl") == {}

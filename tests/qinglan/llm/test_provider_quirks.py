@@ -1,0 +1,96 @@
+"""What providers' models accept is known before the first call, and their answers are read as they mean them."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from qinglan.errors import ConfigError, RowError
+from qinglan.llm.client import usable_text
+from qinglan.llm.config import PaidModel
+from qinglan.llm.provider_quirks import clean_completion, strip_thoughts
+from tests.echo_servers import PRICE, completion
+
+SORRY = "抱歉，我(不能|无法)"
+
+
+def model(name: str, **settings: Any) -> PaidModel:
+    return PaidModel.parse({"model": name, "price": PRICE, **settings}, "teacher")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "mends"),
+    [
+        ("gpt-5.6-sol", {}, "temperature: null"),
+        ("gpt-5.6-sol", {"temperature": None, "max_tokens_parameter": "max_tokens"}, "max_completion_tokens"),
+        ("o3", {"temperature": 0.3, "reasoning_effort": "low"}, "temperature: null"),
+        ("deepseek-flash", {"temperature": None}, "max_tokens_parameter: max_tokens"),
+        ("deepseek-flash", {"max_tokens_parameter": "max_tokens"}, "thinking: {type: disabled}"),
+        ("echo", {"extra_body": {"temperature": 0.1}}, "setting of its own"),
+        ("echo", {"refusal_patterns": ["抱歉("]}, "regular expression"),
+    ],
+)
+def test_what_a_provider_refuses_is_refused_before_anything_is_sent(
+    name: str, settings: dict[str, Any], mends: str
+) -> None:
+    with pytest.raises(ConfigError, match=mends.replace("{", r"\{")):
+        model(name, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("gpt-5.6-sol", {"temperature": None, "reasoning_effort": "low"}),
+        ("gpt-5.6-sol", {"temperature": 0.3, "reasoning_effort": "none"}),
+        ("gpt-5-chat-latest", {}),
+        ("deepseek-flash", {"max_tokens_parameter": "max_tokens", "extra_body": {"thinking": {"type": "disabled"}}}),
+        ("deepseek-flash", {"max_tokens_parameter": "max_tokens", "temperature": None}),
+        ("deepseek-ai/DeepSeek-V3.1", {}),
+        ("Qwen/Qwen3-32B", {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}}),
+    ],
+)
+def test_what_a_provider_takes_is_taken(name: str, settings: dict[str, Any]) -> None:
+    assert model(name, **settings).model == name
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("<think>\n先想想\n</think>\n\n虾青素 频次", "虾青素 频次"),
+        ("模板里已有开头</think>虾青素 频次", "虾青素 频次"),
+        ("<think>一</think>二<think>三</think>四", "四"),
+        ("<think>想了很久，没有想完", ""),
+        ("虾青素 频次", "虾青素 频次"),
+    ],
+)
+def test_thoughts_are_no_part_of_an_answer(said: str, meant: str) -> None:
+    assert strip_thoughts(said) == meant
+
+
+def test_an_answer_that_is_all_thought_is_empty_and_not_a_rewrite() -> None:
+    raw = clean_completion(completion("<think>没有想完"), strip_thinking=True, refusal_patterns=())
+
+    with pytest.raises(RowError) as error:
+        usable_text(orjson.loads(raw), structured=False)
+    assert error.value.reason == "empty"
+
+
+def test_a_refusal_in_plain_words_is_a_refusal_where_the_model_is_known_to_use_them() -> None:
+    raw = completion("抱歉，我不能改写这个问题。")
+
+    with pytest.raises(RowError) as error:
+        usable_text(orjson.loads(clean_completion(raw, False, (SORRY,))), structured=False)
+    assert error.value.reason == "refused"
+    assert usable_text(orjson.loads(clean_completion(raw, False, ())), structured=False).startswith("抱歉")
+
+
+def test_a_rewrite_that_only_holds_a_refusals_words_is_a_rewrite() -> None:
+    raw = clean_completion(completion("客服说抱歉，我不能退货 怎么办"), False, (SORRY,))
+
+    assert usable_text(orjson.loads(raw), structured=False) == "客服说抱歉，我不能退货 怎么办"
+
+
+def test_the_thoughts_are_taken_out_before_a_refusal_is_looked_for() -> None:
+    raw = clean_completion(completion("<think>这不行</think>抱歉，我无法回答"), True, (SORRY,))
+
+    assert orjson.loads(raw)["choices"][0]["message"]["refusal"] == "抱歉，我无法回答"

@@ -1,0 +1,66 @@
+"""The style term: a probability, or an error; never a guess."""
+
+import asyncio
+
+import orjson
+import pytest
+
+from qinglan.errors import ConfigError, OutageError
+from qinglan.reward.config import StyleRewardConfig
+from qinglan.reward.style_client import StyleClient, read_style_probability
+from tests.echo_servers import Reply, Scripted, running
+
+ANSWER = orjson.dumps(
+    {"predicted_label": "诚实", "confidence": 0.6, "probabilities": {"诚实": 0.6, "有用": 0.3, "销售": 0.1}}
+)
+JSON = {"content-type": "application/json"}
+
+
+def asked(service: Scripted, *wanted: str) -> float:
+    async def ask(url: str) -> float:
+        client = StyleClient(StyleRewardConfig(url=url, weight=0.1, wanted=wanted))
+        try:
+            return await client.probability("一天吃几次", "虾青素软胶囊")
+        finally:
+            await client.aclose()
+
+    with running(service) as url:
+        return asyncio.run(ask(url))
+
+
+def test_the_wanted_labels_probabilities_are_added_up() -> None:
+    assert asked(Scripted(Reply(200, ANSWER, JSON)), "诚实", "有用") == pytest.approx(0.9)
+
+
+def test_the_rewrite_is_asked_about_in_the_form_that_the_model_learned_from() -> None:
+    service = Scripted(Reply(200, ANSWER, JSON))
+
+    asked(service, "诚实")
+
+    [(path, body, _)] = service.seen
+    assert (path, orjson.loads(body)) == ("/predict", {"text": "用户问题：一天吃几次\n回答：虾青素软胶囊"})
+
+
+def test_a_service_that_is_busy_once_is_asked_again() -> None:
+    assert asked(Scripted(Reply(503, b"", JSON), Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
+
+
+def test_a_service_that_stays_away_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qinglan.reward.style_client.ATTEMPTS", 2)
+
+    with pytest.raises(OutageError, match="Tried 2 times"):
+        asked(Scripted(Reply(503, b"", JSON)), "诚实")
+
+
+def test_a_label_that_it_does_not_know_is_a_setting_to_mend() -> None:
+    with pytest.raises(ConfigError, match="no label '友善'"):
+        asked(Scripted(Reply(200, ANSWER, JSON)), "友善")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b'{"probabilities": 1}', b'{"probabilities": {"a": "x"}}', b'{"probabilities": {"a": 1.5}}'],
+)
+def test_an_answer_that_is_not_the_contract_is_an_outage(content: bytes) -> None:
+    with pytest.raises(OutageError, match="not the contract"):
+        read_style_probability(content, ("a",), "here")

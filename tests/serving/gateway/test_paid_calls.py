@@ -1,0 +1,352 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from qinglan.errors import BudgetError, ConfigError, OutageError, RowError
+from qinglan.llm.client import Answer, GatewayClient
+from qinglan.llm.config import GatewayConfig
+from qinglan.llm.prices import worst_cost
+from qinglan.prompts import JUDGE_FORMAT
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
+from tests.echo_servers import EchoBrain, Reply, Scripted, completion, gateway, gateway_config, running
+
+Asked = Answer | BaseException
+
+
+def messages(text: str) -> list[Any]:
+    return [{"role": "system", "content": "改写"}, {"role": "user", "content": text}]
+
+
+def ask_all(config: GatewayConfig, folder: Path, texts: list[str], **more: Any) -> tuple[list[Asked], dict[str, Any]]:
+    """Each text asked for by a row of its own, all at once, with the report of the journal after them."""
+
+    async def run() -> tuple[list[Asked], dict[str, Any]]:
+        async with gateway(config, folder) as url, GatewayClient(url, "generate") as client:
+            asks = (client.ask("teacher", messages(text), row=f"行{n}", **more) for n, text in enumerate(texts))
+            answers = await asyncio.gather(*asks, return_exceptions=True)
+            return list(answers), await client.report()
+
+    return asyncio.run(run())
+
+
+def stats(url: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(f"{url}/stats", trust_env=False).json()
+    return found
+
+
+def error(status: int, message: str, code: str, **headers: str) -> Reply:
+    body = orjson.dumps({"error": {"message": message, "code": code}})
+    return Reply(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_equal_prompts_of_many_rows_are_paid_once_even_at_the_same_time(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour(latency=0.1))) as teacher:
+        answers, report = ask_all(gateway_config(teacher), tmp_path, ["一样"] * 8 + ["两样"])
+        assert stats(teacher)["billed"] == 2
+    texts = [answer.text for answer in answers if isinstance(answer, Answer)]
+    assert texts == ["回声 一样"] * 8 + ["回声 两样"]
+    assert (report["calls"], report["hits"], len(report["possibly_billed"])) == (2, 7, 0)
+
+
+def test_a_restarted_gateway_answers_from_its_journal_and_says_so(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        first, before = ask_all(gateway_config(teacher), tmp_path, ["一", "二"])
+        again, after = ask_all(gateway_config(teacher), tmp_path, ["一", "二"])
+        assert stats(teacher)["asked"] == 2
+    assert [a.cached for a in (*first, *again) if isinstance(a, Answer)] == [False, False, True, True]
+    assert before["digest"] == after["digest"]
+    assert before["cost"] == after["cost"] > 0
+
+
+def test_another_sample_of_the_same_prompt_is_another_call(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        ask_all(gateway_config(teacher), tmp_path, ["一"], sample=0)
+        ask_all(gateway_config(teacher), tmp_path, ["一"], sample=1)
+        assert stats(teacher)["billed"] == 2
+
+
+def test_a_model_is_sent_only_the_parameters_that_it_accepts(tmp_path: Path) -> None:
+    app = Scripted(Reply(200, completion("答")))
+    with running(app) as teacher:
+        plain = gateway_config(teacher, model={"temperature": 0.3, "max_tokens_parameter": "max_tokens"})
+        ask_all(plain, tmp_path / "plain", ["一"])
+        ask_all(gateway_config(teacher, model={"temperature": None}), tmp_path / "reasoning", ["一"])
+    sent, reasoning = (orjson.loads(body) for _, body, _ in app.seen)
+    assert (sent["max_tokens"], sent["temperature"]) == (100, 0.3)
+    assert reasoning.keys() == {"model", "messages", "max_completion_tokens"}
+
+
+def test_a_response_format_reaches_the_model_and_its_answer_is_checked(tmp_path: Path) -> None:
+    shape = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        answers, _ = ask_all(gateway_config(teacher), tmp_path, ["一"], response_format=shape)
+    assert isinstance(answers[0], Answer)
+    assert orjson.loads(answers[0].text) == {"回声": "一"}
+
+
+class JsonModeAlone(Scripted):
+    """Answers as DeepSeek's API does: json_object is the one response_format, and the prompt must say JSON."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        request = orjson.loads(message["body"])
+        prompt = " ".join(one["content"] for one in request["messages"])
+        taken = request["response_format"] == {"type": "json_object"} and "JSON" in prompt
+        refusal = error(400, "This response_format type is unavailable now", "invalid_request_error")
+        self.replies = (Reply(200, completion('{"综合得分": 4}')) if taken else refusal,)
+
+        async def again() -> Any:
+            return message
+
+        await super().__call__(scope, again, send)
+
+
+def test_deepseek_reads_the_schema_in_its_prompt_as_it_refuses_it_anywhere_else(tmp_path: Path) -> None:
+    app = JsonModeAlone()
+    deepseek = {"model": "deepseek-flash", "max_tokens_parameter": "max_tokens", "temperature": None}
+    with running(app) as teacher:
+        answers, _ = ask_all(gateway_config(teacher, model=deepseek), tmp_path, ["一"], response_format=JUDGE_FORMAT)
+    [answer] = answers
+    assert isinstance(answer, Answer), answer
+    assert orjson.loads(answer.text) == {"综合得分": 4}
+    sent = orjson.loads(app.seen[0][1])["messages"]
+    assert [message["role"] for message in sent] == ["system", "system", "user"]
+    assert all(name in sent[1]["content"] for name in JUDGE_FORMAT["json_schema"]["schema"]["required"])
+
+
+def test_refused_and_truncated_answers_were_billed_and_are_no_rewrites(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        answers, report = ask_all(gateway_config(teacher), tmp_path, ["请拒绝", "很长", "好"])
+        ask_all(gateway_config(teacher), tmp_path, ["请拒绝", "很长", "好"])
+        assert stats(teacher)["billed"] == 3
+    reasons = [a.reason if isinstance(a, RowError) else "answered" for a in answers]
+    assert reasons == ["refused", "truncated", "answered"]
+    assert (report["answered"], report["failed"]) == (3, 0)
+
+
+def test_what_a_model_needs_is_sent_and_its_answers_are_read_as_it_means_them(tmp_path: Path) -> None:
+    settings = {
+        "temperature": None, "reasoning_effort": "low", "extra_body": {"thinking": {"type": "disabled"}},
+        "strip_thinking": True, "refusal_patterns": ["抱歉，我不能"],
+    }  # fmt: skip
+    app = Scripted(Reply(200, completion("<think>想</think>答")), Reply(200, completion("抱歉，我不能回答。")))
+    with running(app) as teacher:
+        config = gateway_config(teacher, model=settings, limits={"concurrency": 1})
+        answers, _ = ask_all(config, tmp_path, ["一", "二"])
+        plain, _ = ask_all(gateway_config(teacher, model={**settings, "strip_thinking": False}), tmp_path, ["一"])
+    sent = orjson.loads(app.seen[0][1])
+    assert (sent["reasoning_effort"], sent["thinking"], "temperature" in sent) == ("low", {"type": "disabled"}, False)
+    assert isinstance(answers[0], Answer) and answers[0].text == "答"
+    assert isinstance(answers[1], RowError) and answers[1].reason == "refused"
+    assert isinstance(plain[0], Answer) and (plain[0].text, plain[0].cached) == ("<think>想</think>答", True)
+
+
+def test_an_answer_that_was_broken_off_is_asked_for_again(tmp_path: Path) -> None:
+    broken = Reply(200, completion("半", finish="insufficient_system_resource"))
+    with running(Scripted(broken, Reply(200, completion("答")))) as teacher:
+        answers, report = ask_all(gateway_config(teacher), tmp_path, ["一"])
+    assert isinstance(answers[0], Answer) and answers[0].text == "答"
+    assert (report["attempts"], report["possibly_billed"]) == (2, ["generate/行0"])
+
+
+def test_questions_that_a_filter_refuses_are_rows_without_an_answer_and_no_outage(tmp_path: Path) -> None:
+    app = Scripted(error(400, "Content Exists Risk", "invalid_request_error"))
+    with running(app) as teacher:
+        config = gateway_config(teacher, limits={"outage_after": 2, "concurrency": 1})
+        answers, report = ask_all(config, tmp_path, [str(n) for n in range(5)])
+    assert [answer.reason for answer in answers if isinstance(answer, RowError)] == ["refused"] * 5
+    assert (len(app.seen), report["cost"]) == (5, 0)
+
+
+def test_an_unreadable_answer_is_asked_for_again_and_named_as_possibly_billed(tmp_path: Path) -> None:
+    with running(Scripted(Reply(200, b'{"choices": null}'), Reply(200, completion("答")))) as teacher:
+        answers, report = ask_all(gateway_config(teacher), tmp_path, ["一"])
+    assert isinstance(answers[0], Answer)
+    assert (report["attempts"], report["possibly_billed"]) == (2, ["generate/行0"])
+
+
+def test_a_row_that_only_gets_garbage_fails_with_it_and_may_have_been_billed_each_time(tmp_path: Path) -> None:
+    with running(Scripted(Reply(200, b"<html>gateway</html>"))) as teacher:
+        answers, report = ask_all(config := gateway_config(teacher), tmp_path, ["一"])
+    assert isinstance(answers[0], RowError)
+    assert (answers[0].reason, answers[0].raw) == ("unreadable", "<html>gateway</html>")
+    assert (report["failed"], report["attempts"]) == (1, 2)
+    assert report["cost"] > worst_cost(config.teacher.price, b"", config.teacher.max_output_tokens)
+
+
+def test_a_bad_request_fails_its_row_at_once_and_costs_nothing(tmp_path: Path) -> None:
+    app = Scripted(error(400, "too long", "context_length_exceeded"), Reply(200, completion("答")))
+    with running(app) as teacher:
+        answers, report = ask_all(gateway_config(teacher, limits={"concurrency": 1}), tmp_path, ["一", "二"])
+    assert sorted(type(answer).__name__ for answer in answers) == ["Answer", "RowError"]
+    assert (len(app.seen), report["attempts"], report["failed"]) == (2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (error(429, "You exceeded your quota", "insufficient_quota"), "top it up"),
+        (error(401, "bad key", "invalid_api_key"), "set another"),
+        (error(404, "no such model", "model_not_found"), "base_url and model"),
+        (error(429, "come back tomorrow", "rate_limit_exceeded", retry_after="86400"), "run again later"),
+    ],
+)
+def test_what_will_do_for_no_row_stops_the_run_at_once_and_is_not_asked_again(
+    tmp_path: Path, reply: Reply, says: str
+) -> None:
+    app = Scripted(reply)
+    with running(app) as teacher:
+        config = gateway_config(teacher, limits={"concurrency": 1})
+        answers, report = ask_all(config, tmp_path, ["一", "二", "三"])
+    assert all(isinstance(answer, OutageError) and says in str(answer) for answer in answers)
+    assert len(app.seen) == 1
+    assert report["cost"] == 0
+
+
+def test_calls_that_all_fail_end_in_an_outage_instead_of_a_quarantined_sheet(tmp_path: Path) -> None:
+    app = Scripted(error(400, "no parameter temperature", "unsupported"))
+    with running(app) as teacher:
+        config = gateway_config(teacher, limits={"outage_after": 3, "concurrency": 1})
+        answers, _ = ask_all(config, tmp_path, [str(n) for n in range(8)])
+    kinds = [type(answer) for answer in answers]
+    assert (kinds.count(RowError), kinds.count(OutageError)) == (3, 5)
+    assert len(app.seen) == 3
+
+
+def test_retry_after_holds_the_whole_run_and_fails_nobody(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour(requests_per_minute=180))) as teacher:
+        answers, report = ask_all(gateway_config(teacher), tmp_path, [str(n) for n in range(6)])
+        asked = stats(teacher)["asked"]
+    assert all(isinstance(answer, Answer) for answer in answers)
+    # Three at once, a pause of a second for everyone, and again: without the common pause it would be hundreds.
+    assert 6 < asked <= 30
+    assert report["answered"] == 6
+
+
+def test_no_more_calls_are_under_way_than_the_limit(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour(latency=0.02))) as teacher:
+        ask_all(gateway_config(teacher, limits={"concurrency": 4}), tmp_path, [str(n) for n in range(30)])
+        assert stats(teacher)["most_under_way"] == 4
+
+
+@pytest.mark.slow
+def test_the_budget_is_never_passed_and_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour(latency=0.01, jitter=0.01))) as teacher:
+        config = gateway_config(teacher, budget=0.005)
+        answers, report = ask_all(config, tmp_path, [f"问题{n}" for n in range(200)])
+        more, _ = ask_all(gateway_config(teacher, budget=50), tmp_path, [f"问题{n}" for n in range(200)])
+        assert stats(teacher)["billed"] == 200
+    kinds = {type(answer) for answer in answers}
+    assert kinds == {Answer, BudgetError}
+    worst = 0.0013
+    assert config.budget - worst < report["cost"] <= config.budget
+    assert all(isinstance(answer, Answer) for answer in more)
+
+
+def test_an_asker_who_hangs_up_does_not_waste_what_is_being_paid_for(tmp_path: Path) -> None:
+    async def run(config: GatewayConfig) -> dict[str, Any]:
+        async with gateway(config, tmp_path) as url, GatewayClient(url, "generate") as client:
+            asked = asyncio.create_task(client.ask("teacher", messages("一"), row="1"))
+            while not (await client.report())["attempts"]:
+                pass
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            while not (report := await client.report())["answered"]:
+                pass
+            return report
+
+    with running(create_app(EchoBrain(), Behaviour(latency=0.3))) as teacher:
+        assert asyncio.run(run(gateway_config(teacher)))["possibly_billed"] == []
+
+
+def post(config: GatewayConfig, folder: Path, body: Any, headers: dict[str, str]) -> httpx.Response:
+    async def run() -> httpx.Response:
+        async with gateway(config, folder) as url, httpx.AsyncClient(trust_env=False) as client:
+            return await client.post(f"{url}/v1/chat/completions", content=orjson.dumps(body), headers=headers)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({"model": "teacher", "messages": messages("一"), "stream": True}, "stream"),
+        ({"model": "gpt-5", "messages": messages("一")}, "model"),
+        ({"model": "teacher", "messages": []}, "messages"),
+        ({"model": "teacher", "messages": messages("一"), "temperature": 2}, "temperature"),
+        ({"model": "teacher", "messages": messages("一"), "response_format": "json"}, "response_format"),
+        ([], "body"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_naming_the_field(tmp_path: Path, body: Any, named: str) -> None:
+    headers = {"x-qinglan-step": "generate", "x-qinglan-row": "1"}
+    refused = post(gateway_config("http://127.0.0.1:9"), tmp_path, body, headers)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        ({"x-qinglan-row": "1"}, "x-qinglan-step"),
+        ({"x-qinglan-step": "generate"}, "x-qinglan-row"),
+        ({"x-qinglan-step": "generate", "x-qinglan-row": "1", "x-qinglan-sample": "-1"}, "x-qinglan-sample"),
+    ],
+)
+def test_who_asks_must_be_said(tmp_path: Path, headers: dict[str, str], named: str) -> None:
+    body = {"model": "teacher", "messages": messages("一")}
+    refused = post(gateway_config("http://127.0.0.1:9"), tmp_path, body, headers)
+    assert (refused.status_code, refused.json()["error"]["message"].split(":")[0]) == (400, named)
+
+
+def test_one_budget_needs_one_currency(tmp_path: Path) -> None:
+    config = gateway_config("http://127.0.0.1:9")
+    euros = config.judge.model_copy(update={"price": config.judge.price.model_copy(update={"currency": "EUR"})})
+
+    async def run() -> None:
+        async with gateway(config.model_copy(update={"judge": euros}), tmp_path):
+            pass
+
+    with pytest.raises(ConfigError, match="teacher in USD, judge in EUR"):
+        asyncio.run(run())
+
+
+def test_metrics_tell_of_calls_hits_and_money(tmp_path: Path) -> None:
+    async def run(config: GatewayConfig) -> str:
+        async with (
+            gateway(config, tmp_path) as url,
+            GatewayClient(url, "generate") as client,
+            httpx.AsyncClient(trust_env=False) as http,
+        ):
+            for row in ("1", "2"):
+                await client.ask("judge", messages("一"), row=row)
+            assert (await http.get(f"{url}/readyz")).status_code == 200
+            return (await http.get(f"{url}/metrics")).text
+
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        text = asyncio.run(run(gateway_config(teacher)))
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert lines['qinglan_calls_total{outcome="hit",role="judge"}'] == "1.0"
+    assert lines['qinglan_attempts_total{role="judge"}'] == "1.0"
+    assert float(lines["qinglan_money_spent"]) > 0
+    assert lines["qinglan_calls_under_way"] == "0.0"
+
+
+def test_a_service_that_counts_more_tokens_than_there_are_is_charged_at_the_worst(tmp_path: Path) -> None:
+    boasts = completion("答").replace(b'"prompt_tokens":', b'"prompt_tokens":1000000000000000000000')
+    with running(Scripted(Reply(200, boasts))) as teacher:
+        [answer], report = ask_all(gateway_config(teacher), tmp_path, ["一"])
+    assert isinstance(answer, Answer)
+    assert 0 < report["cost"] < 1
+
+
+def test_a_request_that_is_larger_than_the_gateway_takes_fails_alone(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        answers, _ = ask_all(gateway_config(teacher), tmp_path, ["一", "长" * 10**6, "二"])
+    assert [isinstance(answer, Answer) for answer in answers] == [True, False, True]
+    assert isinstance(answers[1], RowError)

@@ -1,0 +1,240 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from fastapi import FastAPI, Request, Response
+
+from qinglan.errors import DataError
+from serving.gateway.cache import RetrievalCache
+from serving.gateway.retrieval_client import Reply, is_cacheable, read_cacheable_request, read_knowledge_bases
+from tests.echo_servers import gateway, gateway_config, running
+
+
+class Rag:
+    """A RAG service that counts, and can be told to change, to fail, or to know no snapshots."""
+
+    def __init__(self, lists: bool = True) -> None:
+        self.snapshot, self.lists, self.asked, self.at_once, self.most = "s1", lists, 0, 0, 0
+        self.replies: list[tuple[int, bytes]] = []
+        self.app = FastAPI()
+        self.app.add_route("/api/chat/general_rag", self.answer, ["POST"])
+        if lists:
+            self.app.add_route("/api/knowledge_bases", self.bases, ["GET"])
+
+    async def answer(self, request: Request) -> Response:
+        query = (await request.json()).get("rewritten_query")
+        self.asked, self.at_once = self.asked + 1, self.at_once + 1
+        self.most = max(self.most, self.at_once)
+        await asyncio.sleep(0.02)
+        self.at_once -= 1
+        if self.replies:
+            status, body = self.replies.pop(0)
+            return Response(body, status)
+        data = {"rewritten_query": query, "recall": [], "snapshot": self.snapshot}
+        return Response(orjson.dumps({"code": 200, "msg": "success", "data": data}))
+
+    async def bases(self, _: Request) -> Response:
+        base = {"tenant_id": "fivedoctors", "kb_name": "default", "snapshot": self.snapshot, "passages": 3}
+        return Response(orjson.dumps({"knowledge_bases": [base]}))
+
+
+@asynccontextmanager
+async def asking(rag_url: str, folder: Path, **rag: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a gateway before the service."""
+    config = gateway_config("http://127.0.0.1:9", rag_url, rag=rag)
+    async with (
+        gateway(config, folder) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=120) as client,
+    ):
+        yield client
+
+
+async def ask(client: httpx.AsyncClient, query: str, **more: Any) -> httpx.Response:
+    body = {"query": "问", "rewritten_query": query, "tenant_id": "fivedoctors", **more}
+    return await client.post("/api/chat/general_rag", content=orjson.dumps(body))
+
+
+def test_a_retrieval_is_asked_once_even_at_the_same_time_and_in_the_next_run(tmp_path: Path) -> None:
+    rag = Rag()
+
+    async def run() -> set[bytes]:
+        async with asking(url, tmp_path) as client:
+            return {answer.content for answer in await asyncio.gather(*(ask(client, "一样") for _ in range(10)))}
+
+    with running(rag.app) as url:
+        first, second = asyncio.run(run()), asyncio.run(run())
+    assert rag.asked == 1
+    assert len(first) == 1
+    assert first == second
+
+
+def test_the_order_of_fields_does_not_matter_and_their_values_do(tmp_path: Path) -> None:
+    rag = Rag()
+
+    async def run() -> None:
+        async with asking(url, tmp_path) as client:
+            await ask(client, "一", top_k=5, need="需")
+            await ask(client, "一", need="需", top_k=5)
+            await ask(client, "一", need="另", top_k=5)
+
+    with running(rag.app) as url:
+        asyncio.run(run())
+    assert rag.asked == 2
+
+
+def test_another_snapshot_of_the_knowledge_base_is_asked_again(tmp_path: Path) -> None:
+    rag = Rag()
+
+    async def run() -> str:
+        async with asking(url, tmp_path) as client:
+            snapshot: str = (await ask(client, "一")).json()["data"]["snapshot"]
+            return snapshot
+
+    with running(rag.app) as url:
+        before = asyncio.run(run())
+        rag.snapshot = "s2"
+        after = asyncio.run(run())
+    assert (before, after, rag.asked) == ("s1", "s2", 2)
+
+
+def test_an_answer_from_a_snapshot_that_changed_in_between_is_not_kept_under_the_old_one(tmp_path: Path) -> None:
+    rag = Rag()
+
+    async def run() -> list[str]:
+        async with asking(url, tmp_path) as client:
+            await ask(client, "一")
+            rag.snapshot = "s2"
+            return [(await ask(client, query)).json()["data"]["snapshot"] for query in ("二", "二", "一")]
+
+    with running(rag.app) as url:
+        assert asyncio.run(run()) == ["s2", "s2", "s2"]
+    assert rag.asked == 4
+
+
+def test_a_service_without_snapshots_is_remembered_for_this_run_only(tmp_path: Path) -> None:
+    rag = Rag(lists=False)
+
+    async def run() -> None:
+        async with asking(url, tmp_path) as client:
+            await ask(client, "一")
+            await ask(client, "一")
+
+    with running(rag.app) as url:
+        asyncio.run(run())
+        assert rag.asked == 1
+        asyncio.run(run())
+    assert rag.asked == 2
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_scores_of_a_reranker_that_stood_in_are_passed_on_and_not_kept(tmp_path: Path, lists: bool) -> None:
+    rag = Rag(lists)
+    data = {"rewritten_query": "一", "recall": [], "snapshot": "s1", "reranker_fallback_reason": "timeout"}
+    rag.replies = [(200, orjson.dumps({"code": 200, "msg": "success", "data": data}))]
+
+    async def run() -> list[str]:
+        async with asking(url, tmp_path) as client:
+            answers = [(await ask(client, "一")).json()["data"] for _ in range(3)]
+            return [data.get("reranker_fallback_reason", "") for data in answers]
+
+    with running(rag.app) as url:
+        assert asyncio.run(run()) == ["timeout", "", ""]
+    assert rag.asked == 2
+
+
+def test_what_the_deployed_rewriter_would_write_is_not_kept(tmp_path: Path) -> None:
+    rag = Rag()
+
+    async def run() -> None:
+        async with asking(url, tmp_path) as client:
+            for _ in range(2):
+                await client.post("/api/chat/general_rag", json={"query": "问", "tenant_id": "fivedoctors"})
+
+    with running(rag.app) as url:
+        asyncio.run(run())
+    assert rag.asked == 2
+
+
+def test_an_outage_is_503_in_the_contracts_envelope_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
+    rag = Rag()
+    rag.replies = [(502, b""), (500, b"oops"), (503, b""), (200, b'{"code":500,"msg":"inside","data":null}')]
+
+    async def run() -> list[tuple[int, int]]:
+        async with asking(url, tmp_path) as client:
+            answers = [await ask(client, "一") for _ in range(3)]
+            return [(answer.status_code, answer.json()["code"]) for answer in answers]
+
+    with running(rag.app) as url:
+        assert asyncio.run(run()) == [(503, 503), (200, 500), (200, 200)]
+    assert rag.asked == 5
+
+
+def test_a_service_that_is_not_there_is_an_outage_that_names_it(tmp_path: Path) -> None:
+    async def run() -> httpx.Response:
+        async with asking("http://127.0.0.1:9", tmp_path) as client:
+            return await ask(client, "一")
+
+    answer = asyncio.run(run())
+    assert (answer.status_code, answer.json()["data"]) == (503, None)
+    assert "RAG service http://127.0.0.1:9" in answer.json()["msg"]
+
+
+def test_what_the_service_refuses_is_passed_through_and_not_asked_twice(tmp_path: Path) -> None:
+    rag = Rag()
+    rag.replies = [(422, b'{"code":422,"msg":"top_k: too large","data":null}')]
+
+    async def run() -> httpx.Response:
+        async with asking(url, tmp_path) as client:
+            return await ask(client, "一", top_k=10_000)
+
+    with running(rag.app) as url:
+        answer = asyncio.run(run())
+    assert (answer.status_code, answer.json()["msg"], rag.asked) == (422, "top_k: too large", 1)
+
+
+def test_no_more_retrievals_are_under_way_than_the_limit_and_the_report_counts_them(tmp_path: Path) -> None:
+    rag = Rag()
+
+    async def run() -> dict[str, Any]:
+        async with asking(url, tmp_path, concurrency=4) as client:
+            await asyncio.gather(*(ask(client, str(n % 20)) for n in range(40)))
+            report: dict[str, Any] = (await client.get("/v1/journal/report")).json()
+            return report
+
+    with running(rag.app) as url:
+        report = asyncio.run(run())
+    assert rag.most == 4
+    assert (report["retrieval_hits"], report["retrieval_misses"], report["retrieval_hit_rate"]) == (20, 20, 0.5)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"query":"x","tenant_id":"a"}', b'{"rewritten_query":"x"}'])
+def test_what_cannot_be_kept_is_recognised(body: bytes) -> None:
+    assert read_cacheable_request(body) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"knowledge_bases": 3}', b'{"knowledge_bases": [{}]}'])
+def test_a_list_of_knowledge_bases_that_is_none_is_none(body: bytes) -> None:
+    assert read_knowledge_bases(Reply(200, body)) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"code": 500}', b'{"code": 200, "data": null}'])
+def test_only_a_success_of_the_right_snapshot_is_good(body: bytes) -> None:
+    assert not is_cacheable(Reply(200, body), b'{"snapshot": "s1"}')
+
+
+def test_another_database_is_no_retrieval_cache_and_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+
+    async def run() -> None:
+        RetrievalCache(path).close()
+        path.write_bytes(b"no database" * 1000)
+        with pytest.raises(DataError, match="cannot be opened as a database"):
+            RetrievalCache(path)
+
+    asyncio.run(run())
+    assert path.read_bytes().startswith(b"no database")

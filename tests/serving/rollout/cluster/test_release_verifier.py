@@ -1,0 +1,114 @@
+"""A release in a store, proven without its weights: what is wrong is named, and an outage is no verdict."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from qinglan.digests import digest
+from qinglan.errors import OutageError
+from qinglan.lineage.audit import audit
+from qinglan.lineage.keys import load_signer
+from qinglan.lineage.release_notes import ROLLOUT_NOTE, RolloutStatement, sign_rollout
+from qinglan.lineage.trust import Revocation, TrustPolicy, new_key
+from qinglan.store import open_store
+from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
+from serving.rollout.ports import Proof
+from serving.rollout.spec import Release
+from tests.registered_release import NAME, Made, use_keys
+from tests.whole_release import make_whole_release
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    keys = use_keys(tmp_path / "keys", monkeypatch)
+    made = make_whole_release(tmp_path / "made", keys)
+    open_store(str(tmp_path / "store")).push(made.folder, digest(made.folder))
+    return made
+
+
+def proof(
+    tmp_path: Path, made: Made, name: str = NAME, policy: TrustPolicy | None = None, adapter: str = ""
+) -> Proof:
+    uri = f"{tmp_path}/store/releases/{made.registered.release}{adapter}"
+    release = Release(name=name, digest=made.registered.release, uri=uri, model="")
+    return StoreReleaseVerifier(release, lambda: policy or made.policy).prove(uri)
+
+
+def stored(tmp_path: Path, made: Made, name: str) -> Path:
+    return tmp_path / "store/releases" / made.registered.release / name
+
+
+@pytest.mark.parametrize("adapter", ["", "/model/adapter"])
+def test_a_whole_release_is_proven_by_its_digests(tmp_path: Path, made: Made, adapter: str) -> None:
+    found = proof(tmp_path, made, adapter=adapter)
+
+    assert found == Proof(made.registered.release, digest(made.folder / "model"), ())
+
+
+def test_it_is_proven_without_a_byte_of_its_weights(tmp_path: Path, made: Made) -> None:
+    stored(tmp_path, made, "model/model.safetensors").unlink()
+
+    assert proof(tmp_path, made).missing == ()
+
+
+def test_what_somebody_tells_of_its_rollouts_does_not_keep_it_from_its_users(tmp_path: Path, made: Made) -> None:
+    """As where the controller's key is not in the policy: it would refuse the stable model of its own rollouts."""
+    new_key(tmp_path / "stranger", "rollout")
+    ended = datetime.now(UTC).isoformat()
+    told = RolloutStatement(
+        made.registered.release, NAME, "qinglan/rewriter-1", "rewriter", "Promoted", (), ended, ended, {}, {}, ()
+    )
+    open_store(str(tmp_path / "store")).attach(
+        made.registered.release, ROLLOUT_NOTE, sign_rollout(told, load_signer("rollout", tmp_path / "stranger"))
+    )
+
+    assert audit(made.registered.release, made.policy, store=str(tmp_path / "store")).verdict == "altered"
+    assert proof(tmp_path, made).missing == ()
+
+
+@pytest.mark.parametrize("name", ["report.html", "model/config.json", "evaluation.json", "provenance.dsse.json"])
+def test_one_altered_byte_stands_against_it(tmp_path: Path, made: Made, name: str) -> None:
+    file = stored(tmp_path, made, name)
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes().replace(b"e", b"f", 1))
+
+    assert proof(tmp_path, made).missing
+
+
+def test_another_name_and_a_revoked_key_stand_against_it(tmp_path: Path, made: Made) -> None:
+    now = datetime.now(UTC)
+    revoked = {
+        id: one.model_copy(update={"revoked": Revocation(at=one.since, reason="laptop lost")})
+        for id, one in made.policy.keys.items()
+    }
+    assert now > next(iter(revoked.values())).since
+
+    assert any("chengla/rewriter" in one for one in proof(tmp_path, made, "chengla/rewriter").missing)
+    policy = made.policy.model_copy(update={"keys": revoked})
+    assert any("laptop lost" in one for one in proof(tmp_path, made, policy=policy).missing)
+
+
+def test_what_no_store_has_and_what_no_digest_names_stand_against_themselves(tmp_path: Path, made: Made) -> None:
+    stored(tmp_path, made, "x").parent.with_suffix(".json").unlink()
+    releases = StoreReleaseVerifier(Release(name=NAME, digest="", uri="", model=""), lambda: made.policy)
+
+    assert "no releases/" in proof(tmp_path, made).missing[0]
+    assert "names no release by its digest" in releases.prove("s3://models/latest").missing[0]
+
+
+def test_a_store_that_gives_no_answer_is_no_verdict(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "QINGLAN_S3_ENDPOINT": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    uri = f"s3://bucket/releases/{made.registered.release}"
+    releases = StoreReleaseVerifier(
+        Release(name=NAME, digest=made.registered.release, uri=uri, model=""), lambda: made.policy
+    )
+
+    with pytest.raises(OutageError):
+        releases.prove(uri)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(OutageError, match="could not be read"):
+        releases.prove(uri)

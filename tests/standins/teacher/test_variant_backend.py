@@ -1,0 +1,96 @@
+"""Further models of the stand-in differ by what they are told to, and take what their provider takes."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from qinglan.prompts import JUDGE_FORMAT, need_messages, teacher_messages
+from qinglan.rows import Question
+from standins.teacher.app import create_app
+from standins.teacher.backend import BackendRouter, Refusal
+from standins.teacher.config import Behaviour, Variant
+from standins.teacher.extractive_backend import load_extractive_backend
+from standins.teacher.variant_backend import VariantBackend
+from tests.echo_servers import running
+from tests.standins.teacher.sample_company import ASKED, write_house
+
+TENANT = "fivedoctors"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_extractive_backend({TENANT: write_house(tmp_path_factory.mktemp("house") / "kb.jsonl")})
+
+
+def asked(number: int) -> Question:
+    return ASKED.model_copy(update={"id": str(number), "question": f"那它一天吃几次{number}"})
+
+
+def answers(house: Any, rows: int = 400, **settings: Any) -> list[str | Refusal]:
+    brain = VariantBackend(house, {"m": Variant(tenant=TENANT, **settings)})
+    return [brain.answer("m", list(teacher_messages(asked(n))), None) for n in range(rows)]  # type: ignore[arg-type]
+
+
+def test_a_weaker_model_gives_back_its_share_of_questions_as_they_were(house: Any) -> None:
+    best, weak = answers(house), answers(house, skill=0.75)
+    kept = [one == other for one, other in zip(best, weak, strict=True)]
+
+    assert 0.68 < sum(kept) / len(kept) < 0.82
+    assert all(kept[n] or weak[n] == asked(n).question for n in range(len(kept)))
+
+
+def test_another_seed_fails_at_other_questions(house: Any) -> None:
+    assert answers(house, skill=0.75, seed=1) != answers(house, skill=0.75, seed=2)
+    assert answers(house, skill=0.75, seed=1) == answers(house, skill=0.75, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        ("words", "抱歉，我不能改写这个问题。"),
+        ("field", Refusal("抱歉，我不能改写这个问题。")),
+        ("filter", Refusal("", "content_filter")),
+    ],
+)
+def test_a_reserved_model_declines_in_its_own_way(house: Any, refusal: str, said: str | Refusal) -> None:
+    found = answers(house, refuses=0.2, refusal=refusal)
+
+    assert 0.13 < found.count(said) / len(found) < 0.27
+
+
+def test_a_model_that_thinks_aloud_ends_with_its_answer(house: Any) -> None:
+    [aloud], [best] = answers(house, rows=1, thinks=True), answers(house, rows=1)
+
+    assert str(aloud).startswith("<think>")
+    assert str(aloud).endswith(f"</think>\n\n{best}")
+
+
+def test_only_rewrites_are_worse(house: Any) -> None:
+    brain = VariantBackend(house, {"m": Variant(tenant=TENANT, skill=0.0, refuses=1.0)})
+    messages: Any = need_messages(ASKED)
+
+    assert brain.answer("m", messages, None) == house.answer(TENANT, messages, None)
+
+
+def test_a_model_takes_the_parameters_that_its_namesake_takes(tmp_path: Path, house: Any) -> None:
+    names = ("gpt-5.6-sol", "deepseek-flash", "Qwen/Qwen3-32B")
+    brain = BackendRouter(house, VariantBackend(house, {name: Variant(tenant=TENANT) for name in names}))
+
+    def status(url: str, model: str, **parameters: Any) -> tuple[int, Any]:
+        body = {"model": model, "messages": teacher_messages(ASKED), **parameters}
+        answer = httpx.post(f"{url}/v1/chat/completions", json=body, trust_env=False).json()
+        error = answer.get("error")
+        return (400, error["code"]) if error else (200, answer["choices"][0]["finish_reason"])
+
+    with running(create_app(brain, Behaviour())) as url:
+        assert status(url, "gpt-5.6-sol", max_tokens=100) == (400, "unsupported_parameter")
+        assert status(url, "gpt-5.6-sol", temperature=0.3) == (400, "unsupported_value")
+        assert status(url, "gpt-5.6-sol", temperature=0.3, reasoning_effort="none") == (200, "stop")
+        assert status(url, "gpt-5.6-sol", max_completion_tokens=2) == (200, "length")
+        assert status(url, "deepseek-flash", max_completion_tokens=2) == (200, "stop")
+        assert status(url, "deepseek-flash", max_tokens=2, temperature=0.3) == (200, "length")
+        shape = {"response_format": JUDGE_FORMAT}
+        assert status(url, "deepseek-flash", **shape) == (400, "invalid_request_error")
+        assert status(url, "Qwen/Qwen3-32B", max_tokens=2, temperature=0.3) == (200, "length")
