@@ -64,7 +64,7 @@ def pushed(kept: Kept, tmp_path: Path) -> str:
     return own
 
 
-def test_what_is_pushed_comes_back_the_same(kept: Kept, tmp_path: Path) -> None:
+def test_a_pushed_artifact_is_pulled_back_unchanged(kept: Kept, tmp_path: Path) -> None:
     folder, own = release(tmp_path / "release")
 
     uri = kept.store.push(folder, own)
@@ -202,14 +202,14 @@ def test_a_manifest_cannot_lead_out_of_the_folder(kept: Kept, tmp_path: Path, na
 @pytest.mark.parametrize(
     "digest", ["", "abc", MISSING.replace("0", "A"), f"../{MISSING}", f"{MISSING}\n", "../../etc"]
 )
-def test_what_is_no_digest_is_refused(kept: Kept, tmp_path: Path, digest: str) -> None:
+def test_a_text_that_is_no_digest_is_refused(kept: Kept, tmp_path: Path, digest: str) -> None:
     for asked in (kept.store.has, lambda own: kept.store.pull(own, tmp_path / "back")):
         with pytest.raises(DataError, match="is no digest"):
             asked(digest)
 
 
 @pytest.mark.parametrize("word", ["", "../releases", "a/b", "Rollout"])
-def test_what_is_no_word_for_a_note_is_refused(kept: Kept, pushed: str, word: str) -> None:
+def test_a_malformed_note_kind_is_refused(kept: Kept, pushed: str, word: str) -> None:
     with pytest.raises(DataError, match="no word for a note"):
         kept.store.attach(pushed, word, b"note")
 
@@ -246,7 +246,7 @@ def test_a_name_moves_and_keeps_where_it_was(kept: Kept, pushed: str, tmp_path: 
     assert list(kept.store.names()) == [NAME]
 
 
-def test_who_comes_late_is_told_who_was_faster(kept: Kept, pushed: str) -> None:
+def test_a_late_writer_of_a_name_is_told_who_was_faster(kept: Kept, pushed: str) -> None:
     first = kept.store.point(NAME, pushed, expected=None, by="周姐").current
 
     for expected in (None, MISSING):
@@ -280,7 +280,7 @@ def test_a_name_points_only_at_what_is_whole(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "rewriter", "a/b/c", "../b", "a/..", "A/b", "a/b\n", "/a", "a/", "a/.b"])
-def test_what_is_no_name_is_refused(kept: Kept, name: str) -> None:
+def test_a_text_that_is_no_name_is_refused(kept: Kept, name: str) -> None:
     with pytest.raises(DataError, match="is no name"):
         kept.store.name(name)
 

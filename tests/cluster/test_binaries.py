@@ -142,7 +142,7 @@ def test_a_build_that_is_interrupted_ends_all_that_it_has_started(
     until(lambda: not any(map(goes_on, map(int, pids.read_text().split()))), "they are gone")
 
 
-def test_what_go_said_last_is_in_the_error(tmp_path: Path) -> None:
+def test_the_last_output_of_go_is_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text("module broken\n\ngo 1.26.0\n")
     (tmp_path / "main.go").write_text("package main\n\nfunc main() { nowhere() }\n")
 

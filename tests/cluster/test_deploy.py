@@ -127,7 +127,7 @@ def test_a_dozen_deploys_at_once_make_one_rollout(world: World) -> None:
     assert all("rewriter-1" in one for one in said), said
 
 
-def test_who_may_not_deploy_is_told_so_and_a_wrong_policy_is_refused_in_words(world: World) -> None:
+def test_an_account_without_rights_and_a_wrong_policy_are_refused_in_words(world: World) -> None:
     with pytest.raises(ConfigError, match=r"ServiceAccount qinglan-serving of qinglan may not list modelrollouts"):
         world.deploy(world.old, account="qinglan-serving")
     with pytest.raises(QinglanError, match="the last step is 100"):

@@ -228,7 +228,7 @@ def test_told_to_stop_it_deletes_the_job_and_waits_until_it_is_gone(world: World
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, SystemExit])
-def test_whoever_is_interrupted_ends_the_job(world: World, error: type[BaseException]) -> None:
+def test_an_interrupted_run_ends_its_job(world: World, error: type[BaseException]) -> None:
     def interrupt() -> bool:
         if world.heard("1 of 1 pods run"):
             raise error
@@ -263,7 +263,7 @@ def test_without_a100s_it_says_after_a_while_what_the_scheduler_says(world: Worl
     assert world.heard("Ask for A100 nodes, or change the profile's node selector; or cancel the run.")
 
 
-def test_what_takes_too_long_is_ended_here(world: World, aside: ThreadPoolExecutor) -> None:
+def test_a_job_over_its_time_limit_is_ended_by_the_runner(world: World, aside: ThreadPoolExecutor) -> None:
     followed = aside.submit(world.run, RUNS_ON)
     until(lambda: world.heard("1 of 1 pods run"))
     [job] = world.jobs()
@@ -380,7 +380,7 @@ def test_an_api_server_that_stays_away_is_an_outage_and_the_job_is_left_to_a_ret
     assert world.jobs()[0]["metadata"]["uid"] == left["metadata"]["uid"]
 
 
-def test_nobody_at_the_address_is_an_outage(world: World, simulated: Cluster) -> None:
+def test_an_unreachable_api_server_is_an_outage(world: World, simulated: Cluster) -> None:
     api = Api(simulated.admin(), world.api.namespace)
     with wire(api.client) as between:
         between.cut()

@@ -129,7 +129,7 @@ def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
     assert {"/mnt/base", "/mnt/models", "/dev/shm", "/tmp"} <= set(mounts)
 
 
-def test_what_monitors_and_network_go_by_is_on_what_kserve_makes(rollout: Kubectl) -> None:
+def test_kserves_pods_and_services_carry_the_labels_of_monitors_and_policies(rollout: Kubectl) -> None:
     put(rollout, "style")
     until(lambda: served(rollout), "a pod of the style model")
     service = rollout.one("service", "style-predictor", NS)
@@ -213,7 +213,9 @@ def shares(kubectl: Kubectl) -> dict[str, int]:
         ("must not set maxReplicas", None),
     ],
 )
-def test_what_is_wrong_is_refused_in_kserves_own_words(rollout: Kubectl, said: str, change: Object | None) -> None:
+def test_a_wrong_inference_service_is_refused_in_kserves_own_words(
+    rollout: Kubectl, said: str, change: Object | None
+) -> None:
     one = state("standard/canary")
     if change:
         one["spec"]["predictor"] |= change

@@ -230,7 +230,7 @@ FIRST = {"a100": "standard/stable", "release": "standard/stable"}
 """The rewriter that manifests/README.md names for it."""
 
 
-def test_what_its_first_models_run_in_is_there(overlay: tuple[str, list[Object]]) -> None:
+def test_the_overlay_has_the_runtimes_of_its_first_models(overlay: tuple[str, list[Object]]) -> None:
     runtimes = {
         one["metadata"]["name"]: {each["name"] for each in one["spec"]["supportedModelFormats"]}
         for one in of_kind(overlay[1], "ServingRuntime")
@@ -288,7 +288,7 @@ def test_the_api_server_would_take_it_in_any_namespace(
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_it_is_applied_and_its_services_run(name: str, overlays: Overlays) -> None:
+def test_the_overlay_is_applied_and_its_services_run(name: str, overlays: Overlays) -> None:
     kubectl = overlays.use(name)
     given = overlays.objects
     wanted = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in of_kind(given, "Deployment")}

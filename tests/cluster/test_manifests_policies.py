@@ -153,9 +153,7 @@ def by_rollout_alone(house: Kubectl) -> Iterator[Kubectl]:
 class TestWhoeverTries:
     @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
     @pytest.mark.parametrize("way", WAYS)
-    def test_nobody_but_the_rollout_changes_the_model(
-        self, by_rollout_alone: Kubectl, way: str, account: str
-    ) -> None:
+    def test_only_the_rollout_changes_the_model(self, by_rollout_alone: Kubectl, way: str, account: str) -> None:
         refused = merged(by_rollout_alone, {"spec": WAYS[way]}, account)
 
         assert "only qinglan/qinglan-rollout may change what rewriter serves" in refused, refused
@@ -170,7 +168,7 @@ def test_the_rollout_itself_may(house: Kubectl) -> None:
     assert merged(house, {"spec": {"predictor": {"minReplicas": 1}}}, ROLLOUT) == ""
 
 
-def test_what_does_not_touch_the_model_is_open_to_others(house: Kubectl) -> None:
+def test_other_accounts_may_change_fields_that_do_not_touch_the_model(house: Kubectl) -> None:
     assert merged(house, {"metadata": {"labels": {"team": "search"}}}, STRANGER) == ""
     assert merged(house, {"metadata": {"annotations": {"note": "looked at"}}}, STRANGER) == ""
 
@@ -189,7 +187,7 @@ def test_kserves_own_annotations_are_the_rollouts_too(house: Kubectl, annotation
     assert "may change annotations of serving.kserve.io" in refused, refused
 
 
-def test_nobody_else_makes_one_either_or_replaces_it(house: Kubectl) -> None:
+def test_only_the_rollout_creates_or_replaces_an_inference_service(house: Kubectl) -> None:
     other = isvc("rewriter")
     other["spec"]["predictor"]["model"]["storageUri"] = f"s3://qinglan/other/releases/{NEW}"
 
@@ -286,7 +284,7 @@ def test_the_same_by_digest_is_admitted(house: Kubectl, kind: str) -> None:
     assert house.try_to_create(yaml.safe_load(text)) == ""
 
 
-def test_what_ran_before_the_release_can_be_cleared_away_and_not_changed_into_another_tag(house: Kubectl) -> None:
+def test_objects_older_than_the_release_can_be_deleted_but_not_moved_to_another_tag(house: Kubectl) -> None:
     """A tag is taken off the list again: as if the object had been there before the namespace was a release's."""
     listed = house.one("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
     old = yaml.safe_load(yaml.safe_dump(BY_TAG["ReplicaSet"]).replace("one:tag", "old:tag"))
@@ -307,7 +305,7 @@ def by_tag(kubectl: Kubectl, images: str) -> None:
     kubectl.must("annotate", "namespace", NS, "--overwrite", f"qinglan.dev/images-by-tag={images}")
 
 
-def test_what_the_platform_injects_by_tag_is_listed_to_the_letter(house: Kubectl) -> None:
+def test_images_that_the_platform_injects_by_tag_are_listed_exactly(house: Kubectl) -> None:
     before = house.one("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
     by_tag(house, "kfp/launcher:2.17 kfp/driver:2.17")
     until(lambda: house.try_to_create(pod("one", image="kfp/driver:2.17")) == "", "the list in effect")
@@ -324,7 +322,7 @@ def test_a_container_slipped_into_a_running_pod_is_refused_too(house: Kubectl) -
     assert said.code != 0 and "named by digest" in said.text, said.text
 
 
-def test_what_a_release_runs_is_not_put_back_to_tags(house: Kubectl, tmp_path: Path) -> None:
+def test_a_releases_digests_are_not_replaced_by_tags(house: Kubectl, tmp_path: Path) -> None:
     given = rendered(filled_in(tmp_path) / "overlays/a100")
     said = house.apply([one for one in given if one["kind"] == "Deployment"], "--dry-run=server")
 
@@ -357,7 +355,7 @@ THEFTS: dict[str, Object] = {
 
 @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
 @pytest.mark.parametrize("way", THEFTS)
-def test_nobody_else_takes_the_gateways_place(house: Kubectl, way: str, account: str) -> None:
+def test_only_the_gateways_deployment_gets_the_gateways_labels(house: Kubectl, way: str, account: str) -> None:
     assert "are for the pods of its own Deployment" in house.try_to_create(THEFTS[way], account)
 
 

@@ -71,7 +71,7 @@ BEHIND: dict[str, tuple[str, str, Object]] = {
 
 @EVERYBODY
 @pytest.mark.parametrize("way", BEHIND)
-def test_what_kserve_has_made_of_it_is_changed_by_nobody_else(guarded: Kubectl, way: str, account: str) -> None:
+def test_only_the_controllers_change_the_objects_that_kserve_makes(guarded: Kubectl, way: str, account: str) -> None:
     kind, name, change = BEHIND[way]
     refused = patched(guarded, kind, name, change, account)
 
@@ -116,7 +116,7 @@ def test_nothing_else_is_put_where_it_is_asked(guarded: Kubectl, way: str, accou
 
 
 @EVERYBODY
-def test_it_is_not_scaled_away(guarded: Kubectl, account: str) -> None:
+def test_the_predictor_cannot_be_scaled_to_zero(guarded: Kubectl, account: str) -> None:
     said = guarded("scale", "deployment", "rewriter-predictor", "-n", NS, "--replicas=0", account=account)
 
     assert said.code != 0 and "is made by KServe's and Knative's controllers" in said.text, said.text
@@ -141,7 +141,7 @@ def test_no_container_is_slipped_into_its_pod(guarded: Kubectl, account: str) ->
 
 
 @EVERYBODY
-def test_what_the_rollout_decides_by_is_not_written_by_others(guarded: Kubectl, account: str) -> None:
+def test_only_controllers_write_the_status_that_the_rollout_reads(guarded: Kubectl, account: str) -> None:
     lie = {"status": {"components": {"predictor": {"latestReadyRevision": "other"}}}}
     refused = patched(guarded, "isvc", "rewriter", lie, account, "status")
     assert "controllers from its InferenceService" in refused, refused
@@ -194,7 +194,7 @@ def test_deleted_and_made_anew_is_another_way_that_is_closed(guarded: Kubectl) -
 
 
 @pytest.mark.parametrize("kind, name", [("servingruntime", "qinglan-rewriter-vllm"), ("configmap", "qinglan-trust")])
-def test_what_it_runs_in_and_whose_signatures_count_is_the_platforms(guarded: Kubectl, kind: str, name: str) -> None:
+def test_only_the_platform_changes_runtimes_and_trusted_keys(guarded: Kubectl, kind: str, name: str) -> None:
     if kind == "configmap":
         guarded.must("create", "configmap", name, "-n", NS, "--from-literal=trust.yaml=keys: {}")
     change: Object = {"data": {"trust.yaml": "keys: {evil: true}"}}
@@ -235,7 +235,7 @@ ONCE = (
 
 @pytest.mark.parametrize("account", [STRANGER, ROLLOUT, f"{NS}/pipeline-runner", f"{NS}/qinglan-serving"])
 @pytest.mark.parametrize("what", ONCE)
-def test_what_the_cluster_has_once_is_out_of_reach(guarded: Kubectl, what: str, account: str) -> None:
+def test_cluster_wide_objects_are_out_of_a_tenants_reach(guarded: Kubectl, what: str, account: str) -> None:
     """KServe's own settings and storage containers, the policies, and the label that they look for."""
     kind, name = what.split("/")
     resource, _, group = kind.partition(".")
@@ -271,7 +271,7 @@ def test_the_rollout_may_lead_and_tell_and_not_ask(guarded: Kubectl) -> None:
     assert not can("delete", "inferenceservices.serving.kserve.io")
 
 
-def test_what_is_served_has_run_through_all_of_it(guarded: Kubectl) -> None:
+def test_services_become_ready_with_every_policy_in_force(guarded: Kubectl) -> None:
     """The policies let the controllers do their work."""
     for name in ("rewriter", "serverless"):
         assert is_ready(guarded.one("isvc", name, NS))

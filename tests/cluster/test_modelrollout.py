@@ -124,7 +124,7 @@ def made(api: Kubectl, cluster: Any) -> Iterator[Callable[..., str]]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_rolled_out_and_by_which_policy_stays_as_it_was_made(made: Callable[..., str], change: str) -> None:
+def test_the_release_and_policy_of_a_modelrollout_cannot_change(made: Callable[..., str], change: str) -> None:
     assert "only paused, abort and promote change" in made(CHANGES[change])
 
 

@@ -162,7 +162,7 @@ def test_an_alias_that_was_switched_by_hand_to_another_tenants_index_is_taken_ba
     assert len(indexes(search, "mine")) == 2, "the snapshot before stays"
 
 
-def test_what_stands_beside_under_such_a_name_is_said_and_left(
+def test_foreign_indices_with_a_similar_name_are_reported_and_left(
     search: Node, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody's backup, whether empty or a copy with our notes, and what another version made."""

@@ -277,7 +277,7 @@ def test_a_kind_that_the_api_server_does_not_know_is_named(
     assert "this cluster does not know pytorchjobs.kubeflow.org" in said
 
 
-def test_what_one_may_not_read_is_said_and_stops_nothing(
+def test_objects_that_may_not_be_read_are_reported_and_do_not_stop_the_preflight(
     cluster: Cluster, core: Any, wanted: Requirements, furnished: str
 ) -> None:
     core.create_namespaced_service_account(furnished, {"metadata": {"name": "guest"}})

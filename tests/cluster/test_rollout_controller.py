@@ -250,7 +250,7 @@ def test_two_controllers_that_both_believe_to_lead_act_as_one(world: World) -> N
     assert [one for one in actions if one != "blind"] == TOLD
 
 
-def test_whoever_waits_follows_one_that_gives_its_lease_back_and_one_that_is_killed(world: World) -> None:
+def test_a_standby_controller_takes_over_a_released_and_an_expired_lease(world: World) -> None:
     world.players.per_second = 0.0  # so that it stays at its first share
     first = world.controller("one")
     world.serve(world.stable)

@@ -209,7 +209,7 @@ class Garbage(BaseHTTPRequestHandler):
         (200, b'{"status":"success","data":{"resultType":"scalar","result":["x","y"]}}'),
     ],
 )  # fmt: skip
-def test_what_is_no_whole_answer_is_an_outage(answer: tuple[int, bytes]) -> None:
+def test_an_incomplete_prometheus_answer_is_an_outage(answer: tuple[int, bytes]) -> None:
     door = HTTPServer(("127.0.0.1", 0), type("One", (Garbage,), {"answer": answer}))
     threading.Thread(target=door.serve_forever, args=(0.01,), daemon=True).start()
     asked = PrometheusClient(f"http://127.0.0.1:{door.server_address[1]}")

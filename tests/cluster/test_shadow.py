@@ -185,7 +185,7 @@ def counted(url: str, name: str, labels: str = "") -> float:
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name + "{") and labels in line)
 
 
-def test_what_kserve_and_knative_make_of_the_runtime_keeps_payloads(house: House, canary: str) -> None:
+def test_the_served_pods_of_the_runtime_log_payloads(house: House, canary: str) -> None:
     (stable, newest) = sorted(served(house.kubectl), key=lambda one: one["metadata"]["creationTimestamp"])
     for pod in (stable, newest):
         (model,) = [one for one in pod["spec"]["containers"] if one["name"] == "kserve-container"]

@@ -268,7 +268,7 @@ def test_another_cut_of_the_file_is_not_mixed_with_ours(
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
-def test_who_is_late_finds_the_upload_finished(world: World, tmp_path: Path) -> None:
+def test_a_late_pusher_finds_the_upload_finished(world: World, tmp_path: Path) -> None:
     """One pusher is held at a part until another, who joined its upload, is done."""
     with ThreadPoolExecutor(1) as pool:
         done = Event()

@@ -108,7 +108,7 @@ def test_a_full_disk_says_so_wherever_it_comes(
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
-def test_who_may_only_read_is_told_what_to_ask_for(world: World, tmp_path: Path) -> None:
+def test_a_user_who_may_only_read_is_told_which_rights_are_missing(world: World, tmp_path: Path) -> None:
     bucket = f"arn:aws:s3:::{world.bucket}"
     reader = world.user([
         {"Effect": "Allow", "Action": OF_THE_BUCKET, "Resource": [bucket]},

@@ -151,7 +151,7 @@ def test_a_server_that_stopped_is_an_outage_and_soon(s3: Minio, tmp_path: Path) 
     assert not (tmp_path / "back").exists()
 
 
-def test_nobody_at_the_endpoint_is_an_outage(s3: Minio) -> None:
+def test_an_unreachable_s3_endpoint_is_an_outage(s3: Minio) -> None:
     nobody = {**s3.environment, "QINGLAN_S3_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
 
     with pytest.raises(OutageError, match="gave no answer"):

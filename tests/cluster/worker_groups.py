@@ -10,15 +10,15 @@ from xdist.scheduler import LoadScopeScheduling
 
 OVERLAYS = {
     "single-tenant": ("test_rollout_controller", "test_rollout_kserve", "test_shadow"),
-    "a100": ("test_deploy", "test_kserve", "test_initialiser", "test_models_guarded"),
+    "a100": ("test_deploy", "test_kserve", "test_initialiser", "test_model_protection"),
     "release": ("test_manifests_policies", "test_manifests_gateway"),
     "multi-tenant": ("test_manifests_tenants",),
 }
 ORDER = (
-    "single-tenant", "a100", "test_jobs", "test_store_killed", "test_up_down", "test_opensearch_load", "release",
-    "test_opensearch_ranks", "test_rollout_evidence", "test_rollout_cli",
+    "single-tenant", "a100", "test_jobs", "test_store_killed", "test_plane_lifecycle", "test_opensearch_load",
+    "release", "test_opensearch_ranks", "test_rollout_evidence", "test_rollout_cli",
 )  # fmt: skip
-INSTALLS = "::test_it_is_applied_and_its_services_run["
+INSTALLS = "::test_the_overlay_is_applied_and_its_services_run["
 OF_FILES = {file: overlay for overlay, files in OVERLAYS.items() for file in files}
 
 

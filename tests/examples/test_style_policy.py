@@ -53,7 +53,7 @@ def test_a_reward_that_runs_ahead_of_the_judge_or_answers_that_collapse_end_it(
     assert raised is None or "step 10" in raised.message
 
 
-def test_what_was_so_at_the_start_is_no_collapse() -> None:
+def test_low_variety_from_the_start_is_no_collapse() -> None:
     dull = {"distinct": 0.2, "repeats": 0.5}
 
     assert alarm([START._replace(**dull), HONEST._replace(**dull)], LIMITS) is None  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_an_empty_answer_earns_nothing_and_is_never_asked_about() -> None:
     assert style(prompts=["问"], completions=[""]) == [0.0]
 
 
-def test_what_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path) -> None:
     """TRL adds rewards up with nansum, to which a broken model is worth 0."""
 
     class Broken:

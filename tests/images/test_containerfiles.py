@@ -95,7 +95,7 @@ def test_the_process_is_nobody_and_says_what_it_was_built_from(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_installed_is_the_lock_that_the_label_names(name: str) -> None:
+def test_images_install_the_lock_that_their_label_names(name: str) -> None:
     *building, final = stages(name)
     installs = re.findall(r"tools/bin/pip (.+?)(?=&&|\n)", "".join(building).replace("\\\n", " "), re.DOTALL)
 

@@ -168,7 +168,7 @@ def test_an_import_inside_a_function_is_found() -> None:
     assert "torch" in reached({"components.training.style.stage"})
 
 
-def test_what_is_started_as_a_process_is_followed() -> None:
+def test_modules_that_are_started_as_processes_are_followed() -> None:
     text = ast.parse(
         '[sys.executable, "-m", "swift.cli.sft"]\nservice("serving.rewriter", [])\nSTART = "qinglan.jobs.inside"'
     )

@@ -50,7 +50,7 @@ def test_every_package_has_a_hash_and_no_line_an_address(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in OWN_TORCH | {"cuda"}])
-def test_what_runs_in_an_image_is_the_version_that_the_tests_ran_with(name: str) -> None:
+def test_an_image_has_the_versions_that_the_tests_run_with(name: str) -> None:
     tested = pins(TESTED.read_text(encoding="utf-8"))
 
     other = {
@@ -133,7 +133,7 @@ def test_a_name_that_nothing_has_is_answered_with_those_there_are(
     assert "nothing to lock is called nope; there are cpu, " in capsys.readouterr().err
 
 
-def test_what_a_file_includes_counts_as_its_own(tmp_path: Path) -> None:
+def test_included_requirements_count_as_the_files_own(tmp_path: Path) -> None:
     (tmp_path / "common.in").write_text("pandas\n")
     (tmp_path / "image").mkdir()
     (tmp_path / "image/requirements.in").write_text("# words\n-r ../common.in\nPy_YAML>=1\nuvicorn[standard]\n")

@@ -24,7 +24,7 @@ def test_the_command_is_the_compiled_one_with_the_input_in_its_place() -> None:
     assert command[-2:] == ["--function_to_execute", "prepare"]
 
 
-def test_what_a_step_imports_is_read_from_its_compiled_text() -> None:
+def test_the_imports_of_a_step_are_read_from_its_compiled_text() -> None:
     image = GRAPH["deploymentSpec"]["executors"][f"exec-{STEP}"]["container"]["image"]
 
     found = first_imports(image, [GRAPH])

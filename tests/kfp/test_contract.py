@@ -28,7 +28,7 @@ def test_the_contract_is_read_off_the_generated_client() -> None:
     assert ("POST", "/apis/v2beta1/runs/{run_id}:terminate") in contract
 
 
-def test_what_kfp_answers_has_no_fault() -> None:
+def test_an_answer_of_kfps_model_has_no_fault() -> None:
     assert list(faults(RUN, "V2beta1Run")) == []
 
 
@@ -43,7 +43,7 @@ def test_what_kfp_answers_has_no_fault() -> None:
         ({"run_details": {"task_details": {}}}, "$.run_details.task_details"),
     ],
 )
-def test_what_kfp_would_not_answer_is_found(change: dict[str, object], where: str) -> None:
+def test_an_answer_that_breaks_kfps_model_is_found(change: dict[str, object], where: str) -> None:
     [found] = faults({**RUN, **change}, "V2beta1Run")
 
     assert found.startswith(where)

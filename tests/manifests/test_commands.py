@@ -94,7 +94,7 @@ def test_models_are_asked_by_a_name_that_knatives_gateway_knows(option: str) -> 
 
 
 @pytest.mark.parametrize("file, container", STARTED, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_a_command_line_leaves_open_stands_in_the_environment(file: str, container: Object) -> None:
+def test_variables_in_a_command_line_are_in_the_containers_environment(file: str, container: Object) -> None:
     """The kubelet passes on as it is what it cannot fill in."""
     open_names = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
 

@@ -135,7 +135,7 @@ def test_the_adapter_of_a_whole_training_fits_into_vllm() -> None:
 
 
 @pytest.mark.parametrize("mode", ["knative", "standard"])
-def test_there_is_a_file_for_each_state_of_a_rollout(mode: str) -> None:
+def test_each_state_of_a_rollout_has_a_manifest(mode: str) -> None:
     assert {file.stem for file in ROLLOUTS if file.parent.name == mode} == {*STATES}
     assert len({one["metadata"]["name"] for file, one in ROLLOUTS.items() if file.parent.name == mode}) == 1
 

@@ -17,7 +17,7 @@ def test_every_fault_can_be_put_in_and_names_tests_that_there_are() -> None:
     assert list(problems(read_faults(FOLDER), ROOT)) == []
 
 
-def test_there_are_enough_faults_of_each_field() -> None:
+def test_the_table_has_at_least_sixty_faults() -> None:
     assert len(read_faults(FOLDER)) >= 60
 
 
@@ -33,7 +33,7 @@ def test_there_are_enough_faults_of_each_field() -> None:
         (lambda fault: fault._replace(tests=()), "names no test"),
     ],
 )  # fmt: skip
-def test_what_makes_an_entry_useless_is_named(tmp_path: Path, change: Change, said: str) -> None:
+def test_a_useless_entry_of_the_table_is_named(tmp_path: Path, change: Change, said: str) -> None:
     (tmp_path / "budget.py").write_text("if a <= b:\n    a = 0\n")
     (tmp_path / "test_budget.py").write_text("def test_all() -> None: ...\n")
 

@@ -82,7 +82,7 @@ def test_another_policy_is_taken_by_trust(run: Path, tmp_path: Path, monkeypatch
     assert qinglan(monkeypatch, "audit", run, "--trust", tmp_path / "none.yaml") == 2
 
 
-def test_what_descends_from_a_file_is_found(
+def test_which_models_finds_the_descendants_of_a_file(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert qinglan(monkeypatch, "audit", run.parent / "questions.xlsx", "--which-models", "--json") == 0

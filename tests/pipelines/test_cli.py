@@ -51,7 +51,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         (["demo-rollout", "--out", "nowhere"], 2, "nowhere/fivedoctors: no run there. `make demo` makes one."),
     ],
 )
-def test_what_cannot_be_done_is_explained(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+def test_a_command_that_cannot_run_explains_why(tmp_path: Path, words: list[str], code: int, said: str) -> None:
     run = qinglan(*words, cwd=tmp_path)
 
     assert (run.returncode, "Traceback" in run.stderr) == (code, False)

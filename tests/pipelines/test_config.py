@@ -94,7 +94,7 @@ def test_a_release_is_named_by_its_tenant_and_its_base_by_no_path_of_a_machine(t
     assert with_base_name(config.register_, local).base == "Qwen3-32B"
 
 
-def test_there_is_a_profile_for_both_tenants() -> None:
+def test_both_tenants_have_a_profile() -> None:
     assert {p.parent.name for p in PROFILES} == {"fivedoctors", "chengla"}
 
 

@@ -18,5 +18,5 @@ def test_a_readmes_settings_are_fresh(path: Path) -> None:
     assert text == with_settings(text, READMES[path]), "run `make docs`"
 
 
-def test_what_deploying_requires_of_each_stage_is_fresh() -> None:
+def test_the_required_inputs_of_each_stage_are_up_to_date() -> None:
     assert REQUIRED_FILE.read_text(encoding="utf-8") == required_inputs_text(), "run `make docs`"

@@ -45,7 +45,7 @@ def test_the_golden_copies_hold_everything(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
-def test_they_are_no_release_before_their_images_have_digests(path: Path) -> None:
+def test_a_compiled_graph_without_image_digests_is_no_release(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     steps = sum("container" in one for one in next(yaml.safe_load_all(text))["deploymentSpec"]["executors"].values())
     released = re.sub(r"(qinglan/[a-z-]+):0\.1\.0", rf"\1@sha256:{'0' * 64}", text)
@@ -154,14 +154,14 @@ BREAKS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize(("change", "said"), BREAKS.values(), ids=BREAKS)
-def test_what_is_broken_is_named_and_nothing_else(change: Change, said: str) -> None:
+def test_a_broken_rule_of_a_graph_is_named_and_no_other(change: Change, said: str) -> None:
     found = check_compiled(changed(change))
 
     assert [one for one in found if said in one]
     assert len(found) <= 2, found
 
 
-def test_what_hands_its_gpus_on_needs_no_shared_memory_of_its_own() -> None:
+def test_a_step_that_hands_its_gpus_on_needs_no_shared_memory() -> None:
     def hand_on(spec: Spec, pods: Spec) -> None:
         spec["components"]["comp-style"]["taskConfigPassthroughs"] = [{"field": "RESOURCES"}]
         pods["exec-style"].pop("emptyDirMounts")
@@ -173,7 +173,7 @@ def test_what_hands_its_gpus_on_needs_no_shared_memory_of_its_own() -> None:
     ("text", "said"),
     [("foo: [", "No YAML"), ("a: 1\n", "No compiled graph"), ("- 1\n---\n- 2\n", "No compiled graph")],
 )
-def test_what_is_no_graph_is_a_finding_not_a_fault(text: str, said: str) -> None:
+def test_a_text_that_is_no_graph_is_a_finding_not_a_crash(text: str, said: str) -> None:
     [found] = check_compiled(text)
 
     assert found.startswith(said)

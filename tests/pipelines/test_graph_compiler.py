@@ -89,7 +89,7 @@ def test_the_golden_copies_are_fresh_under_any_hash_seed(tmp_path: Path) -> None
             )
 
 
-def test_there_is_a_golden_copy_for_each_machine_of_each_line() -> None:
+def test_each_machine_of_each_line_has_a_golden_graph() -> None:
     assert {*ON_GPUS, "rewriter.laptop", "style.laptop"} == set(GOLDENS)
     assert {f"rewriter.{path.stem}" for path in TRAINING.glob("*.yaml")} <= set(GOLDENS)
 
@@ -139,7 +139,7 @@ def test_only_what_the_gate_promotes_goes_on(name: str) -> None:
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=lambda line: line.name)
-def test_what_is_wired_is_what_the_components_take(line: Line) -> None:
+def test_the_wiring_matches_the_inputs_of_the_components(line: Line) -> None:
     for name, stage in line.stages.items():
         spec = stage.load_component().component_spec
         before = {BEFORE} if name != next(iter(line.stages)) else set()
@@ -293,7 +293,7 @@ def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> No
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_what_may_be_mended_by_waiting_is_tried_again_for_as_long_as_it_takes(name: str) -> None:
+def test_steps_that_waiting_can_mend_are_retried_long_enough(name: str) -> None:
     found = compiled(name)
 
     for task in found.steps:
@@ -423,7 +423,7 @@ def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(given: str) -
 
 
 @pytest.mark.parametrize(("profile", "training"), [("", "a100x4"), ("gpt", "")])
-def test_what_changes_a_tenants_graph_is_refused_without_a_tenant(profile: str, training: str) -> None:
+def test_options_of_one_tenants_graph_are_refused_without_a_tenant(profile: str, training: str) -> None:
     with pytest.raises(ConfigError, match=r"changes one tenant's graph\. Give --tenant too"):
         select_targets("", profile, training)
 
@@ -440,7 +440,7 @@ def test_a_training_of_the_rewriter_is_refused_for_style() -> None:
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_what_a_branch_uses_it_is_given(name: str) -> None:
+def test_a_branch_is_given_every_parameter_that_it_uses(name: str) -> None:
     branch = compiled(name).spec["components"]["comp-condition-1"]
     used = {
         found

@@ -96,7 +96,7 @@ def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
         (lambda one: one.update(rollouts=()), "rollout", "missing", f"no ModelRollout has brought {NEW} to rewriter"),
     ],
 )  # fmt: skip
-def test_what_matches_no_release_is_found_where_it_is(change: Change, what: str, state: str, why: str) -> None:
+def test_a_served_model_that_matches_no_release_is_found(change: Change, what: str, state: str, why: str) -> None:
     findings = looked(change).findings
 
     assert any((one.what, one.state) == (what, state) and why in one.why for one in findings), findings
@@ -120,7 +120,7 @@ FIRST = rollout(1, OLD, "Done", "Promoted")
         ([rollout(2, NEW, "Done", "Promoted")], [OLD]),  # not asked for any more, and it still has traffic
     ],
 )
-def test_what_is_served_was_brought_by_a_promotion_or_is_part_of_a_rollout_under_way(
+def test_a_served_model_needs_a_promotion_or_a_rollout_under_way(
     rollouts: list[dict[str, Any]], unbrought: list[str]
 ) -> None:
     findings = looked(lambda one: one.update(rollouts=tuple(rollouts))).findings
@@ -129,7 +129,7 @@ def test_what_is_served_was_brought_by_a_promotion_or_is_part_of_a_rollout_under
     assert [uri for uri in (OLD, NEW) if any(uri in one.why for one in findings)] == unbrought
 
 
-def test_who_tried_what_nobody_brought_is_named() -> None:
+def test_a_refused_rollout_of_a_served_model_is_named() -> None:
     [finding] = looked(lambda one: one.update(rollouts=(FIRST, rollout(3, NEW, "Done", "Refused")))).findings
 
     assert finding.why.endswith("to rewriter (rewriter-3: Refused)")

@@ -195,7 +195,7 @@ def test_a_run_executes_it_and_shows_its_artifact(run: Run, copy: Path, words: l
     assert alone["steps"]["count"]["status"] == "done"
 
 
-def test_it_may_import_no_other_stage(run: Run, copy: Path) -> None:
+def test_a_new_stage_may_import_no_other_stage(run: Run, copy: Path) -> None:
     stage = copy / "components/data/count/stage.py"
     kept = stage.read_text(encoding="utf-8")
     lint = (

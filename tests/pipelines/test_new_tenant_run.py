@@ -68,7 +68,7 @@ def test_a_gate_that_holds_ends_the_run_with_its_reasons_and_its_own_exit_code(r
     assert not (ran.out / "files" / "release").exists()
 
 
-def test_that_the_gate_could_only_hold_was_said_at_the_beginning_and_came_true(ran: Ran) -> None:
+def test_the_warning_that_the_gate_can_only_hold_comes_first_and_comes_true(ran: Ran) -> None:
     early, _, late = ran.errors.partition("The gate says hold: ")
 
     assert "! Can this be promoted?" in early and "rows with gold passages; evaluate.gate.rows wants 200" in early
@@ -159,7 +159,7 @@ def test_the_trained_models_are_whole_and_know_their_parents(ran: Ran) -> None:
     assert Student.load(files / "rl_model").tokenizer("虾青素").input_ids
 
 
-def test_what_was_trained_and_paid_is_neither_trained_nor_paid_again(trained: Ran, ran: Ran) -> None:
+def test_trained_and_paid_steps_are_neither_trained_nor_paid_again(trained: Ran, ran: Ran) -> None:
     for stage in ("sft", "ppo"):
         assert [run.record["steps"][stage]["facts"]["reused"] for run in (trained, ran)] == [0, 1]
     assert ran.record["steps"]["base"]["facts"]["cached"] == 1

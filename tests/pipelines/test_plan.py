@@ -53,7 +53,7 @@ def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
     assert plan.cost == pytest.approx(sum(step.cost for step in plan.steps))
 
 
-def test_what_can_be_prepaid_is_priced_beside_the_live_calls(questions: Path) -> None:
+def test_the_plan_prices_prepaid_calls_beside_live_ones(questions: Path) -> None:
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
 
     paid = [step for step in plan.steps if step.model]
@@ -101,7 +101,7 @@ def test_the_funnel_measures_shares_of_the_sheet() -> None:
     assert [row.measured for row in funnel({"generate": None})] == [None] * 5
 
 
-def test_what_is_left_out_is_counted_with_the_file_that_lists_it() -> None:
+def test_left_out_rows_are_counted_with_the_file_that_lists_them() -> None:
     steps = {"convert": {"facts": {"near_duplicates": 7, "left_out_for_balance": 0}}, "ppo": None}
 
     assert left_out(steps) == [("near duplicates of dev or test", 7, "left_out.jsonl")]

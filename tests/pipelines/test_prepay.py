@@ -54,7 +54,7 @@ def test_the_run_finds_every_prepaid_answer_and_pays_half_the_live_price(tmp_pat
     assert (report["attempts"], report["hits"], report["batches"]) == (20, 20, [])
 
 
-def test_what_the_journal_holds_is_not_prepaid_and_equal_prompts_are_paid_once(tmp_path: Path) -> None:
+def test_answers_in_the_journal_are_not_prepaid_and_equal_prompts_are_paid_once(tmp_path: Path) -> None:
     quotes: list[Quote] = []
 
     def note(quote: Quote) -> bool:
@@ -190,7 +190,7 @@ def test_a_line_separator_inside_an_answer_ends_no_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("request_", ["POST /v1/files", "POST /v1/batches", "GET /v1/batches/.*", "GET /v1/files/.*"])
 @pytest.mark.parametrize("status", [500, 429])
-def test_one_stumble_of_the_service_is_no_outage_and_pays_nothing_twice(
+def test_a_single_failure_of_the_batch_service_is_no_outage_and_pays_nothing_twice(
     tmp_path: Path, request_: str, status: int
 ) -> None:
     service = Meddled(echoing(), request_, fails(status), times=1)

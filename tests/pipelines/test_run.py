@@ -202,7 +202,7 @@ def test_running_again_pays_nothing_and_gives_the_same_bytes(first: Ran, data: P
     assert [digest(out / "files" / name) for name in names] == before
 
 
-def test_one_stage_runs_alone_on_the_runs_files_even_where_they_are_named(first: Ran, out: Path) -> None:
+def test_a_single_stage_runs_on_the_runs_files_even_where_they_are_given_by_name(first: Ran, out: Path) -> None:
     record = out / "records/validate.json"
     sheet, base = out / "files/questions.xlsx", out / "files/knowledge_base.jsonl"
     before, bytes_before = record.stat().st_mtime_ns, digest(sheet.resolve())
@@ -292,7 +292,9 @@ def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(
     assert not (tmp_path / "run/journal.sqlite").exists()
 
 
-def test_what_is_no_knowledge_base_is_refused_and_leaves_no_folder(here: Here, data: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_knowledge_base_is_refused_and_leaves_no_folder(
+    here: Here, data: Path, tmp_path: Path
+) -> None:
     wrong = tmp_path / "questions.jsonl"
     wrong.write_text('{"问题": "一天吃几次"}\n', encoding="utf-8")
 

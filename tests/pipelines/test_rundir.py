@@ -84,7 +84,7 @@ def test_a_release_that_is_hidden_without_a_new_one_to_come_is_said(
     assert said == [True, False, False]
 
 
-def test_what_is_large_or_a_folder_is_not_copied(run: RunDir) -> None:
+def test_large_files_and_folders_are_not_copied(run: RunDir) -> None:
     rows = make_artifact(run, "validate", "validated", "{}\n")
     weights = make_artifact(run, "sft/sft_model", "model.safetensors", "weights")
     run.link("validated", rows)

@@ -120,7 +120,7 @@ def run_style(folder: Path, profile: str) -> Ran:
 
 
 @pytest.mark.slow
-def test_what_is_held_teaches_nobody(folder: Path, held: Ran) -> None:
+def test_a_held_style_model_is_not_distilled(folder: Path, held: Ran) -> None:
     assert held.code == 7, held.errors
     assert "The gate says hold: " in held.errors
     assert held.record["steps"]["distil"] is None

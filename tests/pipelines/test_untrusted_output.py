@@ -233,7 +233,7 @@ with step_progress("sft") as show:
     assert "[red]red[/red]" in screen.raw
 
 
-def test_what_a_run_on_the_cluster_says_is_shown_and_not_obeyed(
+def test_escape_codes_of_a_cluster_run_are_shown_and_not_obeyed(
     server: StandIn, small: Graph, keys: Keys, tmp_path: Path
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}), Scene("FAILED", {ALL: "FAILED", "train": "FAILED"}, ALL))
@@ -260,7 +260,7 @@ def kubeconfig(folder: Path, host: str) -> str:
     return str(path)
 
 
-def test_what_a_rollout_says_is_shown_and_not_obeyed(keys: Keys, tmp_path: Path) -> None:
+def test_escape_codes_of_a_rollout_are_shown_and_not_obeyed(keys: Keys, tmp_path: Path) -> None:
     one = rollout(1, ANALYSED.model_copy(update={"reasons": (ALL, ALL)}))
     one["metadata"] |= {"namespace": "team", "creationTimestamp": ALL}
     one["spec"]["run"] = ALL
@@ -277,7 +277,7 @@ def test_what_a_rollout_says_is_shown_and_not_obeyed(keys: Keys, tmp_path: Path)
     assert shown[0].has_line("rewriter-1") and shown[1].has_line("reasons:")
 
 
-def test_what_a_live_service_says_of_itself_is_shown_and_not_obeyed(keys: Keys, tmp_path: Path) -> None:
+def test_escape_codes_of_a_live_service_are_shown_and_not_obeyed(keys: Keys, tmp_path: Path) -> None:
     service = {
         "metadata": {"name": "rewriter", "namespace": "team"}, "status": {}, "items": [],
         "spec": {"predictor": {"model": {"storageUri": ALL}}},

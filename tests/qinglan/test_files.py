@@ -47,7 +47,7 @@ def test_no_two_lists_of_texts_share_a_digest() -> None:
     assert sha256_text("ab", "c") != sha256_text("a", "bc") != sha256_text("abc")
 
 
-def test_what_a_killed_process_left_of_a_folder_is_cleared_away(tmp_path: Path) -> None:
+def test_the_partial_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     left = tmp_path / ".model.999999999.partial"
     left.mkdir()
 

@@ -22,7 +22,7 @@ def test_numbers_in_digits_have_any_width_and_names_are_none() -> None:
     assert digit_numbers("３０粒 Q10 B12 1.5克") == {"30", "1.5"}
 
 
-def test_what_counts_nothing_is_manner_of_speaking() -> None:
+def test_numerals_in_idioms_are_not_counted() -> None:
     assert spelled_counts("一天三次，第一种，两种，百分之五十，三十天，七嘴八舌") == {"3", "30"}
 
 

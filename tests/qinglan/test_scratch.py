@@ -39,7 +39,7 @@ def test_a_training_finds_its_folder_from_wherever_it_runs(tmp_path: Path, monke
     assert copy_to_scratch(model(tmp_path / "base"), "d1") == tmp_path / "volume" / "inputs" / "d1" / "base"
 
 
-def test_what_lies_there_already_is_not_copied(volume: Path) -> None:
+def test_a_folder_on_the_volume_is_not_copied_to_scratch(volume: Path) -> None:
     there = model(volume / "weights" / "base")
 
     assert copy_to_scratch(there, "d2") == there

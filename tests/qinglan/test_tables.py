@@ -75,7 +75,7 @@ def test_a_bomb_of_300_mb_is_refused_unread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"not a zip"])
-def test_what_is_no_spreadsheet_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_spreadsheet_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "q.xlsx"
     path.write_bytes(content)
 

@@ -220,7 +220,7 @@ def test_the_rank_is_of_the_first_gold_passage(gold: tuple[str, ...], rank: int 
     assert to_retrieval("q", data, gold, RetrievalConfig(score_threshold=0.0)).gold_rank == rank
 
 
-def test_what_production_cuts_is_kept_for_the_reward_and_counts_for_nothing_else() -> None:
+def test_hits_that_production_cuts_off_are_kept_for_the_reward_alone() -> None:
     recall = [hit("k1", 0.9) | {"query_score": 0.4}, hit("k2", 0.7)]
     data = RagData.model_validate(
         {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}

@@ -58,7 +58,7 @@ def test_the_plans_own_26_rows_give_every_label_something_to_learn_and_to_test(t
     assert "26 labelled answers" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_what_a_row_brought_stays_with_it(tmp_path: Path) -> None:
+def test_a_row_keeps_its_metadata(tmp_path: Path) -> None:
     prepared(tmp_path, answers(PLANS))
 
     [row, *_] = read_split(tmp_path / "out", "train")[0]

@@ -123,7 +123,9 @@ def test_another_rollout_that_is_under_way_is_named(made: Made, other: Made, sto
 
 
 @pytest.mark.parametrize("outcome", ["RolledBack", "Refused", "Aborted"])
-def test_what_was_taken_back_is_not_tried_again_by_itself(made: Made, store: Path, outcome: str) -> None:
+def test_a_release_that_was_rolled_back_is_not_deployed_again_by_itself(
+    made: Made, store: Path, outcome: str
+) -> None:
     rollouts = Rollouts()
     deploy(made.folder, config(store), made.policy, rollouts)
     rollouts.end(outcome, "errors: 3.1 % against 0.4 %")
@@ -149,7 +151,7 @@ def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made
     assert len(same.kept) == 1
 
 
-def test_what_is_missing_is_listed_and_nothing_is_written(
+def test_missing_lineage_is_listed_and_no_rollout_is_written(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = make_whole_release(tmp_path / "lacking", use_keys(made.keys, monkeypatch), without="validate")

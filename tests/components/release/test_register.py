@@ -142,14 +142,14 @@ def test_a_held_release_is_not_deployed_without_a_signed_override(held: Inputs, 
     assert may_deploy(tmp_path / "release", policy, NAME, override=read_override(note, policy, "fivedoctors")).allowed
 
 
-def test_what_the_gate_promotes_is_not_registered_as_held(inputs: Inputs, tmp_path: Path) -> None:
+def test_a_promoted_model_is_not_registered_as_held(inputs: Inputs, tmp_path: Path) -> None:
     with pytest.raises(GateHeldError, match="The gate says promote"):
         register_held(inputs, tmp_path / "release", CONFIG)
     assert not (tmp_path / "release").exists()
 
 
 @pytest.mark.parametrize("text", ["[1]", "{}", '{"paired": 1}', '{"paired": {"rl_vs_teacher": 1}}', "{"])
-def test_what_is_no_evaluation_makes_no_release(inputs: Inputs, tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_evaluation_makes_no_release(inputs: Inputs, tmp_path: Path, text: str) -> None:
     inputs.evaluation.write_text(text)
 
     with pytest.raises((DataError, GateHeldError)):
@@ -218,7 +218,7 @@ def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_bas
     assert {one["name"] for one in about["properties"]} >= {"qinglan:stage:ppo", "qinglan:stage:gate", "qinglan:code"}
 
 
-def test_what_surely_got_worse_is_among_the_limits(keys: Path, tmp_path: Path) -> None:
+def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tmp_path: Path) -> None:
     model = tiny_weights(tmp_path / "rl_model")
     found = judged(model)
     found["paired"]["rl_vs_teacher"]["quality"] = {"difference": -0.2, "low": -0.3, "high": -0.1}

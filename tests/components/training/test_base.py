@@ -64,7 +64,7 @@ def tiny_tokenizer() -> Any:
     return train_tokenizer(TEXTS, TinyConfig(vocabulary=600))
 
 
-def test_what_it_learns_comes_from_the_knowledge_base_alone(tmp_path: Path) -> None:
+def test_the_pretraining_corpus_comes_from_the_knowledge_base_alone(tmp_path: Path) -> None:
     passages = [Passage(id="k", title="虾青素软胶囊 用法", content="每日一次，随餐服用。常见问法：一天吃几次。")]
     letters = set("虾青素软胶囊用法每日一次随餐服用常见问法一天吃几次")
 
@@ -101,7 +101,7 @@ def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_r
     assert shown == {"你为acme改写", "你为beta改写"}
 
 
-def test_it_is_made_once_for_the_same_texts(prompts: Path, tmp_path: Path) -> None:
+def test_base_weights_are_made_once_for_the_same_texts(prompts: Path, tmp_path: Path) -> None:
     passages = knowledge_base(tmp_path / "kb.jsonl", 12)
 
     first = base(passages, prompts, tmp_path / "a", SMALL)
@@ -163,7 +163,7 @@ def test_every_text_comes_once_before_any_comes_again(lengths: list[int], size: 
     assert sorted(drawn) == list(range(len(lengths)))
 
 
-def test_what_is_learned_from_is_what_the_whole_model_says(tmp_path: Path) -> None:
+def test_logits_at_chosen_positions_equal_those_of_the_whole_model(tmp_path: Path) -> None:
     student = Student.load(tiny_model(tmp_path))
     ids = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]])
     chosen = torch.tensor([[False, True, False, True], [True, True, False, False]])

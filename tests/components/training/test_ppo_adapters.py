@@ -71,7 +71,7 @@ def test_merged_weights_answer_as_the_adapter_does(trained: Path) -> None:
     assert difference.max() < TOLERANCE
 
 
-def test_one_concatenated_adapter_stands_for_both(trained: Path, tmp_path: Path) -> None:
+def test_a_concatenated_adapter_computes_what_both_adapters_compute(trained: Path, tmp_path: Path) -> None:
     both = concatenate_adapters(read_adapter(trained / "first"), read_adapter(trained / "second"))
     write_adapter(tmp_path / "both", both, "d1")
 

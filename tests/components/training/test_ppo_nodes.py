@@ -81,7 +81,7 @@ class Ended(LoopbackRunner):
         return Outcome(1, "Pod ppo-worker-0 was evicted.")
 
 
-def test_what_a_job_that_is_found_has_written_stays_and_of_one_that_begins_anew_is_cleared(
+def test_the_files_of_a_running_job_stay_and_those_of_a_new_job_are_cleared(
     inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))

@@ -121,7 +121,7 @@ def test_a_plugin_that_is_not_there_or_not_wanted_is_an_error(changes: dict[str,
         load_device(Hardware(**laptop().hardware.model_dump() | changes))
 
 
-def test_what_a_training_started_is_gone_even_where_it_left_its_group(tmp_path: Path) -> None:
+def test_processes_of_a_training_are_ended_even_outside_its_process_group(tmp_path: Path) -> None:
     sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
     child = f"import subprocess; subprocess.Popen({sleep}, start_new_session=True)"
     with process_cleanup(tmp_path / "running") as (mark, temporary):
@@ -143,7 +143,7 @@ def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_pat
     assert agent.wait(60) == -signal.SIGTERM
 
 
-def test_what_a_killed_stage_left_is_ended_when_it_runs_again(tmp_path: Path) -> None:
+def test_processes_left_by_a_killed_stage_are_ended_when_it_runs_again(tmp_path: Path) -> None:
     note = tmp_path / "running"
     stray = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, PROCESS_MARK_VARIABLE: "m1"}

@@ -42,7 +42,7 @@ def test_a_step_has_the_plans_names() -> None:
     assert (step["seconds_rollout"], step["seconds_update"], step["value_loss"]) == (2.0, 1.5, 0.3)
 
 
-def test_what_verl_writes_as_null_is_no_number_again() -> None:
+def test_a_null_in_verls_log_is_read_as_nan() -> None:
     assert math.isnan(parse_step(line(1, **{"critic/vf_loss": None}), DEV)["value_loss"])
 
 
@@ -138,7 +138,7 @@ def test_steps_after_the_checkpoint_are_forgotten_when_it_goes_on(tmp_path: Path
     assert sorted(training_monitor.read_steps(path)) == [0, 1, 2, 3]
 
 
-def test_what_verl_had_logged_and_nobody_had_read_is_not_lost_when_it_goes_on(tmp_path: Path) -> None:
+def test_log_lines_that_were_not_yet_read_are_not_lost_on_resume(tmp_path: Path) -> None:
     """A training that is killed may be some steps ahead of who reads its log."""
     training = Trained(tmp_path)
     training.say({"step": 0, "data": dev(0.7)})

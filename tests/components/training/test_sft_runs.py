@@ -85,7 +85,7 @@ def losses(out: Path, *names: str) -> list[float]:
     return [row[name] for row in metrics(out) for name in names if name in row]
 
 
-def test_it_learns_is_tried_and_is_not_done_twice(
+def test_sft_learns_is_evaluated_and_is_not_repeated(
     inputs: Inputs, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SCRATCH_VARIABLE, str(whole.scratch))

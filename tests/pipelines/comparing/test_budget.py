@@ -42,7 +42,7 @@ def pay(path: Path, cost: float) -> None:
     asyncio.run(run())
 
 
-def test_what_teachers_of_earlier_settings_cost_is_not_spent_again(tmp_path: Path) -> None:
+def test_the_cost_of_teachers_of_earlier_settings_counts_against_the_budget(tmp_path: Path) -> None:
     config, run = settings(tmp_path), RunDir(tmp_path / "out")
     before, now = teachers(0.7), teachers(0.2)
     pay(run.journal, 1.0)

@@ -39,7 +39,7 @@ def test_the_shipped_example_is_a_comparison() -> None:
         ([candidate("one"), {"name": "two", "model": {"model": "gpt-5.6-sol", "price": PRICE}}], "temperature: null"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_by_name(teachers: list[dict[str, Any]], says: str) -> None:
+def test_teachers_that_cannot_be_compared_are_refused_by_name(teachers: list[dict[str, Any]], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         parsed(*teachers)
 

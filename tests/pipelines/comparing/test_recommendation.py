@@ -154,7 +154,9 @@ def test_rows_that_all_come_out_alike_are_no_proof_that_two_are_alike() -> None:
         (0.0, NAN, 0.0, "its quality or its cost is unknown"), (0.0, 0.9, NAN, "its quality or its cost is unknown"),
     ],
 )  # fmt: skip
-def test_who_cannot_teach_is_never_taken_however_cheap(failed: float, value: float, cost: float, why: str) -> None:
+def test_a_failing_teacher_is_never_recommended_however_cheap(
+    failed: float, value: float, cost: float, why: str
+) -> None:
     two = [standing("A", 0.75, 1.0), standing("dead", value, cost, failed)]
     gaps = {("A", "dead"): gap(0.02, -0.02, 0.06, p=0.5)}
 

@@ -43,7 +43,7 @@ def test_rows_that_the_convert_stage_would_lock_away_are_not_drawn_either(tmp_pa
     assert sample.locked > 0
 
 
-def test_one_marked_turn_locks_all_of_its_conversation_as_convert_does(tmp_path: Path) -> None:
+def test_a_marked_turn_locks_its_whole_conversation_as_convert_does(tmp_path: Path) -> None:
     rows = [
         {"id": f"{one}-{turn}", "question": f"问{one}-{turn}", "conversation_id": f"c{one}",
          "split": ("test" if one % 2 else "train") if turn == 0 else ""}
@@ -88,7 +88,7 @@ def test_more_rows_keep_those_of_fewer_so_that_what_was_paid_is_used(tmp_path: P
     assert {row.id for row in few} < {row.id for row in many}
 
 
-def test_who_is_chosen_does_not_depend_on_the_order_of_the_sheet() -> None:
+def test_the_chosen_conversations_do_not_depend_on_the_order_of_the_sheet() -> None:
     names = {("t", f"c{n}"): 2 for n in range(20)}
 
     assert choose_conversations(names, 10, 0) == choose_conversations(dict(reversed(names.items())), 10, 0)

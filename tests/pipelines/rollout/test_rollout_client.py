@@ -31,7 +31,7 @@ def test_a_server_that_stays_busy_is_an_outage_in_its_own_words(monkeypatch: pyt
         rollouts(host).all()
 
 
-def test_what_was_refused_is_not_asked_again() -> None:
+def test_a_refused_change_is_not_sent_again() -> None:
     with running(service := Scripted(Reply(500, b"{}"))) as host, pytest.raises(OutageError):
         rollouts(host).change("rewriter-1", {"paused": True})
     assert len(service.seen) == 1

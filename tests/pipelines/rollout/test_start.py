@@ -14,7 +14,7 @@ def test_each_kind_of_model_goes_to_its_own_service(name: str, service: str, run
     assert (config.service, config.runtime, config.format) == (service, runtime, runtime.removesuffix("-cpu"))
 
 
-def test_what_the_settings_say_goes_before() -> None:
+def test_explicit_settings_replace_the_defaults_of_a_rollout() -> None:
     config = build_deploy_config(
         {"service": "style-two", "rollout": {}}, "house/style", "s3://qinglan/house", "qinglan", None
     )

@@ -73,14 +73,14 @@ def test_where_all_have_ended_a_services_name_means_the_newest() -> None:
     assert find_rollout(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
 
 
-def test_one_that_no_controller_has_seen_says_so() -> None:
+def test_a_rollout_without_a_status_is_shown_as_not_begun() -> None:
     one = shown()
 
     assert (one.phase, table_row(one)[5:7]) == ("not begun", ("", ""))
     assert missing_for_next_share(one) == () and evidence_lines(one) == []
 
 
-def test_what_a_controller_wrote_is_read_back_and_what_others_put_beside_it_is_left_alone() -> None:
+def test_a_controllers_status_is_read_back_and_foreign_fields_are_ignored() -> None:
     written = rollout(1, ANALYSED)
     written["status"]["observedGeneration"] = 7
 
@@ -113,7 +113,7 @@ def test_the_checks_that_the_controller_chose_are_shown_once_it_has_noted_them(s
     assert shown(steps=[0, 5, 100]).spec.steps == (0, 5, 100), "admitted without checks, and a shadow may be there"
 
 
-def test_one_that_waits_for_another_names_it() -> None:
+def test_a_waiting_rollout_names_the_rollout_before_it() -> None:
     there = [rollout(3, ANALYSED), rollout(4), rollout(2, done("Promoted")), rollout(1, service="other")]
     turn, waiting, ended, other = (read_rollout(one, there) for one in there)
 
@@ -220,7 +220,7 @@ def test_where_there_are_none_the_namespace_is_named_since_it_may_not_exist() ->
 
 
 @pytest.mark.parametrize("namespace", ["bad/ns", "../pods", "Qinglan", "-a", "a" * 64, "a\n"])
-def test_what_cannot_be_a_namespace_is_never_asked_for(namespace: str) -> None:
+def test_an_impossible_namespace_is_refused_before_any_request(namespace: str) -> None:
     with pytest.raises(ConfigError, match="is no namespace's name"):
         RolloutClient(namespace, Api(None, "qinglan"))
     assert RolloutClient("", Api(None, "qinglan")).namespace == "qinglan"

@@ -121,7 +121,7 @@ def test_a_profile_whose_examiner_is_its_judge_is_noted_before_the_run_is_sent(
     assert noted < started
 
 
-def test_what_cannot_be_submitted_is_refused_before_kfp_hears_of_it(
+def test_an_unreadable_graph_is_refused_before_anything_is_sent_to_kfp(
     server: StandIn, here: Here, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.yaml").write_text("foo: [")
@@ -195,7 +195,7 @@ def test_kfp_that_is_away_is_exit_code_4(small: Graph, here: Here) -> None:
         (signal.SIGTERM, ("--cancel-on-interrupt",), 143, 1, "canceled"),
     ],
 )
-def test_whoever_stops_following_leaves_the_run_or_cancels_it(
+def test_an_interrupted_follow_leaves_the_run_or_cancels_it(
     server: StandIn, small: Graph, number: int, words: tuple[str, ...], code: int, terminated: int, said: str
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)

@@ -62,7 +62,7 @@ def test_where_all_is_there_nothing_is_said() -> None:
         (RequiredObject("ConfigMap", "notes", frozenset({"a"}), ("sft",)), "kubectl -n team create configmap notes"),
     ],
 )
-def test_what_is_not_there_is_named_with_its_command(need: RequiredObject, command: str) -> None:
+def test_a_missing_object_is_named_with_the_command_that_makes_it(need: RequiredObject, command: str) -> None:
     [found] = missing(check_requirements(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
 
     assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in found
@@ -85,7 +85,7 @@ def test_a_secret_without_its_key_is_as_good_as_none() -> None:
     assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in found
 
 
-def test_what_could_not_be_read_is_said_and_stops_nothing() -> None:
+def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
     unread = ("Secret qinglan-builder-key could not be checked: you may not read it.",)
 
     found = check_requirements(
@@ -146,7 +146,7 @@ def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
     assert in_the_step == []
 
 
-def test_what_launching_lacks_is_named_and_the_whole_role_is_given() -> None:
+def test_missing_launcher_permissions_are_named_with_the_whole_role() -> None:
     denied = (LAUNCHER_PERMISSIONS[0]._replace(verbs=("watch", "create")), LAUNCHER_PERMISSIONS[2])
 
     [found] = check_requirements(needs(machines=(SFT,)), seen(denied=denied))
@@ -229,7 +229,7 @@ def test_with_a_whole_secret_inputs_of_other_buckets_are_no_trouble(store: Store
 
 
 @pytest.mark.parametrize("root", [OWN_BUCKET, "s3://data"])
-def test_what_lies_in_kfps_own_bucket_needs_no_key(root: str) -> None:
+def test_inputs_in_kfps_own_bucket_need_no_key(root: str) -> None:
     own = INPUTS._replace(uris=("minio://mlpipeline/a", "gs://x/b") if root == OWN_BUCKET else ("s3://data/c",))
 
     assert judged(own, None, pipeline_root=root) == []

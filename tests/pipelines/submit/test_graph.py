@@ -58,7 +58,9 @@ def container(documents: Any) -> Any:
         (lambda d: d.append({}), "one document, or two"),
     ],
 )
-def test_what_could_never_run_is_named(small: Graph, tmp_path: Path, change: Any, said: str) -> None:
+def test_a_graph_that_could_never_run_is_refused_with_the_reason(
+    small: Graph, tmp_path: Path, change: Any, said: str
+) -> None:
     with pytest.raises(ConfigError, match=r"changed\.yaml: ") as error:
         read_graph(changed(small, change, tmp_path))
 
@@ -67,7 +69,7 @@ def test_what_could_never_run_is_named(small: Graph, tmp_path: Path, change: Any
 
 
 @pytest.mark.parametrize("text", [b"foo: [", b"\xff\xfe", b"- a\n- b\n", b""])
-def test_what_would_keep_the_api_server_busy_for_ever_is_no_graph(tmp_path: Path, text: bytes) -> None:
+def test_yaml_that_expands_without_end_is_no_graph(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "bad.yaml").write_bytes(text)
 
     with pytest.raises(ConfigError, match=r"bad\.yaml: is no"):

@@ -55,7 +55,7 @@ def test_the_same_bytes_are_uploaded_once(server: StandIn, small: Graph, tmp_pat
     assert (len(server.pipelines), len(server.experiments), len(server.runs)) == (1, 1, 3)
 
 
-def test_what_is_sent_is_what_was_checked(server: StandIn, tmp_path: Path) -> None:
+def test_the_submitted_graph_is_the_checked_graph(server: StandIn, tmp_path: Path) -> None:
     graph = read_graph(compile_graph(tmp_path / "small.yaml"))
     (tmp_path / "small.yaml").write_text("foo: [")
 

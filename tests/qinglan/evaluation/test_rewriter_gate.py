@@ -62,7 +62,7 @@ def test_a_candidate_that_is_better_everywhere_is_promoted_with_its_figures() ->
     ]
 
 
-def test_what_is_surely_worse_is_said_though_the_gate_does_not_ask_for_it() -> None:
+def test_the_verdict_names_a_significant_loss_that_the_gate_does_not_require() -> None:
     worse = {"difference": -0.17, "low": -0.23, "high": -0.11}
     unsure = {"difference": -0.02, "low": -0.06, "high": 0.01}
     versus = good()["paired"]["rl_vs_teacher"] | {"quality": worse, "judged_top1": unsure}
@@ -127,7 +127,7 @@ DIGESTS = [
 
 
 @pytest.mark.parametrize(("path", "value", "said"), HELD, ids=[f"{path}={value}" for path, value, _ in HELD])
-def test_one_fault_holds_and_is_named(path: str, value: Any, said: str) -> None:
+def test_a_single_fault_holds_the_rewriter_and_is_named(path: str, value: Any, said: str) -> None:
     verdict = decide(changed(path, value), GATE)
 
     assert (verdict.promote, verdict.word) == (False, "hold")
@@ -211,7 +211,7 @@ def test_rubbish_is_held_with_a_reason(rubbish: Any) -> None:
     assert verdict.reasons
 
 
-def test_one_tenants_reasons_are_not_said_twice() -> None:
+def test_the_reasons_of_a_single_tenant_are_not_repeated() -> None:
     evaluation = changed("paired.rl_vs_teacher.ndcg.low", -0.2)
     evaluation["paired"]["rl_vs_teacher"]["tenants"] = {"fivedoctors": evaluation["paired"]["rl_vs_teacher"].copy()}
 

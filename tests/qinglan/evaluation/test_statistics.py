@@ -110,7 +110,7 @@ def test_alike_turns_make_the_interval_wider() -> None:
     assert clustering_factor(values, apart) == pytest.approx(1.0)
 
 
-def test_what_is_not_known_is_left_out_of_mean_and_count() -> None:
+def test_unknown_values_are_left_out_of_mean_and_count() -> None:
     column = np.array([[1.0], [NAN], [0.0], [NAN]])
     [found] = bootstrap_means(column, np.array([0, 0, 1, 2]), 200, 0)
 
@@ -124,7 +124,7 @@ def test_turns_of_a_conversation_are_one_group_wherever_they_stand() -> None:
 
 
 @pytest.mark.parametrize("unknown", [0, 2])
-def test_one_conversation_alone_has_no_interval_and_no_significance(unknown: int) -> None:
+def test_a_single_conversation_has_no_interval_and_no_significance(unknown: int) -> None:
     values, names = np.array([1.0] * 5 + [NAN] * unknown), np.array([0] * 5 + [1] * unknown)
     [found] = paired_differences(values[:, None], names, 200, 0)
 
@@ -185,7 +185,7 @@ def test_a_mean_worked_out_from_drawn_groups_has_the_interval_of_the_mean() -> N
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_one_group_alone_has_no_interval_whatever_is_worked_out(size: int) -> None:
+def test_a_single_group_has_no_bootstrap_interval(size: int) -> None:
     low, high = bootstrap_intervals(size, lambda times: np.ones((len(times), 2)), 50, 0)
 
     assert np.isnan(low).tolist() == np.isnan(high).tolist() == [True, True]

@@ -75,7 +75,7 @@ def test_a_model_that_is_better_everywhere_is_promoted_with_its_figures() -> Non
         ("digests.parents.train", "f" * 64, "learned from another train"),
     ],
 )
-def test_one_thing_amiss_holds_it(path: str, value: Any, said: str) -> None:
+def test_a_single_fault_holds_the_style_model(path: str, value: Any, said: str) -> None:
     verdict = decide(changed(path, value), GATE)
 
     assert verdict.word == "hold"
@@ -91,7 +91,7 @@ def test_one_thing_amiss_holds_it(path: str, value: Any, said: str) -> None:
         ("systems.model.classes.无伤害.support", 10),
     ],
 )
-def test_what_is_just_allowed_is_allowed(path: str, value: Any) -> None:
+def test_a_value_at_the_limit_is_promoted(path: str, value: Any) -> None:
     assert decide(changed(path, value), GATE).promote
 
 
@@ -134,5 +134,5 @@ BROKEN = st.one_of(
 
 
 @given(st.sampled_from(NUMBERS), BROKEN)
-def test_what_cannot_be_read_always_holds(path: str, value: Any) -> None:
+def test_an_unreadable_value_holds_the_style_model(path: str, value: Any) -> None:
     assert not decide(changed(path, value), GATE).promote

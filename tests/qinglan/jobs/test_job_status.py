@@ -187,7 +187,7 @@ def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> No
     assert found.text.startswith("pod sft-0a-master-0 ended with code 3")
 
 
-def test_that_a_pod_ran_is_kept_when_it_is_another_thing_later() -> None:
+def test_a_pod_that_ran_is_remembered_as_having_run() -> None:
     ran = slim_pod(pod(), None)
 
     assert slim_pod(pod(phase="Unknown"), ran)["ran"]

@@ -48,7 +48,7 @@ def test_told_to_stop_it_stops(tmp_path: Path) -> None:
     assert outcome.code == -signal.SIGTERM
 
 
-def test_what_takes_too_long_is_ended_and_said(tmp_path: Path) -> None:
+def test_a_command_over_its_time_limit_is_ended_and_reported(tmp_path: Path) -> None:
     outcome = LocalRunner().run(JobSpec("sft", Command(SLEEPS), hours=0.0001), tmp_path / "log")
 
     assert outcome == Outcome(-signal.SIGTERM, "it took longer than its 0.0001 hours")

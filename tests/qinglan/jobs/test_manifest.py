@@ -70,7 +70,7 @@ def container_of(manifest: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_what_the_task_was_given_is_handed_on() -> None:
+def test_the_jobs_pods_get_the_resources_of_the_task() -> None:
     pod, container = (
         pod_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
         container_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
@@ -126,7 +126,7 @@ def test_every_pod_joins_before_it_trains() -> None:
     assert replica(manifest, "Worker")["template"] == replica(manifest)["template"]
 
 
-def test_one_machine_is_a_master_alone_and_without_a_join_the_command_itself() -> None:
+def test_a_job_of_one_node_is_a_master_that_runs_the_command_itself() -> None:
     manifest = render_pytorchjob(JobSpec("style", Command(["python", "train.py"])), PLACE._replace(task={}))
 
     assert list(manifest["spec"]["pytorchReplicaSpecs"]) == ["Master"]

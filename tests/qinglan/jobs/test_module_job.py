@@ -51,7 +51,7 @@ def test_its_error_is_raised_as_what_it_was(run: Callable[[str], dict[str, int]]
         run("wrong")
 
 
-def test_one_that_is_killed_is_no_answer_though_an_earlier_one_lies_there(
+def test_a_killed_module_job_does_not_return_an_earlier_answer(
     run: Callable[[str], dict[str, int]],
 ) -> None:
     run("well")
@@ -60,7 +60,7 @@ def test_one_that_is_killed_is_no_answer_though_an_earlier_one_lies_there(
         run("killed")
 
 
-def test_it_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) -> None:
+def test_a_module_job_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) -> None:
     seen = list[JobSpec]()
 
     class Cluster(LocalRunner):
@@ -74,7 +74,7 @@ def test_it_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) -> None:
     assert (seen[0].name, seen[0].nodes, seen[0].per_node, seen[0].join) == ("sft-finish", 1, 4, None)
 
 
-def test_what_the_cluster_says_stands_beside_what_the_log_says(tmp_path: Path) -> None:
+def test_a_failure_names_the_clusters_reason_beside_the_logs(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("Traceback\nValueError: no such column\n")
     said = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))

@@ -72,7 +72,7 @@ def test_a_stream_that_breaks_loses_no_line_and_repeats_none(broken: int, server
     assert len(server.asked) > 1
 
 
-def test_who_goes_on_hears_everything_and_the_file_gets_what_it_lacks(server: PodLogs, tmp_path: Path) -> None:
+def test_a_resumed_pod_log_reports_every_line_and_completes_the_file(server: PodLogs, tmp_path: Path) -> None:
     first = Following(server, tmp_path / "train.log")
     server.say(f"{BASE}1Z", "a")
     server.say(f"{BASE}1Z", "b")
@@ -87,7 +87,7 @@ def test_who_goes_on_hears_everything_and_the_file_gets_what_it_lacks(server: Po
     assert second.heard == ["a", "b", "c"]
 
 
-def test_what_a_killed_process_wrote_after_its_note_is_taken_back(server: PodLogs, tmp_path: Path) -> None:
+def test_log_lines_after_the_last_noted_position_are_cut_off(server: PodLogs, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("a\nb\nhalf a li")
     noted = {"pod": "p1", "size": 2, **LogPosition(normalise_timestamp(f"{BASE}1Z"), 1)._asdict()}

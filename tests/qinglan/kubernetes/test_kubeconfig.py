@@ -18,7 +18,7 @@ TOKEN = (
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_what_is_no_kubeconfig_is_named_in_one_sentence(text: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_kubeconfig_is_named_in_one_sentence(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(text)
 
     with pytest.raises(ConfigError, match=rf"^KUBECONFIG {tmp_path}/config: .*[^.]\.$"):

@@ -62,7 +62,7 @@ def wrong(findings: list[Finding]) -> set[Said]:
     return {(one.what, one.state) for one in findings if one.state != "verified"}
 
 
-def test_what_nobody_has_touched_is_right(scene: Scene) -> None:
+def test_an_untouched_release_has_no_findings(scene: Scene) -> None:
     assert wrong(check_release(scene.folder, scene.policy, NAME)) == set()
     assert wrong(check_release(scene.other.folder, scene.policy, OTHER)) == set()
 
@@ -336,6 +336,6 @@ def kind_of(name: str) -> str:
     return re.sub(r"^(lineage/\w+-)[0-9a-f]{12}\..*", r"\1", name)
 
 
-def test_there_are_enough_rows_and_no_name_twice() -> None:
+def test_the_table_of_attacks_is_long_enough_and_has_unique_names() -> None:
     assert len(KINDS) * len(CHANGES) + len(ROWS) > 150
     assert len({row.name for row in ROWS}) == len(ROWS)

@@ -144,7 +144,7 @@ def test_a_file_of_a_run_is_audited_alone(run: Path, keys: Keys) -> None:
     assert of(rewrites, keys).verdict == "altered"
 
 
-def test_what_is_in_no_run_is_no_target(tmp_path: Path, keys: Keys) -> None:
+def test_a_file_outside_of_any_run_cannot_be_audited(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "x").write_text("x")
 
     with pytest.raises(ConfigError, match="nor in one"):

@@ -167,7 +167,7 @@ def plain(name: str) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_what_was_wrong_before_the_release_is_found(row: Row, scene: Scene, tmp_path: Path) -> None:
+def test_a_fault_in_the_statements_before_the_release_is_found(row: Row, scene: Scene, tmp_path: Path) -> None:
     model = tiny_weights(tmp_path / "rl_model")
     inputs = make_inputs(tmp_path, model)
     lineage = inputs.lineage.rename(tmp_path / "lineage")

@@ -63,7 +63,9 @@ def test_a_whole_release_may_be_deployed(keys: Keys, tmp_path: Path) -> None:
         (lambda line: line["ppo"].update(key=None), "not signed"),
     ],
 )
-def test_what_is_lacking_is_a_reason(change: Callable[[Line], None], reason: str, keys: Keys, tmp_path: Path) -> None:
+def test_missing_lineage_is_a_reason_not_to_deploy(
+    change: Callable[[Line], None], reason: str, keys: Keys, tmp_path: Path
+) -> None:
     found = decided(write_release(tmp_path / "release", keys, change), keys.policy)
 
     assert not found.allowed

@@ -35,7 +35,7 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys"
 
 
-def test_what_a_trusted_key_signed_counts(keys: Path) -> None:
+def test_a_trusted_keys_signature_counts(keys: Path) -> None:
     worth = policy(keys).worth(sealed(keys), "builder", "fivedoctors", now())
 
     assert worth == ("attested", "", load_signer("builder", keys).id)
@@ -114,7 +114,7 @@ def test_a_key_id_proves_nothing(keys: Path, tmp_path: Path) -> None:
     assert "not key" in policy(keys).worth(envelope, "builder", "x", now())[1]
 
 
-def test_one_signature_that_counts_is_enough(keys: Path, tmp_path: Path) -> None:
+def test_a_single_trusted_signature_is_enough(keys: Path, tmp_path: Path) -> None:
     ensure_keys(tmp_path / "other")
     strange, good = sealed(tmp_path / "other"), sealed(keys)
     both = good._replace(signatures=(*strange.signatures, *good.signatures))

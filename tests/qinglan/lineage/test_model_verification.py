@@ -52,7 +52,7 @@ def test_a_release_is_named_by_its_digests_and_who_signed_it(made: Made) -> None
     ("name", "said"),
     [("rewriter.json", "the prompts are not those of its release"), ("model.safetensors", "not as in its release")],
 )
-def test_one_changed_byte_is_refused_by_name(release: Path, name: str, said: str) -> None:
+def test_a_changed_byte_of_the_model_is_refused_by_file_name(release: Path, name: str, said: str) -> None:
     path = release / "model" / name
     path.write_bytes(path.read_bytes()[:-1] + b"!")
 
@@ -106,7 +106,7 @@ def test_an_index_without_its_weights_is_refused_before_an_adapter_too(
     assert verify_model(pod, weights=False, trust=trust).state == "signed"
 
 
-def test_what_does_not_belong_to_the_model_may_stay_away(release: Path, made: Made) -> None:
+def test_files_outside_of_the_model_may_be_missing_when_it_is_loaded(release: Path, made: Made) -> None:
     """The audit wants it; a server does not."""
     shutil.rmtree(release / "lineage")
     (release / "report.html").unlink()

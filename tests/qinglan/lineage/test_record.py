@@ -69,7 +69,7 @@ def test_rows_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
     assert describe_artifact(File(str(tmp_path)))["rows"] == 5
 
 
-def test_what_is_no_dataset_has_no_rows(tmp_path: Path) -> None:
+def test_an_artifact_that_is_no_dataset_has_no_row_count(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"\n\n")
 
     assert describe_artifact(File(str(tmp_path), schema_title="system.Model")) == {"sha256": digest(tmp_path)}

@@ -102,7 +102,7 @@ def test_the_releases_statement_goes_on_to_artifacts_verdict_code_and_environmen
 
 
 @pytest.mark.parametrize("left", [(), ("model",), (PROVENANCE,)])
-def test_what_is_no_release_says_where_one_comes_from(scene: Scene, left: tuple[str, ...]) -> None:
+def test_a_folder_that_is_no_release_is_refused_with_where_to_get_one(scene: Scene, left: tuple[str, ...]) -> None:
     for path in scene.folder.iterdir():
         if path.name not in left:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -119,7 +119,7 @@ def test_a_folder_that_is_not_there_is_a_finding(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("folder", golden_release.signed_ones(), ids=lambda path: path.name)
-def test_what_was_signed_by_this_and_older_versions_still_verifies(folder: Path) -> None:
+def test_releases_signed_by_this_and_older_versions_still_verify(folder: Path) -> None:
     findings = check_release(folder / "release", golden_release.trust(folder), NAME)
 
     assert [one for one in findings if one.state != "verified"] == []

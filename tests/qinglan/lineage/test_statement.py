@@ -28,11 +28,11 @@ def statement(**changes: object) -> Statement:
     return made._replace(**changes)  # type: ignore[arg-type]
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_a_statement_that_is_written_is_read_back() -> None:
     assert from_payload(to_payload(statement())) == statement()
 
 
-def test_it_is_in_totos_and_slsas_form() -> None:
+def test_a_statement_has_the_form_of_in_toto_and_slsa() -> None:
     body = json.loads(to_payload(statement()))
 
     assert body["_type"] == "https://in-toto.io/Statement/v1"
@@ -57,7 +57,7 @@ def test_a_local_path_says_whose_machine_it_was_and_is_left_out() -> None:
         to_payload(statement()).replace(b"slsa", b"sls"),
     ],
 )
-def test_what_is_no_statement_is_refused(payload: bytes) -> None:
+def test_a_payload_that_is_no_statement_is_refused(payload: bytes) -> None:
     with pytest.raises(DataError, match=r"here: no"):
         from_payload(payload, "here")
 
@@ -65,7 +65,7 @@ def test_what_is_no_statement_is_refused(payload: bytes) -> None:
 @pytest.mark.parametrize(
     "sealed", [b"", b"[]", b'{"payload": "e30="}', b'{"payload": "***", "payloadType": "x", "signatures": []}']
 )
-def test_what_is_no_envelope_is_refused(sealed: bytes) -> None:
+def test_bytes_that_are_no_dsse_envelope_are_refused(sealed: bytes) -> None:
     with pytest.raises(DataError, match="here: no DSSE envelope"):
         open_envelope(sealed, "here")
 

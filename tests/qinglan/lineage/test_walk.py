@@ -42,7 +42,7 @@ def line(keys: Keys, hours: Sequence[tuple[float, float]] = ((1, 2), (3, 4))) ->
     )
 
 
-def test_what_is_signed_for_is_attested_back_to_what_was_given(keys: Keys) -> None:
+def test_signed_steps_are_attested_back_to_the_inputs(keys: Keys) -> None:
     graph = walked(*line(keys), start="model", policy=keys.policy)
 
     assert states(graph) == dict.fromkeys(("model", "rewrites", "questions", "code"), "attested")
@@ -68,7 +68,7 @@ def test_bytes_at_hand_make_it_verified(keys: Keys, tmp_path: Path) -> None:
     assert graph.things[sha("model")].size == 5
 
 
-def test_what_nobody_signed_for_is_missing(keys: Keys) -> None:
+def test_an_artifact_without_a_statement_is_missing(keys: Keys) -> None:
     graph = walked(line(keys)[1], start="model", policy=keys.policy)
 
     assert states(graph)["rewrites"] == "missing"
@@ -111,7 +111,7 @@ def test_a_key_that_does_not_count_leaves_it_untrusted(
     assert verdict(graph) == "altered"
 
 
-def test_what_was_signed_before_the_key_was_revoked_counts(keys: Keys) -> None:
+def test_a_signature_from_before_the_revocation_counts(keys: Keys) -> None:
     graph = walked(*line(keys), start="model", policy=keys.revoked(2.5))
 
     assert (states(graph)["rewrites"], states(graph)["model"]) == ("attested", "untrusted")
@@ -198,7 +198,7 @@ def test_a_stage_that_ran_again_on_the_same_bytes_is_one_maker(keys: Keys) -> No
     assert verdict(walked(*line(keys), again, start="model", policy=keys.policy)) == "intact"
 
 
-def test_what_a_step_only_carries_on_it_has_not_made(keys: Keys) -> None:
+def test_an_artifact_that_a_step_only_passes_on_is_not_its_output(keys: Keys) -> None:
     released = sealed(keys.releaser, "release", [made("model"), made("model.sig")], [made("model")], (5, 6))
 
     graph = walked(*line(keys), released, start="model.sig", policy=keys.policy)

@@ -135,7 +135,7 @@ def test_a_batch_holds_its_money_and_its_calls_until_it_ends(tmp_path: Path) -> 
     with_journal(tmp_path, work)
 
 
-def test_what_is_given_up_may_have_been_billed_unless_it_was_never_uploaded(tmp_path: Path) -> None:
+def test_an_abandoned_batch_may_have_been_billed_only_if_it_was_uploaded(tmp_path: Path) -> None:
     async def work(journal: Journal) -> None:
         pages = BatchJournal(journal)
         await pages.make("teacher", [batch_call("a")], 0.5)

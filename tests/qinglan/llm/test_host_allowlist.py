@@ -51,7 +51,7 @@ def test_a_host_or_a_host_with_its_port_can_be_allowed(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "url", ["ftp://127.0.0.1/", "127.0.0.1:8100", "", "http:///v1", "http://127.0.0.1:99999", "file:///etc"]
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_a_text_that_is_no_http_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="no http or https address"):
         check_host(url, "rag.base_url")
 

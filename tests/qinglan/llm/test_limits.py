@@ -96,7 +96,7 @@ def test_failures_in_a_row_open_the_breaker_and_an_answer_between_them_does_not(
         breaker.check()
 
 
-def test_one_call_may_try_whether_an_outage_is_over_and_its_answer_ends_it(
+def test_a_single_probe_call_ends_an_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]

@@ -30,7 +30,7 @@ def model(name: str, **settings: Any) -> PaidModel:
         ("echo", {"refusal_patterns": ["抱歉("]}, "regular expression"),
     ],
 )
-def test_what_a_provider_refuses_is_refused_before_anything_is_sent(
+def test_settings_that_a_provider_refuses_are_refused_before_the_first_call(
     name: str, settings: dict[str, Any], mends: str
 ) -> None:
     with pytest.raises(ConfigError, match=mends.replace("{", r"\{")):
@@ -49,7 +49,7 @@ def test_what_a_provider_refuses_is_refused_before_anything_is_sent(
         ("Qwen/Qwen3-32B", {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}}),
     ],
 )
-def test_what_a_provider_takes_is_taken(name: str, settings: dict[str, Any]) -> None:
+def test_settings_that_a_provider_accepts_are_accepted(name: str, settings: dict[str, Any]) -> None:
     assert model(name, **settings).model == name
 
 

@@ -64,7 +64,7 @@ async def echo(body: bytes, headers: Mapping[str, str]) -> Response:
     return Response(body + headers["x-qinglan-row"].encode(), 200 if body else 422, {"x-qinglan-call": "k"})
 
 
-def test_what_one_turn_asks_travels_together_and_each_gets_its_own_answer() -> None:
+def test_requests_of_one_event_loop_turn_share_a_message_and_get_their_own_answers() -> None:
     sizes: list[int] = []
     with running(server(echo, sizes)) as url:
         replies = post_all(url, b"a", b"", "问\n".encode())
@@ -109,7 +109,7 @@ def test_a_request_that_breaks_the_server_is_an_answer_of_its_own() -> None:
         assert [reply.status for reply in post_all(url, b"", b"a")] == [500, 200]
 
 
-def test_what_no_server_answered_is_raised_by_each() -> None:
+def test_each_request_without_an_answer_raises_its_own_error() -> None:
     async def half(request: Request) -> Response:
         [(head, body), _] = FrameDecoder().feed(await request.body())
         return Response(encode_frame(FrameHeader(head.place, "200", {}), body))

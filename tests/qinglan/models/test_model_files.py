@@ -137,7 +137,7 @@ def test_a_pickle_is_refused_whatever_it_is_called(tmp_path: Path, name: str, pr
         refuse_disallowed_files(tmp_path)
 
 
-def test_what_torch_and_numpy_save_is_refused_under_any_name(tmp_path: Path) -> None:
+def test_files_saved_by_torch_and_numpy_are_refused_under_any_name(tmp_path: Path) -> None:
     import numpy as np
     import torch
 
@@ -167,13 +167,13 @@ def test_what_torch_and_numpy_save_is_refused_under_any_name(tmp_path: Path) -> 
         "a.h5",
     ],
 )
-def test_what_no_release_needs_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+def test_a_file_that_no_release_needs_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("{}")
 
     assert list(disallowed_files(tmp_path)) == [name]
 
 
-def test_what_a_tokenizer_may_hold_is_let_through(tmp_path: Path) -> None:
+def test_the_files_of_a_tokenizer_are_allowed(tmp_path: Path) -> None:
     folder = tiny_weights(tmp_path / "model")
     (folder / "merges.txt").write_text("#version: 0.2\nĠ t\n的 人\n", encoding="utf-8")
     (folder / "vocab.txt").write_text(".\n(\n0\nN\nR\n", encoding="utf-8")

@@ -45,7 +45,7 @@ def test_a_model_in_shards_names_its_own_files(tmp_path: Path) -> None:
     refuse_foreign_files(folder)
 
 
-def test_what_transformers_saves_in_shards_names_its_own_files(tmp_path: Path) -> None:
+def test_shards_saved_by_transformers_name_files_of_the_same_folder(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     from tests.tiny_rewriter import tiny_model

@@ -142,7 +142,7 @@ def test_a_service_that_stays_busy_is_an_outage_after_the_attempts() -> None:
     assert len(received) == 3
 
 
-def test_nobody_listening_is_an_outage() -> None:
+def test_an_unreachable_rag_service_is_an_outage() -> None:
     with service(reply(OLDER)) as (url, _):
         pass
 
@@ -181,7 +181,7 @@ def test_a_refusal_is_not_retried_and_carries_the_services_own_words() -> None:
         (reply(b"", 302, location="http://elsewhere.invalid/"), "status 302"),
     ],
 )
-def test_what_is_not_the_contract_is_an_outage_that_names_it(sent: Reply, said: str) -> None:
+def test_an_answer_that_breaks_the_contract_is_an_outage_that_names_the_fault(sent: Reply, said: str) -> None:
     with service(sent) as (url, _), pytest.raises(OutageError, match=said):
         ask(url)
 

@@ -98,7 +98,7 @@ def test_weights_on_disk_are_the_sums_of_what_the_index_counts(index: Index) -> 
         assert index.title_weight(number) == pytest.approx(sum(map(index.idf, title)))
 
 
-def test_what_was_built_is_not_built_again_and_other_bytes_get_another_folder(tmp_path: Path) -> None:
+def test_an_index_is_built_once_and_other_bytes_get_another_folder(tmp_path: Path) -> None:
     kb = write_kb(tmp_path / "kb.jsonl")
     first = build_index(kb, tmp_path / "indexes", "fivedoctors")
     written = (first / MANIFEST).stat().st_mtime_ns

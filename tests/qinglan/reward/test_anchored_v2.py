@@ -115,14 +115,14 @@ def test_scores_against_the_rewrite_are_refused_where_they_would_decide() -> Non
         ("虾青素软胶囊的每日服用频次以标签为准", "copied"),
     ],
 )
-def test_what_is_no_rewrite_gets_the_floor_though_it_finds_the_gold_passage(rewrite: str, why: str) -> None:
+def test_a_text_that_is_no_rewrite_gets_the_floor_though_it_finds_the_gold_passage(rewrite: str, why: str) -> None:
     terms = rewarded(rewrite, ranked(1), ranked(None), judged=JudgeScores(1.0, 0.2, True))
 
     assert (terms["score"], terms["floor"], terms[why]) == (-1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("rewrite", [GOOD, "虾青素软胶囊一天吃几次", "一天吃几次", "维生素C 每日服用频次"])
-def test_what_a_rewriter_should_say_is_no_fault(rewrite: str) -> None:
+def test_a_good_rewrite_has_no_penalty(rewrite: str) -> None:
     prompt = PROMPT.model_copy(update={"history_summary": "咨询维生素C，虾青素软胶囊"})
 
     terms = rewarded(rewrite, ranked(1), ranked(1), prompt=prompt)

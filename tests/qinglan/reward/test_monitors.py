@@ -67,7 +67,7 @@ def test_trouble_is_named_with_its_level(steps: list[StepMetrics], name: str, le
         gamed([0.70, 0.60], rise=0.01),
     ],
 )
-def test_what_is_no_trouble_raises_no_alarm(steps: list[StepMetrics]) -> None:
+def test_healthy_steps_raise_no_alarm(steps: list[StepMetrics]) -> None:
     assert check_alarms(steps) == []
 
 
@@ -86,7 +86,7 @@ def test_a_fall_that_so_few_dev_rows_show_by_chance_does_not_stop(rows: float, l
     assert [alarm.level for alarm in check_alarms(steps)] == level
 
 
-def test_what_stops_comes_first() -> None:
+def test_alarms_that_stop_the_training_come_first() -> None:
     steps: list[StepMetrics] = [{"step": 1.0, "clip_fraction": 0.6, "policy_loss": math.nan}]
 
     assert [alarm.level for alarm in check_alarms(steps)] == ["stop", "warn"]

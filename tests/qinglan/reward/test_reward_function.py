@@ -94,7 +94,7 @@ def test_rewards_of_a_step_do_not_hang_on_whose_answer_came_first(house: House, 
     assert 0 < sum(terms["judged"] for terms in first) < len(texts)
 
 
-def test_what_is_imputed_has_learned_from_the_whole_step(house: House) -> None:
+def test_an_imputed_score_learns_from_the_judged_rows_of_the_whole_step(house: House) -> None:
     """The first row is not judged, the others are: its score is theirs, and not the guess before the first answer."""
     half = RewardConfig(judge_share=0.5, canary_share=0.0)
     ids = [f"r{at}" for at in range(40)]
@@ -122,7 +122,7 @@ def test_the_mark_that_ends_a_turn_is_no_part_of_the_rewrite(house: House) -> No
     assert marked == plain
 
 
-def test_what_is_no_rewrite_is_neither_searched_nor_judged(house: House, services: Services) -> None:
+def test_a_text_that_is_no_rewrite_is_neither_searched_nor_judged(house: House, services: Services) -> None:
     house.run(ALL, rewarded("", "<think>嗯</think>虾青素"))
 
     assert (services.retrieved, services.judged) == ([], [])

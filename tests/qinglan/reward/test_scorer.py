@@ -63,7 +63,7 @@ def test_a_row_of_other_retrieval_settings_is_refused_before_anything_is_asked()
     assert gateway.seen == []
 
 
-def test_what_was_not_answered_is_asked_again() -> None:
+def test_an_unanswered_retrieval_is_requested_again() -> None:
     gateway = Scripted(REFUSED)
 
     async def run(url: str) -> None:

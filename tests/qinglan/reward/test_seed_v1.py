@@ -51,7 +51,7 @@ def test_the_reward_is_the_plans(
 
 
 @given(UNIT, UNIT, SCORES, SCORES)
-def test_it_stays_within_one_and_minus_one_whatever_the_weights(
+def test_the_seed_reward_stays_between_minus_one_and_one(
     judge: float, other: float, scores: list[float], rest: list[float]
 ) -> None:
     heavy = RewardConfig(mode="seed_v1", weights=Weights(judge=1, retrieval=1, win=1))

@@ -23,7 +23,7 @@ ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65�
         "虾青素软胶囊和鱼油软胶囊的区别",
     ],
 )
-def test_what_the_conversation_holds_passes(written: str) -> None:
+def test_words_of_the_conversation_pass_the_guard(written: str) -> None:
     assert failed_guards(ASKED, written) == ()
 
 
@@ -43,7 +43,7 @@ def test_what_the_conversation_holds_passes(written: str) -> None:
         ("虾青素软胶囊的吃法以及和鱼油软胶囊有什么区别 每日9粒", True, ("cut", "history", "invented_number")),
     ],
 )
-def test_what_it_takes_back_is_named_the_gravest_first(written: str, cut: bool, found: tuple[str, ...]) -> None:
+def test_failed_guards_are_named_in_order_of_gravity(written: str, cut: bool, found: tuple[str, ...]) -> None:
     assert failed_guards(ASKED, written, cut) == found
 
 

@@ -70,7 +70,7 @@ def test_a_pull_goes_on_where_it_was(pushed: tuple[str, str], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("torn", [b"!", b"!" * (LARGE + 1)])
-def test_what_was_torn_meanwhile_is_fetched_again(pushed: tuple[str, str], tmp_path: Path, torn: bytes) -> None:
+def test_a_damaged_partial_download_is_fetched_again(pushed: tuple[str, str], tmp_path: Path, torn: bytes) -> None:
     for name in ("large", "small"):
         (cut_off(pushed, tmp_path, 3) / name).write_bytes(torn)
 
@@ -103,7 +103,7 @@ def test_several_who_pull_to_one_place_do_not_disturb_each_other(pushed: tuple[s
     assert not list(tmp_path.glob(".back*"))
 
 
-def test_what_was_there_before_is_replaced_only_by_a_whole_artifact(pushed: tuple[str, str], tmp_path: Path) -> None:
+def test_an_existing_folder_is_replaced_only_by_a_whole_artifact(pushed: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "back").mkdir()
     (tmp_path / "back" / "old").write_text("old")
 

@@ -36,7 +36,7 @@ def test_files_are_for_reading_alone_and_nothing_else_is_left(kept: Kept, tmp_pa
     assert {path.stat().st_mode & 0o777 for path in files} == {0o444}
 
 
-def test_what_a_killed_process_left_is_taken_away(kept: Kept, tmp_path: Path) -> None:
+def test_partial_files_of_a_killed_process_are_removed(kept: Kept, tmp_path: Path) -> None:
     left = tmp_path / "the store" / ".partial" / "999999999.abc"
     left.parent.mkdir(parents=True)
     left.write_text("half")

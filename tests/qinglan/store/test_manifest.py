@@ -51,7 +51,7 @@ def test_no_file_is_also_a_folder() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"files": {}}', '{"files": {"a": {"sha256": "b", "size": 1}}}', "[]"])
-def test_what_is_no_manifest_is_refused(text: str) -> None:
+def test_a_text_that_is_no_manifest_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="manifest: "):
         Manifest.parse(text.encode(), "manifest")
 

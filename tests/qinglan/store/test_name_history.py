@@ -55,7 +55,7 @@ def test_a_name_moves_only_from_where_the_mover_thinks_it_is(length: int, expect
 
 
 @pytest.mark.parametrize("by", ["", "a\nb", "x" * 201])
-def test_who_moves_a_name_is_said_in_one_line(by: str) -> None:
+def test_the_author_of_a_history_entry_must_fit_on_one_line(by: str) -> None:
     with pytest.raises(DataError, match="by: "):
         next_entry(NAME, [], DIGESTS[0], None, by, TIME)
 

@@ -40,7 +40,7 @@ def answering(status: int, body: bytes = b"") -> Iterator[str]:
         server.shutdown()
 
 
-def test_what_is_missing_in_the_environment_is_named() -> None:
+def test_missing_s3_variables_are_named() -> None:
     with pytest.raises(ConfigError, match="set QINGLAN_S3_ENDPOINT, AWS_SECRET_ACCESS_KEY in the environment"):
         open_store("s3://bucket", {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": ""})
 

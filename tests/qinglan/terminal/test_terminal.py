@@ -29,7 +29,7 @@ from tests.terminal_screen import ATTACKS, faults, shown
         ("👨\u200d👩", r"👨\u200d👩"),
     ],
 )
-def test_what_nobody_would_see_is_a_code(text: str, seen: str) -> None:
+def test_invisible_characters_are_shown_as_codes(text: str, seen: str) -> None:
     assert visible(text) == seen
 
 
@@ -46,7 +46,7 @@ def test_what_nobody_would_see_is_a_code(text: str, seen: str) -> None:
         "[red]",
     ],
 )
-def test_what_people_read_stays(text: str) -> None:
+def test_readable_text_is_shown_unchanged(text: str) -> None:
     assert visible(text) == text
 
 

@@ -129,7 +129,7 @@ def test_refused_and_truncated_answers_were_billed_and_are_no_rewrites(tmp_path:
     assert (report["answered"], report["failed"]) == (3, 0)
 
 
-def test_what_a_model_needs_is_sent_and_its_answers_are_read_as_it_means_them(tmp_path: Path) -> None:
+def test_a_models_own_settings_are_sent_and_its_answers_are_cleaned(tmp_path: Path) -> None:
     settings = {
         "temperature": None, "reasoning_effort": "low", "extra_body": {"thinking": {"type": "disabled"}},
         "strip_thinking": True, "refusal_patterns": ["抱歉，我不能"],
@@ -196,7 +196,7 @@ def test_a_bad_request_fails_its_row_at_once_and_costs_nothing(tmp_path: Path) -
         (error(429, "come back tomorrow", "rate_limit_exceeded", retry_after="86400"), "run again later"),
     ],
 )
-def test_what_will_do_for_no_row_stops_the_run_at_once_and_is_not_asked_again(
+def test_an_error_that_concerns_every_row_stops_the_run_after_one_call(
     tmp_path: Path, reply: Reply, says: str
 ) -> None:
     app = Scripted(reply)
@@ -298,13 +298,13 @@ def test_a_request_that_cannot_be_served_is_refused_naming_the_field(tmp_path: P
         ({"x-qinglan-step": "generate", "x-qinglan-row": "1", "x-qinglan-sample": "-1"}, "x-qinglan-sample"),
     ],
 )
-def test_who_asks_must_be_said(tmp_path: Path, headers: dict[str, str], named: str) -> None:
+def test_a_request_without_caller_headers_is_refused(tmp_path: Path, headers: dict[str, str], named: str) -> None:
     body = {"model": "teacher", "messages": messages("一")}
     refused = post(gateway_config("http://127.0.0.1:9"), tmp_path, body, headers)
     assert (refused.status_code, refused.json()["error"]["message"].split(":")[0]) == (400, named)
 
 
-def test_one_budget_needs_one_currency(tmp_path: Path) -> None:
+def test_a_budget_over_two_currencies_is_refused(tmp_path: Path) -> None:
     config = gateway_config("http://127.0.0.1:9")
     euros = config.judge.model_copy(update={"price": config.judge.price.model_copy(update={"currency": "EUR"})})
 

@@ -147,7 +147,7 @@ def test_scores_of_a_reranker_that_stood_in_are_passed_on_and_not_kept(tmp_path:
     assert rag.asked == 2
 
 
-def test_what_the_deployed_rewriter_would_write_is_not_kept(tmp_path: Path) -> None:
+def test_answers_with_the_deployed_rewriters_query_are_not_cached(tmp_path: Path) -> None:
     rag = Rag()
 
     async def run() -> None:
@@ -184,7 +184,7 @@ def test_a_service_that_is_not_there_is_an_outage_that_names_it(tmp_path: Path) 
     assert "RAG service http://127.0.0.1:9" in answer.json()["msg"]
 
 
-def test_what_the_service_refuses_is_passed_through_and_not_asked_twice(tmp_path: Path) -> None:
+def test_a_refusal_of_the_rag_service_is_passed_on_and_not_retried(tmp_path: Path) -> None:
     rag = Rag()
     rag.replies = [(422, b'{"code":422,"msg":"top_k: too large","data":null}')]
 
@@ -213,7 +213,7 @@ def test_no_more_retrievals_are_under_way_than_the_limit_and_the_report_counts_t
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"query":"x","tenant_id":"a"}', b'{"rewritten_query":"x"}'])
-def test_what_cannot_be_kept_is_recognised(body: bytes) -> None:
+def test_a_request_that_cannot_be_cached_is_recognised(body: bytes) -> None:
     assert read_cacheable_request(body) is None
 
 

@@ -167,7 +167,7 @@ def test_other_keys_open_nothing(made: Made, tmp_path: Path, into: Path) -> None
     assert files(into) == set()
 
 
-def test_what_an_earlier_attempt_left_is_gone_but_what_a_pull_goes_on_from(
+def test_files_of_an_earlier_attempt_are_removed_except_a_resumable_download(
     made: Made, tmp_path: Path, into: Path
 ) -> None:
     (into / "model").mkdir()

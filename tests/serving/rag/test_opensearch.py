@@ -125,14 +125,14 @@ def test_an_answer_that_is_no_json_is_none(stand_in: StandIn, url: str) -> None:
     assert with_cluster(url, reason) == "malformed"
 
 
-def test_nobody_waits_longer_than_the_deadline(stand_in: StandIn, url: str) -> None:
+def test_a_search_ends_at_its_deadline(stand_in: StandIn, url: str) -> None:
     stand_in.pause = 3.0
 
     assert with_cluster(url, reason, deadline=0.2) == "timeout"
 
 
 @pytest.mark.parametrize("status", [404, 503])
-def test_what_is_not_there_is_no_outage(status: int, stand_in: StandIn, url: str) -> None:
+def test_a_deleted_index_is_no_outage(status: int, stand_in: StandIn, url: str) -> None:
     """An index that is deleted under a search gives either."""
     stand_in.status, stand_in.named = status, "demo.newer"
 
@@ -279,7 +279,7 @@ def test_a_document_that_is_rejected_for_now_is_sent_again_alone(running: Runnin
 
 
 @pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
-def test_what_is_the_clusters_doing_is_no_fault_of_a_passage(status: int) -> None:
+def test_a_refusal_by_the_cluster_is_no_fault_of_a_passage(status: int) -> None:
     with pytest.raises(OutageError, match=f"passage 7 was not taken, status {status}: read-only"):
         read_outcome({"_id": "7", "status": status, "error": {"reason": "read-only"}})
 
@@ -295,7 +295,7 @@ def test_what_is_the_clusters_doing_is_no_fault_of_a_passage(status: int) -> Non
         (503, {"error": {"reason": "x", "caused_by": {"reason": "no master"}}}, "status 503, x; no master"),
     ],
 )
-def test_what_the_cluster_refuses_is_said_once(
+def test_a_refusal_by_the_cluster_names_its_cause_once(
     status: int, content: Any, cause: str, stand_in: StandIn, url: str
 ) -> None:
     stand_in.status, stand_in.content = status, orjson.dumps(content)
@@ -367,7 +367,7 @@ def test_a_rerankers_name_may_hold_what_an_address_may_not() -> None:
     assert RerankServiceConfig.read("vllm=http://gpu:8000,model=house/m@v2").model == "house/m@v2"
 
 
-def test_who_we_are_is_said_to_the_cluster(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_sent_to_the_cluster(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     app = FastAPI()
 

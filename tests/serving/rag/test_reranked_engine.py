@@ -168,9 +168,7 @@ def test_without_a_calibration_its_own_probabilities_are_served(world: World) ->
     assert [round(hit.reranker_score, 4) for hit in mapped.recall] == pytest.approx(expected, abs=2e-3)
 
 
-def test_what_is_no_probability_and_was_never_fitted_is_not_passed_off_as_one(
-    engines: Engines, running: Running, ask: Ask
-) -> None:
+def test_unfitted_logits_are_not_reported_as_probabilities(engines: Engines, running: Running, ask: Ask) -> None:
     logits = FastAPI()
 
     @logits.post("/v1/rerank")

@@ -105,7 +105,7 @@ def test_a_reply_that_is_not_whole_gives_no_scores_and_a_reason(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_bad_batch_spoils_the_list(running: Running, kind: Kind) -> None:
+def test_a_failed_batch_fails_the_whole_list(running: Running, kind: Kind) -> None:
     documents = [f"{TEXT}{number}" for number in range(40)]
     stand_in = FakeReranker(Behaviour(fault="broken", error_rate=0.3))
 
@@ -182,7 +182,7 @@ def test_once_it_answers_again_it_is_asked_again(running: Running, monkeypatch: 
     assert told == ["refused"] * 5 + [""] * 5
 
 
-def test_who_asks_again_does_so_when_the_service_tries_again() -> None:
+def test_the_client_retries_after_the_services_next_probe() -> None:
     assert RERANKER_RETRY_SECONDS > PROBE_SECONDS
 
 
@@ -264,12 +264,12 @@ def test_a_number_beyond_all_numbers_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"model_id": "m", "max_client_batch_size": 0}'])
-def test_what_tei_does_not_say_of_itself_is_not_made_up(content: bytes) -> None:
+def test_an_incomplete_tei_info_is_refused(content: bytes) -> None:
     with pytest.raises(ServiceError, match="malformed"):
         read_info(content)
 
 
-def test_one_line_says_it_all() -> None:
+def test_the_rerank_service_is_configured_by_one_line() -> None:
     read = RerankServiceConfig.read("tei=http://gpu:8080,model=BAAI/bge-reranker-v2-m3,deadline_seconds=0.3,batch=16")
 
     assert (read.kind, read.url, read.deadline_seconds, read.batch) == ("tei", "http://gpu:8080", 0.3, 16)

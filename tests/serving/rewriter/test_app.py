@@ -101,7 +101,7 @@ def test_a_chat_that_is_not_the_training_prompt_is_refused_in_openais_envelope(s
         ({"model": SECRET}, 404, "No model of that name"), ({"messages": SECRET}, 400, "messages"),
     ],
 )  # fmt: skip
-def test_what_a_chat_may_not_ask_for_is_named(served: Served, changes: Any, status: int, said: str) -> None:
+def test_an_unsupported_chat_option_is_named(served: Served, changes: Any, status: int, said: str) -> None:
     body = {"model": "rewriter", "messages": question(served, "一天吃几次")} | changes
 
     answer = served.http.post(CHAT, json=body)

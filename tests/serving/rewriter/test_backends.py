@@ -48,7 +48,7 @@ def test_vllm_gets_the_rendered_prompt_of_training_and_is_asked_greedily(before:
     assert prediction["rewritten_query"] == "虾青素软胶囊 每日服用频次"
 
 
-def test_what_vllm_wrote_for_each_question_is_counted_by_how_much_it_was(before: Served) -> None:
+def test_tokens_that_vllm_wrote_are_counted_for_each_question(before: Served) -> None:
     def most(tokens: str) -> float:
         return before.counted("qinglan_rewriter_written_tokens_bucket", le=tokens)
 
@@ -70,7 +70,7 @@ def test_what_vllm_wrote_for_each_question_is_counted_by_how_much_it_was(before:
         ("invented_number", {"text": "虾青素软胶囊 每日三粒"}),
     ],
 )
-def test_what_may_not_be_searched_is_taken_back_told_and_counted(
+def test_a_guarded_rewrite_is_replaced_reported_and_counted(
     before: Served, vllm: Vllm, guard: str, faults: dict[str, Any]
 ) -> None:
     vllm.behave(**faults)
@@ -111,7 +111,7 @@ def test_an_outage_is_an_error_and_never_a_rewrite(
 
 
 @pytest.mark.parametrize("content", [b"<html>", b"7", b"{}", b'{"choices": []}', b'{"choices": [{"text": "x"}]}'])
-def test_what_is_no_completion_at_all_is_an_outage_too(content: bytes) -> None:
+def test_an_answer_without_a_completion_is_an_outage(content: bytes) -> None:
     with pytest.raises(OutageError, match="http://vllm answered with no completion"):
         read_completion(content, "http://vllm")
 
@@ -123,7 +123,7 @@ def test_a_connection_that_broke_once_costs_nobody_an_answer(before: Served, vll
     assert len(vllm.asked()) == 2
 
 
-def test_it_is_ready_only_while_its_backend_answers(serve: Serve, tmp_path: Path) -> None:
+def test_the_server_is_ready_only_while_its_backend_answers(serve: Serve, tmp_path: Path) -> None:
     with running(tmp_path / "log", "tests.serving.rewriter.standin_vllm") as (_, url):
         vllm = Vllm(url)
         vllm.behave(healthy=False)
@@ -186,7 +186,7 @@ def test_a_body_that_never_ends_costs_its_sender_the_deadline_and_nobody_else(be
     until(lambda: before.lines()[-1]["outcome"] == "hung_up")  # its line may follow its answer
 
 
-def test_who_has_gone_before_the_answer_is_ready_is_counted_as_gone_and_timed(before: Served, vllm: Vllm) -> None:
+def test_a_client_that_disconnects_is_counted_as_gone_and_timed(before: Served, vllm: Vllm) -> None:
     """As a RAG service that waits no longer: the answer was slow, and nobody got it."""
     port, body = before.http.base_url.port, orjson.dumps({"instances": [ASKED]})
     names = ("requests_total", "seconds_count")

@@ -51,7 +51,7 @@ def test_a_share_is_the_same_requests_everywhere_and_about_as_many() -> None:
     assert all(is_sampled(one, 1.0) for one in ids)
 
 
-def test_what_waits_is_written_before_it_closes(tmp_path: Path) -> None:
+def test_queued_payloads_are_written_before_the_log_closes(tmp_path: Path) -> None:
     counted = Counted()
     log = PayloadLog(PayloadConfig(store=str(tmp_path)), counted)
     for number in range(2500):

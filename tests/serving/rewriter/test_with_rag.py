@@ -36,7 +36,7 @@ def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(folder: Path, t
     assert digest(folder).startswith(data["rewriter_version"]) and data["rewriter_version"]
 
 
-def test_what_the_students_guard_took_back_is_searched_as_it_was_asked_and_told_with_its_version(
+def test_a_guarded_rewrite_is_searched_as_the_question_and_reported_with_its_version(
     serve: Serve, tmp_path: Path
 ) -> None:
     model = tiny_model(tmp_path / "model")  # never comes to an end

@@ -137,7 +137,7 @@ def test_a_canary_whose_pods_die_is_taken_back() -> None:
         (served(), window(canary=10, stable=2000), "answered 0.5 %"),
     ],
 )
-def test_what_says_nothing_of_the_canary_is_no_success(
+def test_a_window_without_data_of_the_canary_is_no_success(
     seen: ServiceSnapshot, measured: Window | None, said: str
 ) -> None:
     once = decided(state(), seen, measured=measured)
@@ -213,7 +213,7 @@ def test_a_promotion_is_done_when_it_is_read_from_what_is_served() -> None:
     assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
 
 
-def test_what_was_earned_in_time_is_not_taken_back_by_the_deadline() -> None:
+def test_a_promotion_earned_before_the_deadline_is_kept() -> None:
     promoting = state("Promote", intent=None, desired=DesiredModel(uri=NEW, percent=None), watched=10_000.0)
 
     assert decided(promoting, served(NEW, None)).state.phase == "Promote"

@@ -83,7 +83,7 @@ def test_a_service_that_never_served_gets_a_new_first_model() -> None:
     assert decided(verified.state, broken).desired == WHOLE
 
 
-def test_who_was_faster_is_looked_at_again_and_who_came_later_is_named() -> None:
+def test_a_model_set_by_another_editor_is_checked_before_and_named_after_our_own() -> None:
     others = MADE._replace(desired=DesiredModel(uri=OTHER), editor="kubectl-create")
     faster = decided(asked(), others)
     assert faster.desired is None and faster.state.phase == "Verify"

@@ -104,9 +104,7 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     assert "errors: worse" in (shown := page(found)) and f"key {signer[:8]}" in shown
 
 
-def test_it_is_kept_once_however_often_it_is_asked_for_and_only_when_it_has_ended(
-    made: Made, store: Store, keys: Path
-) -> None:
+def test_the_history_of_an_ended_rollout_is_stored_exactly_once(made: Made, store: Store, keys: Path) -> None:
     one, history = entry(made, store), HistorySigner(keys)
     history.attach(*WHERE, one._replace(state=one.state.model_copy(update={"phase": "Rollback"})))
     assert store.notes(made.registered.release) == []
@@ -148,7 +146,7 @@ def altered(note: bytes) -> bytes:
     return orjson.dumps({**body, "payload": base64.b64encode(payload).decode()})
 
 
-def test_what_somebody_wrote_over_it_is_altered(made: Made, store: Store, keys: Path) -> None:
+def test_an_overwritten_history_is_reported_as_altered(made: Made, store: Store, keys: Path) -> None:
     note = sign_rollout(history_record(*WHERE, entry(made, store)), load_signer("rollout", keys))
     store.attach(made.registered.release, ROLLOUT_NOTE, altered(note))
 
@@ -159,7 +157,9 @@ def test_what_somebody_wrote_over_it_is_altered(made: Made, store: Store, keys: 
     assert found.verdict == "altered"
 
 
-def test_one_changed_byte_in_the_store_is_altered(made: Made, store: Store, keys: Path, tmp_path: Path) -> None:
+def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
+    made: Made, store: Store, keys: Path, tmp_path: Path
+) -> None:
     HistorySigner(keys).attach(*WHERE, entry(made, store))
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
     content = file.read_bytes()
@@ -217,7 +217,7 @@ def shown(one: RolloutSnapshot) -> RolloutView:
     return RolloutView(WHERE[1], WHERE[0], "", True, one.spec, one.state)
 
 
-def test_what_the_api_server_tells_is_held_against_what_was_signed(made: Made, store: Store, keys: Path) -> None:
+def test_the_api_servers_history_is_compared_with_the_signed_one(made: Made, store: Store, keys: Path) -> None:
     one, policy = entry(made, store), load_trust(keys / TRUST_FILE)
     with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
         verify_history(shown(one), "", policy)

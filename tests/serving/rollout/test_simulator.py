@@ -26,7 +26,7 @@ COUNTEREXAMPLES = {
 
 
 @pytest.mark.parametrize("seed", COUNTEREXAMPLES)
-def test_what_was_once_found_to_fail_no_longer_does(seed: int) -> None:
+def test_schedules_that_once_failed_no_longer_fail(seed: int) -> None:
     run = simulate(seed)
 
     assert not failed(run), run

@@ -119,7 +119,7 @@ def test_256_texts_go_in_one_request(served: Served) -> None:
         (V2, {"inputs": [tensor(["短"])], "outputs": [{"name": "x"}]}, "Unexpected inference output"),
     ],
 )
-def test_what_cannot_be_answered_says_what_and_where(served: Served, path: str, body: Any, said: str) -> None:
+def test_a_refused_request_names_the_field_and_the_reason(served: Served, path: str, body: Any, said: str) -> None:
     answer = served.http.post(path, json=body)
 
     assert answer.status_code == 400

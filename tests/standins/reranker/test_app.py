@@ -67,7 +67,7 @@ def test_tei_says_what_it_serves_and_how_much_it_takes_and_refuses_more(url: str
         ("/rerank", {"query": "q", "texts": [7]}, 422),
     ],
 )
-def test_what_is_no_request_is_refused_as_each_server_would(url: str, path: str, body: Any, status: int) -> None:
+def test_a_malformed_request_is_refused_as_each_server_would(url: str, path: str, body: Any, status: int) -> None:
     assert post(url, path, body).status_code == status
 
 

@@ -31,7 +31,7 @@ OLD, NEW = "store/releases/old", "store/releases/new"
 UP, DOWN = ServerStatus(version="v", url="http://here"), ServerStatus(version="v")
 
 
-def test_who_read_an_older_version_replaces_nothing(tmp_path: Path) -> None:
+def test_a_writer_with_an_older_version_replaces_nothing(tmp_path: Path) -> None:
     objects = ObjectFiles(tmp_path)
     assert objects.create("one", {"metadata": {}, "spec": 1})
     first, second = objects.read("one"), objects.read("one")
@@ -120,7 +120,7 @@ def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
     assert code == 3 and "rewriter-1.json: no object as it is written here: it has no spec.inferenceService." in said
 
 
-def test_what_is_asked_for_in_another_shape_is_told_in_words(tmp_path: Path) -> None:
+def test_a_malformed_service_spec_is_refused_in_words(tmp_path: Path) -> None:
     create_service(tmp_path, OLD, "a person")
     one = ObjectFiles(tmp_path).read(SERVICE_NAME)
     ObjectFiles(tmp_path).replace(SERVICE_NAME, {**one, "spec": {"uri": OLD, "percent": "many"}})
@@ -137,7 +137,7 @@ def test_a_port_that_cannot_be_had_is_told_in_words(tmp_path: Path) -> None:
             assert code == 2 and f"127.0.0.1:{port}: cannot listen there" in said
 
 
-def test_one_leads_and_the_next_when_it_is_gone(tmp_path: Path) -> None:
+def test_a_lease_has_one_holder_and_passes_to_the_next_when_it_closes(tmp_path: Path) -> None:
     first, second = FileLease(tmp_path), FileLease(tmp_path)
 
     assert first.held() and first.held() and not second.held()
@@ -146,7 +146,7 @@ def test_one_leads_and_the_next_when_it_is_gone(tmp_path: Path) -> None:
     second.close()
 
 
-def test_what_is_asked_counts_a_generation_only_where_it_changes_something(tmp_path: Path) -> None:
+def test_the_generation_of_a_service_grows_only_with_a_change(tmp_path: Path) -> None:
     create_service(tmp_path, OLD, "a person")
     target = FileTarget(tmp_path)
     for asked in (DesiredModel(uri=NEW, percent=0), DesiredModel(uri=NEW, percent=0)):
@@ -367,7 +367,7 @@ def test_without_the_router_there_is_no_evidence(measured: Measured) -> None:
         measured.since(begun.until)
 
 
-def test_what_another_server_counts_is_read_from_its_own_metrics(measured: Measured) -> None:
+def test_counts_of_other_servers_are_read_from_their_own_metrics(measured: Measured) -> None:
     """The RAG service its empty answers, the shadow the pairs that it judged."""
     checks = (Check(name="zero_hits", margin=0.1), Check(name="quality", margin=0.1))
     hits = ('qinglan_rag_requests_total{rewriter="new",status="200"}', 'qinglan_rag_zero_hits_total{rewriter="new"}')

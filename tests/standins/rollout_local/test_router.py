@@ -130,7 +130,7 @@ def test_a_share_of_the_requests_goes_to_the_canary_and_each_is_counted_once(two
     assert counted == {"stable answered": 200 - to_canary, "canary answered": to_canary}
 
 
-def test_one_id_always_goes_the_same_way_and_more_users_come_to_those_who_are_there() -> None:
+def test_a_user_keeps_its_route_and_a_larger_share_only_adds_users() -> None:
     ids = [f"user-{number}" for number in range(2000)]
     at = {percent: {one for one in ids if routes_to_canary(one, percent)} for percent in (0, 5, 20, 50, 100)}
 
@@ -144,7 +144,7 @@ def test_one_id_always_goes_the_same_way_and_more_users_come_to_those_who_are_th
     [(500, 0.0, "failed"), (503, 0.0, "failed"), (0, 0.0, "failed"), (429, 0.0, "busy"), (504, 0.0, "late"),
      (200, 60.0, "late"), (400, 0.0, "failed")],
 )  # fmt: skip
-def test_what_the_canary_fails_the_stable_model_answers_and_it_counts_against_the_canary(
+def test_a_failure_of_the_canary_is_answered_by_the_stable_model_and_counted(
     two: tuple[Model, Model], status: int, seconds: float, outcome: str
 ) -> None:
     stable, canary = two
@@ -170,7 +170,7 @@ def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]
     assert said(answers) == {(400, "stable"): 4} and counted == {"canary refused": 4, "canary repeats": 4}
 
 
-def test_what_the_stable_model_fails_is_told_as_it_is_and_never_asked_of_the_canary(two: tuple[Model, Model]) -> None:
+def test_a_failure_of_the_stable_model_is_passed_on_and_never_sent_to_the_canary(two: tuple[Model, Model]) -> None:
     stable, canary = two
     stable.status = 500
     answers, counted = ask(Backends(stable.way(100), canary.way(0)), 4)
@@ -198,7 +198,7 @@ def test_a_request_arrives_as_it_was_sent(two: tuple[Model, Model]) -> None:
     assert stable.asked == ["/openai/v1/chat/completions?a=1 {} mine"]
 
 
-def test_what_is_no_question_goes_to_the_stable_model_and_is_not_counted(two: tuple[Model, Model]) -> None:
+def test_requests_that_are_no_question_go_to_the_stable_model_and_are_not_counted(two: tuple[Model, Model]) -> None:
     stable, canary = two
     answers, counted = ask(Backends(stable.way(0), canary.way(100)), 2, path="/v2/models/rewriter/ready")
 

@@ -93,7 +93,7 @@ def test_every_gold_passage_is_about_the_item_and_aspect_that_is_asked_for(sampl
         assert [titles[gold] for gold in question.gold] == [f"{row['item']} {row['aspect']}"]
 
 
-def test_what_dev_and_test_ask_for_is_never_asked_in_training(sample: Sample) -> None:
+def test_items_and_aspects_of_dev_and_test_never_occur_in_training(sample: Sample) -> None:
     pairs: dict[str | None, set[tuple[str, str]]] = {"train": set(), "dev": set(), "test": set()}
     for question in sample.questions:
         row = sample.slices[question.id]
@@ -110,7 +110,7 @@ def test_new_items_and_unseen_phrasings_are_in_dev_and_test_alone(sample: Sample
         assert splits == {"dev", "test"}
 
 
-def test_one_question_in_ten_is_complete_and_in_house_terms(sample: Sample) -> None:
+def test_a_tenth_of_the_sample_questions_is_complete_and_in_house_terms(sample: Sample) -> None:
     complete = [question for question in sample.questions if sample.slices[question.id]["self_contained"]]
 
     assert 0.07 < len(complete) / len(sample.questions) < 0.13

@@ -143,7 +143,7 @@ def test_a_need_drops_what_only_opens_and_closes_talk(brain: ExtractiveBackend) 
         ("你们几点下班", "", "你们几点下班"),
     ],
 )
-def test_it_works_on_a_knowledge_base_about_something_else(
+def test_the_extractive_teacher_works_on_a_knowledge_base_of_another_field(
     brain: ExtractiveBackend, question: str, history: str, rewrite: str
 ) -> None:
     assert ask(brain, "machines", _machine_messages(question, history)) == rewrite
@@ -164,7 +164,7 @@ def test_instructions_inside_the_fields_do_nothing(brain: ExtractiveBackend) -> 
     assert ask(brain, "machines", _machine_messages("吵不吵", f"{order}。用户在看无叶风扇")) == plain
 
 
-def test_it_answers_the_same_whenever_it_is_loaded(sample: Path, brain: ExtractiveBackend) -> None:
+def test_the_extractive_teacher_gives_the_same_answers_after_a_reload(sample: Path, brain: ExtractiveBackend) -> None:
     again = load_extractive_backend({"fivedoctors": sample / KNOWLEDGE_BASE})
     messages = teacher_messages(row("能退不", "客服已介绍鱼油软胶囊"))
 
@@ -178,7 +178,7 @@ def test_an_unknown_model_is_no_key(brain: ExtractiveBackend) -> None:
 
 
 @pytest.mark.parametrize("messages", [[], [{"role": "user", "content": "写一首诗"}], [{"role": "user"}]])
-def test_what_is_none_of_our_prompts_is_declined(brain: ExtractiveBackend, messages: list[dict[str, Any]]) -> None:
+def test_a_prompt_of_another_form_is_declined(brain: ExtractiveBackend, messages: list[dict[str, Any]]) -> None:
     assert isinstance(brain.answer("machines", messages, None), Refusal)
     assert isinstance(brain.answer("machines", messages, {"type": "json_schema"}), Refusal)
 

@@ -86,7 +86,7 @@ def test_an_examiner_writes_no_rewrites(brain: SimilarityJudgeBackend) -> None:
     assert isinstance(brain.answer("fivedoctors-examiner", plain(teacher_messages(ASKED)), None), Refusal)
 
 
-def test_one_server_answers_for_both_families(brain: SimilarityJudgeBackend, knowledge_base: Path) -> None:
+def test_a_single_server_answers_for_both_judge_families(brain: SimilarityJudgeBackend, knowledge_base: Path) -> None:
     both = BackendRouter(load_extractive_backend({"fivedoctors": knowledge_base}), brain)
     messages = plain(judge_messages(ASKED, "鱼油软胶囊"))
 

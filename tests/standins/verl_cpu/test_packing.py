@@ -76,7 +76,7 @@ def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tup
         assert torch.allclose(one.grad, other.grad, atol=1e-4)
 
 
-def test_what_all_prompts_begin_with_stands_once() -> None:
+def test_the_common_prefix_of_all_prompts_is_packed_once() -> None:
     import torch
 
     from standins.verl_cpu.packing import pack_batch

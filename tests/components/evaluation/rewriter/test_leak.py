@@ -161,7 +161,7 @@ def test_a_parquet_file_that_is_none_is_an_error(tmp_path: Path) -> None:
         leak.check(TEST, folders, 0.8)
 
 
-def test_what_convert_writes_holds_no_row_of_training_that_is_nearly_a_test_row(tmp_path: Path) -> None:
+def test_converted_training_rows_hold_no_near_duplicate_of_a_test_row(tmp_path: Path) -> None:
     near = [
         LONG.model_copy(
             update={"id": f"r{n}", "conversation_id": f"c{n}", "question": f"{word}那它一天吃几次", "split": None}

@@ -72,7 +72,7 @@ def test_a_long_run_of_history_or_passage_is_a_copy(rewrite: str, expected: bool
     assert is_copied(normalise(rewrite), ASKED.question, sources) is expected
 
 
-def test_what_stands_in_the_question_is_no_copy() -> None:
+def test_words_of_the_question_itself_are_no_copy() -> None:
     question = ASKED.history_summary
 
     assert not is_copied(normalise(question), question, (ASKED.history_summary,))

@@ -92,7 +92,7 @@ def test_the_judges_are_named_and_their_agreement_is_there(evaluated: Evaluated)
     assert agreement["mean_difference"] > 0
 
 
-def test_what_is_set_is_marked_and_what_nobody_measured_has_no_number(evaluated: Evaluated) -> None:
+def test_configured_numbers_are_marked_and_unmeasured_ones_are_empty(evaluated: Evaluated) -> None:
     teacher, rl = (evaluated.value["systems"][name] for name in ("teacher", "rl"))
 
     assert (teacher["latency_p50"]["value"], teacher["latency_p50"]["how"]) == (2000.0, "set")
@@ -129,7 +129,7 @@ def test_the_markdown_shows_expected_beside_measured(evaluated: Evaluated) -> No
     assert "Nobody compared the test" in to_markdown({**evaluated.value, "leaks": None})
 
 
-def test_one_model_in_both_roles_is_said_in_words(evaluated: Evaluated) -> None:
+def test_the_report_says_that_both_judges_are_one_model(evaluated: Evaluated) -> None:
     agreement = {**evaluated.value["agreement"], "same_model": True}
 
     assert "are one model, fivedoctors" in to_markdown({**evaluated.value, "agreement": agreement})

@@ -132,7 +132,7 @@ def test_a_leak_stops_everything_before_a_model_is_loaded(tmp_path: Path) -> Non
         ({"sft": "x", "other": "x"}, {"sft": "x"}, "sft is needed"),
     ],
 )
-def test_what_is_not_given_is_named(tmp_path: Path, models: Any, training: Any, said: str) -> None:
+def test_a_missing_input_of_the_evaluation_is_named(tmp_path: Path, models: Any, training: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         stage.evaluate(tmp_path, models, training, {}, outputs(tmp_path), CONFIG, "http://127.0.0.1:9")
 

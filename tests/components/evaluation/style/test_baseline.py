@@ -14,7 +14,7 @@ def rows(*pairs: tuple[str, str]) -> list[StyleRow]:
 
 
 @pytest.mark.slow
-def test_it_learns_from_train_and_what_dev_says_only_chooses() -> None:
+def test_the_baseline_learns_from_train_and_dev_only_chooses_its_strength() -> None:
     sample = sample_rows(200)
     train, dev, test = sample[:140], sample[140:170], sample[170:]
 

@@ -58,7 +58,7 @@ def test_a_label_that_is_neither_there_nor_said_does_not_count() -> None:
 
 @settings(max_examples=60)
 @given(ANSWERS)
-def test_they_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+def test_accuracy_f1_and_kappa_equal_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
 
     truth, called = zip(*pairs, strict=True)

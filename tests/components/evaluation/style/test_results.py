@@ -67,7 +67,7 @@ def test_rows_that_stand_there_four_times_are_no_more_evidence() -> None:
     assert width(fourfold._replace(alike=one.alike.repeat(4))) == pytest.approx(width(one))
 
 
-def test_one_group_alone_has_values_and_no_intervals() -> None:
+def test_a_single_group_of_rows_has_values_and_no_intervals() -> None:
     found = evaluation(table(20)._replace(alike=np.zeros(20, dtype=np.int64)))
 
     assert found["systems"]["model"]["ece"]["low"] is None

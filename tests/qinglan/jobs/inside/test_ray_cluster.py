@@ -131,7 +131,7 @@ def test_a_worker_without_a_head_says_so(job: Job) -> None:
     assert "sft-2x1-master-0 did not listen" in job.said(1)
 
 
-def test_who_does_not_know_the_token_is_no_node(job: Job) -> None:
+def test_a_worker_with_another_token_does_not_join_the_ray_cluster(job: Job) -> None:
     job.start(0, ["true"], "--wait", "6")
     job.start(1, ["true"], "--wait", "3", RAY_AUTH_TOKEN="cd" * 32)
 

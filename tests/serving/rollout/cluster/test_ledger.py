@@ -56,7 +56,7 @@ def test_a_spec_that_names_its_checks_keeps_them_and_its_status_notes_none() -> 
 
 
 @pytest.mark.parametrize("phase", ["Analyse", "Done"])
-def test_one_that_was_begun_before_checks_were_noted_keeps_quality(phase: str) -> None:
+def test_a_rollout_from_before_noted_checks_keeps_the_quality_check(phase: str) -> None:
     assert checks(rollout(State.model_validate({"phase": phase}).model_dump(by_alias=True))) == (*CHECKS, QUALITY)
 
 

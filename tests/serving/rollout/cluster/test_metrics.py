@@ -30,7 +30,7 @@ def test_a_rollout_needs_pairs_while_it_is_judged_by_quality(one: dict[str, Any]
     assert judges_quality(one) is needs
 
 
-def test_they_are_counted_apart_from_all_that_are_judged() -> None:
+def test_rollouts_that_judge_quality_are_counted_apart() -> None:
     text = generate_latest(Metrics(lambda: ControllerStatus({"Analyse": 3}, 2, True, 0.0, {})).registry).decode()
 
     assert 'qinglan_rollout_rollouts{phase="Analyse"} 3.0' in text

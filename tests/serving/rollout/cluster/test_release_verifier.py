@@ -46,13 +46,13 @@ def test_a_whole_release_is_proven_by_its_digests(tmp_path: Path, made: Made, ad
     assert found == Proof(made.registered.release, digest(made.folder / "model"), ())
 
 
-def test_it_is_proven_without_a_byte_of_its_weights(tmp_path: Path, made: Made) -> None:
+def test_a_release_is_verified_without_reading_its_weights(tmp_path: Path, made: Made) -> None:
     stored(tmp_path, made, "model/model.safetensors").unlink()
 
     assert proof(tmp_path, made).missing == ()
 
 
-def test_what_somebody_tells_of_its_rollouts_does_not_keep_it_from_its_users(tmp_path: Path, made: Made) -> None:
+def test_an_untrusted_rollout_note_does_not_block_a_release(tmp_path: Path, made: Made) -> None:
     """As where the controller's key is not in the policy: it would refuse the stable model of its own rollouts."""
     new_key(tmp_path / "stranger", "rollout")
     ended = datetime.now(UTC).isoformat()
@@ -68,7 +68,7 @@ def test_what_somebody_tells_of_its_rollouts_does_not_keep_it_from_its_users(tmp
 
 
 @pytest.mark.parametrize("name", ["report.html", "model/config.json", "evaluation.json", "provenance.dsse.json"])
-def test_one_altered_byte_stands_against_it(tmp_path: Path, made: Made, name: str) -> None:
+def test_an_altered_byte_of_a_release_is_reported(tmp_path: Path, made: Made, name: str) -> None:
     file = stored(tmp_path, made, name)
     file.chmod(0o644)
     file.write_bytes(file.read_bytes().replace(b"e", b"f", 1))
@@ -89,7 +89,7 @@ def test_another_name_and_a_revoked_key_stand_against_it(tmp_path: Path, made: M
     assert any("laptop lost" in one for one in proof(tmp_path, made, policy=policy).missing)
 
 
-def test_what_no_store_has_and_what_no_digest_names_stand_against_themselves(tmp_path: Path, made: Made) -> None:
+def test_a_release_without_a_store_entry_or_a_digest_is_reported(tmp_path: Path, made: Made) -> None:
     stored(tmp_path, made, "x").parent.with_suffix(".json").unlink()
     releases = StoreReleaseVerifier(Release(name=NAME, digest="", uri="", model=""), lambda: made.policy)
 

@@ -13,7 +13,7 @@ class Hands:
         return self.at
 
 
-def test_one_rollout_is_looked_at_by_one_at_a_time_and_again_where_it_changed_meanwhile() -> None:
+def test_a_rollout_is_reconciled_by_one_worker_and_again_after_a_change() -> None:
     clock = Hands()
     schedule = Schedule(clock)
     schedule.enqueue("one")
@@ -26,7 +26,7 @@ def test_one_rollout_is_looked_at_by_one_at_a_time_and_again_where_it_changed_me
     assert schedule.take(8, 0.0) == ["one"]
 
 
-def test_it_is_looked_at_again_after_its_time_and_what_ended_is_not() -> None:
+def test_a_rollout_is_reconciled_again_after_its_delay_and_an_ended_one_is_not() -> None:
     clock = Hands()
     schedule = Schedule(clock)
     for name in ("one", "two"):
@@ -55,7 +55,7 @@ def test_a_storm_of_changes_is_one_look_a_second() -> None:
     assert looks == 10
 
 
-def test_who_waits_longest_is_first() -> None:
+def test_the_rollout_that_waits_longest_is_reconciled_first() -> None:
     clock = Hands()
     schedule = Schedule(clock)
     schedule.enqueue("late")

@@ -73,7 +73,7 @@ def test_a_failing_revision_says_why() -> None:
     [knative(asked=OLD), knative(percent=50), knative(percent=None), knative(latestCreatedRevision="rev-1")],
     ids=["another model", "another share", "no share", "not made yet"],
 )
-def test_what_is_not_carried_out_yet_is_not_settled(objects: ServiceObjects) -> None:
+def test_a_service_whose_change_is_not_carried_out_is_not_settled(objects: ServiceObjects) -> None:
     assert not service_snapshot(objects).settled
 
 
@@ -105,7 +105,7 @@ def test_the_fingerprint_sees_everything_but_model_and_share() -> None:
         ([("made-it", "08:00:05Z"), (FIELD_MANAGER, "08:00:05Z"), ("a-person", "08:00:05Z")], "a-person or made-it"),
     ],
 )
-def test_who_edited_last_is_named_and_all_of_one_second(book: list[tuple[str, str]], editor: str) -> None:
+def test_the_last_editors_of_a_service_are_named(book: list[tuple[str, str]], editor: str) -> None:
     objects = knative()
     entries = [{"manager": who, "time": f"2026-11-24T{at}", "fieldsV1": {"f:spec": {}}} for who, at in book]
     objects.service["metadata"]["managedFields"] = entries

@@ -43,7 +43,7 @@ def test_without_a_canary_that_is_still_judged_nobody_is(phase: str) -> None:
     assert compared_versions([rollout(2, phase)], "rewriter") is None
 
 
-def test_one_that_no_controller_has_begun_has_nobody_to_compare() -> None:
+def test_a_rollout_that_has_not_begun_has_no_versions_to_compare() -> None:
     assert compared_versions([{**rollout(2), "status": {}}], "rewriter") is None
     assert compared_versions([rollout(2, stable=None)], "rewriter") is None
 
@@ -106,7 +106,7 @@ def test_a_line_that_is_none_is_none() -> None:
         assert parse_line(line) is None
 
 
-def test_one_service_or_one_pair_is_named() -> None:
+def test_the_shadow_takes_either_one_service_or_one_pair() -> None:
     given = ["--payloads", "x", "--rag", "http://rag"]
     pair = ["--canary", "http://c", "--canary-version", "a" * 12, "--stable-version", "b" * 12]
 

@@ -41,7 +41,7 @@ def test_over_the_turn_of_the_hour_and_of_the_year_nothing_is_lost_or_read_twice
         assert reader.new_keys(turn + 12 * SECOND) == []
 
 
-def test_one_that_came_late_is_read_in_the_hour_after_its_own(tmp_path: Path) -> None:
+def test_a_late_payload_object_is_read_in_the_following_hour(tmp_path: Path) -> None:
     store = log_in(tmp_path)
     reader = PayloadLogReader(store)
     reader.new_keys(MIDNIGHT + SECOND)

@@ -105,7 +105,7 @@ def test_a_canary_that_writes_the_same_ties(world: World) -> None:
     assert seen(world, world.good, world.good).pairs == {"won": 0, "lost": 0, "tied": 4}
 
 
-def test_what_the_canary_is_asked_is_no_evidence_of_users_and_no_payload(world: World) -> None:
+def test_shadow_questions_to_the_canary_are_no_evidence_of_users_and_no_payload(world: World) -> None:
     counts = ("questions_total", "seconds_count", "tokens_total", "written_tokens_count")
     names = [f"qinglan_rewriter_{count}" for count in counts]
     before, kept = [world.bad.counted(name) for name in names], world.bad.kept
