@@ -78,7 +78,7 @@ def test_processes_that_write_at_once_lose_no_write(tmp_path: Path) -> None:
 def test_a_file_that_is_no_object_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text("{")
 
-    with pytest.raises(DataError, match=r"one\.json: no object"):
+    with pytest.raises(DataError, match=r"one\.json: not an object"):
         ObjectFiles(tmp_path).read("one")
     with pytest.raises(DataError, match=r"two\.json: no such file"):
         ObjectFiles(tmp_path).read("two")
@@ -107,7 +107,7 @@ def test_an_object_without_its_spec_is_told_in_words(program: str, tmp_path: Pat
 
     code, said = run(program, tmp_path)
 
-    assert code == 3 and "service.json: no object as it is written here: it has no spec.uri, spec.percent." in said
+    assert code == 3 and "service.json: not an object of this store: it has no spec.uri, spec.percent." in said
 
 
 def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
 
     code, said = run("standins.rollout_local", tmp_path)
 
-    assert code == 3 and "rewriter-1.json: no object as it is written here: it has no spec.inferenceService." in said
+    assert code == 3 and "rewriter-1.json: not an object of this store: it has no spec.inferenceService." in said
 
 
 def test_a_malformed_service_spec_is_refused_in_words(tmp_path: Path) -> None:
