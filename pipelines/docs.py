@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 from pipelines.imports_picture import PICTURE, picture
 from pipelines.line import Stage
 from pipelines.lines import LINES
+from qinglan.errors import ConfigError
 from qinglan.lineage.deploy_gate import REQUIRED_FILE
 from qinglan.reward.config import RewardConfig
 from qinglan.terminal import say
@@ -50,6 +51,10 @@ BETWEEN = re.compile(r"(<!-- settings -->\n).*?(<!-- /settings -->)", re.DOTALL)
 
 def with_settings(text: str, model: type[BaseModel]) -> str:
     """The README's text with its table as the configuration is now."""
+    if not BETWEEN.search(text):
+        raise ConfigError(
+            "A README of settings has the lines <!-- settings --> and <!-- /settings -->; the table goes between."
+        )
     return BETWEEN.sub(lambda match: match[1] + settings_table(model) + match[2], text)
 
 
@@ -71,7 +76,11 @@ def _json(value: Any) -> str:
 
 if __name__ == "__main__":
     for path, model in readmes().items():
-        path.write_text(with_settings(path.read_text(encoding="utf-8"), model), encoding="utf-8")
+        try:
+            text = with_settings(path.read_text(encoding="utf-8"), model)
+        except ConfigError as error:
+            raise SystemExit(f"{path.relative_to(ROOT)}: {error}") from error
+        path.write_text(text, encoding="utf-8")
         say(path.relative_to(ROOT))
     REQUIRED_FILE.write_text(required_inputs_text(), encoding="utf-8")
     say(REQUIRED_FILE.relative_to(ROOT))

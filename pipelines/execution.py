@@ -48,6 +48,8 @@ class StepFailed(QinglanError):
 
 def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
     """One stage alone, or all up to one; without a word all up to the line's last."""
+    if only and until:
+        raise ConfigError("--only runs one stage, --until all up to one. Give one of the two.")
     stages = tuple(line.stages) if only else line.until(line.last)
     last = only or until or line.last
     if last not in stages:

@@ -11,7 +11,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     from qinglan.terminal.console import Console
 
     console = Console()
-    console.print(f"{plan.rows:,} questions, {plan.unfit:,} rows that are none (quarantined, unpaid)")
+    console.print(f"{plan.rows:,} questions; {plan.unfit:,} rows hold no question and are set aside, unpaid")
     console.print(", ".join(f"{name} {rows:,}" for name, rows in plan.splits.items()), highlight=False)
     console.print(_calls_table(plan))
     models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)

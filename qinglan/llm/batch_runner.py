@@ -36,6 +36,7 @@ from qinglan.llm.upstream import (
     Upstream,
     UpstreamError,
 )
+from qinglan.terminal import say
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,8 @@ class BatchRunner:
         self._unpaid: list[UnpaidRow] = []
         self._line_keys: set[str] = set()
         self._written: list[asyncio.Future[int]] = []
+        self._next_report = 0.0
+        logging.getLogger("stamina").setLevel(logging.ERROR)  # it would log a line without a reason for each retry
 
     async def run(self) -> BatchEnd:
         try:
@@ -247,6 +250,17 @@ class BatchRunner:
     async def _note(self, **changes: str) -> None:
         self._batch = await self._pages.note(self._batch._replace(**changes))  # type: ignore[arg-type]
 
+    async def _reported(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Do the work; a failure that will be retried is printed, at most every half minute."""
+        try:
+            return await work()
+        except (RateLimitError, TransientError) as error:
+            if time.monotonic() >= self._next_report:
+                self._next_report = time.monotonic() + LONGEST_PAUSE
+                minutes = PATIENCE_SECONDS / 60
+                say(f"{self._model.base_url} does not answer: {error} Trying for up to {minutes:.0f} minutes.")
+            raise
+
     async def _insist(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Retry passing failures. Only the creation of a batch may be refused for good; all else is an outage."""
         try:
@@ -255,7 +269,7 @@ class BatchRunner:
                 wait_max=LONGEST_PAUSE, wait_jitter=FIRST_PAUSE,
             ):  # fmt: skip
                 with attempt:
-                    return await work()
+                    return await self._reported(work)
         except (RateLimitError, TransientError) as error:
             raise OutageError(f"{error} {RESUME}") from error
         raise AssertionError("a retry loop ends with an answer or an error")

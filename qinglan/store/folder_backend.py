@@ -37,9 +37,7 @@ class FolderBackend:
     def at(self, key: str) -> Path:
         """The path of a key; a ConfigError where there is no store."""
         if not self._root.is_dir():
-            raise ConfigError(
-                f"{self._root}: there is no store here. Name the folder of a store, or push something to make one."
-            )
+            raise ConfigError(f"{self._root}: there is no store here. Name the folder of a store (--store).")
         return self._root / checked_key(key)
 
     def read(self, key: str) -> bytes | None:

@@ -25,7 +25,7 @@ PRODUCT = ("qinglan", "components", "serving", "standins", "pipelines")
 FOLDER = {
     "__init__.py": "",
     "config.py": '''
-"""What the count stage can be told."""
+"""Settings of the count stage."""
 
 from qinglan.config import Config, Positive
 
