@@ -105,7 +105,8 @@ def _check_header(path: Path, header: list[str], required: Sequence[str]) -> Non
         raise DataError(
             f"{path}: no column {', '.join(map(repr, missing))} in the first row; it has "
             f"{', '.join(repr(name) for name in header if name) or 'nothing'}. "
-            "Rename the column, or name yours under `columns` in the profile."
+            "Rename the column, or say in the profile what yours is called: `generate.columns`, of labelled answers "
+            "`prepare.columns`."
         )
     named = [name for name in header if name]
     if twice := sorted({name for name in named if named.count(name) > 1}):
