@@ -51,6 +51,14 @@ def add_prompts(step: StepReport, pattern: str) -> None:
         add_supporting_file(step, f"prompt {path.stem}", f"prompt-{path.name}", path.read_bytes())
 
 
+def add_teacher_prompt(step: StepReport, system_prompt: str) -> None:
+    """Add the teacher's system prompt: the profile's own, or else the files of the tenants that have one."""
+    if system_prompt:
+        add_supporting_file(step, "prompt teacher", "prompt-teacher.txt", system_prompt.encode())
+    else:
+        add_prompts(step, "teacher.*")
+
+
 def add_reward(step: StepReport, config: RewardConfig) -> None:
     """Add the reward's definition, and the style model behind it where there is one."""
     defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)

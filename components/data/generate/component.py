@@ -22,7 +22,7 @@ def generate(
     from components.data.generate import stage
     from components.data.generate.config import GenerateConfig
     from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
+    from qinglan.lineage.step_inputs import add_gateway_usage, add_teacher_prompt
 
     settings = GenerateConfig.parse(config, "generate")
     outputs = {
@@ -41,6 +41,6 @@ def generate(
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "generate", gateway_url)
-        add_prompts(step, "teacher.*")
+        add_teacher_prompt(step, settings.system_prompt)
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

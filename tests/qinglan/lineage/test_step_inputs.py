@@ -1,0 +1,26 @@
+"""A step's statement names what was used, and nothing else."""
+
+from pathlib import Path
+
+from qinglan.files import sha256_bytes
+from qinglan.lineage.record import recorded
+from qinglan.lineage.step_inputs import add_teacher_prompt
+from tests.kfp_artifacts import File
+
+
+def prompts_named(tmp_path: Path, system_prompt: str) -> dict[str, str]:
+    (tmp_path / "in").write_text("问题")
+    inputs, lineage = {"questions": File(str(tmp_path / "in"))}, File(str(tmp_path / "lineage"))
+    with recorded("generate", inputs, {}, {}, lineage) as step:
+        add_teacher_prompt(step, system_prompt)
+        return {used.name: used.digest for used in step.used if used.name.startswith("prompt")}
+
+
+def test_a_profiles_own_prompt_is_named_alone(tmp_path: Path) -> None:
+    assert prompts_named(tmp_path, "你是户外用品店的助手。") == {
+        "prompt teacher": sha256_bytes("你是户外用品店的助手。".encode())
+    }
+
+
+def test_without_one_the_tenants_files_are_named(tmp_path: Path) -> None:
+    assert set(prompts_named(tmp_path, "")) == {"prompt teacher.chengla", "prompt teacher.fivedoctors"}
