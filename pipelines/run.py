@@ -140,7 +140,7 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
     gateway = config.gateway
     teacher = start_teacher(config, run, stack)
     if config.stand_ins.rag:
-        arguments = [*_served_bases(config), "--index-root", str(run.index), "--port", "0"]
+        arguments = [*knowledge_base_options(config), "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():
             if reranker := _fit_reranker(config, run, tenant, path):
                 arguments += ["--reranker", f"{tenant}={reranker}"]
@@ -154,7 +154,7 @@ def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[
     and gives its address to the models of the settings."""
     if not config.stand_ins.teacher:
         return lambda gateway: gateway
-    arguments = [*_served_bases(config), "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
+    arguments = [*knowledge_base_options(config), "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
     url = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))
 
     def with_address(gateway: GatewayConfig) -> GatewayConfig:
@@ -165,7 +165,8 @@ def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[
     return with_address
 
 
-def _served_bases(config: RunConfig) -> list[str]:
+def knowledge_base_options(config: RunConfig) -> list[str]:
+    """Options by which a stand-in teacher or the RAG service is given the run's knowledge bases."""
     return [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
 
 

@@ -38,7 +38,7 @@ from pipelines.config import dump_config
 from pipelines.execution import run_lock
 from pipelines.preflight import check_input_files, check_served, check_sheet, knowledge_bases, with_run_files
 from pipelines.rewriter import RunConfig
-from pipelines.run import start_backends, start_gateway
+from pipelines.run import knowledge_base_options, start_backends, start_gateway
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import read_sheet
 from qinglan.errors import DataError
@@ -147,8 +147,7 @@ def _stand_in(choice: TeacherChoice, config: RunConfig, run: RunDir, services: E
     skill = it.model_dump(mode="json", exclude={"seconds", "error_rate"}) | {"tenant": config.tenant_id}
     arguments = ["--variant", f"{choice.model.model}={orjson.dumps(skill).decode()}", "--port", "0"]
     arguments += ["--latency", str(it.seconds), "--error-rate", str(it.error_rate), "--silence", "0"]
-    for tenant, path in knowledge_bases(config).items():
-        arguments += ["--kb", f"{tenant}={path}"]
+    arguments += knowledge_base_options(config)
     return services.enter_context(run_service("standins.teacher", arguments, run.logs / f"teacher-{choice.name}.log"))
 
 
