@@ -6,6 +6,7 @@ retried for a while; after that the batch stays open, and the next process fetch
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -258,7 +259,8 @@ class BatchRunner:
             if time.monotonic() >= self._next_report:
                 self._next_report = time.monotonic() + LONGEST_PAUSE
                 minutes = PATIENCE_SECONDS / 60
-                say(f"{self._model.base_url} does not answer: {error} Trying for up to {minutes:.0f} minutes.")
+                line = f"{self._model.base_url} does not answer: {error} Trying for up to {minutes:.0f} minutes."
+                say(line, to=sys.stderr)  # stdout may be the JSON of a command
             raise
 
     async def _insist(self, work: Callable[[], Awaitable[Result]]) -> Result:
