@@ -27,7 +27,6 @@ from images.locking import (
 )
 
 
-
 def lock(name: str) -> str:
     return lock_file(name).read_text(encoding="utf-8")
 
