@@ -192,7 +192,7 @@ def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
     """Compute the upper bounds; near-duplicates and rows that a stage refuses are left out later."""
     learning, tested = sheet.splits["train"], sheet.splits["test"]
-    steps = config.ppo.steps or config.ppo.epochs * (learning // config.ppo.prompts)
+    steps = config.ppo.with_steps(learning).steps
     rollouts = steps * config.ppo.collection
     share = config.ppo.reward.judge_share
     return TrainingCalls(

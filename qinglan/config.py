@@ -1,5 +1,6 @@
 """The one base of every configuration: frozen, closed, and the only home of each default."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
@@ -45,6 +46,13 @@ def explain_validation_error(error: ValidationError, show_input: bool = True) ->
         shown = f" (given: {str(item['input'])[:80]!r})" if show_input and item["type"] != "missing" else ""
         lines.append(f"{field}: {item['msg']}{shown}")
     return "; ".join(lines)
+
+
+def refuse_old_settings(values: Any, replaced: Mapping[str, str]) -> Any:
+    """Refuse settings that there are no more; `replaced` holds the next step by the old name."""
+    if isinstance(values, dict) and (old := sorted(set(values) & set(replaced))):
+        raise ValueError(" ".join(f"`{name}` is no setting any more. {replaced[name]}" for name in old))
+    return values
 
 
 def load_yaml(path: Path) -> dict[str, Any]:

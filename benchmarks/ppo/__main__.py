@@ -45,7 +45,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch, gateway(config, folder / "run") as url:
         here = Path(scratch)
         os.environ["QINGLAN_SCRATCH"] = str(here / "scratch")
-        ours = config.ppo.model_copy(update={"steps": STEPS, "every": STEPS})
+        ours = config.ppo.model_copy(update={"steps": STEPS, "validations": 1})
         verl = by_verl(files, url, ours, here)
         [work] = (here / "scratch" / "ppo").iterdir()
         rloo = by_rloo(files / "sft_model", work, ours, here)

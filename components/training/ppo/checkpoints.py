@@ -38,7 +38,7 @@ def keep_best(checkpoints: Path, step: int, target: Path) -> None:
     except FileNotFoundError as error:
         raise TrainingError(
             f"The checkpoint of step {step}, the best so far, was deleted before it could be kept: the training goes "
-            "on too fast for so few checkpoints on disk. Raise ppo.keep, or ppo.every."
+            "on too fast for so few checkpoints on disk. Raise ppo.keep, or lower ppo.validations."
         ) from error
 
 

@@ -1,10 +1,11 @@
 """Settings of the PPO stage. The defaults are the plan's; a laptop's settings are in its profile."""
 
-from typing import Literal, Self
+from math import ceil
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, refuse_old_settings
 from qinglan.reward.config import RewardConfig
 
 Rate = float
@@ -106,8 +107,9 @@ class PpoConfig(Config):
     steps: int = Field(default=0, ge=0)
     """Steps in all; 0 leaves it to `epochs`."""
 
-    every: Positive = 20
-    """Steps between two checkpoints, each tested on dev. The best of them becomes the model."""
+    validations: Positive = 10
+    """Checkpoints in the whole training, evenly spread, the last one at its end; each is tested on dev, and the best of
+    them becomes the model. Fewer where the training has fewer steps."""
 
     keep: Positive = 3
     """Checkpoints kept on disk at a time, in addition to the best."""
@@ -155,6 +157,15 @@ class PpoConfig(Config):
         """Prompts per step."""
         return self.collection // self.rollouts
 
+    def with_steps(self, prompts: int) -> Self:
+        """These settings with the number of steps over so many training prompts."""
+        return self.model_copy(update={"steps": self.steps or self.epochs * (prompts // self.prompts)})
+
+    @property
+    def every(self) -> int:
+        """Steps between two checkpoints, once the number of steps is known."""
+        return max(1, ceil(self.steps / self.validations))
+
     @property
     def devices(self) -> int:
         return self.hardware.nodes * self.hardware.per_node
@@ -163,6 +174,11 @@ class PpoConfig(Config):
     def micro_batch(self) -> int:
         """Samples that one device computes at once."""
         return self.batch // (self.accumulation * self.devices)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_old_names(cls, values: Any) -> Any:
+        return refuse_old_settings(values, {"every": "Set `validations`, the number of checkpoints in the training."})
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -151,16 +151,16 @@ def _train(
         sft_model.resolve(), work / "train.parquet", work / "dev.parquet", saved, reward_function,
         _reward_settings(work, gateway_url, config),
     )  # fmt: skip
+    config = config.with_steps(prompts.train)
     padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
     started = verl_command(padded, paths, verl_log, log, ray_token(work))
-    total = config.steps or config.epochs * (prompts.train // config.prompts)
     with step_progress("ppo") as show, process_cleanup(work / "running") as (mark, temporary):
         job = _job(started if runner.remote else with_local_environment(started, mark, temporary), config)
         if not runner.attaches(job):
             _forget_unfinished(work, prompts.dev_by_tenant)
         watched = training_monitor.TrainingMonitor(
             verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, GatewayUsage(gateway_url),
-            tick=lambda step: show(int(step["step"]), total, step_summary(step)),
+            tick=lambda step: show(int(step["step"]), config.steps, step_summary(step)),
             better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
         )  # fmt: skip
         outcome = runner.run(job, log / "train.log", stop=watched)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.training.sft.config import SftConfig
+from components.training.sft.steps import validation_interval
 from qinglan.jobs import Command
 from qinglan.jobs.inside.node_info import WORLD_SIZE_VARIABLE
 
@@ -31,22 +32,24 @@ class Paths(NamedTuple):
     output: Path
 
 
-def train_command(config: SftConfig, paths: Paths) -> Command:
+def train_command(config: SftConfig, paths: Paths, rows: int) -> Command:
     """`swift sft ...`, alone on a CPU, under torchrun on GPUs and on several nodes.
 
-    It is the same at each attempt, so that a job is found again: where it goes on from is looked up by START.
+    `rows` are those of paths.train. The command is the same at each attempt, so that a job is found again: where it
+    goes on from is looked up by START.
     """
     entry = [sys.executable, "-m", "swift.cli.sft"]
     if config.device == "cuda" or config.nodes > 1:
         entry = [sys.executable, "-m", "swift.cli.main", "sft"]
     start = [sys.executable, "-m", RESUME_MODULE, str(paths.output), "--"]
     return Command(
-        [*start, *entry, *swift_flags(config, paths)],
+        [*start, *entry, *swift_flags(config, paths, rows)],
         {**swift_environment(config), **distributed_environment(config)},
     )
 
 
-def swift_flags(config: SftConfig, paths: Paths) -> list[str]:
+def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
+    every = validation_interval(config, rows)
     options: dict[str, object] = {
         "model": paths.base,
         "model_type": config.model_type,
@@ -64,8 +67,8 @@ def swift_flags(config: SftConfig, paths: Paths) -> list[str]:
         "warmup_ratio": config.warmup,
         "max_length": config.max_length,
         "strict": True,  # a row that cannot be rendered is an error, not left out
-        "eval_steps": config.evaluate_every,
-        "save_steps": config.evaluate_every,
+        "eval_steps": every,
+        "save_steps": every,
         "save_total_limit": config.keep_checkpoints,
         "load_best_model_at_end": True,  # with it the best checkpoint is never among the deleted
         "metric_for_best_model": "eval_loss",

@@ -1,10 +1,10 @@
 """Settings of the SFT stage. The defaults are the plan's, for LoRA of a 32B model on four A100s."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, refuse_old_settings
 
 
 class SftConfig(Config):
@@ -64,8 +64,9 @@ class SftConfig(Config):
     deepspeed: Literal["zero2", "zero3"] | None = None
     """Shard optimizer and gradients, and with zero3 weights too; full tuning of 32B needs zero3."""
 
-    evaluate_every: Positive = 100
-    """Steps between validations; a checkpoint is saved at each."""
+    validations: Positive = 8
+    """Validations in the whole training, evenly spread, the last one at its end; a checkpoint is saved at each. Fewer
+    where the training has fewer steps."""
 
     keep_checkpoints: Positive = 3
     """Checkpoints kept; older ones are deleted, except the best."""
@@ -89,6 +90,11 @@ class SftConfig(Config):
     def processes(self) -> int:
         """Processes on each node."""
         return self.gpus if self.device == "cuda" else 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_old_names(cls, values: Any) -> Any:
+        return refuse_old_settings(values, {"evaluate_every": "Set `validations`, their number in the training."})
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

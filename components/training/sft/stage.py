@@ -69,7 +69,7 @@ def sft(
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
             base, chats = copy_to_scratch(base, parents["base_model"]), copy_to_scratch(chats, digest(chats))
-        metrics = _train(base, chats, work, config, runner)
+        metrics = _train(base, chats, work, train.rows, config, runner)
         card = RewriterCard(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens, parents=parents
         )
@@ -94,7 +94,9 @@ def _check_base(tokenizer: Any, base: Path, train: Chats, chats: Path, longest: 
         check_lengths(tokenizer, chats / f"{name}.jsonl", longest)
 
 
-def _train(base: Path, chats: Path, work: Path, config: SftConfig, runner: Runner) -> list[dict[str, float]]:
+def _train(
+    base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner
+) -> list[dict[str, float]]:
     """Run ms-swift to its end, from its last checkpoint where there is one."""
     checkpoints, log = work / "checkpoints", work / "log" / "train.log"
     with step_progress("sft") as show, process_cleanup(work / "running") as (mark, _):
@@ -104,7 +106,8 @@ def _train(base: Path, chats: Path, work: Path, config: SftConfig, runner: Runne
             show(int(row["step"]), total, ", ".join(losses))
 
         watch = TrainingMonitor(checkpoints / "logging.jsonl", tick)
-        command = train_command(config, Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints))
+        paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints)
+        command = train_command(config, paths, rows)
         marked = command._replace(environment={**command.environment, PROCESS_MARK_VARIABLE: mark})
         log.parent.mkdir(exist_ok=True)
         job = JobSpec("sft", marked, config.nodes, config.processes, "torchrun", HOURS)

@@ -19,11 +19,31 @@ from qinglan.errors import ConfigError
         ({"batch": 32, "accumulation": 32}, "devices"),
         ({"hardware": {"tensor_parallel": 3}}, "tensor_parallel"),
         ({"clipp": 0.2}, "clipp"),
+        ({"every": 20}, "`every` is no setting any more. Set `validations`"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         PpoConfig.parse(changes, "ppo")
+
+
+@pytest.mark.parametrize(
+    ("values", "prompts", "steps", "every"),
+    [
+        ({}, 560, 20, 2),
+        ({}, 300, 10, 1),
+        ({}, 100_000, 3900, 390),
+        ({"rollouts": 4}, 560, 80, 8),
+        ({"steps": 48, "validations": 4}, 1800, 48, 12),
+        ({"steps": 3}, 560, 3, 1),
+    ],
+)
+def test_checkpoints_are_spread_over_the_steps_that_there_are(
+    values: dict[str, Any], prompts: int, steps: int, every: int
+) -> None:
+    config = PpoConfig.parse(values, "ppo").with_steps(prompts)
+
+    assert (config.steps, config.every) == (steps, every)
 
 
 @pytest.mark.slow

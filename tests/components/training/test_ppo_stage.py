@@ -77,7 +77,7 @@ def test_wandb_without_a_key_is_an_error_before_anything_starts(
 
 
 WHOLE = {
-    "steps": 6, "every": 2, "loggers": ["tensorboard", "wandb"],
+    "steps": 6, "validations": 3, "loggers": ["tensorboard", "wandb"],
     # With dev rows this few, a policy that moves may fall far enough for an alarm to end its training.
     "actor_learning_rate": 1e-6,
 }  # fmt: skip
@@ -202,7 +202,7 @@ def test_grpo_has_no_critic_and_a_constant_reward_is_an_error_that_says_so(
     monkeypatch.setenv(FAULT, "constant")
 
     with pytest.raises(TrainingError, match=r"constant-reward.*of step \d+, is kept"):
-        small.train(laptop(steps=50, every=1, keep=50, advantage="grpo", rollouts=4))
+        small.train(laptop(steps=50, validations=50, keep=50, advantage="grpo", rollouts=4))
 
     steps = [step for step in small.steps(small.work / "log") if step["step"]]
     assert steps and all("policy_loss" in step and "value_loss" not in step for step in steps)

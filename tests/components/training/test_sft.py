@@ -2,6 +2,7 @@
 
 import json
 import os
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from components.training.sft.config import SftConfig
 from components.training.sft.finish import best_checkpoint
 from components.training.sft.resume import resume_command as started
 from components.training.sft.stage import sft
+from components.training.sft.steps import training_steps, validation_interval
 from components.training.sft.training_monitor import TrainingMonitor, read_line, stop_reason
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
@@ -35,7 +37,7 @@ PATHS = Paths(Path("base"), Path("train.jsonl"), Path("dev.jsonl"), Path("out"))
 
 
 def given(config: SftConfig) -> dict[str, str]:
-    words = swift_flags(config, PATHS)
+    words = swift_flags(config, PATHS, rows=560)
     return {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
 
 
@@ -45,7 +47,7 @@ def test_every_number_of_the_plan_reaches_ms_swift() -> None:
         "tuner_type": "lora", "torch_dtype": "bfloat16", "num_train_epochs": "3.0",
         "per_device_train_batch_size": "2", "per_device_eval_batch_size": "2", "learning_rate": "5e-05",
         "lora_rank": "16", "lora_alpha": "32", "target_modules": "all-linear", "gradient_accumulation_steps": "8",
-        "eval_steps": "100", "save_steps": "100", "save_total_limit": "3", "logging_steps": "10",
+        "save_total_limit": "3", "logging_steps": "10",
         "max_length": "2048", "warmup_ratio": "0.05", "dataloader_num_workers": "4", "dataset": "train.jsonl",
     }  # fmt: skip
 
@@ -58,6 +60,28 @@ def test_ms_swift_itself_accepts_the_command() -> None:
 
     for config in (SftConfig(), SftConfig(tuner="full", deepspeed="zero3", gpus=8)):
         assert set(given(config)) <= known
+
+
+@pytest.mark.parametrize(
+    ("config", "rows", "steps", "every"),
+    [
+        (SftConfig(), 240, 12, 2),
+        (SftConfig(), 560, 27, 4),
+        (SftConfig(), 100_000, 4689, 587),
+        (SftConfig(nodes=2, accumulation=4), 560, 27, 4),
+        (SftConfig(), 3, 3, 1),
+        (SftConfig(device="cpu", epochs=4.0, batch=32, accumulation=1, validations=3), 1800, 228, 76),
+        (SftConfig(device="cpu", epochs=0.5, batch=1, accumulation=1), 5, 3, 1),
+    ],
+)
+def test_validations_are_spread_over_the_steps_that_there_are(
+    config: SftConfig, rows: int, steps: int, every: int
+) -> None:
+    """Enough for patience of 3 to act at the plan's 240 rows as at 100,000."""
+    assert (training_steps(config, rows), validation_interval(config, rows)) == (steps, every)
+    assert ceil(steps / every) <= config.validations
+    flags = dict(zip((words := swift_flags(config, PATHS, rows))[::2], words[1::2], strict=True))
+    assert flags["--eval_steps"] == flags["--save_steps"] == str(every)
 
 
 def test_full_tuning_has_no_adapter() -> None:
@@ -75,25 +99,25 @@ def test_full_tuning_has_no_adapter() -> None:
 )
 def test_so_many_processes_must_train_together(config: SftConfig, expected: dict[str, str]) -> None:
     assert distributed_environment(config) == expected
-    assert train_command(config, PATHS).environment.items() >= expected.items()
+    assert train_command(config, PATHS, rows=560).environment.items() >= expected.items()
     assert ("CUDA_VISIBLE_DEVICES" in swift_environment(config)) == (config.device == "cpu")
 
 
 def test_a_job_is_started_by_the_same_command_at_each_attempt(tmp_path: Path) -> None:
     """Where it goes on from is looked up where it runs: a job with another command would not be found again."""
     paths = PATHS._replace(output=tmp_path)
-    first = train_command(SftConfig(nodes=2), paths)
+    first = train_command(SftConfig(nodes=2), paths, rows=560)
     assert started(tmp_path, ["swift"]) == ["swift"]
 
     (tmp_path / "checkpoint-9").mkdir()
     (tmp_path / "checkpoint-9" / "trainer_state.json").write_text("{}")
 
-    assert train_command(SftConfig(nodes=2), paths) == first
+    assert train_command(SftConfig(nodes=2), paths, rows=560) == first
     assert started(tmp_path, ["swift"]) == ["swift", "--resume_from_checkpoint", str(tmp_path / "checkpoint-9")]
 
 
 def test_on_gpus_the_launcher_is_ms_swifts_own() -> None:
-    assert "swift.cli.main" in train_command(SftConfig(), PATHS).argv
+    assert "swift.cli.main" in train_command(SftConfig(), PATHS, rows=560).argv
     assert "NPROC_PER_NODE" not in merge_command(SftConfig(), Path("a"), Path("m")).environment
 
 
@@ -103,6 +127,7 @@ def test_on_gpus_the_launcher_is_ms_swifts_own() -> None:
         ({"packing": True}, "packing"),
         ({"device": "cpu", "deepspeed": "zero3"}, "for GPUs"),
         ({"train_type": "lora"}, "train_type"),
+        ({"evaluate_every": 100}, "`evaluate_every` is no setting any more. Set `validations`"),
     ],
 )
 def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], said: str) -> None:

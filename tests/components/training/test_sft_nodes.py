@@ -19,7 +19,7 @@ from tests.training_rows import chats
 
 TWO = SftConfig(
     device="cpu", tuner="full", model_type="qwen3", template="chatml", dtype="float32", epochs=8.0, batch=4,
-    eval_batch=16, accumulation=1, max_length=256, evaluate_every=24, workers=0, nodes=2,
+    eval_batch=16, accumulation=1, max_length=256, validations=2, workers=0, nodes=2,
 )  # fmt: skip
 
 
@@ -27,7 +27,7 @@ TWO = SftConfig(
 def test_with_rank_alone_each_would_train_a_copy_and_none_does(tmp_path: Path) -> None:
     """What the operator sets, and nothing of ours; a GPU's settings, by which nothing else joins them."""
     base, rows = tiny_model(tmp_path / "base", stage="base"), chats(tmp_path / "chats")
-    command = train_command(TWO, Paths(base, rows / "train.jsonl", rows / "dev.jsonl", tmp_path / "out"))
+    command = train_command(TWO, Paths(base, rows / "train.jsonl", rows / "dev.jsonl", tmp_path / "out"), rows=48)
     alone = {name: value for name, value in command.environment.items() if name != "NPROC_PER_NODE"}
     argv = " ".join(command.argv).replace("--use_cpu true", "").split()
     first = on_loopback(2, 1)[0]  # it waits for no other, which is the fault

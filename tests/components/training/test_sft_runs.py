@@ -16,6 +16,7 @@ import pytest
 
 from components.training.sft.config import SftConfig
 from components.training.sft.stage import LOCAL_RUNNER, SftCounts, sft
+from components.training.sft.steps import training_steps
 from qinglan.digests import digest
 from qinglan.jobs import Runner
 from qinglan.prompts import Message
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.slow
 SMALL = SftConfig(
     device="cpu", tuner="full", dtype="float32", epochs=8.0, batch=8,
     eval_batch=16, accumulation=1, learning_rate=2e-2,
-    max_length=256, evaluate_every=12, patience=0, log_every=4, workers=0,
+    max_length=256, validations=4, patience=0, log_every=4, workers=0,
     max_new_tokens=24,
 )  # fmt: skip
 TWO = SMALL.model_copy(update={"nodes": 2, "batch": 4})
@@ -94,6 +95,8 @@ def test_sft_learns_is_evaluated_and_is_not_repeated(
     first, *_, last = losses(whole.out, "eval_loss")
     assert last < first / 2
     assert (whole.counts.rows, whole.counts.steps, whole.counts.reused) == (48, 48, 0)
+    assert training_steps(SMALL, 48) == 48
+    assert [row["step"] for row in metrics(whole.out) if "eval_loss" in row] == [12, 24, 36, 48]
     assert again == whole.counts._replace(reused=1)
     assert digest(whole.out / "model") == digest(tmp_path / "model")
     assert read_card(tmp_path / "model").parents["base_model"] == digest(inputs.base)
