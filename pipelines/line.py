@@ -47,6 +47,16 @@ def no_gpus(config: Any) -> int:
     return 0
 
 
+def no_base_weights(config: Any) -> bool:
+    """A stage that starts from no public model."""
+    return False
+
+
+def base_from_hub(config: Any) -> bool:
+    """The base stage takes a public model; a tiny one is made from texts."""
+    return bool(config.base.source == "hub")
+
+
 @dataclass(frozen=True)
 class Stage:
     """A stage, as the annotation of the field that holds its settings.
@@ -93,6 +103,9 @@ class Stage:
 
     gpus: Callable[[Any], int] = no_gpus
     """GPUs of one node, by the line's configuration."""
+
+    base_weights: Callable[[Any], bool] = no_base_weights
+    """It reads public models from the volume of base weights, by the line's configuration."""
 
     attribute: str = ""
     folder: str = ""
@@ -143,7 +156,7 @@ class LineConfig(Config):
                 gpus[name],
                 cluster.gpu_nodes if gpus[name] else {},
                 cluster.scratch if any(gpus.values()) and stage.resumes else "",
-                cluster.base_weights if stage.config is BaseConfig else "",
+                cluster.base_weights if stage.base_weights(self) else "",
             )
             for name, stage in stages.items()
         }

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
+from components.training.sft.config import SftConfig
+from components.training.sft.model_family import with_family
 from pipelines.execution import check_stage_inputs
 from pipelines.promotion import too_few_prompts
 from pipelines.rewriter import REWRITER, RunConfig
@@ -14,9 +16,13 @@ from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.files import read_jsonl
+from qinglan.models.base_weights import local_model_folder
+from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage, RagRequest
 from qinglan.rag.knowledge_base import read_knowledge_base
+from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary, refuse_unfit_base
+from qinglan.rewriter.model import load_tokenizer, render_prompt
 
 A_PASSAGE = (
     "A line is one passage: id, title, content, metadata. Only id and content must be there, in UTF-8: "
@@ -48,6 +54,27 @@ def check_knowledge_bases(config: RunConfig) -> None:
             next(read_knowledge_base(path))
         except DataError as error:
             raise DataError(f"--knowledge-base {error} {A_PASSAGE}") from error
+
+
+def check_models(config: RunConfig, stages: Sequence[str]) -> None:
+    """Check the public models that this machine has: whole files, a chat template, the same vocabulary.
+
+    A base that the base stage will download is checked there.
+    """
+    base = local_model_folder(config.base.model) if config.base.source == "hub" else None
+    if base and "base" in stages:
+        refuse_unfit_base(base)
+        refuse_unknown_template(base, config.sft)
+    if "ppo" in stages and config.ppo.critic_model:
+        critic = find_critic(config.ppo.critic_model)
+        if base:
+            refuse_other_vocabulary(critic, base)
+
+
+def refuse_unknown_template(base: Path, config: SftConfig) -> None:
+    """A ConfigError where training could not render prompts as the base's own template does."""
+    messages: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    with_family(config, base, render_prompt(load_tokenizer(base), messages), messages)
 
 
 def foreign_format(path: Path) -> str:

@@ -22,7 +22,16 @@ from components.training.base.config import BaseConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from pipelines.cluster_resources import ClusterConfig
-from pipelines.line import DEPLOY, EVALUATION_FILES, Input, Line, LineConfig, Stage, with_release_name
+from pipelines.line import (
+    DEPLOY,
+    EVALUATION_FILES,
+    Input,
+    Line,
+    LineConfig,
+    Stage,
+    base_from_hub,
+    with_release_name,
+)
 from qinglan.config import Config, Fraction, Name, merge_settings
 from qinglan.llm.config import GatewayConfig
 from qinglan.rag.retrieval import RetrievalConfig
@@ -60,6 +69,10 @@ def sft_gpus(config: "RunConfig") -> int:
 
 def ppo_gpus(config: "RunConfig") -> int:
     return config.ppo.hardware.per_node if config.ppo.hardware.device == "cuda" else 0
+
+
+def public_critic(config: "RunConfig") -> bool:
+    return bool(config.ppo.critic_model)
 
 
 def student_gpus(config: "RunConfig") -> int:
@@ -117,7 +130,8 @@ class RunConfig(LineConfig):
     """A file of configs/training: the machine that trains, and what that changes below."""
 
     base: Annotated[BaseConfig, Stage(
-        inputs=("knowledge_base", "prompts"), outputs={"base_model": "base_model"}, resumes=True, required=()
+        inputs=("knowledge_base", "prompts"), outputs={"base_model": "base_model"}, resumes=True, required=(),
+        base_weights=base_from_hub,
     )] = BaseConfig()  # fmt: skip
     """The model that training starts from."""
 
@@ -129,7 +143,7 @@ class RunConfig(LineConfig):
     """The student learns the teacher's rewrites."""
 
     ppo: Annotated[PpoConfig, Stage(
-        inputs=("sft_model", "prompts"), gateway=True, resumes=True, gpus=ppo_gpus,
+        inputs=("sft_model", "prompts"), gateway=True, resumes=True, gpus=ppo_gpus, base_weights=public_critic,
         required=("sft_model", "prompts", "journal", "prompt *", "reward"),
         outputs={"rl_model": "rl_model", "ppo_log": "ppo_log", "ppo_curve": "ppo_curve.html"},
     )] = PpoConfig()  # fmt: skip

@@ -23,6 +23,7 @@ from pipelines.execution import (
 )
 from pipelines.preflight import (
     check_input_files,
+    check_models,
     check_served,
     check_sheet,
     knowledge_bases,
@@ -55,6 +56,7 @@ def run_pipeline(
     check_keys()
     check_input_files(config)
     check_machine(REWRITER, config, stages)
+    check_models(config, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
     assert config.questions is not None and config.knowledge_base is not None

@@ -20,7 +20,16 @@ from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from pipelines.cluster_resources import ClusterConfig
-from pipelines.line import DEPLOY, EVALUATION_FILES, Input, Line, LineConfig, Stage, with_release_name
+from pipelines.line import (
+    DEPLOY,
+    EVALUATION_FILES,
+    Input,
+    Line,
+    LineConfig,
+    Stage,
+    base_from_hub,
+    with_release_name,
+)
 
 NAME = "house/style"
 DEPLOY_DEFAULTS = {
@@ -58,7 +67,8 @@ class StyleRunConfig(LineConfig):
     """The splits of the labelled answers."""
 
     base: Annotated[BaseConfig, Stage(
-        inputs=("style_rows",), outputs={"base_model": "base_model"}, component="text_base", required=()
+        inputs=("style_rows",), outputs={"base_model": "base_model"}, component="text_base", required=(),
+        base_weights=base_from_hub,
     )]  # fmt: skip
     """The model that training starts from: a profile names it."""
 

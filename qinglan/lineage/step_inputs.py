@@ -7,6 +7,7 @@ Neither a question nor an answer is in it: a line of the paper names a call by t
 answer by its own digest.
 """
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from qinglan.llm.contract import PAID_PATH, PRICES_PATH
 from qinglan.prompts import PROMPTS_FOLDER
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.reward.config import RewardConfig
+from qinglan.rewriter.card import read_card
 from qinglan.style.service_responses import STYLE_MODEL_PATH
 
 TIMEOUT_SECONDS = 60.0
@@ -67,6 +69,12 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
         with httpx.Client(base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
             model = orjson.loads(_get(http, STYLE_MODEL_PATH))["sha256"]
         step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
+
+
+def add_critic(step: StepReport, model: Path) -> None:
+    """Add the model that the critic started from, where it was another than the actor; the trained model names it."""
+    if critic := read_card(model).parents.get("critic_model"):
+        step.used.append(ArtifactRef("critic_model", critic, "", {EXTERNAL_INPUT: True}, digests.FOLDER_ALGORITHM))
 
 
 def add_supporting_file(

@@ -37,8 +37,25 @@ class Tensor(NamedTuple):
         return prod(self.shape)
 
 
+class _Header(NamedTuple):
+    length: int
+    tensors: list[Tensor]
+
+
 def read_header(path: Path) -> list[Tensor]:
     """The file's tensors in their order; a DataError where the file is anything but these."""
+    header = _read(path)
+    _refuse_gaps(header.tensors, path.stat().st_size - LENGTH - header.length, path)
+    return header.tensors
+
+
+def declared_size(path: Path) -> int:
+    """The file's size in bytes by its header; a file that was cut short has fewer."""
+    header = _read(path)
+    return LENGTH + header.length + max((tensor.end for tensor in header.tensors), default=0)
+
+
+def _read(path: Path) -> _Header:
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -48,8 +65,7 @@ def read_header(path: Path) -> list[Tensor]:
             tensors = sorted(_tensors(file.read(length), path), key=lambda tensor: (tensor.begin, tensor.end))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
-    _refuse_gaps(tensors, size - LENGTH - length, path)
-    return tensors
+    return _Header(length, tensors)
 
 
 def _tensors(header: bytes, path: Path) -> list[Tensor]:

@@ -11,15 +11,17 @@ import yaml
 from components.data.convert.split_rows import SplitInput, conversation_splits
 from pipelines.config import CONFIGS, load_config
 from pipelines.execution import check_machine
-from pipelines.preflight import check_input_files, check_sheet
+from pipelines.preflight import check_input_files, check_models, check_sheet
 from pipelines.rewriter import REWRITER
 from pipelines.run import warn_of_obstacles
 from pipelines.sheet import read_sheet
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.rows import Split
 from qinglan.tables import write_table
 from tests.echo_servers import Reply, Scripted, running
+from tests.tiny_rewriter import tiny_model
 
 
 @pytest.mark.parametrize(("stages", "stage"), [(("convert", "sft"), "sft"), (("ppo",), "ppo")])
@@ -36,6 +38,28 @@ def test_gpus_that_are_not_here_are_missed_before_the_teacher_is_asked(
         check_machine(REWRITER, config, stages)
     check_machine(REWRITER, config, ("generate", "validate", "convert"))
     check_machine(REWRITER, load_config("fivedoctors", "demo"), stages)
+
+
+def test_public_models_are_looked_through_before_the_teacher_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
+    base = tiny_model(tmp_path / "Qwen" / "Qwen3-32B")
+    config = load_config("fivedoctors", "gpt", ppo={"critic_model": "Qwen/Qwen3-1.7B"})
+    trained = ("base", "sft", "ppo")
+
+    with pytest.raises(ConfigError, match=r"ppo.critic_model Qwen/Qwen3-1\.7B: no such folder here"):
+        check_models(config, trained)
+    tiny_model(tmp_path / "Qwen" / "Qwen3-1.7B")
+    check_models(config, trained)
+    (base / "chat_template.jinja").write_text("{{ messages[-1].content }}")
+    with pytest.raises(ConfigError, match=r"its chat template renders 'u'.* sft\.template"):
+        check_models(config, trained)
+    (base / "chat_template.jinja").unlink()
+    with pytest.raises(DataError, match="no chat template"):
+        check_models(config, trained)
+    check_models(config, ("generate", "validate", "convert"))
+    check_models(load_config("fivedoctors", "demo"), trained)
 
 
 @pytest.mark.parametrize(("split", "refused"), [("test", True), ("train", False), (None, False)])

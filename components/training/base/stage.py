@@ -5,7 +5,6 @@ so that users' words have tokens. A classifier's reads training rows and unlabel
 reaches either. It is kept by the digest of what it was made from.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,20 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
+from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.weights import count_parameters
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
+from qinglan.rewriter.base_check import refuse_unfit_base
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.scratch import source_digest
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 
 if TYPE_CHECKING:
     from components.training.base.corpus import TrainingText
-
-
-WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
-"""Variable with a folder of models by their public names, for a cluster whose pods cannot reach the hub."""
 
 
 class BaseCounts(NamedTuple):
@@ -44,19 +41,21 @@ def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -
     files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.glob("*.jsonl"))
     if config.source == "tiny" and not files:
         raise DataError(f"{knowledge_base}: no passages to train a base model from.")
-    return _write(model, [*files, train], config, lambda folder: _train_tiny(files, train, folder, config))
+    if config.source == "hub":
+        return _from_hub(model, config, refuse_unfit_base)
+    return _from_files(model, [*files, train], config, lambda folder: _train_tiny(files, train, folder, config))
 
 
 def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
     """Write the base model's folder of a classifier: a tiny one reads the training rows and unlabelled texts."""
     files = [path for name in (UNLABELLED_FILE, "train.jsonl") if (path := style_rows / name).is_file()]
-    return _write(model, files, config, lambda folder: _train_tiny_on_texts(files, folder, config))
-
-
-def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[Path], None]) -> BaseCounts:
-    """Write a model of the hub, or a tiny one made from these files, now or by an earlier call."""
     if config.source == "hub":
-        return _from_hub(model, config)
+        return _from_hub(model, config, refuse_partial_download)
+    return _from_files(model, files, config, lambda folder: _train_tiny_on_texts(files, folder, config))
+
+
+def _from_files(model: Path, files: list[Path], config: BaseConfig, make: Callable[[Path], None]) -> BaseCounts:
+    """Write a tiny model that is made from these files, now or by an earlier call."""
     cache = cache_folder("base") / _key(files, config)
     cached = cache.is_dir()
     if not cached:
@@ -68,13 +67,17 @@ def _write(model: Path, files: list[Path], config: BaseConfig, make: Callable[[P
     return _counts(model, config, cached)
 
 
-def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
-    """Copy a repository's files at a revision, or a folder's; of weights only safetensors."""
+def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) -> BaseCounts:
+    """Copy a repository's files at a revision, or a folder's; of weights only safetensors.
+
+    A folder is checked before the copy, which takes minutes.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     with atomic_folder(model) as partial:
-        if folder := _local_model_folder(config.model):
+        if folder := local_model_folder(config.model):
+            _check(folder, config, check)
             shutil.copytree(folder, partial, dirs_exist_ok=True)
         else:
             try:
@@ -88,18 +91,16 @@ def _from_hub(model: Path, config: BaseConfig) -> BaseCounts:
                     "base.revision; without a way to the hub, put the files in a folder and name that, or in "
                     f"{config.model} of the folder that {WEIGHTS_VARIABLE} names."
                 ) from error
-        if not any(partial.glob("*.safetensors")):
-            raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
+            _check(partial, config, check)
         refuse_foreign_files(partial)
         write_card(partial, RewriterCard(stage="base"))
     return _counts(model, config, cached=False)
 
 
-def _local_model_folder(model: str) -> Path | None:
-    """The model's folder, named itself or found in the folder of weights; None if there is none."""
-    named, weights = Path(model), os.environ.get(WEIGHTS_VARIABLE)
-    folder = named if named.is_dir() or not weights else Path(weights) / model
-    return folder if folder.is_dir() else None
+def _check(folder: Path, config: BaseConfig, check: Callable[[Path], None]) -> None:
+    if not any(folder.glob("*.safetensors")):
+        raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
+    check(folder)
 
 
 def _train_tiny(files: list[Path], train: Path, folder: Path, config: BaseConfig) -> None:

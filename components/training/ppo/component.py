@@ -28,7 +28,7 @@ def ppo(
     from components.training.ppo.config import PpoConfig
     from qinglan.curves import write_curve_page
     from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts, add_reward
+    from qinglan.lineage.step_inputs import add_critic, add_gateway_usage, add_prompts, add_reward
     from qinglan.reward.scorer import STEP as REWARD
 
     settings = PpoConfig.parse(config, "ppo")
@@ -49,6 +49,7 @@ def ppo(
         add_gateway_usage(step, REWARD, gateway_url)
         add_prompts(step, "judge*")
         add_reward(step, settings.reward)
+        add_critic(step, Path(rl_model.path))
         write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))
     for name, value in counts._asdict().items():
         metrics.log_metric(name, value)

@@ -108,8 +108,8 @@ class PpoConfig(Config):
     """Steps in all; 0 leaves it to `epochs`."""
 
     validations: Positive = 10
-    """Checkpoints in the whole training, evenly spread, the last one at its end; each is tested on dev, and the best of
-    them becomes the model. Fewer where the training has fewer steps."""
+    """Checkpoints in the whole training, evenly spread, the last one at its end; each is tested on dev, and the best
+    of them becomes the model. Fewer where the training has fewer steps."""
 
     keep: Positive = 3
     """Checkpoints kept on disk at a time, in addition to the best."""
@@ -134,8 +134,9 @@ class PpoConfig(Config):
     """Dev prompts in each test, drawn by the seed."""
 
     critic_model: str = ""
-    """Folder of the model that the critic starts from, with the same tokenizer; empty takes the SFT model. A 32B
-    critic needs about 512 GB with its optimizer."""
+    """Model that the critic starts from, a smaller one of the same vocabulary: its public name, such as
+    Qwen/Qwen3-1.7B, found under QINGLAN_BASE_WEIGHTS, or a folder. Empty takes the SFT model; all of a critic's
+    weights are trained, and a 32B one needs about 512 GB with its optimizer."""
 
     seed: int = 42
     """Seed of the rows' order, of the rollout and of the critic's first weights."""
@@ -184,6 +185,8 @@ class PpoConfig(Config):
     def _fit_together(self) -> Self:
         if self.advantage == "grpo" and self.rollouts < 2:
             raise ValueError("grpo compares the rollouts of one prompt: set rollouts to 2 or more")
+        if self.advantage == "grpo" and self.critic_model:
+            raise ValueError("grpo has no critic: leave critic_model out")
         if self.collection % self.batch or self.collection % self.rollouts or self.batch % self.rollouts:
             raise ValueError(
                 f"collection {self.collection} must be a multiple of batch {self.batch}, "

@@ -32,6 +32,7 @@ from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import process_cleanup
 from qinglan.reward.outage import clear_outage
+from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary
 from qinglan.rewriter.card import RewriterCard, read_card
 from qinglan.rewriter.model import load_tokenizer
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
@@ -40,6 +41,9 @@ from qinglan.terminal.progress import step_progress
 
 REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"
+CRITIC = "critic_model"
+"""Among the parents, where the critic starts from another model than the actor."""
+
 HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
@@ -86,10 +90,14 @@ def ppo(
     _check_loggers(config, os.environ)
     card = read_card(sft_model)
     parents = {"sft_model": digest(sft_model)}
+    if config.critic_model:
+        config = config.model_copy(update={"critic_model": str(find_critic(config.critic_model).resolve())})
+        parents[CRITIC] = digest(Path(config.critic_model))
     parents |= {name: sha256_file(_existing_file(rows / f"{name}.parquet")) for name in ("train", "dev")}
     device = Path(load_device(config.hardware).__file__)
     sources = [source_digest(folder) for folder in (Path(__file__).parent, device.parent, reward_function.parent)]
-    work = scratch_folder("ppo", *parents.values(), config.model_dump_json(), *sources)
+    settings = config.model_dump_json(exclude={"critic_model"})  # its digest is among the parents
+    work = scratch_folder("ppo", *parents.values(), settings, *sources)
     reused = (work / DONE).is_file()
     if not reused:
         prompts = _prepare(sft_model, rows, work, config)
@@ -124,15 +132,9 @@ def _existing_file(path: Path) -> Path:
 
 
 def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> PreparedPrompts:
-    tokenizer = load_tokenizer(sft_model)
     if config.critic_model:
-        critic = load_tokenizer(Path(config.critic_model))
-        if critic.get_vocab() != tokenizer.get_vocab():
-            raise ConfigError(
-                f"ppo.critic_model {config.critic_model} has another vocabulary than the SFT model: it would read "
-                "other texts. Take a smaller model of the same family."
-            )
-    return prepare_prompts(rows, work, tokenizer, config)
+        refuse_other_vocabulary(Path(config.critic_model), sft_model)
+    return prepare_prompts(rows, work, load_tokenizer(sft_model), config)
 
 
 def _train(

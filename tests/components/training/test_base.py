@@ -17,7 +17,7 @@ from components.data.convert.stage import ppo_row
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.corpus import TrainingText, build_corpus
 from components.training.base.pretrain import IGNORED, LONGEST, batches, examples, logits_at
-from components.training.base.stage import base
+from components.training.base.stage import base, text_base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
@@ -214,6 +214,27 @@ def test_a_base_whose_index_leads_elsewhere_is_not_taken(prompts: Path, tmp_path
     with pytest.raises(DataError, match=r"names '\.\./other\.safetensors'"):
         base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_base_that_was_half_downloaded_is_refused_before_it_is_copied(prompts: Path, tmp_path: Path) -> None:
+    mine = tiny_model(tmp_path / "mine")
+    whole = (mine / "model.safetensors").read_bytes()
+    (mine / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+
+    with pytest.raises(DataError, match=r"not downloaded completely: model\.safetensors has [\d,]+ bytes, and its"):
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+    with pytest.raises(DataError, match="not downloaded completely"):
+        text_base(tmp_path, tmp_path / "out", BaseConfig(model=str(mine)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_base_that_nobody_can_ask_is_refused(prompts: Path, tmp_path: Path) -> None:
+    mine = tiny_model(tmp_path / "mine")
+    (mine / "chat_template.jinja").unlink()
+
+    with pytest.raises(DataError, match=r"no chat template.* Take an instruct model"):
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+    text_base(tmp_path, tmp_path / "classifier", BaseConfig(model=str(mine)))  # a classifier is not asked
 
 
 def test_a_hub_that_cannot_be_reached_says_what_to_do(

@@ -19,6 +19,7 @@ from qinglan.errors import ConfigError
         ({"batch": 32, "accumulation": 32}, "devices"),
         ({"hardware": {"tensor_parallel": 3}}, "tensor_parallel"),
         ({"clipp": 0.2}, "clipp"),
+        ({"advantage": "grpo", "rollouts": 2, "critic_model": "Qwen/Qwen3-1.7B"}, "grpo has no critic"),
         ({"every": 20}, "`every` is no setting any more. Set `validations`"),
     ],
 )

@@ -15,12 +15,14 @@ import pytest
 from components.training.ppo.checkpoints import keep_best, latest_step, lora_scale, read_weights
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import PpoCounts, ppo
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, OutageError, TrainingError
 from qinglan.jobs.processes import find_processes
 from qinglan.rewriter.card import read_card
-from qinglan.rewriter.model import Student
+from qinglan.rewriter.model import Student, load_tokenizer
 from tests.ctrl_c import started_with
 from tests.ppo_world import FAULT, laptop, validated, world
+from tests.tiny_rewriter import SHAPE
 
 ROOT = Path(__file__).parents[3]
 NOWHERE = "http://127.0.0.1:9"
@@ -74,6 +76,11 @@ def test_wandb_without_a_key_is_an_error_before_anything_starts(
 
     with pytest.raises(ConfigError, match="WANDB_API_KEY"):
         small.train(laptop(loggers=["wandb"]))
+
+
+def test_a_critic_that_is_not_there_is_an_error_before_anything_starts(small: World) -> None:
+    with pytest.raises(ConfigError, match=r"critic_model Qwen/Qwen3-1\.7B: no such folder here"):
+        small.train(laptop(critic_model="Qwen/Qwen3-1.7B"))
 
 
 WHOLE = {
@@ -172,9 +179,20 @@ def weights(folder: Path) -> list[float]:
 LORA = {"rank": 4, "alpha": 16}
 
 
+def small_critic(small: World) -> Path:
+    """A model with the SFT model's tokenizer and fewer layers, as Qwen3-1.7B is to Qwen3-32B."""
+    from components.training.base.pretrain import new_model
+
+    folder, tokenizer = small.out / "weights" / "critic", load_tokenizer(small.sft_model)
+    new_model(tokenizer, SHAPE.model_copy(update={"hidden": 8, "layers": 1}), seed=2).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.mark.slow
 def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> None:
-    small.train(laptop(steps=1, lora=LORA, kl=0.01, accumulation=2))
+    critic = small_critic(small)
+    small.train(laptop(steps=1, lora=LORA, kl=0.01, accumulation=2, critic_model=str(critic)))
 
     import torch
     from peft import PeftModel
@@ -193,6 +211,7 @@ def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> 
         with adapted.disable_adapter():
             untrained = adapted(input_ids=ids).logits
     assert (wanted - untrained).abs().max() > 1e-4, "the adapter has learned something"
+    assert read_card(small.out / "model").parents["critic_model"] == digest(critic)
 
 
 @pytest.mark.slow

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from qinglan.files import sha256_bytes
-from qinglan.lineage.record import recorded
-from qinglan.lineage.step_inputs import add_teacher_prompt
+from qinglan.lineage.record import StepReport, recorded
+from qinglan.lineage.step_inputs import add_critic, add_teacher_prompt
+from qinglan.rewriter.card import RewriterCard, write_card
 from tests.kfp_artifacts import File
 
 
@@ -24,3 +25,14 @@ def test_a_profiles_own_prompt_is_named_alone(tmp_path: Path) -> None:
 
 def test_without_one_the_tenants_files_are_named(tmp_path: Path) -> None:
     assert set(prompts_named(tmp_path, "")) == {"prompt teacher.chengla", "prompt teacher.fivedoctors"}
+
+
+def test_the_critics_model_is_named_where_there_was_one(tmp_path: Path) -> None:
+    named = []
+    for parents in ({"sft_model": "a1"}, {"sft_model": "a1", "critic_model": "b2"}):
+        write_card(tmp_path, RewriterCard(stage="ppo", parents=parents))
+        step = StepReport({}, [], [], {})
+        add_critic(step, tmp_path)
+        named.append([(used.name, used.digest, used.is_external) for used in step.used])
+
+    assert named == [[], [("critic_model", "b2", True)]]

@@ -1,0 +1,99 @@
+"""Checks of public models before a training starts from them: of their files alone, nothing is loaded.
+
+refuse_unfit_base(Path("/weights/Qwen/Qwen3-32B"))
+critic = find_critic("Qwen/Qwen3-1.7B")
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
+
+CAUSAL = "ForCausalLM"
+"""Ending of the architectures that write text from left to right, which training and vLLM need."""
+
+
+def refuse_unfit_base(folder: Path) -> None:
+    """A DataError where no rewriter can be trained from this model, with what to take instead."""
+    refuse_partial_download(folder)
+    refuse_other_architecture(folder)
+    if not has_chat_template(folder):
+        raise DataError(
+            f"{folder}: its tokenizer has no chat template, so that nobody knows how it is asked. Take an instruct "
+            "model, or put the family's chat_template.jinja into the folder."
+        )
+
+
+def refuse_other_architecture(folder: Path) -> None:
+    """A DataError where the checkpoint is no causal language model, unknown to transformers, or quantised."""
+    config = _read_json(folder / "config.json")
+    kinds = [str(name) for name in config.get("architectures") or []]
+    if not any(name.endswith(CAUSAL) for name in kinds):
+        raise DataError(
+            f"{folder}: a {', '.join(kinds) or config.get('model_type')}, and a rewriter is a ...{CAUSAL}. Take a "
+            "text model, such as Qwen/Qwen3-8B."
+        )
+    if (model_type := config.get("model_type")) not in _known_types():
+        raise DataError(
+            f"{folder / 'config.json'}: model_type {model_type!r} is unknown to this transformers. Take a model of a "
+            "family that it knows, such as Qwen3."
+        )
+    if quantised := config.get("quantization_config"):
+        raise DataError(
+            f"{folder}: its weights are quantised ({quantised.get('quant_method')}), and an adapter cannot be merged "
+            "into them. Take the model in bfloat16."
+        )
+
+
+def has_chat_template(folder: Path) -> bool:
+    """A template lies beside the tokenizer, or in its configuration, as older models have it."""
+    if any(folder.glob("chat_template.jin*")) or any(folder.glob("additional_chat_templates/*")):
+        return True
+    path = folder / "tokenizer_config.json"
+    return path.is_file() and bool(_read_json(path).get("chat_template"))
+
+
+def find_critic(model: str) -> Path:
+    """The folder of ppo.critic_model; a training's pods have no way to the hub, so it must be there already."""
+    if (folder := local_model_folder(model)) is None:
+        weights = os.environ.get(WEIGHTS_VARIABLE)
+        raise ConfigError(
+            f"ppo.critic_model {model}: no such folder here, nor {model} in "
+            f"{weights or 'a folder of weights'} ({WEIGHTS_VARIABLE}{'' if weights else ' is not set'}). Download it "
+            f"with `hf download {model} --local-dir FOLDER/{model}` and set {WEIGHTS_VARIABLE}=FOLDER; on a cluster "
+            "copy it to the volume of cluster.base_weights."
+        )
+    refuse_partial_download(folder)
+    refuse_other_architecture(folder)
+    return folder
+
+
+def refuse_other_vocabulary(critic: Path, model: Path) -> None:
+    """A ConfigError where the critic would read other texts than the model writes."""
+    from qinglan.rewriter.model import load_tokenizer
+
+    if load_tokenizer(critic).get_vocab() != load_tokenizer(model).get_vocab():
+        raise ConfigError(
+            f"ppo.critic_model {critic} has another vocabulary than {model}: it would read other texts. Take a "
+            "smaller model of the same family, such as Qwen/Qwen3-1.7B for Qwen3."
+        )
+
+
+def _known_types() -> set[str]:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    return set(CONFIG_MAPPING_NAMES)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({error}). Download the model again.") from error
+    if not isinstance(values, dict):
+        raise DataError(f"{path}: holds no settings. Download the model again.")
+    return values
