@@ -78,7 +78,7 @@ def test_a_critic_of_another_vocabulary_is_refused(base: Path, tmp_path: Path) -
     vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
     (other / "tokenizer.json").write_text(json.dumps(tokens))
 
-    with pytest.raises(ConfigError, match="another vocabulary .* such as Qwen"):
+    with pytest.raises(ConfigError, match="another vocabulary"):
         refuse_other_vocabulary(other, base)
 
 
