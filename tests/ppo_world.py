@@ -61,7 +61,6 @@ def laptop(**changes: Any) -> PpoConfig:
     """PPO as small as it gets."""
     hardware = {
         "device": "cpu", "plugin": "standins.verl_cpu", "per_node": 1, "tensor_parallel": 1, "reward_workers": 1,
-        "strategy": "fsdp",
     }  # fmt: skip
     values: dict[str, Any] = {
         "collection": 16, "batch": 16, "accumulation": 1, "ppo_epochs": 1, "steps": 2, "validations": 2, "gamma": 1.0,

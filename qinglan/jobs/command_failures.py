@@ -11,6 +11,11 @@ CAUSES = (
     (r"No space left on device", "the disk is full", "Free some space"),
     (r"CUDA out of memory|OutOfMemoryError", "the GPU's memory is full", "Lower the batch or shard over more GPUs"),
     (r"longer than max_length|exceeds? the (?:maximum|max)[ _]length", "a row is too long", "Raise max_length"),
+    (
+        r"did not take the new weights within",
+        "vLLM died or hung while it was given new weights",
+        "Read its last error (lines marked vLLMHttpServer in the log)",
+    ),
     (r"NCCL.*(?:timed? ?out|error)", "the nodes lost each other", "See that all pods run and can reach each other"),
 )
 SIGNAL_CAUSES = {-9: "it was killed, most often because the machine's memory was full", -15: "it was told to stop"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from components.training.ppo.plugin.import_hooks import when_imported
 from standins.verl_cpu import fork_server
-from standins.verl_cpu.settings import CPU_ROLLOUT, HERE, PACKED_ATTENTION
+from standins.verl_cpu.settings import CPU_ROLLOUT, HERE
 
 
 @when_imported("verl.utils.distributed")
@@ -18,20 +18,6 @@ def _gloo_only_backend(module: Any) -> None:
         return both(timeout_second, backend or "gloo")
 
     module.initialize_global_process_group_ray = initialize
-
-
-@when_imported("verl.utils.model")
-def _critic_attention(module: Any) -> None:
-    """Load the critic with packed attention; verl's loader always asks for flash attention."""
-
-    def load_valuehead_model(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
-        from transformers import AutoModelForTokenClassification
-
-        return AutoModelForTokenClassification.from_pretrained(
-            local_path, dtype=torch_dtype, config=model_config, attn_implementation=PACKED_ATTENTION
-        )
-
-    module.load_valuehead_model = load_valuehead_model
 
 
 @when_imported("verl.utils.fsdp_utils")

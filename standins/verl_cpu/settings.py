@@ -53,8 +53,6 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
     """Overrides for single precision, without GPU kernels, with one process of each kind."""
     values: dict[str, Value] = {
         f"{ACTOR}.strategy": "fsdp",
-        f"{ACTOR}.use_torch_compile": False,
-        f"{ACTOR}.fsdp_config.dtype": "float32",
         f"{ROLLOUT}.name": CPU_ROLLOUT,
         f"{ROLLOUT}.dtype": "float32",
         f"{ROLLOUT}.tensor_model_parallel_size": 1,
@@ -64,7 +62,6 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
         "algorithm.rollout_correction.bypass_mode": True,
         # The rewards of a step are asked for where its rollouts are put together.
         "reward.num_workers": 0,
-        f"{ROLLOUT}.load_format": "auto",
         f"{ROLLOUT}.free_cache_engine": False,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }

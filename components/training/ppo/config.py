@@ -30,8 +30,9 @@ class Hardware(Config):
     tensor_parallel: Positive = 4
     """GPUs that hold one copy of the model during the rollout."""
 
-    strategy: Literal["fsdp", "fsdp2"] = "fsdp2"
-    """How training shards the weights; on a CPU it is fsdp."""
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    """Precision of weights that are not trained: the base under an adapter, the reference and the rollout. Trained
+    weights are float32. `standins.verl_cpu` computes everything in float32."""
 
     offload: bool = False
     """Weights and optimizer wait in the machine's memory while the other model has the GPU."""
@@ -139,7 +140,7 @@ class PpoConfig(Config):
     weights are trained, and a 32B one needs about 512 GB with its optimizer."""
 
     seed: int = 42
-    """Seed of the rows' order, of the rollout and of the critic's first weights."""
+    """Seed of the rows' order, of the rollout and of the first weights of critic and adapter."""
 
     loggers: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
     """Loggers besides metrics.jsonl. W&B takes its key and mode from WANDB_API_KEY and WANDB_MODE."""

@@ -26,7 +26,7 @@ BEFORE_QUOTE = re.compile(r"(\\+)(?='|\Z)")
 def overrides(config: PpoConfig, paths: TrainingPaths) -> list[str]:
     """The arguments of verl.trainer.main_ppo."""
     values = {**_algorithm(config), **_data(config, paths), **_actor(config, paths), **_rollout(config)}
-    values |= {**_reward(config, paths), **_trainer(config, paths)}
+    values |= {**_reference(config), **_reward(config, paths), **_trainer(config, paths)}
     if config.advantage == "gae":
         values |= _critic(config, paths)
     values |= load_device(config.hardware).overrides(config)
@@ -83,8 +83,14 @@ def _actor(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         f"{ACTOR}.fsdp_config.seed": config.seed,
         f"{ACTOR}.checkpoint.save_contents": saved,
         f"{ACTOR}.checkpoint.load_contents": saved,
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": config.micro_batch,
     }
+
+
+def _reference(config: PpoConfig) -> dict[str, Value]:
+    """The reference's passes; with LoRA it is the actor without its adapter, and verl only validates the key."""
+    if not config.kl:
+        return {}
+    return {"actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": config.micro_batch}
 
 
 def _rollout(config: PpoConfig) -> dict[str, Value]:

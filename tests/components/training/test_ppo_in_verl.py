@@ -57,6 +57,15 @@ PLAN = {
     "actor_rollout_ref.rollout.n": 1,
     "actor_rollout_ref.rollout.tensor_model_parallel_size": 4,
     "actor_rollout_ref.rollout.name": "vllm",
+    "actor_rollout_ref.rollout.dtype": "bfloat16",
+    "actor_rollout_ref.rollout.load_format": "dummy",
+    "actor_rollout_ref.rollout.max_model_len": 512 + 150,
+    "actor_rollout_ref.actor.fsdp_config.model_dtype": "bfloat16",
+    "critic.fsdp.model_dtype": "float32",
+    "actor_rollout_ref.model.use_remove_padding": True,
+    "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+    "actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
+    "critic.model.override_config.attn_implementation": "sdpa",
     "actor_rollout_ref.rollout.val_kwargs.do_sample": False,
     "trainer.n_gpus_per_node": 4,
     "actor_rollout_ref.actor.strategy": "fsdp2",
@@ -93,6 +102,39 @@ def test_every_engine_of_verl_computes_in_the_parts_that_are_asked_for(config: P
     assert found["update"] == dict.fromkeys(("actor", "critic"), config.accumulation)
     collected = config.collection // config.batch * config.accumulation
     assert found["collection"] == dict.fromkeys(("actor", "critic", "ref"), collected)
+
+
+def test_weights_that_are_trained_are_float32_and_a_reference_of_its_own_is_not(tmp_path: Path) -> None:
+    config = asked(verl_subprocess.validated, PpoConfig.parse({"lora": {"rank": 0}}, "ppo"), tmp_path)
+
+    assert at(config, "actor_rollout_ref.actor.fsdp_config.model_dtype") == "float32"
+    assert at(config, "actor_rollout_ref.ref.fsdp_config.model_dtype") == "bfloat16"
+
+
+def test_a_bfloat16_base_keeps_its_adapter_in_float32() -> None:
+    """The first pair is stock verl's: when it is float32 too, verl has mended it and the plugin can go."""
+    updates = ask(verl_subprocess.adapter_updates, environment=os.environ)
+
+    (stock, stock_moved), (ours, moved) = updates["stock"], updates["ours"]
+    assert (stock, ours) == ("torch.bfloat16", "torch.float32")
+    assert stock_moved < 0.5, "most of a step at the plan's learning rate is lost in rounding"
+    assert moved == 1.0
+
+
+def test_a_critic_is_loaded_without_the_flash_attention_package(tmp_path: Path) -> None:
+    stock, attention = ask(verl_subprocess.value_head, str(tiny_model(tmp_path)), environment=os.environ)
+
+    assert "flash" in stock.lower()
+    assert attention == "sdpa"
+
+
+def test_an_actor_without_vllm_and_vllm_without_an_actor_are_errors_not_hangs(tmp_path: Path) -> None:
+    actor, vllm = ask(
+        verl_subprocess.unanswered_transfers, str(tmp_path), environment={**os.environ, **verl_environment(laptop())}
+    )
+
+    assert actor.startswith("TrainingError: vLLM did not take the new weights within 0.3 seconds")
+    assert vllm.startswith("TrainingError: the actor did not send vLLM the new weights within 0.3 seconds")
 
 
 def test_a_laptops_settings_pass_verls_validation(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 NOWHERE = "http://127.0.0.1:9"
 TWO = {
     "device": "cpu", "plugin": "standins.verl_cpu",
-    "nodes": 2, "per_node": 1, "tensor_parallel": 1, "reward_workers": 1, "strategy": "fsdp",
+    "nodes": 2, "per_node": 1, "tensor_parallel": 1, "reward_workers": 1,
 }  # fmt: skip
 
 

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from components.training.ppo.config import Hardware, PpoConfig
 from components.training.ppo.device import load_device
 from components.training.ppo.launch import verl_environment
 from components.training.ppo.plugin import COMMON_PLUGINS
+from components.training.ppo.plugin.weight_transfer import VERL_FOLDER, in_temporary_folder
 from qinglan.errors import ConfigError
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, find_processes, process_cleanup
 from standins.verl_cpu.settings import MODULES, PARALLEL_CRITIC
@@ -155,3 +158,13 @@ def test_processes_left_by_a_killed_stage_are_ended_when_it_runs_again(tmp_path:
     with process_cleanup(note) as (mark, _):
         assert mark != "m1"
         assert stray.wait(60) != 0
+
+
+def test_the_socket_of_the_weights_lies_in_the_trainings_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's text is looked up on both sides: without vLLM its modules cannot be imported."""
+    verl = Path(find_spec("verl").origin).parent / "workers/rollout/vllm_rollout"  # type: ignore[union-attr,arg-type]
+    for name in ("vllm_rollout.py", "utils.py"):
+        assert f'f"{VERL_FOLDER}rl-colocate-zmq-' in (verl / name).read_text()
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/ql-1")
+
+    assert in_temporary_folder("ipc:///tmp/rl-colocate-zmq-1.sock") == "ipc:///tmp/ql-1/rl-colocate-zmq-1.sock"

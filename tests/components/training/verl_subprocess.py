@@ -250,3 +250,108 @@ def rows_taken() -> dict[str, bool]:
         answers["parts"].append([rows(part) for part in tensordict_utils.chunk_tensordict(batch, 2)])
         patch_row_selection(tensordict_utils)
     return {name: first == second for name, (first, second) in answers.items()}
+
+
+def adapter_updates() -> dict[str, tuple[str, float]]:
+    """For stock verl and for ours: precision of an adapter on a bfloat16 base as wide as Qwen3-32B, and the share of
+    its entries that one step of the plan's learning rate moves.
+    """
+    import torch
+    from torch.distributed import HashStore  # type: ignore[attr-defined]
+    from verl.workers.engine.fsdp import transformer_impl
+
+    torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+
+    def updates() -> tuple[str, float]:
+        engine = object.__new__(transformer_impl.FSDPEngine)
+        lora = {"lora_rank": 8, "lora_alpha": 16, "target_modules": ["q_proj"]}
+        engine.model_config = SimpleNamespace(**lora, target_parameters=None, exclude_modules=None)
+        return moved_entries(engine._build_lora_module(wide_model()))
+
+    stock = updates()
+    import components.training.ppo.plugin.adapter_precision  # noqa: F401 (patches what was imported above)
+
+    return {"stock": stock, "ours": updates()}
+
+
+def wide_model() -> Any:
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    shape = {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 32}
+    config = Qwen3Config(vocab_size=32, hidden_size=5120, intermediate_size=16, **shape)
+    return Qwen3ForCausalLM(config).to(torch.bfloat16)
+
+
+def moved_entries(adapted: Any) -> tuple[str, float]:
+    """Share of the adapter's entries that one step of FSDP2, in verl's mixed precision, changes."""
+    import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    trained = {name: tensor for name, tensor in adapted.named_parameters() if tensor.requires_grad}
+    for name, tensor in trained.items():
+        if "lora_B" in name:
+            tensor.data.normal_(std=0.01)  # while B is 0, A has no gradient
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+    fully_shard(adapted, mesh=mesh, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32))
+    [down] = (tensor for name, tensor in adapted.named_parameters() if "lora_A" in name)
+    before = down.to_local().detach().clone()
+    optimizer = torch.optim.AdamW([down], lr=1e-5)
+    adapted(input_ids=torch.arange(16).unsqueeze(0)).logits.float().square().sum().backward()
+    optimizer.step()
+    return str(before.dtype), float((down.to_local() != before).float().mean())
+
+
+def value_head(model: str) -> tuple[str, str]:
+    """How stock verl fails to load a critic without flash-attn, and the attention that ours has."""
+    import torch
+    from transformers import AutoConfig
+    from verl.utils import model as verl_model
+
+    config = AutoConfig.from_pretrained(model, attn_implementation="sdpa", num_labels=1)
+    try:
+        verl_model.load_valuehead_model(model, torch.float32, config, False)
+        stock = "loaded"
+    except Exception as error:
+        stock = f"{error} {error.__cause__}"
+    import components.training.ppo.plugin.value_head  # noqa: F401 (patches what was imported above)
+
+    loaded = verl_model.load_valuehead_model(model, torch.float32, config, False)
+    return stock, loaded.config._attn_implementation
+
+
+def verl_file(path: str) -> Any:
+    """A file of verl as a module, without its package, which wants vLLM."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    import verl
+
+    spec = spec_from_file_location("verl_file", f"{verl.__path__[0]}/{path}")
+    assert spec is not None and spec.loader is not None
+    spec.loader.exec_module(module := module_from_spec(spec))
+    return module
+
+
+def unanswered_transfers(folder: str) -> list[str]:
+    """The errors of an actor whose vLLM is gone, and of vLLM whose actor is gone."""
+    import asyncio
+
+    import torch
+
+    from components.training.ppo.plugin import weight_transfer
+
+    module = verl_file("workers/rollout/vllm_rollout/bucketed_weight_transfer.py")
+    weight_transfer.limit_waiting(module)
+    weight_transfer.SECONDS = 0.3
+    sender = module.BucketedWeightSender(f"ipc://{folder}/s", 1, use_shm=True)
+    receiver = module.BucketedWeightReceiver(f"ipc://{folder}/r", torch.device("cpu"), use_shm=True)
+    transfers: list[Callable[[], Any]] = [
+        lambda: asyncio.run(sender.async_send_weights(iter([]))), lambda: receiver.receive_weights(print)
+    ]  # fmt: skip
+    errors = []
+    for transfer in transfers:
+        try:
+            transfer()
+        except Exception as error:
+            errors.append(f"{type(error).__name__}: {error}")
+    return errors

@@ -1,5 +1,5 @@
-"""Draw the critic's value head by its seed. verl reads `critic.fsdp.seed` only in its fully deterministic mode, which
-forbids other operations too; without this patch the head would be different in each training.
+"""Draw the first weights of an adapter and of the critic's value head by the training's seed. verl reads an engine's
+seed only in its fully deterministic mode, which forbids other operations too.
 """
 
 from types import ModuleType
@@ -12,10 +12,10 @@ from components.training.ppo.plugin.import_hooks import when_imported
 def draw_by_seed(module: ModuleType) -> None:
     import torch
 
-    build = module.FSDPEngineWithValueHead.initialize
+    build = module.FSDPEngine.initialize
 
     def initialize(self: Any) -> Any:
         torch.manual_seed(self.engine_config.seed)
         return build(self)
 
-    module.FSDPEngineWithValueHead.initialize = initialize
+    module.FSDPEngine.initialize = initialize
