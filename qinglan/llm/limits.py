@@ -79,6 +79,10 @@ class CircuitBreaker:
         self._why = ""
         self._next_probe = 0.0
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self._why)
+
     def check(self) -> None:
         """Raise during an outage, unless this call is the next probe."""
         if not self._why:

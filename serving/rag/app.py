@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, KnowledgeBase, RagAnswer, RagData, RagRequest
 from serving.rag.content_check import ContentChecker, content_routes
 from serving.rag.engine import Engine, EngineUnavailable, SnapshotGone
-from serving.rag.metrics import Metrics
+from serving.rag.metrics import CACHE, Metrics
 from serving.rag.retrieve import ScoredRetrieval, retrieve
 from serving.rag.rewriter_client import RewriterClient
 from serving.rag.service_client import ServiceError
@@ -49,6 +49,7 @@ class SearchQuery(NamedTuple):
     rewriter: str
     version: str = ""
     fallback_reason: str = ""
+    cached: bool = False
 
 
 def create_app(
@@ -59,6 +60,8 @@ def create_app(
 ) -> FastAPI:
     """The service over open engines, and what it asks where that is configured; it closes all of them."""
     metrics = Metrics()
+    if rewriter:
+        metrics.watch_rewriter(lambda: rewriter.patience_seconds, lambda: rewriter.circuit_open)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -86,11 +89,14 @@ def create_app(
                 reranker_fallback_reason=retrieval.fallback_reason,
             )
         )  # fmt: skip
+        if rewriter and searched.rewriter != "request":
+            metrics.rewritten(request.tenant_id, searched.cached, rewriter.cache.open)
         if searched.fallback_reason:
             metrics.fell_back(request.tenant_id, searched.fallback_reason)
         metrics.reranked(request.tenant_id, retrieval.reranker, retrieval.fallback_reason, retrieval.seconds)
         seconds = time.perf_counter() - started
-        metrics.answered(request.tenant_id, searched.version or searched.rewriter, seconds, len(retrieval.recall))
+        label = CACHE if searched.cached else searched.version or searched.rewriter
+        metrics.answered(request.tenant_id, label, seconds, len(retrieval.recall))
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.get(KNOWLEDGE_BASES_PATH)
@@ -126,7 +132,7 @@ async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> 
         return SearchQuery(request.query, "fallback", fallback_reason=str(failure))
     if rewritten.guarded:  # the version stays: it is its doing
         return SearchQuery(request.query, "fallback", rewritten.version, GUARD_FALLBACK)
-    return SearchQuery(rewritten.query, "model", rewritten.version)
+    return SearchQuery(rewritten.query, "model", rewritten.version, cached=rewritten.cached)
 
 
 async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, ScoredRetrieval]:

@@ -45,8 +45,12 @@ class RewriterConfig(Config):
     """Without a path for kserve; for openai up to and with /v1."""
 
     model: str = "rewriter"
-    deadline_seconds: float = Field(default=1.0, gt=0)
-    """After it the plain query is searched: the user waits for the answer, not for the rewrite."""
+    deadline_seconds: float = Field(default=3.0, gt=0)
+    """The longest wait; after it the plain query is searched. Usually it is less: twice the 95th percentile of what
+    the rewriter has lately taken, and at least a second."""
+
+    cached_rewrites: int = Field(default=10_000, ge=0)
+    """Rewrites of the present model version that are remembered; 0 for none."""
 
     max_tokens: Positive = 64
 
@@ -54,12 +58,24 @@ class RewriterConfig(Config):
     """System prompts by tenant, from the served model's card, for openai; else a tenant's file in qinglan/prompts."""
 
     @classmethod
-    def read(cls, text: str, model: Path | None = None) -> Self:
-        """`URL`, `kserve=URL` or `openai=URL`; the folder of an openai rewriter's model says its prompts."""
+    def read(
+        cls, text: str, model: Path | None = None, deadline_seconds: float | None = None,
+        cached_rewrites: int | None = None,
+    ) -> Self | None:  # fmt: skip
+        """`URL`, `kserve=URL` or `openai=URL`, and the options that go with it; None without a rewriter.
+
+        The folder of an openai rewriter's model says its prompts.
+        """
+        options = {"deadline_seconds": deadline_seconds, "cached_rewrites": cached_rewrites}
+        chosen = {name: value for name, value in options.items() if value is not None}
+        if not text:
+            if model is not None or chosen:
+                raise ConfigError("--rewriter-model, --rewriter-deadline, --rewrite-cache: give --rewriter URL, too.")
+            return None
         refuse_credentials("--rewriter", text, NO_CREDENTIALS_HINT)
         kind, equals, url = text.partition("=")
         named = equals and not kind.startswith("http")
-        values: dict[str, Any] = {"kind": kind, "url": url} if named else {"url": text}
+        values: dict[str, Any] = {**chosen, **({"kind": kind, "url": url} if named else {"url": text})}
         if model is not None:
             if values.get("kind") != "openai":
                 raise ConfigError("--rewriter-model: a KServe rewriter knows its prompts; give it with openai=URL.")

@@ -1,12 +1,18 @@
 """The service's metrics. Label values come from the configuration, never from what a caller types."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 MOST_VERSIONS = 20
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 UNKNOWN = "unknown"
-NO_VERSION = ("request", "fallback")
-"""Labels of a search that no model rewrote."""
+CACHE = "cache"
+"""Label of a search with a remembered rewrite: it counts for no version, since a rollout compares questions that the
+two models were really asked."""
+
+NO_VERSION = ("request", "fallback", CACHE)
+"""Labels of a search that no model rewrote just now."""
 
 
 class Metrics:
@@ -37,7 +43,10 @@ class Metrics:
             "qinglan_rag_content_check_seconds", "Time to check an answer.", ["tenant"], buckets=SECONDS,
             registry=self.registry,
         )  # fmt: skip
-
+        self._cache = Counter(
+            "qinglan_rag_rewrite_cache", "Questions without a rewrite, by what the cache of rewrites held.",
+            ["tenant", "outcome"], registry=self.registry,
+        )  # fmt: skip
         self._reranker_fallbacks = Counter(
             "qinglan_rag_reranker_fallbacks", "Answers with the local score in place of the service's.",
             ["tenant", "reason"], registry=self.registry,
@@ -47,8 +56,18 @@ class Metrics:
             buckets=SECONDS, registry=self.registry,
         )  # fmt: skip
 
+    def watch_rewriter(self, patience_seconds: Callable[[], float], circuit_open: Callable[[], bool]) -> None:
+        """Show the client's present state: how long a question waits, and if the rewriter is left alone."""
+        Gauge(
+            "qinglan_rag_rewriter_patience_seconds", "Longest wait for a rewrite at present.", registry=self.registry
+        ).set_function(patience_seconds)
+        Gauge(
+            "qinglan_rag_rewriter_circuit_open", "1 while questions are not sent to a rewriter that hangs.",
+            registry=self.registry,
+        ).set_function(circuit_open)  # fmt: skip
+
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
-        """`rewriter` is the deployed version, or `request` or `fallback`."""
+        """`rewriter` is the deployed version, or one of NO_VERSION."""
         label = self._known(rewriter)
         self._requests.labels(tenant, label, "200").inc()
         self._seconds.labels(tenant, label).observe(seconds)
@@ -57,6 +76,10 @@ class Metrics:
 
     def fell_back(self, tenant: str, reason: str) -> None:
         self._fallbacks.labels(tenant, reason).inc()
+
+    def rewritten(self, tenant: str, cached: bool, cache_open: bool) -> None:
+        """Count a question that came without a rewrite; `off` while a rollout is under way, or without a cache."""
+        self._cache.labels(tenant, "hit" if cached else "miss" if cache_open else "off").inc()
 
     def reranked(self, tenant: str, by: str, reason: str, seconds: float) -> None:
         """`by` is local or service; `reason` why it is local though a service is configured, else empty."""

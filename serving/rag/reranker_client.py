@@ -13,11 +13,10 @@ from typing import Any
 import orjson
 
 from qinglan.concurrency import gather_or_cancel
-from qinglan.errors import OutageError
 from qinglan.llm.limits import CircuitBreaker
 from serving.rag.config import RerankServiceConfig
 from serving.rag.qwen3_prompt import as_document, as_query
-from serving.rag.service_client import ServiceClient, ServiceError
+from serving.rag.service_client import ServiceClient, ServiceError, require_closed
 
 API_KEY = "QINGLAN_RERANKER_API_KEY"
 """In the environment, where the service wants one: both servers take it as a bearer token."""
@@ -28,7 +27,6 @@ FAILURES = 3
 PROBE_SECONDS = 2.0
 """Then one call in so many seconds tries whether it is back. A client that retries waits longer than this."""
 
-CIRCUIT_OPEN = "circuit_open"
 OTHER_MODEL = "other_model"
 TRUNCATE_TO_MODEL = -1
 """vLLM's value for: cut a prompt that is too long for the model, as TEI's `truncate` does."""
@@ -52,10 +50,7 @@ class RerankerClient:
 
     async def scores(self, text: str, documents: Sequence[str]) -> list[float]:
         """A raw score for each document, in their order; Unanswered at once where it has kept failing."""
-        try:
-            self._breaker.check()
-        except OutageError as error:
-            raise ServiceError(CIRCUIT_OPEN) from error
+        require_closed(self._breaker)
         try:
             scores = await self.ask(text, documents)
         except ServiceError as failure:

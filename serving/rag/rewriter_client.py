@@ -1,23 +1,33 @@
-"""Asks the deployed rewriter in its own protocol; a failure is never a made-up rewrite."""
+"""Asks the deployed rewriter in its own protocol; a failure is never a made-up rewrite.
 
-from typing import Any, NamedTuple
+How long a question waits follows from what the rewriter has lately taken (`patience.py`), a question that its present
+version has answered before is not asked again (`rewrite_cache.py`), and a rewriter that hangs is left alone for a
+while, so that users do not wait for it again and again.
+"""
+
+import time
+from typing import Any
 
 import orjson
 
+from qinglan.llm.limits import CircuitBreaker
 from qinglan.prompts import Question, student_messages
 from qinglan.rag.contract import RagRequest
 from qinglan.text import one_line
 from serving.rag.config import RewriterConfig
-from serving.rag.service_client import ServiceClient, ServiceError
+from serving.rag.patience import Patience
+from serving.rag.rewrite_cache import RewriteCache, RewriteResult
+from serving.rag.service_client import ServiceClient, ServiceError, require_closed
 
 LONGEST = 4000
+FAILURES = 5
+"""Questions in a row that waited in vain, until the others are searched as they are at once."""
 
+PROBE_SECONDS = 2.0
+"""Then one question in so many seconds tries whether the rewriter answers again."""
 
-class RewriteResult(NamedTuple):
-    query: str
-    version: str
-    guarded: bool = False
-    """The rewriter's own guard took its text back, and gave the plain query."""
+NO_ANSWER = ("timeout", "unreachable")
+"""Failures that the breaker counts. After any other one the rewriter has answered, and nobody waited."""
 
 
 class RewriterClient:
@@ -26,13 +36,51 @@ class RewriterClient:
     def __init__(self, config: RewriterConfig) -> None:
         self._config = config
         self._service = ServiceClient(config.url, config.deadline_seconds)
+        self._breaker = CircuitBreaker(FAILURES, PROBE_SECONDS)
+        self._patience = Patience(config.deadline_seconds)
+        self.cache = RewriteCache(config.cached_rewrites)
+
+    @property
+    def circuit_open(self) -> bool:
+        return self._breaker.is_open
+
+    @property
+    def patience_seconds(self) -> float:
+        return self._patience.seconds
 
     async def aclose(self) -> None:
         await self._service.aclose()
 
     async def rewrite(self, request: RagRequest) -> RewriteResult:
-        """The rewrite and the version that wrote it, or Unanswered with the reason."""
-        return read_rewrite(self._config, await self._service.post(*request_body(self._config, request)))
+        """The rewrite and the version that wrote it, or ServiceError with the reason."""
+        if rewrite := self.cache.current(request):
+            return rewrite
+        try:
+            rewrite = await self._ask(request)
+        except ServiceError:
+            if rewrite := self.cache.known(request):
+                return rewrite
+            raise
+        if rewrite.version != self._config.model:  # a name that stays the same whatever is served under it
+            self.cache.add(request, rewrite)
+        return rewrite
+
+    async def _ask(self, request: RagRequest) -> RewriteResult:
+        require_closed(self._breaker)
+        started, patience = time.monotonic(), self._patience.seconds
+        try:
+            content = await self._service.post(*request_body(self._config, request), patience)
+        except ServiceError as failure:
+            if str(failure) == "timeout":
+                self._patience.observe(patience)
+            if str(failure) in NO_ANSWER:
+                self._breaker.failed(str(failure))
+            else:
+                self._breaker.answered()
+            raise
+        self._patience.observe(time.monotonic() - started)
+        self._breaker.answered()
+        return read_rewrite(self._config, content)
 
 
 def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict[str, Any]]:
@@ -51,7 +99,7 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
 
 
 def read_rewrite(config: RewriterConfig, content: bytes) -> RewriteResult:
-    """The rewrite in an answer of status 200; anything but one usable line of text is Unanswered."""
+    """The rewrite in an answer of status 200; anything but one usable line of text is a ServiceError."""
     try:
         body = orjson.loads(content)
         if config.kind == "kserve":

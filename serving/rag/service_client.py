@@ -7,9 +7,23 @@ from typing import Any
 import httpx
 import orjson
 
+from qinglan.errors import OutageError
+from qinglan.llm.limits import CircuitBreaker
+
+CIRCUIT_OPEN = "circuit_open"
+"""The reason where a service that kept failing was not asked."""
+
 
 class ServiceError(Exception):
-    """timeout, unreachable, refused or malformed; of a rewriter empty, too."""
+    """timeout, unreachable, refused, malformed or circuit_open; of a rewriter empty, too."""
+
+
+def require_closed(breaker: CircuitBreaker) -> None:
+    """Let a request pass, or fail at once where the service has kept failing."""
+    try:
+        breaker.check()
+    except OutageError as error:
+        raise ServiceError(CIRCUIT_OPEN) from error
 
 
 class ServiceClient:
@@ -22,18 +36,18 @@ class ServiceClient:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def post(self, path: str, body: Any) -> bytes:
-        """The body of an answer of status 200, or Unanswered with the reason."""
-        return await self._send("POST", path, orjson.dumps(body))
+    async def post(self, path: str, body: Any, within: float | None = None) -> bytes:
+        """The body of an answer of status 200, or ServiceError with the reason; `within` shortens the deadline."""
+        return await self._send("POST", path, orjson.dumps(body), within)
 
     async def get(self, path: str) -> bytes:
         """The same of a question without a body."""
         return await self._send("GET", path, None)
 
-    async def _send(self, method: str, path: str, content: bytes | None) -> bytes:
+    async def _send(self, method: str, path: str, content: bytes | None, within: float | None = None) -> bytes:
         headers = {"content-type": "application/json"} if content else {}
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(within or self._deadline):
                 response = await self._http.request(method, self._url + path, content=content, headers=headers)
         except (TimeoutError, httpx.TimeoutException) as error:
             raise ServiceError("timeout") from error

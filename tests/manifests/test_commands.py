@@ -82,7 +82,7 @@ def test_the_rag_service_opens_what_the_line_says() -> None:
 
     rewriter = RewriterConfig.read(told_to_rag("--rewriter"))
 
-    assert (rewriter.kind, rewriter.url) == ("kserve", "http://rewriter-predictor.qinglan-demo")
+    assert rewriter and (rewriter.kind, rewriter.url) == ("kserve", "http://rewriter-predictor.qinglan-demo")
 
 
 @pytest.mark.parametrize("option", ["--rewriter", "--style"])

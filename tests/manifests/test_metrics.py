@@ -52,6 +52,8 @@ def rag() -> str:
     metrics = RagMetrics()
     metrics.answered("demo", "abc", 0.1, 0)
     metrics.fell_back("demo", "timeout")
+    metrics.watch_rewriter(lambda: 1.0, lambda: False)
+    metrics.rewritten("demo", cached=True, cache_open=True)
     metrics.content_checked("demo", "passed", 0.1)
     metrics.reranked("demo", "local", "timeout", 0.1)
     metrics.engine_away("timeout")

@@ -16,9 +16,9 @@ from qinglan.rag.knowledge_base import inverse_frequency, searched_text  # fmt: 
 from qinglan.text import bigrams
 from serving.rag.engine import Candidate, Scores, SnapshotGone
 from serving.rag.lexical_reranker import RIVALS, RerankerModel, WeightedPassage, WeightedText, compute_features
+from serving.rag.lru_cache import LruCache
 from serving.rag.opensearch.cluster_client import ClusterClient
 from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, alias_of
-from serving.rag.opensearch.lru_cache import LruCache
 
 CACHED_TEXTS = 1024
 

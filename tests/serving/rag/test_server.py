@@ -116,7 +116,7 @@ def test_a_tenant_without_a_prompt_cannot_have_a_chat_rewriter(kbs: dict[str, Pa
 
     write_card(tmp_path, RewriterCard(stage="ppo", system_prompts={"newcomer": "你为新租户改写"}))
     known = RewriterConfig.read("openai=http://127.0.0.1/v1", tmp_path)
-    assert open_rewriter(RagConfig(knowledge_bases=(source,), index_root=tmp_path, rewriter=known))
+    assert known and open_rewriter(RagConfig(knowledge_bases=(source,), index_root=tmp_path, rewriter=known))
     with pytest.raises(ConfigError, match="a KServe rewriter knows its prompts"):
         RewriterConfig.read("http://127.0.0.1", tmp_path)
 
@@ -151,9 +151,18 @@ def test_a_knowledge_base_named_otherwise_is_refused(text: str) -> None:
 def test_a_rewriter_is_named_by_its_url_and_protocol(text: str, kind: str, url: str) -> None:
     rewriter = RewriterConfig.read(text)
 
-    assert (rewriter.kind, rewriter.url) == (kind, url)
+    assert rewriter and (rewriter.kind, rewriter.url) == (kind, url)
 
 
 def test_a_rewriter_of_another_protocol_is_refused() -> None:
     with pytest.raises(ConfigError, match="kind"):
         RewriterConfig.read("grpc=http://h")
+
+
+def test_the_options_of_a_rewriter_need_one() -> None:
+    rewriter = RewriterConfig.read("http://h", None, 1.5, 0)
+
+    assert rewriter and (rewriter.deadline_seconds, rewriter.cached_rewrites) == (1.5, 0)
+    assert RewriterConfig.read("") is None
+    with pytest.raises(ConfigError, match="give --rewriter URL, too"):
+        RewriterConfig.read("", None, 1.5)
