@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,7 @@ def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool)
             run.unlink((run.step_record(stage) or {}).get("outputs", ()))
         for ending in (".json", ENVELOPE_SUFFIX):
             (run.records / f"{stage}{ending}").unlink(missing_ok=True)
+        shutil.rmtree(run.live / stage, ignore_errors=True)
 
 
 def check_keys() -> None:

@@ -23,6 +23,9 @@ GATEWAY = "http://qinglan-gateway:8300"
 """The Service that the manifests make."""
 
 GATEWAY_URL, RELEASE_NAME = "gateway_url", "release_name"
+MONITOR_URL = "monitor_url"
+"""A training's input: the gateway that shows it while it runs. It trains without one too, so none is required."""
+
 INPUT_NAMES = {RELEASE_NAME: "name"}
 """Parameters of the graph that a component's input calls otherwise."""
 
@@ -154,6 +157,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     names = component.component_spec.inputs
     arguments = {INPUT_NAMES.get(name, name): value for name, value in inputs.parameters.items()}
     arguments = {name: value for name, value in arguments.items() if name in names}
+    if MONITOR_URL in names:
+        arguments[MONITOR_URL] = inputs.parameters.get(GATEWAY_URL, GATEWAY if machine else "")
     if BEFORE in names:
         arguments[BEFORE] = artifacts[LINEAGE]
     taken = {name: artifacts[name] for name in stage.inputs}

@@ -16,6 +16,7 @@ from pipelines.lines import LINES
 from pipelines.rundir import RunDir, write_json
 from qinglan.config import load_yaml
 from qinglan.lineage.record import RECORDS_VARIABLE, RUN_VARIABLE
+from qinglan.live.outlets import LIVE_VARIABLE
 from qinglan.scratch import SCRATCH_VARIABLE as SCRATCH_VARIABLE
 
 JOB = "job.json"
@@ -62,11 +63,12 @@ def execute_job(run: RunDir) -> None:
 
 
 def step_environment(run: RunDir) -> dict[str, str]:
-    """Environment variables that tell a step of a run where its record goes."""
+    """Environment variables that tell a step of a run where its record goes, and what it shows while it trains."""
     return {
         RECORDS_VARIABLE: str(run.records.resolve()),
         RUN_VARIABLE: run.root.resolve().name,
         SCRATCH_VARIABLE: str(run.scratch.resolve()),
+        LIVE_VARIABLE: str(run.live.resolve()),
     }
 
 

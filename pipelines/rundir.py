@@ -8,6 +8,7 @@ runs/<run>/
   records/           one JSON per step: inputs, outputs, digests, code, failure
   logs/              run.log with the steps' output, one file per service
   index/             search indexes by knowledge base digest
+  live/              trainings while they run: index.html, and a folder each
   scratch/           checkpoints: a training that was killed goes on from them
   artifacts/         what KFP wrote, by run and task; pages, sheets and JSON once more under a name with an ending
   files/             links to the newest of each, by the names below
@@ -24,6 +25,7 @@ import orjson
 
 from pipelines.lines import ARTIFACT_FILES as ARTIFACT_FILES
 from qinglan.files import atomic_write
+from qinglan.live.outlets import PAGE_FILE
 
 JSON_LINES = ".jsonl"
 OPENED_BY_ENDING = (".html", ".xlsx", ".json")
@@ -47,6 +49,7 @@ class RunDir:
     config, record, lock = Under("config.yaml"), Under("run.json"), Under("lock")
     journal, retrievals = Under("journal.sqlite"), Under("retrievals.sqlite")
     records, logs, index, scratch = Under("records"), Under("logs"), Under("index"), Under("scratch")
+    live, live_page = Under("live"), Under(f"live/{PAGE_FILE}")
     artifacts, files = Under("artifacts"), Under("files")
 
     def step_record(self, stage: str) -> dict[str, Any] | None:

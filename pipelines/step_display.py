@@ -22,6 +22,7 @@ class StepDisplay:
     def __init__(self, run: RunDir, stages: tuple[str, ...], log: Path, quiet: bool) -> None:
         self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
         self._printed: dict[str, tuple[str, str]] = {}
+        self._announced: set[str] = set()
         self._last_line = 0.0
         self._screen: Any = None
 
@@ -45,10 +46,23 @@ class StepDisplay:
         if self._quiet:
             return
         states = [step_line(stage, self._run.step_record(stage), self._progress(stage)) for stage in self._stages]
+        page = self._run.live_page if self._trains(states) else None
         if self._screen is not None:
-            self._screen.update(_tree(self._run.root.name, states))
+            self._screen.update(_tree(self._run.root.name, states, page))
         else:
             self._say(states)
+            self._announce(states)
+
+    def _trains(self, states: list[tuple[str, str, str]]) -> list[str]:
+        """The running stages that show themselves while they train."""
+        return [stage for stage, status, _ in states if status == "running" and (self._run.live / stage).is_dir()]
+
+    def _announce(self, states: list[tuple[str, str, str]]) -> None:
+        """Print once where a training shows itself."""
+        for stage in self._trains(states):
+            if stage not in self._announced:
+                self._announced.add(stage)
+                say(f"  {stage} while it trains: {self._run.live_page}")
 
     def _progress(self, stage: str) -> str:
         """Read the stage's newest progress line: the text after `[stage]`, or after `[stage part]`."""
@@ -104,7 +118,7 @@ def duration_seconds(record: dict[str, Any]) -> float:
     return (ended - started).total_seconds()
 
 
-def _tree(name: str, states: list[tuple[str, str, str]]) -> Any:
+def _tree(name: str, states: list[tuple[str, str, str]], page: Path | None) -> Any:
     from rich.tree import Tree
 
     from qinglan.terminal.console import styled
@@ -112,4 +126,6 @@ def _tree(name: str, states: list[tuple[str, str, str]]) -> Any:
     tree = Tree(styled((name, "bold")))
     for stage, status, text in states:
         tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text}"))
+    if page is not None:
+        tree.add(styled((f"while it trains: {page}", "dim")))
     return tree

@@ -50,6 +50,13 @@ def curve_svg(title: str, series: Mapping[str, Points]) -> str:
     return "".join([*parts, "</svg>"])
 
 
+def rows_curve(title: str, curves: Mapping[str, str], rows: Sequence[Mapping[str, float]]) -> str:
+    """Figures of a training by step; `curves` maps a curve's label to the figure that it draws."""
+    return curve_svg(
+        title, {label: [(row["step"], row[name]) for row in rows if name in row] for label, name in curves.items()}
+    )
+
+
 def write_curve_page(log: Path, page: Path) -> None:
     """A log's curve as a page of its own, which an orchestrator shows beside its step."""
     curve = (log / CURVE_FILE).read_text(encoding="utf-8")

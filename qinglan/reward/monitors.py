@@ -1,12 +1,14 @@
 """The plan's alarms: pure functions over the metrics of the steps so far.
 
 A step is a mapping with `step` and whichever of these it has: avg_reward, train_gold, gold_dev and gold_dev_rows
-(some steps only), policy_loss, value_loss, clip_fraction, kl, entropy. What is missing raises no alarm.
+(some steps only), policy_loss, value_loss, clip_fraction, kl, entropy, judge_failures and judged_share,
+canaries_failed (steps with control pairs only). What is missing raises no alarm.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+
+from qinglan.live.alarms import Alarm
 
 StepMetrics = Mapping[str, float]
 
@@ -25,20 +27,17 @@ KL_WARN, KL_STOP = 3.0, 10.0
 ENTROPY_WARN, ENTROPY_STOP = 0.2, 0.02
 """Shares of the entropy at the start."""
 
+JUDGE_WARN, JUDGE_STOP = 0.1, 0.5
+"""Shares of the judge's calls without a usable answer."""
+
+PAIRS_WARN, PAIRS_STOP = 0.2, 0.5
+"""Shares of the control pairs that the judge puts in the wrong order; a coin gets half of them wrong."""
+
 REWARD_RISE = 0.05
 GOLD_FALL = 0.05
 GOLD_POINTS = 3
 SHORT_WINDOW = 3
 """Steps of a short average; so many exactly equal rewards raise constant-reward."""
-
-
-class Alarm(NamedTuple):
-    """A warning about a training under way."""
-
-    name: str
-    level: Literal["warn", "stop"]
-    message: str
-    """The observation, its likely cause, and the next step."""
 
 
 def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:
@@ -155,9 +154,37 @@ def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
     )  # fmt: skip
 
 
+def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
+    """The judge gives no usable answer; its scores are then estimates of the imputer."""
+    judged = [step for step in steps[-WINDOW:] if "judge_failures" in step and "judged_share" in step]
+    failed = _mean(_series(judged, "judge_failures"))
+    calls = failed + _mean(_series(judged, "judged_share"))
+    if len(judged) < SHORT_WINDOW or calls <= 0 or not (share := failed / calls) > JUDGE_WARN:
+        return None
+    return Alarm(
+        "judge-failing", "stop" if share > JUDGE_STOP else "warn",
+        f"the judge gave no usable answer for {share:.0%} of the rewrites that it was asked about, in {len(judged)} "
+        f"steps up to {_at(steps)}: their scores are estimates. The gateway's /v1/journal/report names the rows. "
+        "See that gateway.judge is the right model, and that max_output_tokens has room for its answer.",
+    )  # fmt: skip
+
+
+def control_pairs_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
+    """The judge prefers the text that is known to be worse: its scores would lead the training astray."""
+    failed = _series(steps, "canaries_failed")[-MIN_TREND_STEPS:]
+    if len(failed) < WINDOW or (share := _mean(failed)) <= PAIRS_WARN:
+        return None
+    return Alarm(
+        "control-pairs", "stop" if share > PAIRS_STOP else "warn",
+        f"the judge failed {share:.0%} of its control pairs, texts whose order is known, in {len(failed)} steps up "
+        f"to {_at(steps)}: its scores say little. Take another gateway.judge; with reward.judge_share 0 and "
+        "reward.weights.judge 0 it is left out.",
+    )  # fmt: skip
+
+
 MONITORS: tuple[Callable[[Sequence[StepMetrics]], Alarm | None], ...] = (
     not_a_number, constant_reward, gold_gap, kl_runaway, entropy_collapse, too_much_clipped, reward_falling,
-    value_loss_flat,
+    value_loss_flat, judge_failing, control_pairs_failing,
 )  # fmt: skip
 
 

@@ -19,10 +19,10 @@ from components.training.ppo.device import load_device
 from components.training.ppo.finish import finish
 from components.training.ppo.gateway_usage import GatewayUsage
 from components.training.ppo.launch import ray_token, verl_command, with_local_environment
-from components.training.ppo.metrics import Step, dev_score, step_summary
+from components.training.ppo.metrics import dev_score
 from components.training.ppo.overrides import TrainingPaths
 from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
-from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
@@ -31,19 +31,21 @@ from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import process_cleanup
+from qinglan.live.view import live_training
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary
 from qinglan.rewriter.card import RewriterCard, read_card
 from qinglan.rewriter.model import load_tokenizer
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
-from qinglan.terminal.progress import step_progress
 
 REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"
 CRITIC = "critic_model"
 """Among the parents, where the critic starts from another model than the actor."""
 
+TITLE = "PPO: by step"
+CURVES = {"reward": "avg_reward", "wins": "win_rate", "gold in training": "train_gold", "gold on dev": "gold_dev"}
 HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
@@ -156,19 +158,22 @@ def _train(
     config = config.with_steps(prompts.train)
     padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
     started = verl_command(padded, paths, verl_log, log, ray_token(work))
-    with step_progress("ppo") as show, process_cleanup(work / "running") as (mark, temporary):
+    with (
+        live_training("ppo", TITLE, CURVES, log / "train.log", gateway_url) as live,
+        process_cleanup(work / "running") as (mark, temporary),
+    ):
         job = _job(started if runner.remote else with_local_environment(started, mark, temporary), config)
         if not runner.attaches(job):
             _forget_unfinished(work, prompts.dev_by_tenant)
         watched = training_monitor.TrainingMonitor(
             verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, GatewayUsage(gateway_url),
-            tick=lambda step: show(int(step["step"]), config.steps, step_summary(step)),
-            better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
+            live, config.steps, better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
         )  # fmt: skip
         outcome = runner.run(job, log / "train.log", stop=watched)
         watched()
-    _write_curve(log, watched.steps)
-    _explain(watched, outcome, work, log / "train.log")
+        curve = rows_curve(TITLE, CURVES, [step for _, step in sorted(watched.steps.items())])
+        (log / CURVE_FILE).write_text(curve, encoding="utf-8")
+        _explain(watched, outcome, work, log / "train.log")
     if no_gain := training_monitor.no_gain_message(watched.steps):
         say(f"[ppo] warn: {no_gain} The curve shows where it fell.")
     return watched
@@ -260,12 +265,3 @@ def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, 
         "win_rate": sum(wins) / len(wins),
         "stopped": int(watched.stopped is not None),
     }
-
-
-def _write_curve(log: Path, trained: dict[int, Step]) -> None:
-    def points(name: str) -> list[tuple[float, float]]:
-        return [(at, step[name]) for at, step in sorted(trained.items()) if name in step]
-
-    shown = {"reward": "avg_reward", "wins": "win_rate", "gold in training": "train_gold", "gold on dev": "gold_dev"}
-    curve = curve_svg("PPO: by step", {label: points(name) for label, name in shown.items()})
-    (log / CURVE_FILE).write_text(curve, encoding="utf-8")

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import orjson
 
-from components.training.ppo.metrics import Step, dev_score, parse_step
+from components.training.ppo.metrics import Step, dev_score, parse_step, step_summary
 from qinglan.errors import QinglanError
 from qinglan.files import atomic_write
-from qinglan.reward.monitors import Alarm, check_alarms
+from qinglan.live.alarms import Alarm
+from qinglan.live.follow import LineFollower, complete_lines
+from qinglan.live.view import LiveTraining
+from qinglan.reward.monitors import check_alarms
 from qinglan.reward.outage import read_outage
-from qinglan.terminal import say
 
 
 class TrainingMonitor:
@@ -23,27 +25,28 @@ class TrainingMonitor:
         reward_folder: Path,
         dev: Mapping[str, int],
         more: Callable[[], Step],
-        tick: Callable[[Step], None],
+        live: LiveTraining,
+        total: int,
         better: Callable[[int], None],
     ) -> None:
-        """`more` gives figures from elsewhere, `tick` is called with each step, `better` with each new best."""
-        self._verl_log, self._metrics, self._reward_folder, self._dev = verl_log, metrics, reward_folder, dev
-        self._more, self._tick, self._better = more, tick, better
-        self._read = 0
+        """`more` gives figures from elsewhere, `live` gets each step, `better` is called with each new best."""
+        self._new_lines, self._metrics, self._reward_folder = LineFollower(verl_log), metrics, reward_folder
+        self._dev, self._more, self._live, self._total, self._better = dev, more, live, total, better
         self.steps = read_steps(metrics)
-        self.alarms: dict[str, Alarm] = {}
+        live.recall(self.steps.values())
         self.outage: QinglanError | None = None
 
     def __call__(self) -> bool:
         for line in self._new_lines():
             self._take(parse_step(orjson.loads(line), self._dev))
         self.outage = self.outage or read_outage(self._reward_folder)
+        self._live.refresh()
         return self.outage is not None or self.stopped is not None
 
     @property
     def stopped(self) -> Alarm | None:
         """The alarm that ends the training."""
-        return next((alarm for alarm in self.alarms.values() if alarm.level == "stop"), None)
+        return self._live.stopped
 
     def _take(self, step: Step) -> None:
         number = int(step["step"])
@@ -51,28 +54,12 @@ class TrainingMonitor:
         trained = "avg_reward" in step
         self.steps[number] = {**self.steps.get(number, {}), **step, **(self._more() if trained else {})}
         write_steps(self._metrics, self.steps)
-        self._tick(self.steps[number])
+        self._live.step(self.steps[number], self._total, step_summary(self.steps[number]))
         if dev_score(step) is not None and best_step(self.steps) == number != best:
             self._better(number)
-        for alarm in check_alarms([self.steps[at] for at in sorted(self.steps) if "avg_reward" in self.steps[at]]):
-            if alarm.name not in self.alarms or self.alarms[alarm.name].level != alarm.level:
-                say(f"[ppo] {alarm.level}: {alarm.message}")
-            self.alarms[alarm.name] = alarm
-
-    def _new_lines(self) -> list[bytes]:
-        lines = complete_lines(self._verl_log, self._read)
-        self._read += sum(map(len, lines))
-        return lines
-
-
-def complete_lines(path: Path, start: int = 0) -> list[bytes]:
-    """Lines of a file from byte `start` on that end with a newline; none if there is no file."""
-    try:
-        with path.open("rb") as file:
-            file.seek(start)
-            return [line for line in file.readlines() if line.endswith(b"\n")]
-    except FileNotFoundError:
-        return []
+        self._live.check(
+            check_alarms([self.steps[at] for at in sorted(self.steps) if "avg_reward" in self.steps[at]])
+        )
 
 
 def best_step(steps: Mapping[int, Step]) -> int | None:

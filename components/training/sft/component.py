@@ -11,6 +11,7 @@ def sft(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
     chats: dsl.Input[dsl.Dataset],
+    monitor_url: str,
     config: dict,  # type: ignore[type-arg]
     task_config: dsl.TaskConfig,
     sft_model: dsl.Output[dsl.Model],
@@ -34,7 +35,13 @@ def sft(
     outputs = {"sft_model": sft_model, "sft_log": sft_log, "sft_curve": sft_curve}
     with recorded("sft", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.sft(
-            Path(base_model.path), Path(chats.path), Path(sft_model.path), Path(sft_log.path), settings, where
+            Path(base_model.path),
+            Path(chats.path),
+            Path(sft_model.path),
+            Path(sft_log.path),
+            settings,
+            where,
+            monitor_url,
         )
         step.facts.update(counts._asdict())
         write_curve_page(Path(sft_log.path), Path(sft_curve.path))

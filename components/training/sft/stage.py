@@ -16,7 +16,7 @@ from components.training.sft.config import SftConfig
 from components.training.sft.finish import finish
 from components.training.sft.model_family import with_family
 from components.training.sft.training_monitor import TrainingMonitor
-from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
 from qinglan.errors import TrainingError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
@@ -25,12 +25,13 @@ from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
+from qinglan.live.view import live_training
 from qinglan.rewriter.card import RewriterCard
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
-from qinglan.terminal.progress import step_progress
 
 DONE = "done.json"
+TITLE, CURVES = "SFT: loss by step", {"training": "loss", "validation": "eval_loss"}
 HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
@@ -51,9 +52,18 @@ class SftCounts(NamedTuple):
 
 
 def sft(
-    base: Path, chats: Path, model: Path, log: Path, config: SftConfig, runner: Runner = LOCAL_RUNNER
+    base: Path,
+    chats: Path,
+    model: Path,
+    log: Path,
+    config: SftConfig,
+    runner: Runner = LOCAL_RUNNER,
+    gateway_url: str = "",
 ) -> SftCounts:
-    """Train, check and write the model's folder, and beside it the log with metrics and loss curve."""
+    """Train, check and write the model's folder, and beside it the log with metrics and loss curve.
+
+    `gateway_url`: the gateway that shows the training while it runs; empty where there is none.
+    """
     train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
@@ -69,7 +79,7 @@ def sft(
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
             base, chats = copy_to_scratch(base, parents["base_model"]), copy_to_scratch(chats, digest(chats))
-        metrics = _train(base, chats, work, train.rows, config, runner)
+        metrics = _train(base, chats, work, train.rows, config, runner, gateway_url)
         card = RewriterCard(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens, parents=parents
         )
@@ -95,33 +105,29 @@ def _check_base(tokenizer: Any, base: Path, train: Chats, chats: Path, longest: 
 
 
 def _train(
-    base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner
+    base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner, gateway_url: str
 ) -> list[dict[str, float]]:
     """Run ms-swift to its end, from its last checkpoint where there is one."""
     checkpoints, log = work / "checkpoints", work / "log" / "train.log"
-    with step_progress("sft") as show, process_cleanup(work / "running") as (mark, _):
-
-        def tick(row: dict[str, float], total: int) -> None:
-            losses = [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in ("loss", "eval_loss") if name in row]
-            show(int(row["step"]), total, ", ".join(losses))
-
-        watch = TrainingMonitor(checkpoints / "logging.jsonl", tick)
+    log.parent.mkdir(exist_ok=True)
+    with live_training("sft", TITLE, CURVES, log, gateway_url) as live:
+        watch = TrainingMonitor(checkpoints / "logging.jsonl", live)
         paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints)
         command = train_command(config, paths, rows)
-        marked = command._replace(environment={**command.environment, PROCESS_MARK_VARIABLE: mark})
-        log.parent.mkdir(exist_ok=True)
-        job = JobSpec("sft", marked, config.nodes, config.processes, "torchrun", HOURS)
-        outcome = runner.run(job, log, stop=watch)
-        watch()
-    if watch.trouble:
-        raise TrainingError(
-            f"Training stopped: {watch.trouble}. Lower sft.learning_rate or look for odd rows; the checkpoints "
-            f"before it are kept in {work}. Log: {log}"
-        )
-    if outcome.code:
-        raise explain_failure("ms-swift", outcome, log)
-    if not any("eval_loss" in row for row in watch.metrics):
-        raise TrainingError(f"No validation took place. See {log}.")
+        with process_cleanup(work / "running") as (mark, _):
+            marked = command._replace(environment={**command.environment, PROCESS_MARK_VARIABLE: mark})
+            job = JobSpec("sft", marked, config.nodes, config.processes, "torchrun", HOURS)
+            outcome = runner.run(job, log, stop=watch)
+            watch()
+        if live.stopped:
+            raise TrainingError(
+                f"Training stopped: {live.stopped.message} The setting is sft.learning_rate; the checkpoints before "
+                f"it are kept in {work}. Log: {log}"
+            )
+        if outcome.code:
+            raise explain_failure("ms-swift", outcome, log)
+        if not any("eval_loss" in row for row in watch.metrics):
+            raise TrainingError(f"No validation took place. See {log}.")
     return watch.metrics
 
 
@@ -144,8 +150,4 @@ def _finish(base: Path, chats: Path, work: Path, card: RewriterCard, config: Sft
 def _write_log(work: Path, metrics: list[dict[str, float]]) -> None:
     lines = b"".join(orjson.dumps(row) + b"\n" for row in metrics)
     (work / "log" / "metrics.jsonl").write_bytes(lines)
-    series: dict[str, list[tuple[float, float]]] = {
-        label: [(row["step"], row[name]) for row in metrics if name in row]
-        for label, name in (("training", "loss"), ("validation", "eval_loss"))
-    }
-    (work / "log" / CURVE_FILE).write_text(curve_svg("SFT: loss by step", series), encoding="utf-8")
+    (work / "log" / CURVE_FILE).write_text(rows_curve(TITLE, CURVES, metrics), encoding="utf-8")

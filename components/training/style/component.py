@@ -10,6 +10,7 @@ def style(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
     style_rows: dsl.Input[dsl.Dataset],
+    monitor_url: str,
     config: dict,  # type: ignore[type-arg]
     style_model: dsl.Output[dsl.Model],
     style_log: dsl.Output[dsl.Artifact],
@@ -30,7 +31,12 @@ def style(
     outputs = {"style_model": style_model, "style_log": style_log, "style_curve": style_curve}
     with recorded("style", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.train_style(
-            Path(base_model.path), Path(style_rows.path), Path(style_model.path), Path(style_log.path), settings
+            Path(base_model.path),
+            Path(style_rows.path),
+            Path(style_model.path),
+            Path(style_log.path),
+            settings,
+            monitor_url,
         )
         step.facts.update(counts._asdict())
         write_curve_page(Path(style_log.path), Path(style_curve.path))
@@ -43,6 +49,7 @@ def distil(
     before: dsl.Input[dsl.Artifact],
     style_model: dsl.Input[dsl.Model],
     style_rows: dsl.Input[dsl.Dataset],
+    monitor_url: str,
     config: dict,  # type: ignore[type-arg]
     student_model: dsl.Output[dsl.Model],
     distil_table: dsl.Output[dsl.Artifact],
@@ -69,6 +76,7 @@ def distil(
             Path(distil_table.path),
             Path(distil_log.path),
             settings,
+            monitor_url,
         )
         step.facts.update(counts._asdict())
     Path(summary.path).write_text(stage.to_markdown(Path(distil_table.path)), encoding="utf-8")

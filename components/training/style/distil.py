@@ -28,6 +28,7 @@ from qinglan.style.model import ONNX_FILE, StyleCard, StyleModel
 from qinglan.style.predict import encode
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_split
 
+TITLE = "Distillation: loss and macro-F1 by step"
 TIMED = 200
 """Number of texts that are timed, one after another."""
 
@@ -59,8 +60,13 @@ class ModelRow(NamedTuple):
     macro_f1: float
 
 
-def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, config: DistilConfig) -> DistilCounts:
-    """Write the student's folder with its ONNX form, the table as JSON, and the log."""
+def distil(
+    teacher: Path, rows: Path, student: Path, table: Path, log: Path, config: DistilConfig, gateway_url: str = ""
+) -> DistilCounts:
+    """Write the student's folder with its ONNX form, the table as JSON, and the log.
+
+    `gateway_url`: the gateway that shows the training while it runs; empty where there is none.
+    """
     if config.device == "cuda":
         need_gpus("distil", 1)
     parents = {"teacher": digest(teacher), **files_digests(rows)}
@@ -84,6 +90,8 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
         distillation_loss(config),
         pace,
         work / "checkpoints",
+        TITLE,
+        gateway_url,
     )
     with atomic_folder(student) as folder:
         card = StyleCard(stage="distil", max_length=known.card.max_length, parents=parents)
@@ -91,7 +99,7 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
         export_int8(folder, folder / ONNX_FILE)
         difference = check_int8_difference(folder, [row.input for row in dev], config.bound)
     with atomic_folder(log) as folder:
-        write_log(folder, "Distillation: loss and macro-F1 by step", fitted.metrics)
+        write_log(folder, TITLE, fitted.metrics)
     lines = compare(teacher, student, rows)
     with atomic_write(table) as partial:
         partial.write_bytes(orjson.dumps([line._asdict() for line in lines], option=orjson.OPT_INDENT_2))

@@ -14,8 +14,8 @@ import orjson
 from components.training.style.calibrate import divide_logits, fit_temperature
 from components.training.style.config import StyleConfig
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
-from components.training.style.trainer import FitSettings, Loss, fit
-from qinglan.curves import CURVE_FILE, curve_svg
+from components.training.style.trainer import CURVES, FitSettings, Loss, fit
+from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
@@ -30,6 +30,7 @@ from qinglan.terminal import say
 
 DONE, FACTS, METRICS = "done", "facts.json", "metrics.jsonl"
 SHOWN = 5
+TITLE = "Style: loss and macro-F1 by step"
 
 
 class StyleCounts(NamedTuple):
@@ -48,8 +49,13 @@ class StyleCounts(NamedTuple):
     """1 if this very training had been finished before."""
 
 
-def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleConfig) -> StyleCounts:
-    """Train, calibrate, and write the model's folder, and beside it the log with metrics and curve."""
+def train_style(
+    base: Path, rows: Path, model: Path, log: Path, config: StyleConfig, gateway_url: str = ""
+) -> StyleCounts:
+    """Train, calibrate, and write the model's folder, and beside it the log with metrics and curve.
+
+    `gateway_url`: the gateway that shows the training while it runs; empty where there is none.
+    """
     if config.device == "cuda":
         need_gpus("style", 1)
     refuse_pickles(base)
@@ -58,7 +64,7 @@ def train_style(base: Path, rows: Path, model: Path, log: Path, config: StyleCon
     reused = (work / DONE).is_dir()
     if not reused:
         with atomic_folder(work / DONE) as result:
-            _make(base, rows, work / "checkpoints", result, config, parents)
+            _make(base, rows, work / "checkpoints", result, config, parents, gateway_url)
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
     for name, target in (("model", model), ("log", log)):
         with atomic_folder(target) as partial:
@@ -73,7 +79,13 @@ def files_digests(rows: Path) -> dict[str, str]:
 
 
 def _make(
-    base: Path, rows: Path, checkpoints: Path, target: Path, config: StyleConfig, parents: dict[str, str]
+    base: Path,
+    rows: Path,
+    checkpoints: Path,
+    target: Path,
+    config: StyleConfig,
+    parents: dict[str, str],
+    gateway_url: str,
 ) -> None:
     train, labels = read_split(rows, "train")
     dev, _ = read_split(rows, "dev")
@@ -86,10 +98,12 @@ def _make(
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
     loss = weighted_loss([row.label for row in shown], len(labels.labels), config.balance == "weights")
     dev_examples = _examples(tokenizer, dev_texts, labels, config.max_length)[0]
-    fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints)
+    fitted = fit(
+        "style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints, TITLE, gateway_url
+    )
     card = StyleCard(stage="style", max_length=config.max_length, parents=parents)
     temperature = save_calibrated(fitted.model, tokenizer, labels, dev, target / "model", card)
-    write_log(target / "log", "Style: loss and macro-F1 by step", fitted.metrics)
+    write_log(target / "log", TITLE, fitted.metrics)
     if config.demo_inference:
         demonstrate(target / "model", dev, target / "log")
     best = max((row for row in fitted.metrics if "macro_f1" in row), key=lambda row: row["macro_f1"])
@@ -180,11 +194,7 @@ def save(model: Any, tokenizer: Any, labels: Labels, folder: Path, card: StyleCa
 def write_log(folder: Path, title: str, metrics: Sequence[dict[str, float]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / METRICS).write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in metrics))
-    series = {
-        label: [(row["step"], row[name]) for row in metrics if name in row]
-        for label, name in (("training loss", "loss"), ("dev loss", "eval_loss"), ("dev macro-F1", "macro_f1"))
-    }
-    (folder / CURVE_FILE).write_text(curve_svg(title, series), encoding="utf-8")
+    (folder / CURVE_FILE).write_text(rows_curve(title, CURVES, metrics), encoding="utf-8")
 
 
 def demonstrate(folder: Path, dev: Sequence[StyleRow], log: Path) -> None:

@@ -10,11 +10,15 @@ import numpy as np
 
 from components.training.style.dataset import StyleDataset, collate
 from qinglan.errors import TrainingError
+from qinglan.live.alarms import loss_alarms
+from qinglan.live.view import LiveTraining, live_training
 from qinglan.scratch import last_checkpoint
-from qinglan.terminal.progress import ShowStep, step_progress
 
 NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", "eval_accuracy": "accuracy"}
 NAMES |= {"grad_norm": "gradient_norm", "learning_rate": "learning_rate", "epoch": "epoch"}
+
+CURVES = {"training loss": "loss", "dev loss": "eval_loss", "dev macro-F1": "macro_f1"}
+SHOWN_FIGURES = ("loss", "eval_loss", "macro_f1")
 
 Loss = Callable[[Any, Any], Any]
 """A loss of logits and targets."""
@@ -43,7 +47,7 @@ class FitResult(NamedTuple):
 
 def fit(
     label: str, model: Any, pad_token_id: int, train: StyleDataset, dev: StyleDataset, loss: Loss, pace: FitSettings,
-    checkpoints: Path,
+    checkpoints: Path, title: str = "", gateway_url: str = "",
 ) -> FitResult:  # fmt: skip
     """Train to the end, or until dev stops improving; the model is the best checkpoint by macro-F1 on dev.
 
@@ -51,8 +55,8 @@ def fit(
     """
     from transformers import EarlyStoppingCallback, Trainer
 
-    with step_progress(label) as show:
-        callbacks = [_watch(show)]
+    with live_training(label, title or label, CURVES, gateway_url=gateway_url) as live:
+        callbacks = [_watch(live)]
         if pace.patience:
             callbacks.append(EarlyStoppingCallback(pace.patience))
         trainer = Trainer(
@@ -91,31 +95,30 @@ def _quiet(trainer: Any) -> None:
     trainer.remove_callback(PrinterCallback)
 
 
-def _watch(show: ShowStep) -> Any:
+def _watch(live: LiveTraining) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):  # type: ignore[misc]
-        """Show the step, and end a training whose loss is not a number."""
+        """Hand on each step's metrics, and end a training whose loss is not a number."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            live.recall(_metrics(state.log_history))
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **_: Any) -> None:
-            check_finite(logs, state.global_step)
-            figures = [f"{NAMES[name].replace('_', ' ')} {logs[name]:.3f}" for name in logs if name in SHOWN_FIGURES]
-            if figures:
-                show(state.global_step, state.max_steps, ", ".join(figures))
+            take_log({"step": state.global_step, **logs}, state.max_steps, live)
 
     return Watch()
 
 
-SHOWN_FIGURES = ("loss", "eval_loss", "eval_macro_f1")
-
-
-def check_finite(logs: Mapping[str, float], step: int) -> None:
-    for name in ("loss", "eval_loss", "grad_norm"):
-        if name in logs and not math.isfinite(logs[name]):
-            raise TrainingError(
-                f"{NAMES[name].replace('_', ' ')} is {logs[name]} at step {step}. Lower the learning rate; "
-                "the checkpoints before it are kept."
-            )
+def take_log(entry: Mapping[str, float], total: int, live: LiveTraining) -> None:
+    """Hand on an entry of the trainer's log; a loss that is no number ends the training."""
+    for row in _metrics([entry]):
+        figures = [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in SHOWN_FIGURES if name in row]
+        live.step(row, total, ", ".join(figures))
+        live.check(loss_alarms(live.rows))
+    live.refresh()
+    if live.stopped:
+        raise TrainingError(f"{live.stopped.message} The checkpoints before it are kept.")
 
 
 def dev_scores(predicted: Any) -> dict[str, float]:

@@ -16,6 +16,7 @@ from components.training.ppo.metrics import Step, dev_score, parse_step
 from components.training.ppo.plugin.reward_terms import reward_seconds
 from qinglan.errors import OutageError
 from qinglan.reward.outage import write_outage
+from tests.silent_training import silent_training
 
 DEV = {"qinglan/one": 30, "qinglan/two": 10}
 
@@ -84,8 +85,9 @@ class Trained:
         self.folder, self.log = folder, folder / "verl.jsonl"
         self.better: list[int] = []
         self.watch = training_monitor.TrainingMonitor(
-            self.log, folder / "metrics.jsonl", folder / "reward", DEV, dict, lambda step: None, self.better.append
-        )
+            self.log, folder / "metrics.jsonl", folder / "reward", DEV, dict, silent_training("ppo"), 9,
+            self.better.append,
+        )  # fmt: skip
 
     def say(self, *lines: dict[str, Any]) -> bool:
         with self.log.open("ab") as file:

@@ -1,6 +1,5 @@
 """SFT's decisions: what is refused before training, the command, and what its log means."""
 
-import json
 import os
 from math import ceil
 from pathlib import Path
@@ -23,13 +22,14 @@ from components.training.sft.finish import best_checkpoint
 from components.training.sft.resume import resume_command as started
 from components.training.sft.stage import sft
 from components.training.sft.steps import training_steps, validation_interval
-from components.training.sft.training_monitor import TrainingMonitor, read_line, stop_reason
+from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.prompts import Message
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_subprocess import argument_names
 from tests.components.training.verl_subprocess import ask
+from tests.silent_training import silent_training
 from tests.tiny_rewriter import SYSTEM, tiny_model
 from tests.training_rows import chat, chats, write_chats
 
@@ -196,7 +196,8 @@ def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
     log, seen = tmp_path / "logging.jsonl", list[tuple[int, int]]()
-    watch = TrainingMonitor(log, lambda row, total: seen.append((int(row["step"]), total)))
+    live = silent_training("sft", lambda step, total, note="": seen.append((step, total)))
+    watch = TrainingMonitor(log, live)
     assert watch() is False
 
     log.write_text('{"loss": 4.4, "global_step/max_steps": "1/20"}\n{"eval_loss": 2.0, "global_')
@@ -212,11 +213,17 @@ def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("loss", "NaN"), ("eval_loss", "Infinity"), ("grad_norm", "NaN")])
-def test_a_loss_that_is_no_number_ends_the_training(name: str, value: str) -> None:
-    row, _ = read_line(f'{{"loss": 1.0, "{name}": {value}, "global_step/max_steps": "3/9"}}')
+def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path, name: str, value: str) -> None:
+    log = tmp_path / "logging.jsonl"
+    watch = TrainingMonitor(log, silent_training("sft"))
+    log.write_text('{"loss": 1.0, "global_step/max_steps": "2/9"}\n')
+    assert watch() is False
 
-    assert "at step 3" in stop_reason(row)
-    assert stop_reason(read_line(json.dumps({"loss": 1.0, "global_step/max_steps": "3/9"}))[0]) == ""
+    with log.open("a") as file:
+        file.write(f'{{"loss": 1.0, "{name}": {value}, "global_step/max_steps": "3/9"}}\n')
+
+    assert watch() is True
+    assert [row["step"] for row in watch.metrics] == [2, 3]
 
 
 class Diverging:
@@ -246,7 +253,7 @@ def test_a_loss_without_bounds_ends_with_a_word_and_not_with_a_model(
     inputs = tiny_model(tmp_path / "base", stage="base"), chats(tmp_path / "chats")
     config = SftConfig(device="cpu", tuner="full", max_length=256)
 
-    with pytest.raises(TrainingError, match=r"loss is nan at step 2. Lower sft.learning_rate"):
+    with pytest.raises(TrainingError, match=r"loss is nan at step 2\..* The setting is sft\.learning_rate"):
         sft(*inputs, tmp_path / "model", tmp_path / "log", config, Diverging())
 
     assert not (tmp_path / "model").exists()

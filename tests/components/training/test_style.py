@@ -21,10 +21,11 @@ from components.training.style.dataset import (
 )
 from components.training.style.distil import distillation_loss, kept_layers
 from components.training.style.stage import weighted_loss
-from components.training.style.trainer import check_finite
+from components.training.style.trainer import take_log
 from qinglan.errors import TrainingError
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text
 from qinglan.style.rows import StyleRow
+from tests.silent_training import silent_training
 
 
 def test_the_defaults_are_the_plans() -> None:
@@ -160,7 +161,8 @@ def test_a_temperature_in_the_head_divides_the_logits() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("loss", math.nan), ("eval_loss", math.inf), ("grad_norm", math.nan)])
 def test_a_number_that_is_none_ends_the_training(name: str, value: float) -> None:
-    check_finite({"loss": 1.0, "grad_norm": 0.5}, 3)
+    live = silent_training("style")
+    take_log({"loss": 1.0, "grad_norm": 0.5, "step": 3}, 9, live)
 
     with pytest.raises(TrainingError, match=r"at step 7\. Lower the learning rate"):
-        check_finite({name: value}, 7)
+        take_log({"loss": 1.0, name: value, "step": 7}, 9, live)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.reward.monitors import MONITORS, Alarm, StepMetrics, check_alarms
+from qinglan.live.alarms import Alarm
+from qinglan.reward.monitors import MONITORS, StepMetrics, check_alarms
 
 HEALTHY: list[StepMetrics] = [
     {"step": n, "avg_reward": 0.01 * n, "clip_fraction": 0.05, "value_loss": 0.5 / (1 + n), "kl": 0.02 * n,
@@ -19,6 +20,14 @@ HEALTHY: list[StepMetrics] = [
 
 def series(name: str, values: Sequence[float]) -> list[StepMetrics]:
     return [{"step": float(at), name: value} for at, value in enumerate(values, 1)]
+
+
+def judged(shares: Sequence[tuple[float, float]]) -> list[StepMetrics]:
+    """Steps with a share of rollouts whose judging failed, and one that was judged."""
+    return [
+        {"step": float(at), "judge_failures": failed, "judged_share": answered}
+        for at, (failed, answered) in enumerate(shares, 1)
+    ]
 
 
 def gamed(golds: Sequence[float], rise: float = 0.1) -> list[StepMetrics]:
@@ -46,6 +55,12 @@ def gamed(golds: Sequence[float], rise: float = 0.1) -> list[StepMetrics]:
         (series("avg_reward", [-1.0] * 3), "constant-reward", "stop"),
         (series("policy_loss", [0.1, math.nan]), "not-a-number", "stop"),
         (series("value_loss", [0.1, math.inf]), "not-a-number", "stop"),
+        (judged([(0.06, 0.24)] * 3), "judge-failing", "warn"),
+        (judged([(0.2, 0.1)] * 5), "judge-failing", "stop"),
+        (judged([(0.3, 0.0)] * 3), "judge-failing", "stop"),
+        (series("canaries_failed", [0.0, 0.0, 0.5, 0.5, 0.1]), "control-pairs", "warn"),
+        (series("canaries_failed", [1.0, 0.5, 0.5, 0.5, 0.5]), "control-pairs", "stop"),
+        (series("canaries_failed", [0.0] * 20 + [1.0] * 10), "control-pairs", "stop"),
     ],
 )
 def test_trouble_is_named_with_its_level(steps: list[StepMetrics], name: str, level: str) -> None:
@@ -65,6 +80,12 @@ def test_trouble_is_named_with_its_level(steps: list[StepMetrics], name: str, le
         gamed([0.70, 0.68]),
         gamed([0.70, 0.66, 0.71]),
         gamed([0.70, 0.60], rise=0.01),
+        judged([(0.02, 0.28)] * 9),
+        judged([(0.3, 0.0)] * 2),
+        judged([(0.3, 0.0)] * 2 + [(0.0, 0.3)] * 5),  # it failed, and does so no more
+        judged([(0.0, 0.0)] * 9),  # no prompt of the sample was among them
+        series("canaries_failed", [1.0] * 4),
+        series("canaries_failed", [0.2] * 10),
     ],
 )
 def test_healthy_steps_raise_no_alarm(steps: list[StepMetrics]) -> None:
@@ -92,7 +113,16 @@ def test_alarms_that_stop_the_training_come_first() -> None:
     assert [alarm.level for alarm in check_alarms(steps)] == ["stop", "warn"]
 
 
-@pytest.mark.parametrize("steps", [gamed([0.7, 0.6]), series("kl", [5.0] * 3), series("avg_reward", [0.0] * 3)])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        gamed([0.7, 0.6]),
+        series("kl", [5.0] * 3),
+        series("avg_reward", [0.0] * 3),
+        judged([(0.2, 0.1)] * 5),
+        series("canaries_failed", [0.3] * 5),
+    ],
+)
 def test_a_message_says_what_is_seen_and_the_next_step(steps: list[StepMetrics]) -> None:
     [alarm] = check_alarms(steps)
 
@@ -103,7 +133,19 @@ def test_a_message_says_what_is_seen_and_the_next_step(steps: list[StepMetrics])
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 NAMES = st.sampled_from(
-    ["avg_reward", "clip_fraction", "value_loss", "kl", "entropy", "policy_loss", "gold_dev", "gold_dev_rows"]
+    [
+        "avg_reward",
+        "clip_fraction",
+        "value_loss",
+        "kl",
+        "entropy",
+        "policy_loss",
+        "gold_dev",
+        "gold_dev_rows",
+        "judge_failures",
+        "judged_share",
+        "canaries_failed",
+    ]
 )
 
 

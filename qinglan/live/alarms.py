@@ -1,0 +1,55 @@
+"""Alarms of a training under way, and those of a loss: pure functions over the metrics so far."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+LOSSES = ("loss", "eval_loss", "gradient_norm")
+RISE = 0.02
+"""Share by which a validation loss must stand above the lowest, so that noise raises no alarm."""
+
+RISEN_LOOKS = 2
+"""Validations in a row that must stand above the lowest."""
+
+
+class Alarm(NamedTuple):
+    """A warning about a training under way."""
+
+    name: str
+    level: Literal["warn", "stop"]
+    message: str
+    """The observation, its likely cause, and the next step."""
+
+
+def loss_alarms(rows: Sequence[Mapping[str, float]]) -> list[Alarm]:
+    """All alarms that a training on labelled rows raises so far."""
+    raised = (not_finite(rows), validation_rising(rows))
+    return [alarm for alarm in raised if alarm is not None]
+
+
+def not_finite(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
+    """A loss or gradient of the newest row that is no number."""
+    row = rows[-1] if rows else {}
+    broken = next((name for name in LOSSES if name in row and not math.isfinite(row[name])), None)
+    if broken is None:
+        return None
+    return Alarm(
+        "not-a-number", "stop",
+        f"{broken.replace('_', ' ')} is {row[broken]} at step {row['step']:.0f}. "
+        "Lower the learning rate, or look for odd rows.",
+    )  # fmt: skip
+
+
+def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
+    """The last validations all stand clearly above the lowest: the training rows are learned by heart."""
+    looks = [(row["eval_loss"], row["step"]) for row in rows if math.isfinite(row.get("eval_loss", math.nan))]
+    if len(looks) <= RISEN_LOOKS:
+        return None
+    (lowest, best), (now, step) = min(looks), looks[-1]
+    if min(loss for loss, _ in looks[-RISEN_LOOKS:]) <= lowest * (1 + RISE):
+        return None
+    return Alarm(
+        "validation-rising", "warn",
+        f"validation loss was {lowest:.3f} at step {best:.0f} and is {now:.3f} at step {step:.0f}: it learns the "
+        "training rows by heart. The best checkpoint is the one that is taken; fewer epochs would give the same.",
+    )  # fmt: skip

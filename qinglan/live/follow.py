@@ -1,0 +1,37 @@
+"""Read a log that another process writes, line by line as it grows."""
+
+from pathlib import Path
+
+
+class LineFollower:
+    """Returns at each call the lines that were completed since the last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
+
+    def __call__(self) -> list[bytes]:
+        lines = complete_lines(self._path, self._read)
+        self._read += sum(map(len, lines))
+        return lines
+
+
+def complete_lines(path: Path, start: int = 0) -> list[bytes]:
+    """Lines of a file from byte `start` on that end with a newline; none if there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return [line for line in file.readlines() if line.endswith(b"\n")]
+    except FileNotFoundError:
+        return []
+
+
+def log_tail(path: Path, lines: int, longest: int) -> list[str]:
+    """The last lines of a log, cut to a length; none without a file. Of a progress bar the newest state is read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - lines * longest))
+            text = file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    ended = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    return [line[:longest] for line in ended if line.strip()][-lines:]

@@ -1,0 +1,113 @@
+"""Ways out of a training's steps: the files of its run, and a message to the run's gateway."""
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.live.page import trainings_page
+from qinglan.live.snapshot import TRAININGS_PATH, TrainingSnapshot
+from qinglan.terminal import say
+
+LIVE_VARIABLE = "QINGLAN_LIVE"
+"""Set by `qinglan run` to a folder of the run."""
+
+PAGE_FILE, SNAPSHOT_FILE = "index.html", "training.json"
+FILES_EVERY, SENT_EVERY = 1.0, 5.0
+"""Least seconds between two writes, and between two messages."""
+
+HEARTBEAT = 30.0
+"""Seconds after which it is written and sent without news too, so that a reader knows that it is alive."""
+
+RETRY_AFTER = 60.0
+"""Seconds until the next try after one that failed."""
+
+SEND_TIMEOUT = 2.0
+
+Rows = Sequence[Mapping[str, float]]
+Write = Callable[[TrainingSnapshot, Rows], None]
+
+
+class Outlet:
+    """A way out that is used now and then; if it fails, that is said once, and training goes on."""
+
+    def __init__(self, label: str, every: float, write: Write) -> None:
+        self._label, self._every, self._write = label, every, write
+        self._next = self._last = 0.0
+        self._news: Hashable = None
+        self._failed = False
+
+    def due(self, now: float, news: Hashable) -> bool:
+        """Tell if it is time: there is news, or nothing was written for long."""
+        return now >= self._next and (news != self._news or now >= self._last + HEARTBEAT)
+
+    def write(self, now: float, news: Hashable, snapshot: TrainingSnapshot, rows: Rows) -> None:
+        self._news, self._last, self._next = news, now, now + self._every
+        try:
+            self._write(snapshot, rows)
+        except OSError as error:
+            self._next = now + RETRY_AFTER
+            if not self._failed:
+                self._failed = True
+                say(f"[{self._label}] warn: {error} Training goes on; it is tried again every {RETRY_AFTER:.0f} s.")
+
+
+def outlets(stage: str, gateway_url: str) -> list[Outlet]:
+    """The ways out that there are: a folder that the environment names, and a gateway."""
+    chosen = []
+    if folder := os.environ.get(LIVE_VARIABLE):
+        chosen.append(Outlet(f"{stage} live files", FILES_EVERY, file_writer(Path(folder))))
+    if gateway_url:
+        chosen.append(Outlet(f"{stage} live view", SENT_EVERY, gateway_sender(gateway_url)))
+    return chosen
+
+
+def file_writer(root: Path) -> Write:
+    """Write a training's files, and the page of all trainings in the folder."""
+
+    def write(snapshot: TrainingSnapshot, rows: Rows) -> None:
+        folder = root / snapshot.stage
+        folder.mkdir(parents=True, exist_ok=True)
+        alarms = (alarm.model_dump() for alarm in snapshot.alarms)
+        _replace(folder / "metrics.jsonl", _json_lines(rows))
+        _replace(folder / "alarms.jsonl", _json_lines(alarms))
+        _replace(folder / "log.txt", "".join(line + "\n" for line in snapshot.log).encode())
+        _replace(folder / CURVE_FILE, curve_svg(snapshot.title, snapshot.curves).encode())
+        _replace(folder / SNAPSHOT_FILE, snapshot.model_dump_json().encode())
+        _replace(root / PAGE_FILE, trainings_page(read_trainings(root)).encode())
+
+    return write
+
+
+def read_trainings(root: Path) -> list[TrainingSnapshot]:
+    """The trainings in a run's live folder."""
+    return [TrainingSnapshot.model_validate_json(path.read_bytes()) for path in root.glob(f"*/{SNAPSHOT_FILE}")]
+
+
+def gateway_sender(gateway_url: str) -> Write:
+    """Send a training's snapshot to a gateway."""
+    import httpx
+
+    client = httpx.Client(base_url=gateway_url, timeout=SEND_TIMEOUT, trust_env=False)
+
+    def send(snapshot: TrainingSnapshot, _: Rows) -> None:
+        path = f"{TRAININGS_PATH}/{snapshot.run}/{snapshot.stage}"
+        try:
+            client.put(path, content=snapshot.model_dump_json()).raise_for_status()
+        except httpx.HTTPError as error:
+            raise OSError(f"{gateway_url}{path}: {str(error) or type(error).__name__}.") from error
+
+    return send
+
+
+def _json_lines(rows: Iterable[Mapping[str, object]]) -> bytes:
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that a reader finds whole; without waiting for the disk, since it can be made anew."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_bytes(content)
+    partial.replace(path)

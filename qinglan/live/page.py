@@ -1,0 +1,45 @@
+"""The page of trainings: the same in a run's folder and at its gateway."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from qinglan.curves import curve_svg
+from qinglan.live.snapshot import TrainingSnapshot
+from qinglan.page import render_page
+
+REFRESH_SECONDS = 3
+
+
+def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
+    """The page, those that run first; it loads itself anew as long as one runs, or none has begun."""
+    from markupsafe import Markup
+
+    ordered = sorted(trainings, key=lambda training: (training.state != "running", -training.stepped))
+    running = not trainings or any(training.state == "running" for training in trainings)
+    return render_page(
+        Path(__file__).parent / "trainings.html.j2",
+        "Trainings",
+        refresh=REFRESH_SECONDS if running else 0,
+        trainings=[
+            {"at": training, "curve": Markup(curve_svg(training.title, training.curves)), **_words(training)}
+            for training in ordered
+        ],
+    )
+
+
+def _words(training: TrainingSnapshot) -> dict[str, Any]:
+    left = f", about {duration(training.seconds_left)} left" if training.seconds_left is not None else ""
+    return {
+        "progress": f"step {training.step:,} of {training.total:,}{left if training.state == 'running' else ''}",
+        "written": datetime.fromtimestamp(training.written, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "figures": {name: f"{value:.5g}" for name, value in training.figures.items()},
+    }
+
+
+def duration(seconds: float) -> str:
+    """A time for people: 42 s, 12 min, 3.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

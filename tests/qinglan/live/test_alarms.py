@@ -1,0 +1,50 @@
+"""Alarms of a loss: what raises each, and what does not."""
+
+import math
+
+import pytest
+
+from qinglan.live.alarms import loss_alarms
+
+
+def validations(*losses: float) -> list[dict[str, float]]:
+    return [{"step": 10.0 * at, "eval_loss": loss} for at, loss in enumerate(losses, 1)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "raised"),
+    [
+        ((2.0, 1.0, 0.9), False),
+        ((1.0, 1.5), False),  # two validations are no trend
+        ((1.0, 1.5, 1.4), True),
+        ((1.0, 1.01, 1.015), False),  # noise
+        ((1.0, 1.5, 0.99), False),  # it fell again
+        ((1.0, 1.5, 1.4, 0.9, 0.95, 1.2), True),
+        ((1.0, math.nan, 1.5), False),  # another alarm speaks of it
+    ],
+)
+def test_a_validation_loss_that_rises_twice_is_a_warning(losses: tuple[float, ...], raised: bool) -> None:
+    names = [alarm.name for alarm in loss_alarms(validations(*losses)) if alarm.level == "warn"]
+
+    assert names == ["validation-rising"] * raised
+
+
+def test_the_warning_names_both_steps_and_what_is_taken() -> None:
+    [alarm] = loss_alarms(validations(1.0, 1.5, 1.4))
+
+    assert "1.000 at step 10 and is 1.400 at step 30" in alarm.message
+    assert "best checkpoint is the one that is taken" in alarm.message
+
+
+@pytest.mark.parametrize("name", ["loss", "eval_loss", "gradient_norm"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_figure_that_is_no_number_stops_a_training(name: str, value: float) -> None:
+    [alarm] = loss_alarms([{"step": 1, "loss": 1.0}, {"step": 2, name: value}])
+
+    assert (alarm.name, alarm.level) == ("not-a-number", "stop")
+    assert f"is {value} at step 2" in alarm.message
+
+
+def test_another_figure_may_be_no_number_and_no_rows_raise_nothing() -> None:
+    assert loss_alarms([{"step": 1, "loss": 1.0, "epoch": math.nan}]) == []
+    assert loss_alarms([]) == []

@@ -1,0 +1,183 @@
+"""A training shows itself while it runs, in files and to a gateway, and is never lost by that."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from qinglan.live import outlets
+from qinglan.live.alarms import Alarm
+from qinglan.live.outlets import HEARTBEAT, LIVE_VARIABLE, Outlet, read_trainings
+from qinglan.live.snapshot import POINTS, TrainingSnapshot, curve_points, newest_figures, seconds_left
+from qinglan.live.view import LiveTraining, live_training, run_id
+from tests.silent_training import silent_training
+
+CURVES = {"training": "loss"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run's live folder, written at every refresh."""
+    monkeypatch.setenv(LIVE_VARIABLE, str(tmp_path / "live"))
+    monkeypatch.setenv("QINGLAN_RUN", "run-1")
+    monkeypatch.setattr(outlets, "FILES_EVERY", 0.0)
+    return tmp_path / "live"
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_what_is_written_so_far_can_be_read_after_each_step(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    with live_training("sft", "SFT", CURVES, log) as live:
+        for step in (1, 2):
+            log.write_text(f"line {step}\n")
+            live.step({"step": step, "loss": 1 / step}, 10)
+            live.refresh()
+
+            assert lines(folder / "sft" / "metrics.jsonl") == [
+                {"step": at, "loss": 1 / at} for at in range(1, step + 1)
+            ]
+            assert (folder / "sft" / "log.txt").read_text() == f"line {step}\n"
+            assert "sft: running" in (folder / "index.html").read_text()
+            assert 'http-equiv="refresh"' in (folder / "index.html").read_text()
+    assert "polyline" in (folder / "sft" / "curve.svg").read_text()
+    page = (folder / "index.html").read_text()
+    assert "sft: done" in page and 'http-equiv="refresh"' not in page
+    assert not list(folder.rglob("*.partial"))
+
+
+def test_figures_that_come_for_one_step_at_two_times_are_one_row() -> None:
+    live = silent_training("sft")
+    live.step({"step": 4, "loss": 1.0}, 9)
+    live.step({"step": 4, "eval_loss": 2.0}, 9)
+
+    assert live.rows == [{"step": 4, "loss": 1.0, "eval_loss": 2.0}]
+
+
+def test_an_error_leaves_a_training_that_failed(folder: Path) -> None:
+    with pytest.raises(KeyError), live_training("sft", "SFT", CURVES) as live:
+        live.step({"step": 1, "loss": 1.0}, 2)
+        raise KeyError
+
+    [training] = read_trainings(folder)
+    assert (training.state, training.step, training.run) == ("failed", 1, "run-1")
+
+
+def test_an_alarm_is_said_once_for_each_level_and_stays_in_the_files(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with live_training("ppo", "PPO", CURVES) as live:
+        live.step({"step": 3, "loss": 1.0}, 9)
+        for level in ("warn", "warn", "stop"):
+            live.check([Alarm("kl-runaway", level, "kl is 4.")])  # type: ignore[arg-type]
+        assert live.stopped and live.stopped.name == "kl-runaway"
+
+    said = [line for line in capsys.readouterr().out.splitlines() if "kl is 4." in line]
+    assert said == ["[ppo] warn: kl is 4.", "[ppo] stop: kl is 4."]
+    [alarm] = lines(folder / "ppo" / "alarms.jsonl")
+    assert alarm == {"name": "kl-runaway", "level": "stop", "message": "kl is 4.", "step": 3}
+
+
+def test_the_page_shows_every_training_of_the_run_and_escapes_what_a_log_says(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("</pre><script>alert(1)</script>\x1b[31m \u202e\n")
+    with live_training("sft", "SFT", CURVES) as live:
+        live.step({"step": 1, "loss": 1.0}, 2)
+    with live_training("ppo", "PPO", {}, log) as live:
+        live.step({"step": 1, "avg_reward": 0.25}, 4)
+        live.check([Alarm("gold-gap", "warn", "<b>bold</b>")])
+
+    page = (folder / "index.html").read_text()
+    assert "<script>" not in page and "&lt;script&gt;" in page
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "\x1b" not in page and "\u202e" not in page
+    assert re.findall(r"<h2>(\w+): (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
+    assert "width: 25.0%" in page and '<td>avg_reward</td><td class="n">0.25</td>' in page
+
+
+def test_a_gateway_that_is_away_is_said_once_and_the_training_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlets, "SENT_EVERY", 0.0)
+    monkeypatch.setattr(outlets, "RETRY_AFTER", 0.0)
+    with live_training("sft", "SFT", CURVES, gateway_url="http://127.0.0.1:9") as live:
+        for step in (1, 2, 3):
+            live.step({"step": step, "loss": 1.0}, 3)
+            live.refresh()
+
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "warn" in line]
+    assert len(warnings) == 1
+    assert "127.0.0.1:9/v1/trainings/" in warnings[0] and "Training goes on" in warnings[0]
+
+
+def test_a_full_disk_is_no_end_of_a_training(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("a file is where the folder should be")
+    with live_training("sft", "SFT", CURVES) as live:
+        live.step({"step": 1, "loss": 1.0}, 2)
+        live.refresh()
+
+    assert capsys.readouterr().out.count("Training goes on") == 1
+
+
+def test_an_outlet_is_used_for_news_not_too_often_and_as_a_sign_of_life() -> None:
+    live, outlet = silent_training("sft"), Outlet("test", 5.0, lambda snapshot, rows: None)
+    outlet.write(100.0, "a", live.snapshot(100.0), [])
+
+    assert not outlet.due(104.0, "b")
+    assert outlet.due(105.0, "b")
+    assert not outlet.due(105.0, "a")
+    assert outlet.due(100.0 + HEARTBEAT, "a")
+
+
+def test_the_time_left_is_by_the_pace_since_the_first_step_that_came() -> None:
+    assert seconds_left((10, 0.0), (20, 50.0), 40) == 100.0
+    assert seconds_left((10, 0.0), (10, 50.0), 40) is None
+
+
+def test_steps_of_an_earlier_attempt_are_shown_and_are_no_pace(folder: Path) -> None:
+    with live_training("ppo", "PPO", CURVES) as live:
+        live.recall([{"step": 1, "loss": 3.0}, {"step": 2, "loss": 2.0}])
+        live.refresh()
+
+        [training] = read_trainings(folder)
+        assert (training.step, training.seconds_left) == (2, None)
+        assert training.curves["training"] == [(1, 3.0), (2, 2.0)]
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_newest_point() -> None:
+    points = curve_points([{"step": at, "loss": float(at)} for at in range(1001)], "loss")
+
+    assert len(points) <= POINTS
+    assert points[-1] == (1000, 1000.0)
+    assert points == sorted(points)
+
+
+def test_figures_that_are_no_number_or_no_name_are_left_out() -> None:
+    rows = [{"step": 1, "loss": 2.0, "kl": 1.0}, {"step": 2, "loss": float("nan"), "ж": 1.0}]
+
+    assert newest_figures(rows) == {"kl": 1.0}
+
+
+@pytest.mark.parametrize(("folder_name", "name"), [("五医生 run", "run"), ("a b/c", "a-b-c"), ("", "run")])
+def test_a_run_of_any_folder_has_an_id_that_a_url_holds(
+    monkeypatch: pytest.MonkeyPatch, folder_name: str, name: str
+) -> None:
+    monkeypatch.setenv("QINGLAN_RUN", folder_name)
+
+    assert run_id() == name
+    assert isinstance(silent_training("sft").snapshot(0.0), TrainingSnapshot)
+
+
+def test_without_a_folder_and_a_gateway_nothing_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(LIVE_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    with live_training("sft", "SFT", CURVES) as live:
+        live.step({"step": 1, "loss": 1.0}, 2)
+
+    assert isinstance(live, LiveTraining)
+    assert not list(tmp_path.iterdir())
