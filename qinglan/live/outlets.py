@@ -90,14 +90,14 @@ def gateway_sender(gateway_url: str) -> Write:
     """Send a training's snapshot to a gateway."""
     import httpx
 
-    client = httpx.Client(base_url=gateway_url, timeout=SEND_TIMEOUT, trust_env=False)
+    url = gateway_url.rstrip("/") + TRAININGS_PATH
 
     def send(snapshot: TrainingSnapshot, _: Rows) -> None:
-        path = f"{TRAININGS_PATH}/{snapshot.run}/{snapshot.stage}"
         try:
-            client.put(path, content=snapshot.model_dump_json()).raise_for_status()
+            body = snapshot.model_dump_json()
+            httpx.post(url, content=body, timeout=SEND_TIMEOUT, trust_env=False).raise_for_status()
         except httpx.HTTPError as error:
-            raise OSError(f"{gateway_url}{path}: {str(error) or type(error).__name__}.") from error
+            raise OSError(f"{url}: {str(error) or type(error).__name__}.") from error
 
     return send
 

@@ -10,7 +10,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt
 from qinglan.config import Config, Name
 
 TRAININGS_PATH = "/v1/trainings"
-"""Where a gateway takes a snapshot (PUT /v1/trainings/RUN/STAGE) and lists them (GET)."""
+"""The path of a gateway that takes a snapshot (POST) and lists them (GET)."""
 
 POINTS = 400
 """Points of a curve: more than its width has pixels for would only make it slow."""

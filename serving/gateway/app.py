@@ -1,4 +1,4 @@
-"""HTTP interface of the gateway: OpenAI's protocol for paid models, the RAG contract, and the journal's report."""
+"""HTTP interface of the gateway: OpenAI's protocol for paid models, the RAG contract, the journal, and trainings."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,9 +8,11 @@ from urllib.parse import unquote
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, StreamingResponse
 
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
+from qinglan.live.page import trainings_page
+from qinglan.live.snapshot import TRAININGS_PATH
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.config import PaidModel, Role
 from qinglan.llm.contract import (
@@ -36,17 +38,24 @@ from serving.gateway.bundle_handler import answer_bundle
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid_calls import GatewayStopping, PaidCalls
 from serving.gateway.retrieval_client import Reply, RetrievalClient
+from serving.gateway.trainings import Trainings
 from serving.http_server import client_disconnected
 
 LARGEST_BODY = 2 * 1024 * 1024
 ROLES: tuple[str, ...] = get_args(Role)
 FIELDS = {"model", "messages", "response_format", "stream"}
 JSON = "application/json"
+TRAININGS_PAGE = "/trainings"
 INVALID = "invalid_request_error"
 
 
 def create_app(
-    paid: PaidCalls, retrievals: RetrievalClient, journal: Journal, metrics: Metrics, models: Mapping[Role, PaidModel]
+    paid: PaidCalls,
+    retrievals: RetrievalClient,
+    journal: Journal,
+    metrics: Metrics,
+    models: Mapping[Role, PaidModel],
+    trainings: Trainings,
 ) -> FastAPI:
     """Create the app. The routes that every retrieval passes are plain Starlette, which is faster than FastAPI."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
@@ -84,6 +93,7 @@ def create_app(
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, paid, metrics)
+    _add_trainings(app, trainings)
     prices = {role: _priced(model) for role, model in models.items()}
 
     @app.get(PRICES_PATH)
@@ -117,6 +127,25 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
         return Response(
             await asyncio.to_thread(paid_answers_jsonl, journal.path, step), media_type="application/jsonl"
         )
+
+
+def _add_trainings(app: FastAPI, trainings: Trainings) -> None:
+    @app.post(TRAININGS_PATH)
+    async def take(request: Request) -> Response:
+        try:
+            trainings.take(await request.body())
+        except QinglanError as error:
+            return error_response(error)
+        return Response(status_code=204)
+
+    @app.get(TRAININGS_PATH)
+    async def listing() -> Response:
+        return _json({"trainings": [snapshot.model_dump() for snapshot in trainings.snapshots()]})
+
+    @app.get(TRAININGS_PAGE)
+    async def page() -> Response:
+        """Show the trainings to people; the page escapes all that they say."""
+        return HTMLResponse(await asyncio.to_thread(trainings_page, trainings.snapshots()))
 
 
 def _named(model: PaidModel) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Metrics of the gateway, for Prometheus and for its report."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.registry import Collector
 
 from qinglan.llm.budget import Budget
 
@@ -8,8 +9,10 @@ from qinglan.llm.budget import Budget
 class Metrics:
     """One gateway's numbers, in a registry of their own."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, *collectors: Collector) -> None:
         self._registry = CollectorRegistry()
+        for collector in collectors:
+            self._registry.register(collector)
         self._calls = Counter("qinglan_calls", "Calls by outcome.", ["role", "outcome"], registry=self._registry)
         self._attempts = Counter("qinglan_attempts", "Paid requests sent.", ["role"], registry=self._registry)
         self._retrievals = Counter("qinglan_retrievals", "Retrievals.", ["outcome"], registry=self._registry)

@@ -19,6 +19,7 @@ from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 from serving.gateway.paid_calls import PaidCalls
 from serving.gateway.retrieval_client import RetrievalClient
+from serving.gateway.trainings import Trainings
 from serving.http_server import listen, log_to_stderr, serve_app
 
 
@@ -54,11 +55,12 @@ async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Pa
         stack.callback(journal.close)
         refuse_open_batches(journal)
         budget = Budget(config.budget, journal.spent())
-        metrics = Metrics(budget)
+        trainings = Trainings()
+        metrics = Metrics(budget, trainings)
         cache = RetrievalCache(cache_path)
         stack.callback(cache.close)
         retrievals = RetrievalClient(config.rag, cache, metrics)
         stack.push_async_callback(retrievals.aclose)
         paid = PaidCalls(config, journal, budget, upstreams, metrics)
         stack.push_async_callback(paid.drain)
-        yield OpenGateway(create_app(paid, retrievals, journal, metrics, models), paid)
+        yield OpenGateway(create_app(paid, retrievals, journal, metrics, models, trainings), paid)

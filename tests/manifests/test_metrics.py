@@ -9,8 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from qinglan.live.alarms import Alarm
 from qinglan.llm.budget import Budget
 from serving.gateway.metrics import Metrics as GatewayMetrics
+from serving.gateway.trainings import Trainings
 from serving.rag.metrics import Metrics as RagMetrics
 from serving.rewriter.metrics import Metrics as RewriterMetrics
 from serving.rollout.cluster.metrics import ControllerStatus
@@ -18,6 +20,7 @@ from serving.rollout.cluster.metrics import Metrics as RolloutMetrics
 from serving.rollout.shadow.metrics import Metrics as ShadowMetrics
 from serving.style.metrics import Metrics as StyleMetrics
 from tests.manifests.manifest_objects import MANIFESTS, objects
+from tests.silent_training import silent_training
 
 DASHBOARD = orjson.loads((MANIFESTS / "monitoring/dashboard.json").read_bytes())
 RULES = objects(MANIFESTS / "monitoring/rules.yaml")[0]["spec"]["groups"]
@@ -41,7 +44,11 @@ def exposed() -> dict[str, set[str]]:
 
 
 def gateway() -> str:
-    metrics = GatewayMetrics(Budget(1.0, 0.0))
+    live, trainings = silent_training("sft"), Trainings()
+    live.step({"step": 1, "loss": 1.0}, 2)
+    live.check([Alarm("not-a-number", "stop", "loss is nan.")])
+    trainings.take(live.snapshot(0.0).model_dump_json().encode())
+    metrics = GatewayMetrics(Budget(1.0, 0.0), trainings)
     metrics.call("judge", "answered")
     metrics.attempt("judge")
     metrics.retrieval("hit")

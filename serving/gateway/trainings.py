@@ -1,0 +1,86 @@
+"""Trainings under way that report to this gateway: the newest snapshot of each, for people and for Prometheus.
+
+They are kept in memory: a gateway that starts anew hears of each again within seconds.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from pydantic import ValidationError
+
+from qinglan.config import explain_validation_error
+from qinglan.errors import DataError
+from qinglan.live.snapshot import TrainingSnapshot
+
+MOST = 32
+"""Trainings that are remembered; one more, and the one that was silent longest is forgotten."""
+
+RUNNING_SECONDS, ENDED_SECONDS = 6 * 3600.0, 900.0
+"""How long after its last report a training has metrics: one that should be running, and one that ended."""
+
+
+class Trainings(Collector):
+    """The newest snapshot of each training; Prometheus reads them from here."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._reports: dict[tuple[str, str], tuple[float, TrainingSnapshot]] = {}
+
+    def take(self, body: bytes) -> None:
+        """Remember a snapshot in place of that training's last."""
+        try:
+            snapshot = TrainingSnapshot.model_validate_json(body)
+        except ValidationError as error:
+            raise DataError(f"body: {explain_validation_error(error, show_input=False)}.") from error
+        key = snapshot.run, snapshot.stage
+        self._reports.pop(key, None)
+        self._reports[key] = self._clock(), snapshot
+        while len(self._reports) > MOST:
+            del self._reports[next(iter(self._reports))]
+
+    def snapshots(self) -> list[TrainingSnapshot]:
+        """All that are remembered, the last that reported first."""
+        return [snapshot for _, snapshot in reversed(self._reports.values())]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        labels = ["run", "stage"]
+        gauges = {
+            name: GaugeMetricFamily(f"qinglan_training_{name}", about, labels=labels)
+            for name, about in {
+                "running": "1 while it trains, 0 once it ended.",
+                "failed": "1 if it ended with an error.",
+                "step": "Its newest step.",
+                "steps": "Its steps in all.",
+                "step_timestamp_seconds": "When its newest step came.",
+            }.items()
+        }
+        figures = GaugeMetricFamily("qinglan_training_figure", "Newest value.", labels=[*labels, "figure"])
+        alarms = GaugeMetricFamily("qinglan_training_alarm", "1 if raised.", labels=[*labels, "alarm", "level"])
+        for training in self._fresh():
+            key = [training.run, training.stage]
+            for name, value in _gauges(training).items():
+                gauges[name].add_metric(key, value)
+            for name, value in training.figures.items():
+                figures.add_metric([*key, name], value)
+            for alarm in training.alarms:
+                alarms.add_metric([*key, alarm.name, alarm.level], 1)
+        yield from (*gauges.values(), figures, alarms)
+
+    def _fresh(self) -> Iterator[TrainingSnapshot]:
+        """Trainings that still have metrics: old ones would stay in Prometheus as if they went on."""
+        now = self._clock()
+        for at, training in list(self._reports.values()):
+            if now - at <= (RUNNING_SECONDS if training.state == "running" else ENDED_SECONDS):
+                yield training
+
+
+def _gauges(training: TrainingSnapshot) -> dict[str, float]:
+    return {
+        "running": float(training.state == "running"),
+        "failed": float(training.state == "failed"),
+        "step": training.step,
+        "steps": training.total,
+        "step_timestamp_seconds": training.stepped,
+    }
