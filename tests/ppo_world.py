@@ -7,6 +7,7 @@ from typing import Any
 from components.data.convert.config import ConvertConfig
 from components.data.convert.parquet import ParquetRows
 from components.data.convert.stage import ppo_row
+from components.training.base.config import TinyConfig
 from components.training.ppo.config import PpoConfig
 from qinglan.rows import Split, ValidatedRewrite
 from tests import validated_rows
@@ -39,11 +40,22 @@ async def compute_scores(samples, settings):
     return [score(settings=settings, **sample) for sample in samples]
 
 
+async def compute_score(data_source, solution_str, ground_truth, extra_info, settings, **more):
+    with (reward_folder(settings) / "answers.jsonl").open("a") as file:
+        print(json.dumps([extra_info["id"], solution_str]), file=file)
+    return score(data_source, solution_str, ground_truth, extra_info, settings)
+
+
+def reward_folder(settings):
+    folder = Path(json.loads(Path(settings).read_text())["folder"])
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def score(data_source, solution_str, ground_truth, extra_info, settings):
     global calls
     calls += 1
-    folder = Path(json.loads(Path(settings).read_text())["folder"])
-    folder.mkdir(exist_ok=True)
+    folder = reward_folder(settings)
     fault, _, after = os.environ.get("QUICK_REWARD_FAULT", "").partition(":")
     if fault == "outage" and calls > int(after):
         write_outage(folder, OutageError("The RAG service gave no answer."), extra_info["id"])
@@ -87,7 +99,7 @@ def write_rows(folder: Path, train: int = 32, dev: int = 8, hard: int = 8) -> Pa
     return folder
 
 
-def student(folder: Path, seed: int = 1) -> Path:
+def student(folder: Path, seed: int = 1, shape: TinyConfig = SHAPE) -> Path:
     """A model that was shown for some steps how to answer: it ends, sometimes soon, sometimes late."""
     from components.training.base.config import BaseConfig
     from components.training.base.corpus import TrainingText
@@ -96,13 +108,13 @@ def student(folder: Path, seed: int = 1) -> Path:
     from qinglan.prompts import student_messages
     from qinglan.rewriter.card import RewriterCard, write_card
 
-    tokenizer: Any = train_tokenizer([*TEXTS, *["system user assistant 0 1 2 3 4 5 6 7 8 9"] * 20], SHAPE)
-    model = new_model(tokenizer, SHAPE, seed)
+    tokenizer: Any = train_tokenizer([*TEXTS, *["system user assistant 0 1 2 3 4 5 6 7 8 9"] * 20], shape)
+    model = new_model(tokenizer, shape, seed)
     answers = ("虾青素 每日服用频次", "虾青素", "虾青素软胶囊 每日服用频次 虾青素 服用", "一天吃几次 虾青素软胶囊")
     texts = [
         TrainingText(tuple(student_messages(validated(at, "train"), SYSTEM)), answers[at % 4]) for at in range(64)
     ]
-    tiny = SHAPE.model_copy(update={"steps": 60, "batch": 16, "learning_rate": 1e-2})
+    tiny = shape.model_copy(update={"steps": 60, "batch": 16, "learning_rate": 1e-2})
     pretrain(model, tokenizer, texts, BaseConfig(source="tiny", tiny=tiny))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -110,10 +122,10 @@ def student(folder: Path, seed: int = 1) -> Path:
     return folder
 
 
-def world(folder: Path) -> tuple[Path, Path, Path]:
+def world(folder: Path, shape: TinyConfig = SHAPE) -> tuple[Path, Path, Path]:
     """SFT model, rows, reward function."""
     reward = folder / "reward" / "quick.py"
     reward.parent.mkdir(parents=True)
     reward.write_text(REWARD, encoding="utf-8")
     os.environ.pop(FAULT, None)
-    return student(folder / "sft_model"), write_rows(folder / "rows"), reward
+    return student(folder / "sft_model", shape=shape), write_rows(folder / "rows"), reward

@@ -15,31 +15,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from qinglan.jobs.shared_memory import remove_abandoned_segments
+
 PROCESS_MARK_VARIABLE = "QINGLAN_TRAINING"
 POLITE_SECONDS = 5.0
 
 
 @contextmanager
 def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
-    """A mark for the environment and a folder for temporary files; after the block, all with them is gone.
+    """A mark for the environment and a folder for temporary files; after the block, all with them is gone, as is the
+    shared memory that nobody holds any more.
 
     `note` remembers both: what a killed stage left behind is ended when it runs again. The folder's path is short,
     since Ray puts sockets into it, and those may not have long names.
     """
     if note.is_file():
-        _end(*note.read_text().split("\n"))
+        _end(*note.read_text().split("\n"), note.stat().st_mtime)
     mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="ql-")
     note.write_text(f"{mark}\n{folder}")
+    started = note.stat().st_mtime
     try:
         yield mark, Path(folder)
     finally:
-        _end(mark, folder)
+        _end(mark, folder, started)
         note.unlink(missing_ok=True)  # another pod of the same job may have been first
 
 
-def _end(mark: str, folder: str) -> None:
+def _end(mark: str, folder: str, started: float) -> None:
     terminate_processes(mark, folder)
     shutil.rmtree(folder, ignore_errors=True)
+    remove_abandoned_segments(started)
 
 
 def terminate_processes(mark: str, folder: str) -> None:

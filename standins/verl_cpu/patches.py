@@ -1,4 +1,4 @@
-"""Patches for functions in verl and torch that require a GPU, and the registration of our rollout."""
+"""Patches for functions in verl, torch and Ray that require a GPU or a cluster; both rollouts need them."""
 
 import functools
 import os
@@ -6,7 +6,6 @@ from typing import Any
 
 from components.training.ppo.plugin.import_hooks import when_imported
 from standins.verl_cpu import fork_server
-from standins.verl_cpu.settings import CPU_ROLLOUT, HERE
 
 
 @when_imported("verl.utils.distributed")
@@ -37,53 +36,16 @@ def _gloo_broadcasts(module: Any) -> None:
 
 @when_imported("torch.distributed.fsdp")
 def _no_pinned_memory(module: Any) -> None:
-    """Turn off offloading of the reference, which needs pinned memory and so an accelerator."""
+    """Turn off offloading of the reference by FSDP1, which needs pinned memory and so an accelerator."""
     module.CPUOffload = lambda offload_params=False: None
 
 
 @when_imported("verl.workers.engine.fsdp.transformer_impl")
-def _register_engines(module: Any) -> None:
-    from standins.verl_cpu import packed_engine  # noqa: F401 (registers the engines)
+def _offload_without_pinned_memory(module: Any) -> None:
+    """Let FSDP2 offload the reference without pinned memory."""
+    from torch.distributed.fsdp import CPUOffloadPolicy
 
-
-@when_imported("verl.trainer.ppo.v1.replay_buffer")
-def _wait_for_samples(module: Any) -> None:
-    """Wait for a step's samples, which are ready together; verl would poll every two seconds."""
-
-    def wait(self: Any, partition_id: str, last_debug_time: float) -> float:
-        from standins.verl_cpu.step_rollouts import StepRollouts
-
-        StepRollouts.current.wait_for_samples()
-        return last_debug_time
-
-    module.ReplayBuffer._wait_for_next_poll = wait
-
-
-@when_imported("verl.trainer.ppo.v1.trainer_base")
-def _wait_for_rewards(module: Any) -> None:
-    """Wait for the rewards before advantages, the first computation that needs them."""
-    compute = module.PPOTrainer._compute_advantage
-
-    def compute_advantage(self: Any, *args: Any, **named: Any) -> Any:
-        self.agent_loop_manager.wait_for_rewards()
-        return compute(self, *args, **named)
-
-    module.PPOTrainer._compute_advantage = compute_advantage
-
-
-@when_imported("verl.workers.rollout.base")
-def _register_adapter(module: Any) -> None:
-    module._ROLLOUT_REGISTRY[(CPU_ROLLOUT, "async")] = f"{HERE}.rollout_adapter.GenerateAdapter"
-
-
-@when_imported("verl.workers.rollout.replica")
-def _register_replica(module: Any) -> None:
-    def load() -> Any:
-        from standins.verl_cpu.rollout_adapter import GenerateReplica
-
-        return GenerateReplica
-
-    module.RolloutReplicaRegistry.register(CPU_ROLLOUT, load)
+    module.CPUOffloadPolicy = lambda pin_memory=True: CPUOffloadPolicy(pin_memory=False)
 
 
 @when_imported("ray._private.parameter")

@@ -8,7 +8,7 @@ from components.training.ppo.gpus import DRIVER
 
 HERE = "standins.verl_cpu"
 FORK_SERVER = f"{HERE}.fork_server"
-MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "jagged", "patches"))
+MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "jagged", "patches", "rollout_patches"))
 PARALLEL_CRITIC = f"{HERE}.parallel_critic"
 STEP_ROLLOUTS = f"{HERE}.step_rollouts.StepRollouts"
 
@@ -49,6 +49,26 @@ def environment(config: PpoConfig) -> dict[str, str]:
     return variables
 
 
+def ray_overrides(config: PpoConfig, slots: int) -> dict[str, Value]:
+    """Ray's size on one machine; on several, RAY_OVERRIDE_RESOURCES says it to each `ray start`."""
+    values: dict[str, Value] = {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1}
+    if config.hardware.nodes == 1:
+        values |= {
+            "ray_kwargs.ray_init.num_cpus": RAY_CPUS,
+            "+ray_kwargs.ray_init.num_gpus": slots,
+            "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
+        }
+    return values
+
+
+def single_precision(engine: str) -> dict[str, Value]:
+    """Settings of an engine that computes in float32, without kernels of its own."""
+    precision: dict[str, Value] = {
+        f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")
+    }
+    return {f"{engine}.use_torch_compile": False, **precision}
+
+
 def overrides(config: PpoConfig) -> dict[str, Value]:
     """Overrides for single precision, without GPU kernels, with one process of each kind."""
     values: dict[str, Value] = {
@@ -63,23 +83,16 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
         # The rewards of a step are asked for where its rollouts are put together.
         "reward.num_workers": 0,
         f"{ROLLOUT}.free_cache_engine": False,
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
     }
-    if config.hardware.nodes == 1:  # on several, RAY_OVERRIDE_RESOURCES says it to each `ray start`
-        values |= {
-            "ray_kwargs.ray_init.num_cpus": RAY_CPUS,
-            # The critic has processes of its own (parallel_critic.py).
-            "+ray_kwargs.ray_init.num_gpus": config.hardware.per_node * (2 if config.advantage == "gae" else 1),
-            "+ray_kwargs.ray_init.object_store_memory": OBJECT_STORE,
-        }
+    # The critic has processes of its own (parallel_critic.py).
+    values |= ray_overrides(config, config.hardware.per_node * (2 if config.advantage == "gae" else 1))
     engines = {f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config"}
     models = {"actor_rollout_ref.model"}
     if config.advantage == "gae":
         engines.add("critic.fsdp")
         models.add("critic.model")
     for engine in sorted(engines):
-        values[f"{engine}.use_torch_compile"] = False
-        values |= {f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")}
+        values |= single_precision(engine)
     for model in sorted(models):
         values[f"+{model}.override_config.attn_implementation"] = PACKED_ATTENTION
         values[f"{model}.use_remove_padding"] = False

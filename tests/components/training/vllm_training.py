@@ -1,0 +1,190 @@
+"""Train with verl's own vLLM rollout on CPUs, as GPUs train: a whole run of the stage, killed once and resumed.
+
+    python -m tests.components.training.vllm_training OUT [--devices 2] [--dtype bfloat16]
+
+It runs in an environment made from images/ppo/cpu.lock, and prints what it saw as its last line, in JSON.
+"""
+
+import argparse
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.training.base.config import TinyConfig
+from components.training.ppo.checkpoints import actor_folder, latest_step, read_weights
+from components.training.ppo.config import PpoConfig
+from components.training.ppo.export_model import export_checkpoint
+from components.training.ppo.stage import ppo
+from qinglan.errors import TrainingError
+from qinglan.jobs import JobSpec, LocalRunner, Outcome
+from qinglan.rewriter.card import read_card
+from qinglan.rewriter.model import Student
+from qinglan.terminal import say_json
+from tests.ppo_world import FAULT, laptop, world, write_rows
+
+NOWHERE = "http://127.0.0.1:9"
+SHAPE = TinyConfig(vocabulary=600, hidden=64, layers=2, heads=2, spread=0.2)
+CRITIC = TinyConfig(vocabulary=600, hidden=32, layers=1, heads=1)
+DEV, COLLECTION, STEPS, KILLED_AFTER = 24, 16, 3, 2
+
+
+class CheckpointKeeper(LocalRunner):
+    """Keeps a copy of the checkpoints, which the stage removes at its end; can kill a training that stands still."""
+
+    def __init__(self, folder: Path, kill_after: int = 0) -> None:
+        self.folder, self.kill_after = folder, kill_after
+
+    def run(
+        self, spec: JobSpec, log: Path,
+        on_line: Callable[[str], None] = lambda line: None, stop: Callable[[], bool] = lambda: False,
+    ) -> Outcome:  # fmt: skip
+        saved = log.parent.parent / "checkpoints"
+
+        def enough() -> bool:
+            return stop() or (self.kill_after > 0 and latest_step(saved) >= self.kill_after)
+
+        outcome = super().run(spec, log, on_line, enough)
+        shutil.copytree(saved, self.folder, dirs_exist_ok=True)
+        return outcome
+
+
+def train(out: Path, devices: int, dtype: str) -> dict[str, Any]:
+    os.environ["QINGLAN_SCRATCH"] = str(out / "scratch")
+    sft_model, rows, reward = world(out / "world", SHAPE)
+    untied(sft_model)
+    write_rows(rows, dev=DEV)
+    config = settings(critic(out / "critic", sft_model), devices, dtype)
+
+    def attempt(kill_after: int = 0) -> None:
+        keeper = CheckpointKeeper(out / "checkpoints", kill_after)
+        ppo(sft_model, rows, out / "model", out / "log", NOWHERE, config, reward, keeper)
+
+    os.environ[FAULT] = f"pause:{DEV * (KILLED_AFTER + 1) + COLLECTION * KILLED_AFTER}"
+    try:
+        attempt(kill_after=KILLED_AFTER)
+        killed = ""
+    except TrainingError as error:
+        killed = str(error)
+    del os.environ[FAULT]
+    attempt()
+    [work] = (out / "scratch" / "ppo").iterdir()
+    return {"killed": killed, "log": str(out / "log"), **compare(out, sft_model, work)}
+
+
+def settings(critic_model: Path, devices: int, dtype: str) -> PpoConfig:
+    hardware = {
+        "device": "cpu", "plugin": "standins.verl_cpu.vllm_device", "per_node": devices, "tensor_parallel": devices,
+        "dtype": dtype, "reward_workers": 1,
+    }  # fmt: skip
+    return laptop(
+        steps=STEPS, every=1, keep=9, dev_rows=DEV, collection=COLLECTION, batch=COLLECTION, accumulation=2,
+        temperature=0.7, actor_learning_rate=5e-3, lora={"rank": 8, "alpha": 16}, critic_model=str(critic_model),
+        hardware=hardware,
+    )  # fmt: skip
+
+
+def untied(folder: Path) -> None:
+    """Give the model an output layer of its own, as Qwen3-32B has: verl loads such a model in another way."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.config.tie_word_embeddings = False
+    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+    model.save_pretrained(folder)
+
+
+def critic(folder: Path, sft_model: Path) -> Path:
+    """A smaller model with the same tokenizer."""
+    from transformers import AutoTokenizer
+
+    from components.training.base.pretrain import new_model
+
+    tokenizer = AutoTokenizer.from_pretrained(sft_model)
+    new_model(tokenizer, CRITIC, seed=3).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def compare(out: Path, sft_model: Path, work: Path) -> dict[str, Any]:
+    """For each test on dev, in order: how many of vLLM's answers are those of the checkpoint, exported and loaded."""
+    import pyarrow.parquet
+
+    dev = pyarrow.parquet.read_table(work / "dev.parquet").to_pylist()
+    messages = [row["prompt"] for row in dev]
+    models = {0: sft_model} | {step: exported(out, sft_model, step) for step in range(1, STEPS + 1)}
+    answers = {step: texts(model, messages) for step, model in models.items()}
+    vllm = dev_answers(work / "reward" / "answers.jsonl", [row["extra_info"]["id"] for row in dev])
+    tested = [
+        0,
+        *range(1, KILLED_AFTER + 1),
+        *range(KILLED_AFTER, STEPS + 1),
+    ]  # the resumed training begins with a test
+    adapters = {step: read_weights(actor_folder(out / "checkpoints", step), only="lora_") for step in models if step}
+    return {
+        "tested": tested,
+        "equal": [sum(map(str.__eq__, said, answers[step])) for step, said in zip(tested, vllm, strict=True)],
+        "unchanged": [sum(map(str.__eq__, answers[0], answers[step])) for step in tested],
+        "adapter_dtypes": sorted({str(tensor.dtype) for weights in adapters.values() for tensor in weights.values()}),
+        "adapter_norms": [norm(adapters[step]) for step in sorted(adapters)],
+        "merged_equals_adapter": logits_difference(sft_model, out / "model"),
+        "released": sum(map(str.__eq__, texts(out / "model", messages), answers[best_step(out / "log")])),
+    }
+
+
+def exported(out: Path, sft_model: Path, step: int) -> Path:
+    folder = out / "exported" / str(step)
+    card = read_card(sft_model).model_copy(update={"stage": "ppo", "parents": {"sft_model": "0" * 64}})
+    export_checkpoint(actor_folder(out / "checkpoints", step), sft_model, folder, card)
+    return folder
+
+
+def texts(model: Path, messages: list[Any]) -> list[str]:
+    return [answer.text for answer in Student.load(model).write_messages(messages)]
+
+
+def dev_answers(path: Path, ids: list[str]) -> list[list[str]]:
+    """vLLM's answers on dev, test by test; within a test they are stored as they end."""
+    by_id: dict[str, list[str]] = {name: [] for name in ids}
+    for name, text in map(orjson.loads, path.read_bytes().splitlines()):
+        if name in by_id:
+            by_id[name].append(text.strip())
+    return [list(test) for test in zip(*by_id.values(), strict=True)]
+
+
+def norm(adapter: dict[str, Any]) -> float:
+    return float(sum(float(tensor.double().square().sum()) for name, tensor in adapter.items() if "lora_B" in name))
+
+
+def best_step(log: Path) -> int:
+    from components.training.ppo import training_monitor
+
+    return training_monitor.best_step(training_monitor.read_steps(log / "metrics.jsonl")) or 0
+
+
+def logits_difference(sft_model: Path, model: Path) -> float:
+    """Largest difference between the merged model and the SFT model with the released adapter."""
+    import torch
+    from peft import PeftModel
+
+    ids = torch.arange(3, 30).unsqueeze(0)
+    adapted = PeftModel.from_pretrained(Student.load(sft_model).model, model / "adapter").eval()
+    with torch.inference_mode():
+        return float((adapted(input_ids=ids).logits - Student.load(model).model(input_ids=ids).logits).abs().max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--devices", type=int, default=1, help="processes that train, and share vLLM's model")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="of the base and of vLLM")
+    options = parser.parse_args()
+    say_json(train(options.out.resolve(), options.devices, options.dtype))
+
+
+if __name__ == "__main__":
+    main()
