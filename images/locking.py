@@ -22,8 +22,8 @@ TESTED = IMAGES.parent / "requirements.lock"
 OWN_TORCH = frozenset({"ppo", "serve"})
 """vLLM decides their torch and transformers; of the tested versions they keep those of what they name themselves."""
 
-FREED = {"ppo": frozenset({"numpy"}), "serve": frozenset({"numpy", "fastapi"}), "cuda": frozenset({"cuda-toolkit"})}
-"""vLLM wants numpy and fastapi below the tested versions; the CUDA is that of its torch."""
+FREED = {"ppo": frozenset({"numpy"}), "serve": frozenset({"numpy", "fastapi"})}
+"""vLLM wants numpy and fastapi below the tested versions."""
 
 MADE_FROM = "# resolved from sha256:"
 
@@ -31,15 +31,10 @@ _PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
 _NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 
 
-PARTS = {
-    "build": IMAGES / "build.in",
-    "kfp": IMAGES / "kfp.in",
-    "cuda": IMAGES / "ppo" / "cuda.in",
-    "flash-attn": IMAGES / "ppo" / "flash-attn.in",
-}
-"""No images: what installs the locks, what all add without its dependencies, what PPO's builds from source."""
+PARTS = {"build": IMAGES / "build.in", "kfp": IMAGES / "kfp.in"}
+"""No images: what installs the locks, and what all add without its dependencies."""
 
-ALONE = frozenset({"kfp", "flash-attn"})
+ALONE = frozenset({"kfp"})
 """Locked without their dependencies: the image has what they need."""
 
 CPU_TWINS = {"ppo-cpu": "ppo", "serve-cpu": "serve"}
@@ -83,7 +78,7 @@ def full_text(path: Path) -> str:
 
 def constraints(name: str, tested: Mapping[str, str], text: str) -> dict[str, str]:
     """The tested versions that an image must keep."""
-    names = set(tested) if name not in OWN_TORCH | {"cuda"} else set(tested) & named_packages(text)
+    names = set(tested) if name not in OWN_TORCH else set(tested) & named_packages(text)
     return {package: tested[package] for package in sorted(names - FREED.get(name, frozenset()))}
 
 

@@ -1,11 +1,11 @@
 """The images' locks, as they lie in the repository."""
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from components.training.ppo import gpus
 from components.training.sft.command import ATTENTION
 from images import IMAGES, NAMES
 from images.locking import (
@@ -50,7 +50,7 @@ def test_every_package_has_a_hash_and_no_line_an_address(name: str) -> None:
     assert "://" not in lock(name) and "--index" not in lock(name) and "--find-links" not in lock(name)
 
 
-@pytest.mark.parametrize("name", [name for name in (*NAMES, *PARTS) if name not in OWN_TORCH | {"cuda"}])
+@pytest.mark.parametrize("name", [name for name in (*NAMES, *PARTS) if name not in OWN_TORCH])
 def test_an_image_has_the_versions_that_the_tests_run_with(name: str) -> None:
     tested = pins(TESTED.read_text(encoding="utf-8"))
 
@@ -83,26 +83,12 @@ def test_without_a_gpu_a_step_runs_with_the_very_versions_of_its_image(twin: str
     assert not here.keys() & {"vllm", "flashinfer-python", "nvidia-cutlass-dsl"}
 
 
-def test_flash_attn_is_built_with_the_cuda_of_its_torch() -> None:
-    assert pins(lock("cuda"))["cuda-toolkit"] == pins(lock("ppo"))["cuda-toolkit"]
-    for part in ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl"):
-        assert pins(lock("cuda"))[part].startswith("13.0."), "nvcc refuses headers of another release"
-
-
 PROVIDED_BY = {"sdpa": "torch", "eager": "torch", "flash_attention_2": "flash-attn"}
-
-
-def verl_attention() -> str:
-    """What verl takes where the settings name none, as ours do on GPUs."""
-    [folder] = find_spec("verl").submodule_search_locations  # type: ignore[union-attr,misc]
-    text = (Path(folder) / "workers/config/model.py").read_text(encoding="utf-8")
-    [found] = re.findall(r'override_config\.get\("attn_implementation", "(\w+)"\)', text)
-    return str(found)
 
 
 def test_the_attention_that_a_training_asks_for_is_in_its_image() -> None:
     assert PROVIDED_BY[ATTENTION] in pins(lock("sft"))
-    assert PROVIDED_BY[verl_attention()] in pins(lock("ppo")) | pins(lock("flash-attn"))
+    assert PROVIDED_BY[gpus.ATTENTION] in pins(lock("ppo"))
 
 
 def test_no_profile_and_no_stage_names_an_attention_of_its_own() -> None:
