@@ -74,7 +74,6 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
     values: dict[str, Value] = {
         f"{ACTOR}.strategy": "fsdp",
         f"{ROLLOUT}.name": CPU_ROLLOUT,
-        f"{ROLLOUT}.dtype": "float32",
         f"{ROLLOUT}.tensor_model_parallel_size": 1,
         f"+{ROLLOUT}.agent.agent_loop_manager_class": STEP_ROLLOUTS,
         # The rollout computes as the actor does, so its log-probabilities are the old policy's: one pass less.

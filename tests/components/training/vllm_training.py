@@ -72,7 +72,7 @@ def train(out: Path, devices: int, dtype: str) -> dict[str, Any]:
     del os.environ[FAULT]
     attempt()
     [work] = (out / "scratch" / "ppo").iterdir()
-    return {"killed": killed, "log": str(out / "log"), **compare(out, sft_model, work)}
+    return {"killed": killed, "work": str(work), **compare(out, sft_model, work)}
 
 
 def settings(critic_model: Path, devices: int, dtype: str) -> PpoConfig:
@@ -119,11 +119,8 @@ def compare(out: Path, sft_model: Path, work: Path) -> dict[str, Any]:
     models = {0: sft_model} | {step: exported(out, sft_model, step) for step in range(1, STEPS + 1)}
     answers = {step: texts(model, messages) for step, model in models.items()}
     vllm = dev_answers(work / "reward" / "answers.jsonl", [row["extra_info"]["id"] for row in dev])
-    tested = [
-        0,
-        *range(1, KILLED_AFTER + 1),
-        *range(KILLED_AFTER, STEPS + 1),
-    ]  # the resumed training begins with a test
+    # The resumed training begins with a test, too.
+    tested = [*range(KILLED_AFTER + 1), *range(KILLED_AFTER, STEPS + 1)]
     adapters = {step: read_weights(actor_folder(out / "checkpoints", step), only="lora_") for step in models if step}
     return {
         "tested": tested,
@@ -144,7 +141,12 @@ def exported(out: Path, sft_model: Path, step: int) -> Path:
 
 
 def texts(model: Path, messages: list[Any]) -> list[str]:
-    return [answer.text for answer in Student.load(model).write_messages(messages)]
+    """Greedy answers with the weights rounded to bfloat16, since verl rounds merged weights on their way to vLLM."""
+    import torch
+
+    student = Student.load(model)
+    student.model.to(torch.bfloat16).to(torch.float32)
+    return [answer.text for answer in student.write_messages(messages)]
 
 
 def dev_answers(path: Path, ids: list[str]) -> list[list[str]]:

