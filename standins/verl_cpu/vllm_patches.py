@@ -26,11 +26,6 @@ def _allow_sleep(module: Any) -> None:
     module.CpuPlatform.is_sleep_mode_available = lambda self: True
 
 
-@when_imported("vllm.v1.worker.cpu_worker")
-def _sleep_like_a_gpu(module: Any) -> None:
-    module.CPUWorker.sleep, module.CPUWorker.wake_up = sleep, wake_up
-
-
 def sleep(worker: Any, level: int = 1) -> None:
     """Overwrite all weights and buffers with NaN, since a GPU's worker frees their memory, and copy what it copies:
     buffers, at level 1 the weights too."""
@@ -57,3 +52,8 @@ def wake_up(worker: Any, tags: list[str] | None = None) -> None:
         lost = [name for name, tensor in model.named_parameters() if tensor.isnan().any()]
         if lost:
             raise RuntimeError(f"vLLM is awake without its weights: {', '.join(lost[:3])} ({len(lost)} in all).")
+
+
+@when_imported("vllm.v1.worker.cpu_worker")
+def _sleep_like_a_gpu(module: Any) -> None:
+    module.CPUWorker.sleep, module.CPUWorker.wake_up = sleep, wake_up

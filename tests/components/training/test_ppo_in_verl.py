@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from components.training.ppo import gpus
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.launch import verl_environment
 from components.training.ppo.overrides import TrainingPaths, overrides
@@ -126,6 +127,12 @@ def test_a_critic_is_loaded_without_the_flash_attention_package(tmp_path: Path) 
 
     assert "flash" in stock.lower()
     assert attention == "sdpa"
+
+
+def test_rows_joined_to_a_line_do_not_see_each_other_with_the_attention_of_gpus(tmp_path: Path) -> None:
+    model = str(tiny_model(tmp_path))
+
+    assert ask(verl_subprocess.rows_in_a_line, model, gpus.ATTENTION, environment=os.environ) < 1e-4
 
 
 def test_an_actor_without_vllm_and_vllm_without_an_actor_are_errors_not_hangs(tmp_path: Path) -> None:

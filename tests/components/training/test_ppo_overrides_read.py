@@ -9,6 +9,7 @@ import pytest
 
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.overrides import TrainingPaths, overrides
+from tests.ppo_world import laptop
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 ENGINE, SERVER = "workers/engine/fsdp/transformer_impl.py", "workers/rollout/vllm_rollout/vllm_async_server.py"
@@ -108,7 +109,34 @@ READERS = {
     "ray_kwargs.ray_init.include_dashboard": ("trainer/main_ppo.py", 'config.ray_kwargs.get("ray_init"'),
 }
 
+ON_CPUS = {
+    f"{ACTOR}.fsdp_config.use_torch_compile": (ENGINE, "self.engine_config.use_torch_compile"),
+    "actor_rollout_ref.ref.fsdp_config.use_torch_compile": (ENGINE, "self.engine_config.use_torch_compile"),
+    "critic.fsdp.use_torch_compile": (ENGINE, "self.engine_config.use_torch_compile"),
+    **{
+        f"{engine}.mixed_precision.{kind}_dtype": (ENGINE, f'mixed_precision_config.get("{kind}_dtype"')
+        for engine in (f"{ACTOR}.fsdp_config", "actor_rollout_ref.ref.fsdp_config", "critic.fsdp")
+        for kind in ("param", "reduce", "buffer")
+    },
+    "actor_rollout_ref.model.use_remove_padding": (ENGINE, "self.model_config.use_remove_padding"),
+    "critic.model.use_remove_padding": (ENGINE, "self.model_config.use_remove_padding"),
+    "actor_rollout_ref.model.enable_gradient_checkpointing": (ENGINE, "enable_gradient_checkpointing"),
+    "critic.model.enable_gradient_checkpointing": (ENGINE, "enable_gradient_checkpointing"),
+    f"{ROLLOUT}.agent.agent_loop_manager_class": ("trainer/main_ppo.py", '.get("agent_loop_manager_class")'),
+    f"{ROLLOUT}.agent.num_workers": (AGENT, "self.rollout_config.agent.num_workers"),
+    f"{ROLLOUT}.calculate_log_probs": (TRAINER, "self.config.actor_rollout_ref.rollout.calculate_log_probs"),
+    f"{ROLLOUT}.free_cache_engine": (WORKERS, "self.config.rollout.free_cache_engine"),
+    f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": (WORKERS, ".update_weights_bucket_megabytes"),
+    f"{ROLLOUT}.engine_kwargs.vllm.kv_cache_memory_bytes": (SERVER, "**engine_kwargs"),
+    "algorithm.rollout_correction.bypass_mode": (TRAINER, '.get("bypass_mode", False)'),
+    **{
+        f"ray_kwargs.ray_init.{name}": ("trainer/main_ppo.py", 'config.ray_kwargs.get("ray_init"')
+        for name in ("num_cpus", "num_gpus", "object_store_memory")
+    },
+}
+
 READ_ELSEWHERE = {
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units": "the package TransferQueue",
     "critic.ppo_micro_batch_size_per_gpu": "verl only validates it; its engine reads the three of critic.fsdp",
     f"{ACTOR}.fsdp_config.seed": "components/training/ppo/plugin/first_weights.py",
     "critic.fsdp.seed": "components/training/ppo/plugin/first_weights.py",
@@ -118,19 +146,27 @@ READ_ELSEWHERE = {
 
 
 def sent() -> set[str]:
-    """Every key of a training on GPUs: an adapter and all weights."""
+    """Every key of a training on GPUs and on CPUs, of an adapter and of all weights."""
     paths = TrainingPaths(*(Path(f"/w/{name}") for name in TrainingPaths._fields))
-    configs = PpoConfig(), PpoConfig.parse({"lora": {"rank": 0}}, "ppo")
+    vllm = {"device": "cpu", "plugin": "standins.verl_cpu.vllm_device", "dtype": "float32"}
+    configs = [
+        *(
+            PpoConfig.parse({"lora": {"rank": rank}, "hardware": hardware}, "ppo")
+            for rank in (0, 8)
+            for hardware in ({}, vllm)
+        ),
+        laptop(),
+    ]
     return {word.partition("=")[0].lstrip("+") for config in configs for word in overrides(config, paths)}
 
 
 def test_the_reader_of_each_key_is_known_and_nothing_else_is_listed() -> None:
-    assert sent() == READERS.keys() | READ_ELSEWHERE.keys()
+    assert sent() == READERS.keys() | ON_CPUS.keys() | READ_ELSEWHERE.keys()
 
 
-@pytest.mark.parametrize("key", READERS)
+@pytest.mark.parametrize("key", [*READERS, *ON_CPUS])
 def test_verl_reads(key: str) -> None:
-    file, text = READERS[key]
+    file, text = (READERS | ON_CPUS)[key]
     [verl] = find_spec("verl").submodule_search_locations  # type: ignore[union-attr,misc]
 
     assert text in (Path(verl) / file).read_text(encoding="utf-8")

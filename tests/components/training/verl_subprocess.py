@@ -320,6 +320,20 @@ def value_head(model: str) -> tuple[str, str]:
     return stock, loaded.config._attn_implementation
 
 
+def rows_in_a_line(model: str, attention: str) -> float:
+    """Largest difference of logits between single rows and rows joined to a line, as verl's engine joins them."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    loaded = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32, attn_implementation=attention).eval()
+    rows = [torch.arange(3, 3 + length).unsqueeze(0) for length in (7, 12, 1, 5)]
+    positions = torch.cat([torch.arange(row.shape[1]) for row in rows]).unsqueeze(0)
+    with torch.inference_mode():
+        line = loaded(torch.cat(rows, 1), attention_mask=None, position_ids=positions, use_cache=False).logits
+        alone = torch.cat([loaded(row, use_cache=False).logits for row in rows], 1)
+    return float((line - alone).abs().max())
+
+
 def verl_file(path: str) -> Any:
     """A file of verl as a module, without its package, which wants vLLM."""
     from importlib.util import module_from_spec, spec_from_file_location

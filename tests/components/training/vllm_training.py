@@ -48,7 +48,8 @@ class CheckpointKeeper(LocalRunner):
             return stop() or (self.kill_after > 0 and latest_step(saved) >= self.kill_after)
 
         outcome = super().run(spec, log, on_line, enough)
-        shutil.copytree(saved, self.folder, dirs_exist_ok=True)
+        if saved.is_dir():
+            shutil.copytree(saved, self.folder, dirs_exist_ok=True)
         return outcome
 
 
