@@ -30,7 +30,8 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
     since Ray puts sockets into it, and those may not have long names.
     """
     if note.is_file():
-        _end(*note.read_text().split("\n"), note.stat().st_mtime)
+        mark, folder = note.read_text().split("\n")
+        _end(mark, folder, note.stat().st_mtime)
     mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="ql-")
     note.write_text(f"{mark}\n{folder}")
     started = note.stat().st_mtime

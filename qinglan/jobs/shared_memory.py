@@ -20,10 +20,10 @@ def remove_abandoned_segments(since: float) -> None:
     Those of another training are held by its processes. A maker holds a segment before it has its name, so the names
     are listed before the processes are looked at.
     """
-    made = [path for pattern in PATTERNS for path in FOLDER.glob(pattern) if _made_since(path, since)]
-    if made:
+    candidates = [path for pattern in PATTERNS for path in FOLDER.glob(pattern) if _made_since(path, since)]
+    if candidates:
         held = set(_held_segments())
-        for path in made:
+        for path in candidates:
             if str(path) not in held:
                 path.unlink(missing_ok=True)
 

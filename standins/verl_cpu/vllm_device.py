@@ -30,8 +30,8 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 
 def environment(config: PpoConfig) -> dict[str, str]:
     """The laptop's environment. verl's engines are those for "cuda"; vLLM binds no process to a processor."""
-    own = {"VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
-    return settings.environment(config) | own
+    variables = {"VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
+    return settings.environment(config) | variables
 
 
 def overrides(config: PpoConfig) -> dict[str, Value]:

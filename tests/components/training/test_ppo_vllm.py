@@ -40,7 +40,8 @@ def segments() -> set[str]:
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
     out, before = tmp_path_factory.mktemp("vllm"), segments()
-    command = [make_environment("ppo", cpu=True), "-m", "tests.components.training.vllm_training", out]
+    python = str(make_environment("ppo", cpu=True))
+    command = [python, "-m", "tests.components.training.vllm_training", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     logs = "".join(path.read_text(errors="replace") for path in out.glob("scratch/ppo/*/log/train.log"))
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-5000:]}"
