@@ -1,7 +1,8 @@
 """A run's configuration: defaults in the stages, differences in configs/<tenant>/<profile>.yaml.
 
-Where training runs is a file of its own, configs/training/<name>.yaml, which any tenant's profile can name. A style
-run's differences are in configs/style/<profile>.yaml.
+Where training runs is a file of its own, configs/training/<name>.yaml, which any tenant's profile can name; the
+profile's own settings win. Its `deploy` names the runtime of the models that it trains: it counts where the tenant's
+profile has a `deploy` without a runtime. A style run's differences are in configs/style/<profile>.yaml.
 
 The resolved whole is written beside every run as config.yaml.
 """
@@ -48,8 +49,7 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     if values.setdefault("tenant_id", tenant) != tenant:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
     values = merge_settings(values, {name: value for name, value in options.items() if value is not None})
-    values = merge_settings(training_settings(values), values)
-    return RunConfig.parse(values, str(path))
+    return RunConfig.parse(with_training(training_settings(values), values), str(path))
 
 
 def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
@@ -65,6 +65,17 @@ def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
         mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
         values = merge_settings(values, {"prepare": {"labels": mapping}})
     return StyleRunConfig.parse(values, str(path))
+
+
+def with_training(training: dict[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
+    """A profile's settings over those of its training file.
+
+    The file's `deploy` alone starts no rollout, and is not mixed with another runtime's format.
+    """
+    deploy = profile.get("deploy")
+    if not deploy or "runtime" in deploy:
+        training = {name: value for name, value in training.items() if name != "deploy"}
+    return merge_settings(training, profile)
 
 
 def training_settings(values: dict[str, Any]) -> dict[str, Any]:

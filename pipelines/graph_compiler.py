@@ -15,6 +15,7 @@ from pipelines.line import Line, LineConfig
 from pipelines.lines import LINES
 from pipelines.rewriter import REWRITER
 from pipelines.style import STYLE
+from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.files import atomic_write
 
@@ -39,9 +40,14 @@ class CompileTarget(NamedTuple):
 
 def golden_targets() -> list[CompileTarget]:
     """Each line on each machine that there is a profile for."""
-    trainings, styles = (sorted(path.stem for path in folder.glob("*.yaml")) for folder in (TRAINING, STYLES))
-    rewriters = [_golden_rewriter(training) for training in trainings]
-    return [*rewriters, *(style_target(profile) for profile in styles)]
+    trainings = sorted(path.stem for path in TRAINING.glob("*.yaml") if _runs_on_clusters(path))
+    styles = sorted(path.stem for path in STYLES.glob("*.yaml"))
+    return [*map(_golden_rewriter, trainings), *map(style_target, styles)]
+
+
+def _runs_on_clusters(training: Path) -> bool:
+    """The laptop's does, with its stand-ins in an image; any other that asks for no pods is for one machine alone."""
+    return training.stem == "laptop" or "cluster" in load_yaml(training)
 
 
 def _golden_rewriter(training: str) -> CompileTarget:

@@ -39,7 +39,8 @@ def environment(config: PpoConfig) -> dict[str, str]:
     variables = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cpu"}
     # Ray starts its workers at nice 15: on a machine with other work they would hardly get a processor.
     variables |= {"RAY_worker_niceness": "0"}
-    variables |= {"OMP_NUM_THREADS": "1", "TORCHDYNAMO_DISABLE": "1"}
+    threads = str(config.hardware.threads)
+    variables |= {"OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "passive", "TORCHDYNAMO_DISABLE": "1"}
     # A process that forks has no threads: this allocator would start one.
     variables |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
     # Otherwise Ray starts workers in advance, of a kind that verl does not use.

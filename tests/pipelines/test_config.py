@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, profiles
+from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, profiles, with_training
 from pipelines.line import with_base_name
+from pipelines.promotion import promotion
 from pipelines.rewriter import RunConfig
-from qinglan.config import load_yaml, merge_settings
+from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
 PROFILES = profiles()
@@ -24,12 +26,59 @@ def test_a_profile_loads_and_says_nothing_that_is_the_default(path: Path) -> Non
 
 @pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_training_file_loads_and_says_nothing_that_is_the_default(path: Path) -> None:
-    profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
+    profile = {"tenant_id": "fivedoctors", **load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml"), **DEPLOYED}
     given = load_yaml(path)
 
-    config = RunConfig.parse({"tenant_id": "fivedoctors", **merge_settings(profile, given)}, str(path))
+    config = RunConfig.parse(with_training(given, profile), str(path))
 
     assert idle_settings(given, config) == []
+
+
+DEPLOYED = {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
+"""The two lines that a profile's comment shows."""
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_the_two_lines_of_a_profiles_comment_deploy_what_it_trains(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    if "deploy:" not in text:
+        assert path.stem == "demo"
+        return
+    lines = [line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   ")]
+    told = yaml.safe_load("\n".join(lines))
+
+    config = load_config(path.parent.name, str(path), **told)
+
+    assert told == DEPLOYED | {"register": {"store": f"s3://qinglan/{path.parent.name}"}}
+    assert config.deploy is not None
+    assert config.deploy.model_dump(exclude_defaults=True) == {
+        "name": f"{path.parent.name}/rewriter", "store": f"s3://qinglan/{path.parent.name}", "namespace": "qinglan",
+        "runtime": "qinglan-rewriter-vllm", "format": "qinglan-rewriter-adapter", "adapter": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("deploy", "runtime"),
+    [
+        (None, None),
+        ({"namespace": "a"}, {"namespace": "a", "runtime": "vllm", "adapter": True}),
+        ({"namespace": "a", "runtime": "own"}, {"namespace": "a", "runtime": "own"}),
+    ],
+)
+def test_a_trainings_runtime_counts_where_a_profile_deploys_without_one(deploy: Any, runtime: Any) -> None:
+    training = {"sft": {"batch": 1}, "deploy": {"runtime": "vllm", "adapter": True}}
+
+    assert with_training(training, {"deploy": deploy}) == {"sft": {"batch": 1}, "deploy": runtime}
+    assert with_training(training, {}) == {"sft": {"batch": 1}}
+
+
+@pytest.mark.parametrize("path", [p for p in PROFILES if p.stem != "demo"], ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_who_examines_is_not_who_judges(path: Path) -> None:
+    config = load_config(path.parent.name, path.stem)
+
+    assert config.pays
+    assert config.gateway.models()["examiner"].base_url != config.gateway.models()["judge"].base_url
+    assert promotion(config, None, snapshot=True).obstacles == ()
 
 
 def test_a_training_file_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ class Hardware(Config):
     per_node: Positive = 4
     """GPUs of one node; on a CPU, processes."""
 
+    threads: Positive = 1
+    """Threads of each process on a CPU. Their number decides the order of sums, and so the last bits."""
+
     tensor_parallel: Positive = 4
     """GPUs that hold one copy of the model during the rollout."""
 

@@ -20,11 +20,6 @@ PROCESS_CHECK_PLUGIN = HERE / "plugin" / "together.py"
 """Plug-in file that ms-swift loads, with its folder on the module path; it registers a callback of the same name."""
 
 
-ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
-"""Two threads on every machine, since their number decides the order of sums and so the last bits. They sleep while
-they wait: threads that spin are many times slower on cores that other processes use too."""
-
-
 class Paths(NamedTuple):
     base: Path
     train: Path
@@ -114,7 +109,14 @@ def swift_environment(config: SftConfig) -> dict[str, str]:
     """Environment variables of every process of ms-swift."""
     variables = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    return variables | (ON_CPU if config.device == "cpu" else {})
+    if config.device == "cpu":
+        # Threads sleep while they wait: those that spin are many times slower on cores that other processes use too.
+        variables |= {
+            "CUDA_VISIBLE_DEVICES": "",
+            "OMP_NUM_THREADS": str(config.threads),
+            "OMP_WAIT_POLICY": "passive",
+        }
+    return variables
 
 
 def distributed_environment(config: SftConfig) -> dict[str, str]:

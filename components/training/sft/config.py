@@ -16,6 +16,9 @@ class SftConfig(Config):
     gpus: Positive = 4
     """GPUs of each node; on `cpu` each node runs one process."""
 
+    threads: Positive = 2
+    """Threads on `cpu`. Their number decides the order of sums, and so the last bits: it is no machine's own."""
+
     nodes: Positive = 1
     """Number of machines. Several are the pods of one job on a cluster."""
 
