@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -127,12 +128,19 @@ def plan(
     knowledge_base: KnowledgeBase = None,
     as_json: Json = False,
 ) -> None:
-    """Count the calls, cost and time of a run before anything is spent."""
+    """Count the calls, cost and time of a run before anything is spent, and name what it waits for."""
     from pipelines.config import load_config
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
+    from pipelines.preflight import input_file_problems, raise_missing
+    from pipelines.readiness import missing_for_run
+    from pipelines.rewriter import REWRITER
 
-    run_plan = make_plan(load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base))
+    config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
+    missing = missing_for_run(config, REWRITER.until(REWRITER.last))
+    if any(input_file_problems(config, knowledge_base=False)):
+        raise_missing(missing)
+    run_plan = make_plan(config, missing=missing)
     say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
 
 
@@ -154,16 +162,19 @@ def run(
 ) -> None:
     """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
     from pipelines.config import load_config
-    from pipelines.execution import raise_if_held, select_stages
+    from pipelines.execution import raise_if_held
     from pipelines.rewriter import REWRITER
     from pipelines.run import run_pipeline
     from pipelines.summary import print_summary
 
     config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
-    if config.pays and not yes and (not only or only in REWRITER.gateway):
-        _ask_to_spend(config, evaluates="evaluate" in select_stages(REWRITER, only, until))
-    record = run_pipeline(config, root, only, until, quiet=as_json)
+
+    def approve(config: Any, stages: Sequence[str]) -> None:
+        if config.pays and not yes and REWRITER.gateway & set(stages):
+            _ask_to_spend(config, evaluates="evaluate" in stages)
+
+    record = run_pipeline(config, root, only, until, quiet=as_json, approve=approve)
     say_json(record) if as_json else print_summary(config, root, record)
     raise_if_held(record)
 

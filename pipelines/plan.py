@@ -7,12 +7,20 @@ from typing import NamedTuple
 from pydantic import Field
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
-from pipelines.preflight import check_input_files, known_gold, missing_gold, rows_in_words, without_knowledge_base
+from pipelines.preflight import (
+    input_file_problems,
+    known_gold,
+    missing_gold,
+    missing_lines,
+    raise_missing,
+    rows_in_words,
+    without_knowledge_base,
+)
 from pipelines.promotion import Promotion, promotion, too_few_prompts
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from qinglan.config import Config
-from qinglan.errors import ConfigError
+from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel, Price
 from qinglan.llm.prices import cost, estimate_tokens
 from qinglan.prompts import Message, judge_messages, need_messages, teacher_messages
@@ -85,6 +93,9 @@ class Plan(Config):
     """Chance that the gate promotes the run's model, with the known obstacles."""
 
     warnings: tuple[str, ...] = Field(default=())
+    missing: tuple[str, ...] = Field(default=())
+    """Files, keys, hosts, services and GPUs that a run on this machine waits for."""
+
     original: tuple[OriginalBudgetLine, ...]
 
 
@@ -111,13 +122,9 @@ class TokenCount(NamedTuple):
         return TokenCount(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
 
 
-def make_plan(config: RunConfig, today: date | None = None) -> Plan:
+def make_plan(config: RunConfig, today: date | None = None, missing: Sequence[QinglanError] = ()) -> Plan:
     """Count the calls and the cost of a run from its sheet; no service is called."""
-    if config.questions is None or not config.questions.is_file():
-        missing = f"{config.questions}: no such file" if config.questions else "is missing"
-        raise ConfigError(f"--questions {missing}. A plan counts its rows.")
-    if config.knowledge_base is not None:
-        check_input_files(config)
+    raise_missing(list(input_file_problems(config, knowledge_base=False)))
     sheet, tokens = count_tokens(config)
     known = known_gold(config, sheet) if config.knowledge_base else {}
     steps = _steps(config, sheet, tokens)
@@ -141,6 +148,7 @@ def make_plan(config: RunConfig, today: date | None = None) -> Plan:
             *_gold_warnings(config, sheet, known),
             *uncounted_calls(steps),
         ),
+        missing=tuple(missing_lines(missing)),
         original=original_budget(steps[0], sheet.splits.total(), tokens.judgements, config.gateway.judge),
     )
 

@@ -25,6 +25,10 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         console.print(f"! {warning}", style="yellow", highlight=False)
     if evaluates or plan.promotion.refusals:
         print_promotion(console, plan.promotion)
+    if plan.missing:
+        console.print("A run on this machine waits for", style="bold")
+        for line in plan.missing:
+            console.print(f"  {line}", style="yellow", highlight=False)
     if not plan.pays:
         console.print("Stand-ins answer in this profile: nothing is paid; the cost is what it would be.")
 
@@ -46,22 +50,27 @@ def prepayment_in_words(plan: Plan) -> str:
 
 
 def _calls_table(plan: Plan) -> Any:
+    """All calls, within 80 columns up to a hundred million tokens."""
     from rich.table import Table
 
     paid = [step for step in plan.steps if step.model]
-    table = Table(title="Before anything is spent", title_justify="left", show_footer=True)
-    table.add_column("step", footer="in all")
-    table.add_column("what")
-    table.add_column("calls", justify="right", footer=f"{sum(s.calls for s in paid):,} paid")
-    table.add_column("tokens in", justify="right", footer=f"{sum(s.input_tokens for s in plan.steps):,}")
-    table.add_column("tokens out", justify="right", footer=f"{sum(s.output_tokens for s in plan.steps):,}")
-    table.add_column(f"live, {plan.currency}", justify="right", footer=f"{plan.cost:.2f}")
-    table.add_column("about", justify="right", footer=_time(plan.seconds))
-    table.add_column("prepaid", justify="right", footer=f"{plan.prepaid_cost:.2f}")
+    table = Table(
+        title="Before anything is spent", title_justify="left", show_footer=True, box=None, padding=(0, 1, 0, 0)
+    )
+    table.add_column("", footer="in all, paid", no_wrap=True)
+    for heading, footer in (
+        ("calls", f"{sum(s.calls for s in paid):,}"),
+        ("tokens in", f"{sum(s.input_tokens for s in plan.steps):,}"),
+        ("tokens out", f"{sum(s.output_tokens for s in plan.steps):,}"),
+        (f"{plan.currency} live", f"{plan.cost:.2f}"),
+        ("prepaid", f"{plan.prepaid_cost:.2f}"),
+        ("about", _time(plan.seconds)),
+    ):
+        table.add_column(heading, footer=footer, justify="right", no_wrap=True)
     for step in plan.steps:
         table.add_row(
-            step.step, step.what, f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
-            f"{step.cost:.2f}", _time(step.seconds), _prepaid(step),
+            f"{step.step} {step.what}", f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
+            f"{step.cost:.2f}", _prepaid(step), _time(step.seconds),
         )  # fmt: skip
     return table
 

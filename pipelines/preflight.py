@@ -14,7 +14,7 @@ from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
 from qinglan.config import load_yaml
 from qinglan.digests import digest
-from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.errors import ConfigError, DataError, OutageError, QinglanError
 from qinglan.files import read_jsonl
 from qinglan.models.base_weights import local_model_folder
 from qinglan.prompts import Message
@@ -33,27 +33,51 @@ FIRST_BYTES, SHOWN = 4096, 5
 
 def check_input_files(config: RunConfig) -> None:
     """Check that both files exist and that every knowledge base begins with a passage."""
-    for name, path in (("questions", config.questions), ("knowledge-base", config.knowledge_base)):
+    raise_missing(list(input_file_problems(config)))
+
+
+def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Iterator[QinglanError]:
+    """Name every file that is missing or unusable; without `knowledge_base` that one may be left out."""
+    files = {"questions": config.questions, "knowledge-base": config.knowledge_base}
+    for name, path in files.items():
+        if path is None and name == "knowledge-base" and not knowledge_base:
+            continue
         if path is None or not path.exists() or (name == "questions" and not path.is_file()):
-            raise ConfigError(
+            yield ConfigError(
                 f"--{name} {f'{path}: no such file' if path else 'is missing'}. Give yours, "
                 "or make a sample with `qinglan sample TENANT --out DIR`."
             )
-    check_knowledge_bases(config)
+        elif name == "knowledge-base":
+            yield from knowledge_base_problems(config)
 
 
-def check_knowledge_bases(config: RunConfig) -> None:
-    """Check that every file begins with a passage; the error names the format found and the format needed."""
+def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
+    """Name every file that does not begin with a passage, the format found and the format needed."""
     bases = knowledge_bases(config)
     if not bases:
-        raise ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
+        yield ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
     for path in bases.values():
         if format_ := foreign_format(path):
-            raise DataError(f"--knowledge-base {path}: {format_} {A_PASSAGE}")
+            yield DataError(f"--knowledge-base {path}: {format_} {A_PASSAGE}")
+            continue
         try:
             next(read_knowledge_base(path))
         except DataError as error:
-            raise DataError(f"--knowledge-base {error} {A_PASSAGE}") from error
+            problem = DataError(f"--knowledge-base {error} {A_PASSAGE}")
+            problem.__cause__ = error
+            yield problem
+
+
+def raise_missing(missing: Sequence[QinglanError]) -> None:
+    """Raise the only problem as it is, and several as one error of a line each."""
+    if len(missing) == 1:
+        raise missing[0]
+    if missing:
+        raise ConfigError("The run waits for this, and nothing was paid:", *missing_lines(missing))
+
+
+def missing_lines(missing: Sequence[QinglanError]) -> list[str]:
+    return [f"- {' '.join(problem.lines)}" for problem in missing]
 
 
 def check_models(config: RunConfig, stages: Sequence[str]) -> None:

@@ -19,7 +19,8 @@ from components.data.validate.stage import STEP as VALIDATE
 from components.evaluation.rewriter.score_systems import fixed_judgements
 from pipelines.execution import INTERRUPTED, StepFailed, run_lock
 from pipelines.plan import ANSWER_TOKENS, TokenCount
-from pipelines.preflight import check_input_files, check_sheet, with_run_files
+from pipelines.preflight import check_sheet, input_file_problems, raise_missing, with_run_files
+from pipelines.readiness import missing_services
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_teacher
 from pipelines.rundir import RunDir
@@ -105,7 +106,7 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
-    check_input_files(config)
+    raise_missing([*input_file_problems(config), *missing_services(config, paid_roles(run), rag=False)])
     check_sheet(config, read_sheet(config), (GENERATE, VALIDATE))
     with run_lock(run), ExitStack() as services:
         gateway = start_teacher(config, run, services)(config.gateway)
@@ -114,6 +115,11 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
         except KeyboardInterrupt as error:
             message = "Stopped. Run the same command again to go on: what is in a batch is not lost, nor paid twice."
             raise StepFailed(message, exit_code=INTERRUPTED) from error
+
+
+def paid_roles(run: RunDir) -> tuple[str, ...]:
+    """Models that a prepayment may ask: the examiner only once the run has divided its rows."""
+    return ("teacher", "judge", *(["examiner"] if run.shown("locked_test").exists() else []))
 
 
 def give_up(root: Path) -> list[Batch]:

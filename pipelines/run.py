@@ -22,15 +22,15 @@ from pipelines.execution import (
     select_stages,
 )
 from pipelines.preflight import (
-    check_input_files,
-    check_models,
     check_served,
     check_sheet,
     knowledge_bases,
     names_knowledge_bases,
+    raise_missing,
     with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
+from pipelines.readiness import missing_for_run
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
@@ -47,18 +47,20 @@ ENOUGH_LABELS = 1_000
 
 
 def run_pipeline(
-    config: RunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False
-) -> dict[str, Any]:
-    """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds."""
+    config: RunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False,
+    approve: Callable[[RunConfig, Sequence[str]], None] = lambda config, stages: None,
+) -> dict[str, Any]:  # fmt: skip
+    """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds.
+
+    `approve` is called once nothing is missing and before anything is paid; it raises where the run shall not go on.
+    """
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
     config = with_run_files(config, run, only)
-    check_deploys(config, stages)
-    check_keys()
-    check_input_files(config)
-    check_machine(REWRITER, config, stages)
-    check_models(config, stages)
+    raise_missing(missing_for_run(config, stages))
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
+    approve(config, stages)
+    check_keys()
     assert config.questions is not None and config.knowledge_base is not None
     inputs = {"questions": config.questions, "knowledge_base": config.knowledge_base}
     with run_lock(run):

@@ -8,13 +8,13 @@ import orjson
 from pydantic import Field, model_validator
 
 from pipelines.config import CONFIGS
+from pipelines.preflight import raise_missing
+from pipelines.readiness import disallowed_hosts, missing_keys
 from pipelines.rewriter import RunConfig
 from qinglan.config import Config, Fraction, Name, load_yaml
 from qinglan.errors import ConfigError
 from qinglan.files import sha256_text
 from qinglan.llm.config import PaidModel
-from qinglan.llm.host_allowlist import check_host
-from qinglan.llm.upstream import read_api_key
 from standins.teacher.config import Skill
 
 EXAMPLE = CONFIGS / "teachers.example.yaml"
@@ -75,9 +75,8 @@ def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
         listed = ", ".join(f"{name} in {currency}" for name, currency in currencies.items())
         raise ConfigError(f"prices: {listed}. Costs are compared in one currency: convert them.")
     if config.pays:
-        for name, model in models.items():
-            check_host(model.base_url, f"{name}.base_url")
-            read_api_key(model, name)
+        addresses = {f"{name}.base_url": model.base_url for name, model in models.items()}
+        raise_missing([*disallowed_hosts(addresses), *missing_keys(models)])
 
 
 def journal_name(choice: TeacherChoice, stands_in: bool) -> str:

@@ -12,14 +12,19 @@ PORTS = {"http": 80, "https": 443}
 
 def check_host(url: str, where: str) -> None:
     """Raise a ConfigError unless the URL's host is this machine, or in the variable as `host` or `host:port`."""
-    parts = _split(url, where)
-    host, port = str(parts.hostname).rstrip("."), parts.port or PORTS[parts.scheme]
-    allowed = {item.strip().lower() for item in os.environ.get(ALLOWED_VARIABLE, "").split(",")}
-    if not (is_loopback(host) or host in allowed or f"{host}:{port}" in allowed):
+    if host := disallowed_host(url, where):
         raise ConfigError(
             f"{where}: host {host!r} is not allowed. "
             f"If it is meant, the operator adds it: {ALLOWED_VARIABLE}={host} (several: separated by commas)."
         )
+
+
+def disallowed_host(url: str, where: str) -> str:
+    """The URL's host if the allowlist lacks it, else empty; a ConfigError if the URL is no address."""
+    parts = _split(url, where)
+    host, port = str(parts.hostname).rstrip("."), parts.port or PORTS[parts.scheme]
+    allowed = {item.strip().lower() for item in os.environ.get(ALLOWED_VARIABLE, "").split(",")}
+    return "" if is_loopback(host) or host in allowed or f"{host}:{port}" in allowed else host
 
 
 def is_local(url: str) -> bool:

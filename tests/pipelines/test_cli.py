@@ -1,5 +1,6 @@
 """The command answers at once, and explains what it cannot do."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -78,17 +79,31 @@ def test_a_stage_that_does_not_exist_is_refused_with_those_there_are(tmp_path: P
     assert "No stage 'fly'. There are: generate, validate, convert, base, sft, ppo" in run.stderr
 
 
-def test_a_paid_run_is_not_started_without_a_yes(tmp_path: Path) -> None:
-    (tmp_path / "q.jsonl").write_text('{"question": "怎么吃", "划分": "train"}\n', encoding="utf-8")
-    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
-    words = ["run", "fivedoctors", "--profile", "gpt", "--questions", "q.jsonl", "--knowledge-base", "kb.jsonl"]
+def paid_run(folder: Path) -> list[str]:
+    """Words of a paid run whose models and RAG service would be on this machine."""
+    (folder / "q.jsonl").write_text('{"question": "怎么吃", "划分": "train"}\n', encoding="utf-8")
+    (folder / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
+    price = {"input": 1.0, "cached_input": 0.1, "output": 10.0, "as_of": "2026-11-01"}
+    model = {"base_url": "http://127.0.0.1:9/v1", "model": "m", "price": price}
+    profile = {"gateway": {"teacher": model, "judge": model}, "stand_ins": {"teacher": False, "rag": True}}
+    (folder / "mine.yaml").write_text(json.dumps(profile), encoding="utf-8")
+    return ["run", "fivedoctors", "--profile", "mine.yaml", "--questions", "q.jsonl", "--until", "convert"]
 
-    run = qinglan(*words, cwd=tmp_path)
+
+def test_a_paid_run_is_not_started_without_a_yes(tmp_path: Path) -> None:
+    run = qinglan(*paid_run(tmp_path), "--knowledge-base", "kb.jsonl", cwd=tmp_path)
 
     assert run.returncode == 2
     assert "add --yes" in run.stderr
     assert "Before anything is spent" in run.stdout
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_missing_file_is_named_before_the_plan_is_shown(tmp_path: Path) -> None:
+    run = qinglan(*paid_run(tmp_path), cwd=tmp_path)
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "--knowledge-base is missing" in run.stderr
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_missing_key_is_said_before_anything_is_sent(tmp_path: Path, monkeypat
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
 
-    with pytest.raises(ConfigError, match="DEEPSEEK_API_KEY; nothing was sent"):
+    with pytest.raises(ConfigError, match="environment variable DEEPSEEK_API_KEY"):
         check_payable(paid(tmp_path), load_teachers(EXAMPLE))
 
 

@@ -1,0 +1,178 @@
+"""All that a run waits for is named at once: by the plan, and by run and prepay before anything is paid."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from pipelines.config import CONFIGS, load_config
+from pipelines.prepay import prepay_run
+from pipelines.readiness import disallowed_hosts, missing_for_run
+from pipelines.rewriter import REWRITER, RunConfig
+from pipelines.run import run_pipeline
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
+from tests.echo_servers import PRICE, Reply, Scripted, running
+from tests.pipelines.conftest import Here
+
+DATA = ("generate", "validate", "convert")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("QINGLAN_ALLOWED_HOSTS", "WRITER_KEY", "EXAMINER_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address where nothing answers."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    yield f"http://127.0.0.1:{port}"
+
+
+def model(host: str, key: str) -> dict[str, Any]:
+    return {"base_url": f"https://{host}/v1", "model": host, "price": PRICE, "api_key_env": key}
+
+
+def profile(folder: Path, rag: str) -> str:
+    writer = model("writer.example", "WRITER_KEY")
+    gateway = {"teacher": writer, "judge": writer, "examiner": model("examiner.example", "EXAMINER_KEY")}
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({"training": "laptop", "gateway": {**gateway, "rag": {"base_url": rag}}}))
+    return str(path)
+
+
+def files(folder: Path) -> dict[str, Path]:
+    rows = [{"question": f"怎么吃{number}", "split": "train"} for number in range(300)]
+    (folder / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    (folder / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
+    return {"questions": folder / "q.jsonl", "knowledge_base": folder / "kb.jsonl"}
+
+
+def missing(config: RunConfig, stages: tuple[str, ...] = DATA) -> list[str]:
+    return [str(problem) for problem in missing_for_run(config, stages)]
+
+
+def test_a_run_names_files_hosts_keys_and_the_rag_service_in_one_error(tmp_path: Path, nobody: str) -> None:
+    config = load_config("fivedoctors", profile(tmp_path, nobody))
+
+    with pytest.raises(ConfigError) as refused:
+        run_pipeline(config, tmp_path / "run", until="convert")
+
+    first, *lines = refused.value.lines
+    assert first == "The run waits for this, and nothing was paid:"
+    assert [line.split(".")[0] for line in lines] == [
+        "- --questions is missing", "- --knowledge-base is missing", "- Not allowed: host 'writer",
+        "- No key for teacher at https://writer", "- gateway",
+    ]  # fmt: skip
+    assert "QINGLAN_ALLOWED_HOSTS=writer.example" in lines[2]
+    assert "judge at https://writer.example/v1" in lines[3] and "environment variable WRITER_KEY" in lines[3]
+    assert f"{nobody}: no RAG service answers" in lines[4]
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_examiner_is_asked_for_by_a_run_that_evaluates(tmp_path: Path, nobody: str) -> None:
+    config = load_config("fivedoctors", profile(tmp_path, nobody), **files(tmp_path))
+
+    whole = " ".join(missing(config, REWRITER.until(REWRITER.last)))
+    assert "QINGLAN_ALLOWED_HOSTS=writer.example,examiner.example" in whole and "EXAMINER_KEY" in whole
+    assert "EXAMINER_KEY" not in " ".join(missing(config))
+    assert missing(config, ("sft",)) == [], "it calls no service"
+
+
+def test_what_is_set_is_not_missing_and_any_answer_shows_the_rag_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "writer.example")
+    monkeypatch.setenv("WRITER_KEY", "k")
+    service = Scripted(Reply(404, b"{}"))
+
+    with running(service) as rag:
+        assert missing(load_config("fivedoctors", profile(tmp_path, rag), **files(tmp_path))) == []
+    assert [path for path, *_ in service.seen] == [KNOWLEDGE_BASES_PATH]
+
+
+def test_a_rag_service_alone_that_is_away_is_an_outage(tmp_path: Path, nobody: str) -> None:
+    demo = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")
+    demo["stand_ins"] = {"teacher": True, "rag": False}
+    demo["gateway"] = {**demo.get("gateway", {}), "rag": {"base_url": nobody}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(demo))
+
+    with pytest.raises(OutageError, match="no RAG service answers"):
+        run_pipeline(load_config("fivedoctors", str(path), **files(tmp_path)), tmp_path / "run", until="convert")
+
+
+def test_a_rag_service_on_a_host_that_is_not_allowed_is_not_asked(tmp_path: Path) -> None:
+    named = missing(load_config("fivedoctors", profile(tmp_path, "http://10.255.255.1:8000"), **files(tmp_path)))
+
+    assert [line for line in named if "10.255.255.1" in line] == [
+        "Not allowed: host 'writer.example' (teacher.base_url, judge.base_url), host '10.255.255.1' (rag.base_url). "
+        "If that is meant, the operator sets QINGLAN_ALLOWED_HOSTS=writer.example,10.255.255.1"
+    ]
+
+
+def test_hosts_that_are_allowed_already_stay_in_the_value_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "a.example,")
+    named = [
+        *map(str, disallowed_hosts({"one": "https://b.example", "two": "ftp://c", "three": "https://a.example"}))
+    ]
+
+    assert named[0] == "two: 'ftp://c' is no http or https address."
+    assert named[1].endswith("QINGLAN_ALLOWED_HOSTS=a.example,b.example")
+    assert len(named) == 2
+
+
+def test_stand_ins_wait_for_files_alone(tmp_path: Path) -> None:
+    assert missing(load_config("fivedoctors", "demo", **files(tmp_path)), REWRITER.until(REWRITER.last)) == []
+
+
+def test_two_unusable_files_are_named_together(tmp_path: Path) -> None:
+    given = files(tmp_path) | {"questions": tmp_path / "none.xlsx"}
+    given["knowledge_base"].write_text("id,content\n")
+
+    first, second = missing_for_run(load_config("fivedoctors", "demo", **given), DATA)
+    assert "none.xlsx: no such file" in str(first)
+    assert isinstance(second, DataError) and "CSV or other text" in str(second)
+
+
+def test_prepay_names_hosts_and_keys_and_wants_no_rag_service(tmp_path: Path, nobody: str) -> None:
+    config = load_config("fivedoctors", profile(tmp_path, nobody), **files(tmp_path))
+
+    with pytest.raises(ConfigError) as refused:
+        prepay_run(config, tmp_path / "run", lambda quote: True)
+
+    text = str(refused.value)
+    assert "QINGLAN_ALLOWED_HOSTS=writer.example" in text and "WRITER_KEY" in text
+    assert "EXAMINER_KEY" not in text and nobody not in text
+
+
+def test_the_plan_ends_with_what_a_run_waits_for_and_fits_80_columns(
+    tmp_path: Path, nobody: str, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["plan", "fivedoctors", "--profile", profile(tmp_path, nobody), "--questions", str(tmp_path / "q.jsonl")]
+    files(tmp_path)
+
+    ended, as_json = here(*words), here(*words, "--json")
+
+    assert ended.code == 0
+    table, _, waits = ended.out.partition("A run on this machine waits for")
+    assert "--knowledge-base is missing" in waits and "EXAMINER_KEY" in waits
+    assert "…" not in ended.out and max(map(len, ended.out.splitlines())) <= 80
+    assert "evaluate judgements" in table and "validate retrievals" in table
+    assert len(orjson.loads(as_json.out)["missing"]) == 5
+
+
+def test_a_plan_without_a_sheet_names_the_rest_too(tmp_path: Path, nobody: str, here: Here) -> None:
+    ended = here("plan", "fivedoctors", "--profile", profile(tmp_path, nobody))
+
+    assert ended.code == 2
+    assert "--questions is missing" in ended.errors and "WRITER_KEY" in ended.errors
