@@ -1,4 +1,4 @@
-"""All that a run waits for, named at once before anything is paid: files, models, GPUs, hosts, keys, the RAG service."""
+"""Everything that a run waits for, named before anything is paid: files, models, GPUs, hosts, keys, RAG service."""
 
 import os
 from collections import defaultdict
