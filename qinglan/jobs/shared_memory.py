@@ -22,7 +22,7 @@ def remove_abandoned_segments(since: float) -> None:
     """
     candidates = [path for pattern in PATTERNS for path in FOLDER.glob(pattern) if _made_since(path, since)]
     if candidates:
-        held = set(_held_segments())
+        held = set(held_segments())
         for path in candidates:
             if str(path) not in held:
                 path.unlink(missing_ok=True)
@@ -36,7 +36,7 @@ def _made_since(path: Path, since: float) -> bool:
     return status.st_uid == os.getuid() and status.st_ctime >= since
 
 
-def _held_segments() -> Iterator[str]:
+def held_segments() -> Iterator[str]:
     """Paths in /dev/shm that running processes have mapped or open."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
