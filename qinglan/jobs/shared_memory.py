@@ -17,8 +17,8 @@ PATTERNS = ("psm_*", "sem.mp-*", "verl_weights_*", "*-cpushm_*")
 def remove_abandoned_segments(since: float) -> None:
     """Remove segments of this user that were made since then and that no running process has mapped or open.
 
-    Those of another training are held by its processes. A maker holds a segment before it has its name, so the names
-    are listed before the processes are looked at.
+    Those of another training are held by its processes; a container has shared memory of its own. A maker holds a
+    segment before it has its name, so the names are listed before the processes are looked at.
     """
     candidates = [path for pattern in PATTERNS for path in FOLDER.glob(pattern) if _made_since(path, since)]
     if candidates:
