@@ -147,7 +147,7 @@ class PpoConfig(Config):
     """Seed of the rows' order, of the rollout and of the first weights of critic and adapter."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Where its figures go beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
 
     lora: Lora = Lora()
     """LoRA adapter on the actor."""

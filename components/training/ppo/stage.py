@@ -24,7 +24,7 @@ from components.training.ppo.overrides import TrainingPaths
 from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
 from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
-from qinglan.errors import ConfigError, DataError, TrainingError
+from qinglan.errors import DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner

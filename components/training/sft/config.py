@@ -91,7 +91,7 @@ class SftConfig(Config):
     """Longest rewrite that the trained model is allowed when it serves."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Where its figures go beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
 
     @property
     def processes(self) -> int:

@@ -57,7 +57,7 @@ class StyleConfig(Config):
     """Validations without a better macro-F1 before it stops; 0 trains to the end."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Where its figures go beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
 
 
 class DistilConfig(Config):
@@ -94,4 +94,4 @@ class DistilConfig(Config):
     """Seed of the texts' order."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Where its figures go beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
