@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from pipelines.environments import make_environment
-from qinglan.jobs.shared_memory import FOLDER, held_segments
+from qinglan.jobs.shared_memory import FOLDER, held_inodes
 from qinglan.scratch import SCRATCH_VARIABLE
 from tests.components.training.vllm_training import DEV
 from tests.ctrl_c import started_with
@@ -43,7 +43,8 @@ def traces() -> set[str]:
 
 def left_behind(before: set[str]) -> set[str]:
     """Traces that nobody holds and that stay: other tests make some of these too, for moments."""
-    left = traces() - before - set(held_segments())
+    held = set(held_inodes())
+    left = {path for path in traces() - before if Path(path).exists() and Path(path).stat().st_ino not in held}
     time.sleep(5)
     return left & traces()
 
