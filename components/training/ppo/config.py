@@ -29,7 +29,7 @@ class Hardware(Config):
     """GPUs of one node; on a CPU, processes."""
 
     threads: Positive = 1
-    """Threads of each process on a CPU. Their number decides the order of sums, and so the last bits."""
+    """Threads of each process on a CPU; another number takes sums in another order and gives other last bits."""
 
     tensor_parallel: Positive = 4
     """GPUs that hold one copy of the model during the rollout."""
