@@ -9,6 +9,11 @@ from qinglan.config import Config, Fraction, Positive, refuse_old_settings
 from qinglan.reward.config import RewardConfig
 from qinglan.trackers import Tracker
 
+OLD_SETTINGS = {
+    "every": "Set `validations`, the number of checkpoints in the training.",
+    "loggers": "Set `trackers` of the run, which every training has.",
+}
+
 Rate = float
 """A learning rate."""
 
@@ -184,7 +189,7 @@ class PpoConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _no_old_names(cls, values: Any) -> Any:
-        return refuse_old_settings(values, {"every": "Set `validations`, the number of checkpoints in the training."})
+        return refuse_old_settings(values, OLD_SETTINGS)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
