@@ -15,8 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OURS = ("qinglan", "components", "serving", "standins")
-OWN_MODULE = re.compile(rf"({'|'.join(OURS)})(\.\w+)+")
+PACKAGES = ("qinglan", "components", "serving", "standins")
+OWN_MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
 
 
 def step_modules(module: str, function: str) -> set[str]:
@@ -64,21 +64,25 @@ def _word(node: ast.AST) -> str:
 
 def leads_to(module: str, text: ast.AST) -> set[str]:
     started = set(processes(text))
-    return {*imports(module, text), *started, *(f"{name}.__main__" for name in started if name.split(".")[0] in OURS)}
+    return {
+        *imports(module, text),
+        *started,
+        *(f"{name}.__main__" for name in started if name.split(".")[0] in PACKAGES),
+    }
 
 
 def reached_modules(names: Iterable[str]) -> set[str]:
     """The modules that these lead to: ours, and the names that they import of packages outside this repository."""
-    waiting, own, outside = sorted(names), set(), set()
+    waiting, modules, outside = sorted(names), set(), set()
     while waiting:
         name = waiting.pop()
         top = name.split(".")[0]
-        if top not in OURS:
+        if top not in PACKAGES:
             outside |= {name} if top not in sys.stdlib_module_names else set()
             continue
         parts = [".".join(name.split(".")[:count]) for count in range(1, name.count(".") + 2)]
         for part in parts:
-            if part not in own and location(part).is_file():
-                own.add(part)
+            if part not in modules and location(part).is_file():
+                modules.add(part)
                 waiting += leads_to(part, tree(part))
-    return own | outside
+    return modules | outside

@@ -12,7 +12,7 @@ import yaml
 import components.image
 from components.training.ppo.plugin import COMMON_PLUGINS
 from images.locking import pins, source
-from pipelines.step_imports import OURS, ROOT, leads_to, processes, reached_modules, tree
+from pipelines.step_imports import PACKAGES, ROOT, leads_to, processes, reached_modules, tree
 from standins.verl_cpu.settings import FORK_SERVER, MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS
 
 BY_HAND = {
@@ -31,7 +31,7 @@ JOINED_BY_RAY = "ppo"
 
 def reached(names: set[str]) -> set[str]:
     """The packages outside this repository that these modules lead to."""
-    return {name.split(".")[0] for name in reached_modules(names)} - set(OURS)
+    return {name.split(".")[0] for name in reached_modules(names)} - set(PACKAGES)
 
 
 def steps() -> Iterator[tuple[str, str, set[str]]]:
