@@ -64,11 +64,8 @@ def _word(node: ast.AST) -> str:
 
 def leads_to(module: str, text: ast.AST) -> set[str]:
     started = set(processes(text))
-    return {
-        *imports(module, text),
-        *started,
-        *(f"{name}.__main__" for name in started if name.split(".")[0] in PACKAGES),
-    }
+    mains = {f"{name}.__main__" for name in started if name.split(".")[0] in PACKAGES}
+    return {*imports(module, text), *started, *mains}
 
 
 def reached_modules(names: Iterable[str]) -> set[str]:
