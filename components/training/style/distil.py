@@ -130,20 +130,48 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
 
     assert isinstance(teacher.logits, TorchEngine)
     model = copy.deepcopy(teacher.logits.model)
-    layers = model.base_model.layers
-    numbers = kept_layers(len(layers), count or max(1, len(layers) // 2))
-    model.base_model.layers = torch.nn.ModuleList(layers[at] for at in numbers)
-    for place, layer in enumerate(model.base_model.layers):
-        layer.self_attn.layer_idx = place
+    parent, name = _layer_stack(model)
+    layers = getattr(parent, name)
+    numbers = kept_layers(len(layers), count or max(1, len(layers) // 2), first=_first_is_special(layers))
+    kept = torch.nn.ModuleList(layers[at] for at in numbers)
+    for position, layer in enumerate(kept):
+        parts: list[Any] = [part for part in layer.modules() if hasattr(part, "layer_idx")]
+        for part in parts:
+            part.layer_idx = position
+    setattr(parent, name, kept)
     model.config.num_hidden_layers = len(numbers)
     if types := getattr(model.config, "layer_types", None):
         model.config.layer_types = [types[at] for at in numbers]
     return model.float()
 
 
-def kept_layers(layers: int, count: int) -> list[int]:
-    """Numbers of the layers to keep, counted from 0."""
+def _layer_stack(model: Any) -> tuple[Any, str]:
+    """The module that holds the layers, and the name of its list of them: decoders and encoders differ in both."""
+    import torch
+
+    stacks = [
+        (parent, name)
+        for parent in model.base_model.modules()
+        for name, part in parent.named_children()
+        if isinstance(part, torch.nn.ModuleList) and len(part) == model.config.num_hidden_layers
+    ]
+    if len(stacks) != 1:
+        raise TrainingError(
+            f"{type(model).__name__} has {len(stacks)} stacks of layers; distil cuts a model that has one."
+        )
+    return stacks[0]
+
+
+def _first_is_special(layers: Any) -> bool:
+    """Tell if the first layer has other weights than the rest, as ModernBERT's: then only it can stand first."""
+    return len(layers) > 1 and set(layers[0].state_dict()) != set(layers[1].state_dict())
+
+
+def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
+    """Numbers of the layers to keep, counted from 0; the first only where it must be."""
     count = min(count, layers)
+    if first:
+        return [0, *(1 + at for at in kept_layers(layers - 1, count - 1))]
     return [round((at + 1) * layers / count) - 1 for at in range(count)]
 
 
