@@ -51,7 +51,9 @@ def make_bytes_tokenizer(texts: Sequence[str], vocabulary: int = 900) -> Any:
     return Qwen2Tokenizer(vocab=model["vocab"], merges=merges, eos_token=END, pad_token=END, unk_token=None)
 
 
-def make_base(folder: Path, architecture: str, texts: Sequence[str], layers: int = 4, **changes: Any) -> Path:
+def make_base(
+    folder: Path, architecture: str, texts: Sequence[str], layers: int = 4, spread: float = 0.2, **changes: Any
+) -> Path:
     """A language model's folder, as a hub has it: it knows no classes yet."""
     import torch
     import transformers
@@ -62,7 +64,7 @@ def make_base(folder: Path, architecture: str, texts: Sequence[str], layers: int
     offset = 1 if architecture in ("roberta", "xlm-roberta") else 0  # they count positions from the pad token's id on
     shape = {
         "vocab_size": len(tokenizer), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": layers,
-        "num_attention_heads": 2, "max_position_embeddings": POSITIONS + offset, "initializer_range": 0.06,
+        "num_attention_heads": 2, "max_position_embeddings": POSITIONS + offset, "initializer_range": spread,
         "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None, "eos_token_id": None,
     }  # fmt: skip
     if architecture.startswith("qwen"):

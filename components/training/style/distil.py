@@ -18,7 +18,7 @@ from components.training.style.export import export_int8
 from components.training.style.stage import files_digests, save_calibrated, write_log
 from components.training.style.trainer import FitSettings, Loss, fit
 from qinglan.digests import digest
-from qinglan.errors import DataError, TrainingError
+from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, read_jsonl
 from qinglan.gpus import need_gpus
 from qinglan.models.weights import count_parameters
@@ -139,10 +139,23 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
         for part in parts:
             part.layer_idx = position
     setattr(parent, name, kept)
-    model.config.num_hidden_layers = len(numbers)
-    if types := getattr(model.config, "layer_types", None):
-        model.config.layer_types = [types[at] for at in numbers]
+    _cut_settings(model.config, numbers)
     return model.float()
+
+
+def _cut_settings(settings: Any, numbers: Sequence[int]) -> None:
+    """The settings of the layers that are left; an error where transformers would not open them again."""
+    settings.num_hidden_layers = len(numbers)
+    types = getattr(settings, "layer_types", None)
+    if not types:
+        return
+    settings.layer_types = [types[at] for at in numbers]
+    by_kind = set(types) <= set(getattr(settings, "rope_parameters", None) or {})
+    if by_kind and (lost := set(types) - set(settings.layer_types)):
+        raise ConfigError(
+            f"distil.layers: none of the {len(numbers)} layers kept has {min(lost)}, and a {settings.model_type} "
+            "model needs every kind. Keep another number of layers."
+        )
 
 
 def _layer_stack(model: Any) -> tuple[Any, str]:

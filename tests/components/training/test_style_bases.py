@@ -15,6 +15,7 @@ from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style.distil import distil, kept_layers
 from components.training.style.stage import StyleCounts, train_style
 from qinglan.errors import DataError
+from qinglan.models.model_files import disallowed_files
 from qinglan.models.weights import count_parameters
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import read_split
@@ -52,23 +53,25 @@ def test_a_supported_base_trains_distils_and_says_the_same_as_int8(
 ) -> None:
     base = make_base(tmp_path / "base", architecture, texts_of(rows))
 
-    counts = train(base, rows, tmp_path)
+    counts = train(base, rows, tmp_path, epochs=0.4)
     settings = DistilConfig(
-        device="cpu", layers=2, epochs=0.3, learning_rate=2e-3, batch=32, eval_batch=64, bound=0.1
+        device="cpu", layers=3, epochs=0.3, learning_rate=2e-3, batch=32, eval_batch=64, bound=0.1
     )
     small = distil(
         tmp_path / "model", rows, tmp_path / "student", tmp_path / "table.json", tmp_path / "log2", settings
     )
 
-    assert counts.steps > 10
-    assert (small.layers, small.parameters) == (2, count_parameters(tmp_path / "student"))
+    assert counts.steps >= 5
+    assert (small.layers, small.parameters) == (3, count_parameters(tmp_path / "student"))
     assert small.parameters < small.teacher_parameters == count_parameters(tmp_path / "model")
     texts = [text * 3 for text in texts_of(rows)[:20]]  # longer than the window of local attention
     float32, int8 = (
         StyleModel.load(tmp_path / "student", engine).probabilities(texts) for engine in ("torch", "onnx")
     )
     assert np.abs(float32 - int8).max() <= settings.bound
-    assert np.abs(float32 - float32.mean(axis=0)).max() > 0.01, "another text, another answer"
+    apart = float32 - float32.mean(axis=0)
+    assert np.abs(apart).max() > 10 * np.abs(float32 - int8).mean() > 0, "another text, another answer, by both"
+    assert disallowed_files(tmp_path / "student") == {}, "a release may hold it"
 
 
 @pytest.mark.slow
