@@ -28,6 +28,9 @@ from qinglan.style.model import ONNX_FILE, StyleCard, StyleModel
 from qinglan.style.predict import encode
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_split
 
+FLOAT_BYTES, LARGEST_GRAPH = 4, 2 * 2**30
+"""Protobuf's limit for a message, which a whole ONNX graph is."""
+
 TIMED = 200
 """Number of texts that are timed, one after another."""
 
@@ -72,6 +75,7 @@ def distil(teacher: Path, rows: Path, student: Path, table: Path, log: Path, con
     dev, _ = read_split(rows, "dev")
     texts = [row.input for row in train] + _unlabelled(rows)
     model = fewer_layers(known, config.layers)
+    check_exportable(model.num_parameters())
     examples = _examples(known, texts, train, labels, config)
     dev_rows = StyleDataset(known.encode([row.input for row in dev]), _hard(dev, labels))
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields if hasattr(config, name)})
@@ -155,6 +159,15 @@ def _cut_settings(settings: Any, numbers: Sequence[int]) -> None:
         raise ConfigError(
             f"distil.layers: none of the {len(numbers)} layers kept has {min(lost)}, and a {settings.model_type} "
             "model needs every kind. Keep another number of layers."
+        )
+
+
+def check_exportable(parameters: int) -> None:
+    """Refuse a student that ONNX cannot hold, before it is trained: the graph is float32 before it is int8."""
+    if parameters * FLOAT_BYTES >= LARGEST_GRAPH:
+        raise ConfigError(
+            f"distil.layers: the student has {parameters:,} parameters, {parameters * FLOAT_BYTES / 2**30:.1f} GiB "
+            f"as a float graph, and an ONNX file holds {LARGEST_GRAPH / 2**30:.0f}. Keep fewer layers."
         )
 
 

@@ -12,9 +12,9 @@ from components.data.style.config import PrepareStyleConfig
 from components.data.style.stage import prepare
 from components.training.style.base_model import SUPPORTED, missing_weights
 from components.training.style.config import DistilConfig, StyleConfig
-from components.training.style.distil import distil, kept_layers
+from components.training.style.distil import check_exportable, distil, kept_layers
 from components.training.style.stage import StyleCounts, train_style
-from qinglan.errors import DataError
+from qinglan.errors import ConfigError, DataError
 from qinglan.models.model_files import disallowed_files
 from qinglan.models.weights import count_parameters
 from qinglan.style.model import StyleModel
@@ -55,7 +55,7 @@ def test_a_supported_base_trains_distils_and_says_the_same_as_int8(
 
     counts = train(base, rows, tmp_path, epochs=0.4)
     settings = DistilConfig(
-        device="cpu", layers=3, epochs=0.3, learning_rate=2e-3, batch=32, eval_batch=64, bound=0.1
+        device="cpu", layers=3, epochs=0.1, learning_rate=2e-3, batch=32, eval_batch=64, bound=0.1
     )
     small = distil(
         tmp_path / "model", rows, tmp_path / "student", tmp_path / "table.json", tmp_path / "log2", settings
@@ -164,6 +164,13 @@ def test_a_new_head_may_be_missing_and_a_layer_may_not() -> None:
     missing = ["classifier.weight", "bert.pooler.dense.weight", "bert.encoder.layer.3.output.dense.bias"]
 
     assert missing_weights(missing, "bert") == ["bert.encoder.layer.3.output.dense.bias"]
+
+
+def test_a_student_that_no_onnx_file_holds_is_refused_before_its_training() -> None:
+    check_exportable(500_000_000)
+
+    with pytest.raises(ConfigError, match=r"distil.layers: .* 2.8 GiB as a float graph"):
+        check_exportable(750_000_000)
 
 
 def test_a_first_layer_unlike_the_rest_stays_the_first() -> None:
