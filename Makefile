@@ -12,7 +12,7 @@ PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster mutants cluster cluster-binaries cluster-status cluster-down \
+.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu mutants cluster cluster-binaries cluster-status cluster-down \
   check bench lock image-locks images try-image golden docs clean
 
 help: ## what can be made here
@@ -62,6 +62,9 @@ test-fast: $(READY) ## the tests that take about two minutes together
 
 test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
 	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) tests/cluster
+
+test-gpu: $(READY) ## the checks that want a GPU: ten minutes on one card; elsewhere each says that it was skipped
+	@$(BIN)/python -m tests.gpu
 
 mutants: $(READY) ## put faults into a copy of the code, one at a time: a test must notice each; ONLY="journal-* gate-*"
 	@$(BIN)/python -m tests.mutants.run "$(ONLY)"

@@ -23,6 +23,7 @@ def export_int8(folder: Path, target: Path) -> None:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter tells of each of its steps, and of its own insides
             _export(model, whole)
+        _forget_stale_shapes(whole)
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
     _write_pad(target, int(model.config.pad_token_id))
 
@@ -45,6 +46,18 @@ def _export(model: Any, target: Path) -> None:
         input_names=["input_ids", "attention_mask"], output_names=["logits"],
         dynamic_shapes={"input_ids": shape, "attention_mask": shape},
     )  # fmt: skip
+
+
+def _forget_stale_shapes(graph_file: Path) -> None:
+    """Drop the noted shapes of a graph with Gemm nodes, as encoders have: the quantiser transposes their weights, and
+    its shape inference then refuses the graph for the shapes that it had.
+    """
+    import onnx
+
+    graph = onnx.load(graph_file)
+    if any(node.op_type == "Gemm" for node in graph.graph.node):
+        del graph.graph.value_info[:]
+        onnx.save(graph, graph_file)
 
 
 def _write_pad(target: Path, pad_token_id: int) -> None:

@@ -17,7 +17,7 @@ def found() -> dict[str, Any]:
 
 
 def test_every_measure_lies_in_its_interval(found: dict[str, Any]) -> None:
-    for name in results.SYSTEMS:
+    for name in (results.MODEL, results.BEFORE, results.BASELINE):
         for measure in MEASURES:
             one = found["systems"][name][measure]
             assert one["low"] <= one["value"] <= one["high"], (name, measure)
@@ -42,6 +42,18 @@ def test_the_temperature_changes_no_answer(found: dict[str, Any]) -> None:
 
     assert pair["accuracy"]["difference"] == pair["macro_f1"]["difference"] == 0
     assert pair["ece"]["difference"] < 0
+
+
+def test_a_student_is_compared_with_its_teacher_on_the_same_rows() -> None:
+    one = table()
+    swapped = {**one.probabilities, "teacher": one.probabilities["baseline"]}
+
+    taught = evaluation(one._replace(probabilities=swapped))
+
+    pairs = taught["paired"]
+    assert pairs["model_vs_teacher"] == pairs["model_vs_baseline"]
+    assert taught["systems"]["teacher"]["macro_f1"] == taught["systems"]["baseline"]["macro_f1"]
+    assert "model_vs_teacher" not in evaluation(one)["paired"]
 
 
 def test_a_model_against_itself_shows_nothing() -> None:
