@@ -87,6 +87,8 @@ def run_style(
     check_keys()
     with run_lock(run):
         config = prepare_run(STYLE, config, run, stages, alone=bool(only))
+        if not only:
+            run.unlink(["release", "small_release"])  # the new verdicts may hold
         return run_stages(STYLE, run, stages, {"labelled": config.labelled.resolve()}, bool(only), quiet)
 
 

@@ -159,7 +159,7 @@ def sft(device: Device, sizes: Sizes) -> Result:
         torch.nn.utils.clip_grad_norm_(learned, 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        losses.append(float(loss) * config.accumulation)
+        losses.append(float(loss.detach()) * config.accumulation)
         times.append(device.seconds())
     said = fit_gib("sft", config, {**sizes.rewriter, "model_type": "qwen3"})
     figures = step_figures(times, config.batch * config.accumulation * sizes.tokens, device.peak_gib(), said)

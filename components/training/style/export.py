@@ -25,7 +25,7 @@ def export_int8(folder: Path, target: Path) -> None:
             _export(model, whole)
         _forget_stale_shapes(whole)
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
-    _write_pad(target, int(model.config.pad_token_id))
+    _finish(target, int(model.config.pad_token_id))
 
 
 def _export(model: Any, target: Path) -> None:
@@ -60,11 +60,17 @@ def _forget_stale_shapes(graph_file: Path) -> None:
         onnx.save(graph, graph_file)
 
 
-def _write_pad(target: Path, pad_token_id: int) -> None:
-    """Facts of the tokenizer that the runtime needs."""
+def _finish(target: Path, pad_token_id: int) -> None:
+    """Write the fact of the tokenizer that the runtime needs, and drop the exporter's notes: each node has the lines of
+    code that it comes from, with this machine's paths, so that the same weights would be other bytes elsewhere.
+    """
     import onnx
 
-    graph = onnx.load(target)
-    entry = graph.metadata_props.add()
+    model = onnx.load(target)
+    graph = model.graph
+    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    entry = model.metadata_props.add()
     entry.key, entry.value = PAD, str(pad_token_id)
-    onnx.save(graph, target)
+    onnx.save(model, target)

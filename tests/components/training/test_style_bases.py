@@ -17,7 +17,7 @@ from components.training.style.stage import StyleCounts, train_style
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.model_files import disallowed_files
 from qinglan.models.weights import count_parameters
-from qinglan.style.model import StyleModel
+from qinglan.style.model import ONNX_FILE, StyleModel
 from qinglan.style.rows import read_split
 from standins.samples.style import write_style_sample
 from tests.style_bases import POSITIONS, make_base
@@ -72,6 +72,7 @@ def test_a_supported_base_trains_distils_and_says_the_same_as_int8(
     apart = float32 - float32.mean(axis=0)
     assert np.abs(apart).max() > 10 * np.abs(float32 - int8).mean() > 0, "another text, another answer, by both"
     assert disallowed_files(tmp_path / "student") == {}, "a release may hold it"
+    assert b".py" not in (tmp_path / "student" / ONNX_FILE).read_bytes(), "it names no file of the machine's"
 
 
 @pytest.mark.slow
