@@ -29,6 +29,7 @@ from qinglan.lineage.trust import ensure_keys
 from qinglan.services import end_with_parent
 from qinglan.store import STORE_VARIABLE
 from qinglan.terminal import quoted, say
+from qinglan.trackers import check_trackers
 
 Config = TypeVar("Config", bound=LineConfig)
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
@@ -76,6 +77,12 @@ def check_machine(line: Line, config: LineConfig, stages: Sequence[str]) -> None
             continue  # no training
         if (gpus := stage.gpus(config)) and not (name == "ppo" and "RAY_ADDRESS" in os.environ):
             need_gpus(name, gpus)
+
+
+def check_tracking(line: Line, config: LineConfig, stages: Sequence[str], gateway_has_mlflow: bool = False) -> None:
+    """Check that the trackers of the trainings among these stages have their keys and addresses here."""
+    if any("trackers" in line.stages[name].config.model_fields for name in stages):
+        check_trackers(config.trackers, os.environ, gateway_has_mlflow)
 
 
 def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:

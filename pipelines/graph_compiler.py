@@ -59,6 +59,11 @@ def _golden_rewriter(training: str) -> CompileTarget:
 def rewriter_target(tenant: str, profile: str, training: str | None = None) -> CompileTarget:
     """A tenant's own profile, on the machines that it names or on others."""
     config = load_config(tenant, profile, training=training)
+    if "mlflow" in config.trackers and config.gateway.mlflow is None:
+        raise ConfigError(
+            "trackers names mlflow: on a cluster a training reaches it through the gateway alone. Give the profile "
+            "`gateway: {mlflow: {base_url: ...}}`, as in the gateway.yaml of the cluster."
+        )
     name = f"{REWRITER.name}.{tenant}-{Path(profile).stem}" + (f"-{training}" if training else "")
     about = f"Tenant {tenant}, profile {Path(profile).stem}, trained on {config.training}."
     return CompileTarget(name, REWRITER, config, about)

@@ -22,7 +22,8 @@ from components.release.deploy.config import DeployConfig
 from components.release.register.config import RegisterConfig
 from components.training.base.config import BaseConfig
 from pipelines.cluster_resources import ClusterConfig, Machine, Pod
-from qinglan.config import Config
+from qinglan.config import Config, merge_settings
+from qinglan.trackers import Tracker
 
 LINEAGE = "lineage"
 """An output of every stage: its signed statement, and those of all before it."""
@@ -155,6 +156,23 @@ class LineConfig(Config):
         register_: RegisterConfig
         deploy: DeployConfig | None
         cluster: ClusterConfig
+
+    trackers: tuple[Tracker, ...] = ("tensorboard",)
+    """Trackers that get the figures of all trainings, beside their metrics.jsonl: tensorboard, wandb, mlflow."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_setting_of_trackers(cls, values: Any) -> Any:
+        """Trackers are written once; every training gets them from here."""
+        if not isinstance(values, dict) or not isinstance(values.get("trackers", ()), list | tuple):
+            return values  # the class refuses it, and says why
+        shared = list(values.get("trackers", cls.model_fields["trackers"].default))
+        trainings = [name for name, stage in stages_of(cls).items() if "trackers" in stage.config.model_fields]
+        for name in trainings:
+            settings = values.get(name)
+            if isinstance(settings, dict) and list(settings.get("trackers", shared)) != shared:
+                raise ValueError(f"{name}.trackers: a run has one setting for all trainings; set `trackers` alone")
+        return merge_settings(values, {name: {"trackers": shared} for name in trainings})
 
     @model_validator(mode="after")
     def _known_pods(self) -> Self:

@@ -4,7 +4,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pipelines.execution import check_deploys, check_machine
+from pipelines.execution import check_deploys, check_machine, check_tracking
 from pipelines.preflight import check_models, input_file_problems
 from pipelines.rewriter import REWRITER, RunConfig
 from qinglan.errors import ConfigError, OutageError, QinglanError
@@ -24,6 +24,7 @@ def missing_for_run(config: RunConfig, stages: Sequence[str]) -> list[QinglanErr
         lambda: check_deploys(config, stages),
         lambda: check_machine(REWRITER, config, stages),
         lambda: check_models(config, stages),
+        lambda: check_tracking(REWRITER, config, stages, config.gateway.mlflow is not None),
     )
     missing = [*input_file_problems(config), *filter(None, map(problem_of, checks))]
     if REWRITER.gateway & set(stages):

@@ -16,6 +16,7 @@ from pipelines.execution import (
     check_keys,
     check_machine,
     check_stage_inputs,
+    check_tracking,
     prepare_run,
     run_lock,
     run_stages,
@@ -82,6 +83,7 @@ def run_style(
         )
     check_deploys(config, stages)
     check_machine(STYLE, config, stages)
+    check_tracking(STYLE, config, stages)
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
     check_keys()

@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONG = (
+    "tests/components/training/test_ppo_vllm.py",
     "tests/pipelines/test_new_tenant_run.py",
     "tests/components/training/test_sft_runs.py",
     "tests/components/training/test_ppo_stage.py",

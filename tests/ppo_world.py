@@ -77,7 +77,7 @@ def laptop(**changes: Any) -> PpoConfig:
     values: dict[str, Any] = {
         "collection": 16, "batch": 16, "accumulation": 1, "ppo_epochs": 1, "steps": 2, "validations": 2, "gamma": 1.0,
         "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 16, "max_prompt_tokens": 96, "actor_learning_rate": 1e-3,
-        "critic_learning_rate": 1e-3, "dev_rows": 8, "lora": {"rank": 0}, "hardware": hardware, "loggers": [],
+        "critic_learning_rate": 1e-3, "dev_rows": 8, "lora": {"rank": 0}, "hardware": hardware, "trackers": [],
     }  # fmt: skip
     return PpoConfig.parse(values | changes, "test")
 

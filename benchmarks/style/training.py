@@ -14,7 +14,7 @@ from components.training.style import trainer as fitting
 from components.training.style.base_model import open_base
 from components.training.style.dataset import StyleDataset, collate, one_hot
 from components.training.style.stage import weighted_loss
-from components.training.style.trainer import FitSettings, Loss, fit
+from components.training.style.trainer import FitSettings, Loss, Watch, fit
 from qinglan.style.labels import read_mapping
 from qinglan.style.predict import encode
 
@@ -78,7 +78,17 @@ def _seconds(made: Made, examples: StyleDataset, checkpoints: Path) -> list[floa
     dev = StyleDataset([examples[at]["input_ids"] for at in range(DEV)], examples.targets[:DEV])
     loss = Clocked(weighted_loss([0], len(labels.labels), weighted=False))
     with aside():
-        fit("style", model, model.config.pad_token_id, examples, dev, loss, pace, checkpoints)
+        fit(
+            "style",
+            model,
+            model.config.pad_token_id,
+            examples,
+            dev,
+            loss,
+            pace,
+            checkpoints,
+            Watch("benchmark", checkpoints),
+        )
     return loss.steps()
 
 

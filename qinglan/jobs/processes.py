@@ -33,8 +33,8 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
         mark, folder = note.read_text().split("\n")
         _end(mark, folder, note.stat().st_mtime)
     mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="ql-")
+    started = Path(folder).stat().st_mtime
     note.write_text(f"{mark}\n{folder}")
-    started = note.stat().st_mtime
     try:
         yield mark, Path(folder)
     finally:

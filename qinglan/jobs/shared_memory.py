@@ -17,41 +17,46 @@ PATTERNS = ("psm_*", "sem.mp-*", "verl_weights_*", "*-cpushm_*")
 def remove_abandoned_segments(since: float) -> None:
     """Remove segments of this user that were made since then and that no running process has mapped or open.
 
-    Those of another training are held by its processes. A maker holds a segment before it has its name, so the names
-    are listed before the processes are looked at.
+    Those of another training are held by its processes; a container has shared memory of its own. A maker holds a
+    segment before it has its name, so the names are listed before the processes are looked at.
     """
-    candidates = [path for pattern in PATTERNS for path in FOLDER.glob(pattern) if _made_since(path, since)]
+    candidates = {
+        path: inode for pattern in PATTERNS for path in FOLDER.glob(pattern) if (inode := _made_since(path, since))
+    }
     if candidates:
-        held = set(_held_segments())
-        for path in candidates:
-            if str(path) not in held:
+        held = set(held_inodes())
+        for path, inode in candidates.items():
+            if inode not in held:
                 path.unlink(missing_ok=True)
 
 
-def _made_since(path: Path, since: float) -> bool:
+def _made_since(path: Path, since: float) -> int:
+    """The inode of a file of this user that was made since then; 0 of any other."""
     try:
         status = path.stat()
     except FileNotFoundError:
-        return False
-    return status.st_uid == os.getuid() and status.st_ctime >= since
+        return 0
+    return status.st_ino if status.st_uid == os.getuid() and status.st_ctime >= since else 0
 
 
-def _held_segments() -> Iterator[str]:
-    """Paths in /dev/shm that running processes have mapped or open."""
+def held_inodes() -> Iterator[int]:
+    """Inodes in /dev/shm that running processes have mapped or open.
+
+    Names would not do: the C library makes a semaphore under a passing name, and its maker's mapping shows that one.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         try:
             maps = (process / "maps").read_text().splitlines()
-            yield from (line.rpartition(" ")[2] for line in maps if f" {FOLDER}/" in line)
-            yield from _open_files(process)
+            yield from (int(line.split()[4]) for line in maps if f" {FOLDER}/" in line)
+            yield from _open_inodes(process)
         except OSError:  # another user's, or gone since
             continue
 
 
-def _open_files(process: Path) -> Iterator[str]:
+def _open_inodes(process: Path) -> Iterator[int]:
     for file in (process / "fd").iterdir():
         try:
-            target = str(file.readlink())
+            if str(file.readlink()).startswith(f"{FOLDER}/"):
+                yield file.stat().st_ino
         except OSError:  # closed since
             continue
-        if target.startswith(f"{FOLDER}/"):
-            yield target

@@ -144,6 +144,19 @@ class RagUpstream(Config):
     """Tries of one retrieval before the run stops with an outage."""
 
 
+class MlflowUpstream(Config):
+    """The MLflow server that trainings reach through the gateway."""
+
+    base_url: str
+    """Its address, such as https://mlflow.example.com; its host must be on the operator's allowlist too."""
+
+    token_env: str = ""
+    """Name of the environment variable that holds the token; empty where the server asks for none."""
+
+    timeout_seconds: float = 30.0
+    """A request without an answer by then has failed."""
+
+
 class GatewayConfig(Config):
     """Settings of a run's gateway."""
 
@@ -165,6 +178,9 @@ class GatewayConfig(Config):
 
     rag: RagUpstream = RagUpstream()
     """The RAG service, and its limits."""
+
+    mlflow: MlflowUpstream | None = None
+    """MLflow, for trainings whose `trackers` name it; without it they need an address of their own."""
 
     def models(self) -> dict[Role, PaidModel]:
         """The model of each role."""

@@ -34,8 +34,10 @@ from qinglan.llm.journal_reader import paid_answers_jsonl, read_report
 from qinglan.llm.provider_quirks import clean_completion
 from qinglan.llm.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
+from qinglan.trackers import MLFLOW_PATH
 from serving.gateway.bundle_handler import answer_bundle
 from serving.gateway.metrics import Metrics
+from serving.gateway.mlflow_forward import MlflowForward
 from serving.gateway.paid_calls import GatewayStopping, PaidCalls
 from serving.gateway.retrieval_client import Reply, RetrievalClient
 from serving.gateway.trainings import Trainings
@@ -56,6 +58,7 @@ def create_app(
     metrics: Metrics,
     models: Mapping[Role, PaidModel],
     trainings: Trainings,
+    mlflow: MlflowForward,
 ) -> FastAPI:
     """Create the app. The routes that every retrieval passes are plain Starlette, which is faster than FastAPI."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
@@ -94,6 +97,7 @@ def create_app(
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, paid, metrics)
     _add_trainings(app, trainings)
+    _add_mlflow(app, mlflow)
     prices = {role: _priced(model) for role, model in models.items()}
 
     @app.get(PRICES_PATH)
@@ -146,6 +150,18 @@ def _add_trainings(app: FastAPI, trainings: Trainings) -> None:
     async def page() -> Response:
         """Show the trainings to people; the page escapes all that they say."""
         return HTMLResponse(await asyncio.to_thread(trainings_page, trainings.snapshots()))
+
+
+def _add_mlflow(app: FastAPI, mlflow: MlflowForward) -> None:
+    async def forward(request: Request) -> Response:
+        path, media_type = request.path_params["path"], request.headers.get("content-type", "")
+        try:
+            reply = await mlflow.send(request.method, path, request.url.query, await request.body(), media_type)
+        except QinglanError as error:
+            return error_response(error)
+        return Response(reply.body, reply.status, media_type=reply.media_type or None)
+
+    app.add_route(MLFLOW_PATH + "/{path:path}", forward, ["GET", "POST"])
 
 
 def _named(model: PaidModel) -> dict[str, Any]:

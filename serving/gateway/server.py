@@ -17,6 +17,7 @@ from qinglan.llm.upstream import Upstream
 from serving.gateway.app import create_app
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
+from serving.gateway.mlflow_forward import MlflowForward
 from serving.gateway.paid_calls import PaidCalls
 from serving.gateway.retrieval_client import RetrievalClient
 from serving.gateway.trainings import Trainings
@@ -55,6 +56,8 @@ async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Pa
         stack.callback(journal.close)
         refuse_open_batches(journal)
         budget = Budget(config.budget, journal.spent())
+        mlflow = MlflowForward(config.mlflow)
+        stack.push_async_callback(mlflow.aclose)
         trainings = Trainings()
         metrics = Metrics(budget, trainings)
         cache = RetrievalCache(cache_path)
@@ -63,4 +66,4 @@ async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Pa
         stack.push_async_callback(retrievals.aclose)
         paid = PaidCalls(config, journal, budget, upstreams, metrics)
         stack.push_async_callback(paid.drain)
-        yield OpenGateway(create_app(paid, retrievals, journal, metrics, models, trainings), paid)
+        yield OpenGateway(create_app(paid, retrievals, journal, metrics, models, trainings, mlflow), paid)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, profiles, with_training
+from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, load_style_config, profiles, with_training
 from pipelines.line import with_base_name
 from pipelines.promotion import promotion
 from pipelines.rewriter import RunConfig
@@ -79,6 +79,24 @@ def test_who_examines_is_not_who_judges(path: Path) -> None:
     assert config.pays
     assert config.gateway.models()["examiner"].base_url != config.gateway.models()["judge"].base_url
     assert promotion(config, None, snapshot=True).obstacles == ()
+
+
+@pytest.mark.parametrize("trackers", [["wandb", "mlflow"], []])
+def test_trackers_are_written_once_and_every_training_has_them(tmp_path: Path, trackers: list[str]) -> None:
+    config = load_config("fivedoctors", "demo", trackers=trackers)
+    style = load_style_config("laptop", labelled=Path("x.json"), trackers=trackers)
+
+    settings = config.stages() | style.stages()
+    assert {stage: values["trackers"] for stage, values in settings.items() if "trackers" in values} == dict.fromkeys(
+        ("sft", "ppo", "style", "distil"), trackers
+    )
+    dump_config(config, tmp_path / "config.yaml")
+    assert RunConfig.parse(load_yaml(tmp_path / "config.yaml"), "config.yaml") == config
+
+
+def test_a_training_has_no_trackers_of_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"ppo\.trackers: a run has one setting for all trainings"):
+        load_config("fivedoctors", "demo", ppo={"trackers": ["wandb"]})
 
 
 def test_a_training_file_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:

@@ -413,6 +413,18 @@ def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_
     assert importer.get("reimport", False) is not immutable
 
 
+def test_mlflow_on_a_cluster_needs_the_gateways_address_of_it(tmp_path: Path) -> None:
+    profile = tmp_path / "mine.yaml"
+    settings = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml") | {"trackers": ["mlflow"]}
+    profile.write_text(yaml.safe_dump(settings))
+    with pytest.raises(ConfigError, match="reaches it through the gateway alone"):
+        rewriter_target("fivedoctors", str(profile))
+
+    settings["gateway"]["mlflow"] = {"base_url": "https://mlflow.example.com"}
+    profile.write_text(yaml.safe_dump(settings))
+    assert rewriter_target("fivedoctors", str(profile)).config.trackers == ("mlflow",)
+
+
 def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
     [own] = compile_targets(select_targets("fivedoctors", "gpt", ""), tmp_path, {})
     [other] = compile_targets(select_targets("chengla", "gpt", "a100x8-full"), tmp_path, {})

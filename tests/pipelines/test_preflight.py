@@ -10,7 +10,7 @@ import yaml
 
 from components.data.convert.split_rows import SplitInput, conversation_splits
 from pipelines.config import CONFIGS, load_config
-from pipelines.execution import check_machine
+from pipelines.execution import check_machine, check_tracking
 from pipelines.preflight import check_input_files, check_models, check_sheet
 from pipelines.rewriter import REWRITER
 from pipelines.run import warn_of_obstacles
@@ -60,6 +60,18 @@ def test_public_models_are_looked_through_before_the_teacher_is_asked(
         check_models(config, trained)
     check_models(config, ("generate", "validate", "convert"))
     check_models(load_config("fivedoctors", "demo"), trained)
+
+
+def test_a_tracker_without_its_key_is_refused_before_a_line_with_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    config = load_config("fivedoctors", "demo", trackers=["tensorboard", "wandb"])
+
+    check_tracking(REWRITER, config, REWRITER.until("convert"))
+    with pytest.raises(ConfigError, match="WANDB_API_KEY is not set"):
+        check_tracking(REWRITER, config, REWRITER.until("sft"))
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    check_tracking(REWRITER, config, REWRITER.until("sft"))
 
 
 @pytest.mark.parametrize(("split", "refused"), [("test", True), ("train", False), (None, False)])

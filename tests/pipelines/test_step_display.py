@@ -71,3 +71,17 @@ def test_facts_are_said_whatever_they_are() -> None:
     facts = {"rows": 1200, "loss": 0.16414748, "verdict": "hold", "reasons": ["a long list"], "stopped": 0}
 
     assert format_facts(facts) == "rows 1,200, loss 0.164, verdict hold"
+
+
+def test_a_training_says_once_where_it_shows_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, log = RunDir(tmp_path), tmp_path / "run.log"
+    write_json(run.records / "sft.json", {"status": "running"})
+    with StepDisplay(run, ("sft",), log, quiet=False) as live:
+        live.update()
+        (run.live / "sft").mkdir(parents=True)
+        live.update()
+        live.update()
+
+    assert capsys.readouterr().out.splitlines() == [
+        "▶ sft running", f"  sft while it trains: {tmp_path / 'live' / 'index.html'}",
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction, Positive, refuse_old_settings
 from qinglan.reward.config import RewardConfig
+from qinglan.trackers import Tracker
 
 Rate = float
 """A learning rate."""
@@ -145,8 +146,8 @@ class PpoConfig(Config):
     seed: int = 42
     """Seed of the rows' order, of the rollout and of the first weights of critic and adapter."""
 
-    loggers: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
-    """Loggers besides metrics.jsonl. W&B takes its key and mode from WANDB_API_KEY and WANDB_MODE."""
+    trackers: tuple[Tracker, ...] = ("tensorboard",)
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
 
     lora: Lora = Lora()
     """LoRA adapter on the actor."""

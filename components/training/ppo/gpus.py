@@ -1,6 +1,8 @@
 """verl on GPUs: as it comes, with vLLM for the rollout.
 
-Reasons for the settings below are those of a 32B model on A100s of 80 GB.
+Reasons for the settings below are those of a 32B model on A100s of 80 GB. verl's defaults hold for the rest: gradient
+checkpointing, without which 64 layers of activations would stay on the card; rows without padding; a vLLM that starts
+with dummy weights, sleeps while the models learn, and gets the actor's weights, merged, before it answers.
 """
 
 from components.training.ppo.config import PpoConfig

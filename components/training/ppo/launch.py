@@ -21,7 +21,7 @@ def verl_command(config: PpoConfig, paths: TrainingPaths, verl_log: Path, log: P
     It is the same at each attempt, so that a running job is recognised and joined.
     """
     argv = [sys.executable, "-m", load_device(config.hardware).driver(config), *overrides(config, paths)]
-    environment = {**verl_environment(config), **outputs(verl_log, log)}
+    environment = {**verl_environment(config), "VERL_FILE_LOGGER_PATH": str(verl_log)}
     if "RAY_ADDRESS" not in os.environ:
         environment |= ray_auth_environment(token)
     return Command(argv, environment, folder=log)
@@ -63,12 +63,3 @@ def with_local_environment(command: Command, mark: str, temporary: Path) -> Comm
     """Add the mark and the temporary folder by which every process that the command starts is found here."""
     folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
     return command._replace(environment={**command.environment, **folders, PROCESS_MARK_VARIABLE: mark})
-
-
-def outputs(verl_log: Path, log: Path) -> dict[str, str]:
-    """Environment variables that say to which files verl's loggers write."""
-    return {
-        "VERL_FILE_LOGGER_PATH": str(verl_log),
-        "TENSORBOARD_DIR": str(log / "tensorboard"),
-        "WANDB_DIR": str(log),
-    }

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.device import ACTOR, ROLLOUT, Value, load_device
+from qinglan.trackers import training_name
 
 
 class TrainingPaths(NamedTuple):
@@ -134,13 +135,13 @@ def _trainer(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         "trainer.device": config.hardware.device,
         "trainer.n_gpus_per_node": config.hardware.per_node,
         "trainer.nnodes": config.hardware.nodes,
-        "trainer.logger": ["console", "file", *config.loggers],
+        "trainer.logger": ["console", "file", *config.trackers],
         "trainer.total_epochs": 1_000_000 if config.steps else config.epochs,
         "trainer.total_training_steps": config.steps or None,
         "trainer.save_freq": config.every,
         "trainer.test_freq": config.every,
         "trainer.project_name": "qinglan",
-        "trainer.experiment_name": "ppo",
+        "trainer.experiment_name": training_name("ppo"),
         "trainer.default_local_dir": str(paths.checkpoints),
         "trainer.resume_mode": "auto",
         "hydra.run.dir": ".",

@@ -24,7 +24,7 @@ from components.training.ppo.overrides import TrainingPaths
 from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
 from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
-from qinglan.errors import ConfigError, DataError, TrainingError
+from qinglan.errors import DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
@@ -38,6 +38,7 @@ from qinglan.rewriter.card import RewriterCard, read_card
 from qinglan.rewriter.model import load_tokenizer
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
+from qinglan.trackers import tracked
 
 REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"
@@ -89,7 +90,6 @@ def ppo(
     """Train, check and write the model's folder, and beside it the log with metrics and curve."""
     if config.hardware.device != "cpu" and not runner.remote and "RAY_ADDRESS" not in os.environ:
         need_gpus("ppo", config.hardware.per_node)
-    _check_loggers(config, os.environ)
     card = read_card(sft_model)
     parents = {"sft_model": digest(sft_model)}
     if config.critic_model:
@@ -98,7 +98,7 @@ def ppo(
     parents |= {name: sha256_file(_existing_file(rows / f"{name}.parquet")) for name in ("train", "dev")}
     device = Path(load_device(config.hardware).__file__)
     sources = [source_digest(folder) for folder in (Path(__file__).parent, device.parent, reward_function.parent)]
-    settings = config.model_dump_json(exclude={"critic_model"})  # its digest is among the parents
+    settings = config.model_dump_json(exclude={"critic_model", "trackers"})  # its digest is a parent
     work = scratch_folder("ppo", *parents.values(), settings, *sources)
     reused = (work / DONE).is_file()
     if not reused:
@@ -116,15 +116,6 @@ def ppo(
         with atomic_folder(target) as partial:
             shutil.copytree(work / subfolder, partial, dirs_exist_ok=True)
     return PpoCounts(**orjson.loads((work / DONE).read_bytes()), reused=int(reused))
-
-
-def _check_loggers(config: PpoConfig, environment: Mapping[str, str]) -> None:
-    offline = environment.get("WANDB_MODE") in ("offline", "disabled")
-    if "wandb" in config.loggers and not offline and "WANDB_API_KEY" not in environment:
-        raise ConfigError(
-            "ppo.loggers names wandb, and WANDB_API_KEY is not set. Set it, or WANDB_MODE=offline to keep the run's "
-            "files beside the log, or take wandb out."
-        )
 
 
 def _existing_file(path: Path) -> Path:
@@ -160,8 +151,10 @@ def _train(
     started = verl_command(padded, paths, verl_log, log, ray_token(work))
     with (
         live_training("ppo", TITLE, CURVES, log / "train.log", gateway_url) as live,
+        tracked(config.trackers, "ppo", log, gateway_url) as trackers,
         process_cleanup(work / "running") as (mark, temporary),
     ):
+        started = started._replace(environment={**started.environment, **trackers})
         job = _job(started if runner.remote else with_local_environment(started, mark, temporary), config)
         if not runner.attaches(job):
             _forget_unfinished(work, prompts.dev_by_tenant)

@@ -9,6 +9,7 @@ from components.training.sft.config import SftConfig
 from components.training.sft.steps import validation_interval
 from qinglan.jobs import Command
 from qinglan.jobs.inside.node_info import WORLD_SIZE_VARIABLE
+from qinglan.trackers import training_name
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -73,7 +74,8 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
         "dataloader_num_workers": config.workers,
         "output_dir": paths.output,
         "add_version": False,
-        "report_to": "none",
+        "report_to": config.trackers or "none",
+        "run_name": training_name("sft"),
         "seed": config.seed,
         "data_seed": config.seed,
         "attn_impl": ATTENTION,
@@ -88,7 +90,7 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
         options |= {
             "lora_rank": config.lora_rank, "lora_alpha": config.lora_alpha, "target_modules": config.target_modules,
         }  # fmt: skip
-    return [word for name, value in options.items() if value is not None for word in (f"--{name}", _word(value))]
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", *_words(value))]
 
 
 def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
@@ -130,5 +132,7 @@ def distributed_environment(config: SftConfig) -> dict[str, str]:
     return variables
 
 
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _words(value: object) -> list[str]:
+    if isinstance(value, tuple):
+        return [str(item) for item in value]
+    return [str(value).lower() if isinstance(value, bool) else str(value)]

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction, Positive, refuse_old_settings
+from qinglan.trackers import Tracker
 
 
 class SftConfig(Config):
@@ -88,6 +89,9 @@ class SftConfig(Config):
 
     max_new_tokens: Positive = 150
     """Longest rewrite that the trained model is allowed when it serves."""
+
+    trackers: tuple[Tracker, ...] = ("tensorboard",)
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
 
     @property
     def processes(self) -> int:

@@ -29,6 +29,7 @@ from qinglan.live.view import live_training
 from qinglan.rewriter.card import RewriterCard
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
+from qinglan.trackers import tracked
 
 DONE = "done.json"
 TITLE, CURVES = "SFT: loss by step", {"training": "loss", "validation": "eval_loss"}
@@ -69,7 +70,7 @@ def sft(
         need_gpus("sft", config.gpus)
     parents = {"base_model": digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
-    key = (*parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
+    key = (*parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent))
     work = scratch_folder("sft", *key)
     reused = (work / DONE).is_file()
     if not reused:  # what was finished has been checked, by these very settings
@@ -114,8 +115,12 @@ def _train(
         watch = TrainingMonitor(checkpoints / "logging.jsonl", live)
         paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints)
         command = train_command(config, paths, rows)
-        with process_cleanup(work / "running") as (mark, _):
-            marked = command._replace(environment={**command.environment, PROCESS_MARK_VARIABLE: mark})
+        with (
+            tracked(config.trackers, "sft", log.parent, gateway_url) as trackers,
+            process_cleanup(work / "running") as (mark, _),
+        ):
+            environment = {**command.environment, **trackers, PROCESS_MARK_VARIABLE: mark}
+            marked = command._replace(environment=environment)
             job = JobSpec("sft", marked, config.nodes, config.processes, "torchrun", HOURS)
             outcome = runner.run(job, log, stop=watch)
             watch()

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Positive
+from qinglan.trackers import Tracker
 
 
 class StyleConfig(Config):
@@ -65,6 +66,9 @@ class StyleConfig(Config):
     patience: int = Field(default=2, ge=0)
     """Validations without a better macro-F1 before it stops; 0 trains to the end."""
 
+    trackers: tuple[Tracker, ...] = ("tensorboard",)
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
+
 
 class DistilConfig(Config):
     """Distillation of the style model into a smaller one."""
@@ -104,3 +108,6 @@ class DistilConfig(Config):
 
     seed: int = 42
     """Seed of the texts' order."""
+
+    trackers: tuple[Tracker, ...] = ("tensorboard",)
+    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""

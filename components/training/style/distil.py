@@ -3,6 +3,7 @@
 It begins as the teacher with fewer layers. The table at the end sets both, and the int8 model, side by side.
 """
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from components.training.style.config import DistilConfig
 from components.training.style.dataset import StyleDataset, one_hot
 from components.training.style.export import export_int8
 from components.training.style.stage import files_digests, save_calibrated, write_log
-from components.training.style.trainer import FitSettings, Loss, fit
+from components.training.style.trainer import FitSettings, Loss, Watch, fit
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, read_jsonl
@@ -76,7 +77,7 @@ def distil(
     known = StyleModel.load(teacher)
     check_teacher_rows(known, parents)
     code = source_digest(Path(__file__).parent)
-    work = scratch_folder("distil", *parents.values(), config.model_dump_json(), code)
+    work = scratch_folder("distil", *parents.values(), config.model_dump_json(exclude={"trackers"}), code)
     train, labels = read_split(rows, "train")
     dev, _ = read_split(rows, "dev")
     texts = [row.input for row in train] + _unlabelled(rows)
@@ -94,8 +95,7 @@ def distil(
         distillation_loss(config),
         pace,
         work / "checkpoints",
-        TITLE,
-        gateway_url,
+        Watch(TITLE, work / "log", config.trackers, gateway_url),
     )
     with atomic_folder(student) as folder:
         card = StyleCard(stage="distil", max_length=known.card.max_length, parents=parents)
@@ -103,6 +103,8 @@ def distil(
         export_int8(folder, folder / ONNX_FILE)
         difference = check_int8_difference(folder, [row.input for row in dev], config.bound)
     with atomic_folder(log) as folder:
+        if (work / "log").is_dir():  # what trackers wrote
+            shutil.copytree(work / "log", folder, dirs_exist_ok=True)
         write_log(folder, TITLE, fitted.metrics)
     lines = compare(teacher, student, rows)
     with atomic_write(table) as partial:

@@ -61,8 +61,10 @@ def _forget_stale_shapes(graph_file: Path) -> None:
 
 
 def _finish(target: Path, pad_token_id: int) -> None:
-    """Write the fact of the tokenizer that the runtime needs, and drop the exporter's notes: each node has the lines of
-    code that it comes from, with this machine's paths, so that the same weights would be other bytes elsewhere.
+    """Write the fact of the tokenizer that the runtime needs, and drop the exporter's notes.
+
+    Each node has the lines of code that it comes from, with this machine's paths: the same weights would be other
+    bytes elsewhere.
     """
     import onnx
 

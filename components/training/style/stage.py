@@ -15,7 +15,7 @@ from components.training.style.base_model import merged, open_base
 from components.training.style.calibrate import divide_logits, fit_temperature
 from components.training.style.config import StyleConfig
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
-from components.training.style.trainer import CURVES, FitSettings, Loss, fit
+from components.training.style.trainer import CURVES, FitSettings, Loss, Watch, fit
 from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
 from qinglan.errors import DataError
@@ -60,7 +60,9 @@ def train_style(
     if config.device == "cuda":
         need_gpus("style", 1)
     parents = {"base_model": digest(base), **files_digests(rows)}
-    work = scratch_folder("style", *parents.values(), config.model_dump_json(), source_digest(Path(__file__).parent))
+    work = scratch_folder(
+        "style", *parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent)
+    )
     reused = (work / DONE).is_dir()
     if not reused:
         with atomic_folder(work / DONE) as result:
@@ -98,9 +100,8 @@ def _make(
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
     loss = weighted_loss([row.label for row in shown], len(labels.labels), config.balance == "weights")
     dev_examples = _examples(tokenizer, dev_texts, labels, config.max_length)[0]
-    fitted = fit(
-        "style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints, TITLE, gateway_url
-    )
+    watch = Watch(TITLE, target / "log", config.trackers, gateway_url)
+    fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints, watch)
     card = StyleCard(stage="style", max_length=config.max_length, parents=parents)
     temperature = save_calibrated(merged(fitted.model), tokenizer, labels, dev, target / "model", card)
     write_log(target / "log", TITLE, fitted.metrics)

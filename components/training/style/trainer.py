@@ -13,6 +13,7 @@ from qinglan.errors import TrainingError
 from qinglan.live.alarms import loss_alarms
 from qinglan.live.view import LiveTraining, live_training
 from qinglan.scratch import last_checkpoint
+from qinglan.trackers import Tracker, tracked, training_name
 
 NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", "eval_accuracy": "accuracy"}
 NAMES |= {"grad_norm": "gradient_norm", "learning_rate": "learning_rate", "epoch": "epoch"}
@@ -41,6 +42,20 @@ class FitSettings(NamedTuple):
     checkpointing: bool = False
 
 
+class Watch(NamedTuple):
+    """How people follow a training while it runs."""
+
+    title: str
+    """The title of its curve."""
+
+    log: Path
+    """The folder of its log, where trackers write their files."""
+
+    trackers: tuple[Tracker, ...] = ()
+    gateway_url: str = ""
+    """The gateway that shows it; empty where there is none."""
+
+
 class FitResult(NamedTuple):
     model: Any
     metrics: list[dict[str, float]]
@@ -49,7 +64,7 @@ class FitResult(NamedTuple):
 
 def fit(
     label: str, model: Any, pad_token_id: int, train: StyleDataset, dev: StyleDataset, loss: Loss, pace: FitSettings,
-    checkpoints: Path, title: str = "", gateway_url: str = "",
+    checkpoints: Path, watch: Watch,
 ) -> FitResult:  # fmt: skip
     """Train to the end, or until dev stops improving; the model is the best checkpoint by macro-F1 on dev.
 
@@ -57,12 +72,16 @@ def fit(
     """
     from transformers import EarlyStoppingCallback, Trainer
 
-    with live_training(label, title or label, CURVES, gateway_url=gateway_url) as live:
-        callbacks = [_watch(live)]
+    with (
+        live_training(label, watch.title, CURVES, gateway_url=watch.gateway_url) as live,
+        tracked(watch.trackers, label, watch.log, watch.gateway_url),
+    ):
+        callbacks = [_callback(live)]
         if pace.patience:
             callbacks.append(EarlyStoppingCallback(pace.patience))
         trainer = Trainer(
-            model=model, args=_arguments(len(train), pace, checkpoints), train_dataset=train, eval_dataset=dev,
+            model=model, args=_arguments(len(train), pace, checkpoints, label, watch.trackers),
+            train_dataset=train, eval_dataset=dev,
             data_collator=partial(collate, pad_token_id=pad_token_id), compute_metrics=dev_scores,
             compute_loss_func=partial(_batch_loss, loss, pace.accumulation),
             callbacks=callbacks,
@@ -79,7 +98,7 @@ def _batch_loss(loss: Loss, accumulation: int, outputs: Any, targets: Any, num_i
     return value if accumulation == 1 else value * (targets.numel() / num_items_in_batch)
 
 
-def _arguments(rows: int, pace: FitSettings, checkpoints: Path) -> Any:
+def _arguments(rows: int, pace: FitSettings, checkpoints: Path, label: str, trackers: Sequence[Tracker]) -> Any:
     from transformers import TrainingArguments
 
     every = max(1, math.ceil(rows / (pace.batch * pace.accumulation)) // pace.evaluations)
@@ -94,7 +113,8 @@ def _arguments(rows: int, pace: FitSettings, checkpoints: Path) -> Any:
         eval_strategy="steps", eval_steps=every, save_strategy="steps", save_steps=every, save_total_limit=2,
         load_best_model_at_end=True, metric_for_best_model="macro_f1", greater_is_better=True,
         restore_callback_states_from_checkpoint=True, logging_steps=max(1, every // 10),
-        report_to="none", disable_tqdm=True, dataloader_pin_memory=on_gpu,
+        report_to=list(trackers) or "none", run_name=training_name(label), disable_tqdm=True,
+        dataloader_pin_memory=on_gpu,
     )  # fmt: skip
 
 
@@ -105,10 +125,10 @@ def _quiet(trainer: Any) -> None:
     trainer.remove_callback(PrinterCallback)
 
 
-def _watch(live: LiveTraining) -> Any:
+def _callback(live: LiveTraining) -> Any:
     from transformers import TrainerCallback
 
-    class Watch(TrainerCallback):  # type: ignore[misc]
+    class Steps(TrainerCallback):  # type: ignore[misc]
         """Hand on each step's metrics, and end a training whose loss is not a number."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -117,7 +137,7 @@ def _watch(live: LiveTraining) -> Any:
         def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **_: Any) -> None:
             take_log({"step": state.global_step, **logs}, state.max_steps, live)
 
-    return Watch()
+    return Steps()
 
 
 def take_log(entry: Mapping[str, float], total: int, live: LiveTraining) -> None:

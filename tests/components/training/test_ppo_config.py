@@ -36,6 +36,7 @@ def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], sa
         ({}, 100_000, 3900, 390),
         ({"rollouts": 4}, 560, 80, 8),
         ({"steps": 48, "validations": 4}, 1800, 48, 12),
+        ({"steps": 25}, 560, 25, 3),
         ({"steps": 3}, 560, 3, 1),
     ],
 )

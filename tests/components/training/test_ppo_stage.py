@@ -68,23 +68,13 @@ def test_a_gpu_that_is_wanted_and_not_there_is_an_error(small: World) -> None:
         small.train(PpoConfig())
 
 
-def test_wandb_without_a_key_is_an_error_before_anything_starts(
-    small: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("WANDB_API_KEY", "WANDB_MODE"):
-        monkeypatch.delenv(name, raising=False)
-
-    with pytest.raises(ConfigError, match="WANDB_API_KEY"):
-        small.train(laptop(loggers=["wandb"]))
-
-
 def test_a_critic_that_is_not_there_is_an_error_before_anything_starts(small: World) -> None:
     with pytest.raises(ConfigError, match=r"critic_model Qwen/Qwen3-1\.7B: no such folder here"):
         small.train(laptop(critic_model="Qwen/Qwen3-1.7B"))
 
 
 WHOLE = {
-    "steps": 6, "validations": 3, "loggers": ["tensorboard", "wandb"],
+    "steps": 6, "validations": 3, "trackers": ["tensorboard", "wandb"],
     # With dev rows this few, a policy that moves may fall far enough for an alarm to end its training.
     "actor_learning_rate": 1e-6,
 }  # fmt: skip

@@ -82,7 +82,7 @@ def settings(critic_model: Path, devices: int, dtype: str) -> PpoConfig:
         "dtype": dtype, "reward_workers": 1,
     }  # fmt: skip
     return laptop(
-        steps=STEPS, every=1, keep=9, dev_rows=DEV, collection=COLLECTION, batch=COLLECTION, accumulation=2,
+        steps=STEPS, validations=STEPS, keep=9, dev_rows=DEV, collection=COLLECTION, batch=COLLECTION, accumulation=2,
         temperature=0.7, actor_learning_rate=5e-3, lora={"rank": 8, "alpha": 16}, critic_model=str(critic_model),
         hardware=hardware,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Shared memory of a training that has ended: what nobody holds is removed, and nothing else."""
 
 import mmap
+import multiprocessing
 import subprocess
 import sys
 import time
@@ -60,6 +61,15 @@ def test_segments_of_another_process_that_runs_stay(name: str) -> None:
     assert path.exists()
     holder.kill()
     holder.wait()
+
+
+def test_a_semaphore_that_its_maker_holds_stays() -> None:
+    lock = multiprocessing.get_context("spawn").Lock()
+    path = FOLDER / f"sem.{lock._semlock.name.removeprefix('/')}"  # type: ignore[attr-defined]
+
+    remove_abandoned_segments(since=path.stat().st_ctime)
+    assert path.exists()
+    assert lock.acquire(block=False)
 
 
 def test_what_is_older_than_the_training_or_has_a_foreign_name_stays(name: str) -> None:

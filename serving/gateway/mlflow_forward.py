@@ -1,0 +1,62 @@
+"""The way from trainings to MLflow: those pods reach this gateway alone, and the token is here."""
+
+import os
+import re
+from typing import NamedTuple
+
+import httpx2
+
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.llm.config import MlflowUpstream
+from qinglan.llm.host_allowlist import check_host
+from qinglan.llm.http_client import http_client
+
+FORWARDED = re.compile(r"(health|version|api/\d\.0/mlflow(-artifacts)?(/[\w-]+)+)")
+"""Paths of MLflow's REST interface; its pages, and what else its host may serve, are not reached by trainings."""
+
+
+class Forwarded(NamedTuple):
+    status: int
+    media_type: str
+    body: bytes
+
+
+class MlflowForward:
+    """Client of the MLflow server that the gateway's settings name, if they name one."""
+
+    def __init__(self, upstream: MlflowUpstream | None) -> None:
+        self._upstream = upstream
+        self._headers: dict[str, str] = {}
+        if upstream is None:
+            return
+        check_host(upstream.base_url, "mlflow.base_url")
+        if upstream.token_env:
+            self._headers["authorization"] = f"Bearer {_token(upstream.token_env)}"
+        self._client = http_client(httpx2.Timeout(upstream.timeout_seconds))
+
+    async def aclose(self) -> None:
+        if self._upstream is not None:
+            await self._client.aclose()
+
+    async def send(self, method: str, path: str, query: str, body: bytes, media_type: str) -> Forwarded:
+        """Forward a request, with our token in place of the caller's headers."""
+        if self._upstream is None:
+            raise ConfigError("this gateway has no MLflow. Give its settings `mlflow: {base_url: ...}`.")
+        if not FORWARDED.fullmatch(path):
+            raise DataError(f"{path[:80]!r} is no path of MLflow's REST interface.")
+        url = f"{self._upstream.base_url.rstrip('/')}/{path}" + (f"?{query}" if query else "")
+        headers = {**self._headers, "content-type": media_type} if media_type else self._headers
+        try:
+            answer = await self._client.request(method, url, content=body, headers=headers)
+        except httpx2.TransportError as error:
+            raise OutageError(
+                f"MLflow at {self._upstream.base_url}: {str(error) or type(error).__name__}. Is it up?"
+            ) from error
+        return Forwarded(answer.status_code, answer.headers.get("content-type", ""), answer.content)
+
+
+def _token(variable: str) -> str:
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise ConfigError(f"mlflow: no token. Set the environment variable {variable}, or leave token_env out.")
+    return token

@@ -1,0 +1,89 @@
+"""Trackers of a training: refused early where a key is missing, named by run and stage, and never a key in a file."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.trackers import check_trackers, tracked, tracker_environment, training_name
+
+WANDB, MLFLOW = {"WANDB_API_KEY": "k" * 40}, {"MLFLOW_TRACKING_URI": "http://mlflow:5000"}
+
+
+@pytest.mark.parametrize(
+    ("trackers", "environment", "gateway_has_mlflow", "refusal"),
+    [
+        (("tensorboard",), {}, False, ""),
+        ((), {}, False, ""),
+        (("wandb",), {}, True, "WANDB_API_KEY is not set"),
+        (("wandb",), {"WANDB_MODE": "online"}, False, "WANDB_API_KEY is not set"),
+        (("wandb",), WANDB, False, ""),
+        (("wandb",), {"WANDB_MODE": "offline"}, False, ""),
+        (("mlflow",), WANDB, False, "MLFLOW_TRACKING_URI is not set"),
+    ],
+)
+def test_a_tracker_without_key_or_address_is_refused(
+    trackers: tuple[str, ...], environment: dict[str, str], gateway_has_mlflow: bool, refusal: str
+) -> None:
+    if not refusal:
+        check_trackers(trackers, environment, gateway_has_mlflow)
+        return
+    with pytest.raises(ConfigError, match=refusal):
+        check_trackers(trackers, environment, gateway_has_mlflow)
+
+
+@pytest.mark.parametrize(("environment", "gateway_has_mlflow"), [(MLFLOW, False), ({}, True)])
+def test_mlflow_needs_an_address_or_a_gateway_and_its_package(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], gateway_has_mlflow: bool
+) -> None:
+    monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install mlflow-skinny"):
+        check_trackers(("mlflow",), environment, gateway_has_mlflow)
+
+    monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: name)
+    check_trackers(("mlflow",), environment, gateway_has_mlflow)
+
+
+def test_each_tracker_gets_the_names_of_run_and_stage_and_files_in_the_stages_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_RUN", "run-7")
+
+    added = tracker_environment(("tensorboard", "wandb", "mlflow"), "sft", tmp_path, "http://gateway:8300", {})
+
+    assert training_name("sft") == "run-7-sft"
+    assert added == {
+        "TENSORBOARD_DIR": f"{tmp_path}/tensorboard", "TENSORBOARD_LOGGING_DIR": f"{tmp_path}/tensorboard",
+        "WANDB_PROJECT": "qinglan", "WANDB_RUN_GROUP": "run-7", "WANDB_JOB_TYPE": "sft", "WANDB_DIR": str(tmp_path),
+        "WANDB_MODE": "offline",
+        "MLFLOW_EXPERIMENT_NAME": "qinglan", "MLFLOW_TRACKING_URI": "http://gateway:8300/trackers/mlflow",
+    }  # fmt: skip
+
+
+def test_what_the_environment_says_goes_before_the_gateway_and_a_key_is_not_copied(tmp_path: Path) -> None:
+    added = tracker_environment(("wandb", "mlflow"), "ppo", tmp_path, "http://gateway:8300", WANDB | MLFLOW)
+
+    assert added["MLFLOW_TRACKING_URI"] == MLFLOW["MLFLOW_TRACKING_URI"]
+    assert added["WANDB_MODE"] == "online"
+    assert WANDB["WANDB_API_KEY"] not in added.values()
+
+
+def test_without_an_address_and_a_gateway_mlflow_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="neither MLFLOW_TRACKING_URI nor a gateway"):
+        tracker_environment(("mlflow",), "sft", tmp_path, "", {})
+
+
+def test_the_environment_is_as_before_when_the_training_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WANDB_DIR", "before")
+
+    with tracked(("wandb",), "sft", tmp_path, "") as added:
+        assert os.environ["WANDB_DIR"] == str(tmp_path) and os.environ["WANDB_MODE"] == "offline"
+        assert added["WANDB_PROJECT"] == "qinglan"
+
+    assert os.environ["WANDB_DIR"] == "before" and "WANDB_MODE" not in os.environ
+    assert "no WANDB_API_KEY here, so its files stay in the stage's log" in capsys.readouterr().out
