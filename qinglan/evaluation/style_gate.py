@@ -32,7 +32,7 @@ AGAINST_BASELINE = Comparison(
 
 
 AGAINST_TEACHER = Comparison(
-    ("paired", "model_vs_teacher", "macro_f1"), "Model minus its teacher, macro F1", "its teacher",
+    ("paired", "model_vs_large", "macro_f1"), "Model minus its teacher, macro F1", "its teacher",
     ("counts", "rows"), "rows",
 )  # fmt: skip
 

@@ -10,8 +10,9 @@ import pytest
 
 from tests.gpu import wheels
 from tests.gpu.checks import CHECKS, DRY, Device, fits, step_figures
-from tests.gpu.pack import ROOT, WHEELS, locked_versions
+from tests.gpu.pack import WHEELS, locked_versions
 from tests.gpu.report import Measured, Result, table
+from tests.gpu.wheels import ROOT
 
 
 @pytest.mark.slow

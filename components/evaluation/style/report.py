@@ -10,7 +10,7 @@ from qinglan.evaluation.metrics import Metric
 from qinglan.style.rows import StyleRow
 
 SYSTEMS = {
-    "model": "model", "before": "model, before its temperature", "baseline": "baseline", "teacher": "its teacher",
+    "model": "model", "before": "model, before its temperature", "baseline": "baseline", "large": "its teacher",
 }  # fmt: skip
 METRICS = {
     "accuracy": Metric("accuracy", how=""), "macro_f1": Metric("macro F1", how=""),
@@ -36,7 +36,7 @@ def to_markdown(evaluation: Json) -> str:
 def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
     """The report, with examples by kind where there are any."""
     counts, taught = evaluation["counts"], []
-    if "model_vs_teacher" in evaluation["paired"]:
+    if "model_vs_large" in evaluation["paired"]:
         taught = [kernel.Section("The model, and the larger one that taught it", list(_teacher(evaluation)))]
     return kernel.Report(
         headline(evaluation),
@@ -61,7 +61,7 @@ def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None
 def headline(evaluation: Json) -> str:
     """The verdict in one sentence."""
     if evaluation["verdict"]["promote"]:
-        close = ", and it stays close to its teacher." if "model_vs_teacher" in evaluation["paired"] else "."
+        close = ", and it stays close to its teacher." if "model_vs_large" in evaluation["paired"] else "."
         words = "Promote: the style model beats a bag of characters, loses no label to it, and knows how sure it is"
         return words + close
     return "Hold: the style model stays where it is."
@@ -84,7 +84,7 @@ def _pair(evaluation: Json) -> Blocks:
 
 def _teacher(evaluation: Json) -> Blocks:
     """A distilled model beside the one that it learned from."""
-    pair = evaluation["paired"]["model_vs_teacher"]
+    pair = evaluation["paired"]["model_vs_large"]
     allowed = SHARE.number(evaluation["settings"]["gate"]["teacher_margin"])
     yield kernel.Text(
         f"The same rows, answered by both. The gate allows {allowed} less macro F1, at the interval's lower end. "

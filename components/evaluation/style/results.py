@@ -23,10 +23,11 @@ from components.evaluation.style.measures import (
 from qinglan.evaluation import statistics
 from qinglan.evaluation.statistics import Columns, Groups
 
-MODEL, BEFORE, BASELINE, TEACHER = "model", "before", "baseline", "teacher"
-"""`before` is the model without its temperature: only its calibration differs. A distilled one has a teacher."""
+MODEL, BEFORE, BASELINE, LARGE = "model", "before", "baseline", "large"
+"""`before` is the model without its temperature: only its calibration differs. `large` is the
+teacher of a distilled one; the rewriter's evaluation has another system that is called teacher."""
 
-RIVALS = (BASELINE, BEFORE, TEACHER)
+RIVALS = (BASELINE, BEFORE, LARGE)
 TESTED = ("accuracy", "macro_f1")
 COVERAGES = tuple(round(1 - step / 20, 2) for step in range(11))
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.inference import predict_probabilities, predict_questions
 from components.evaluation.style.measures import BINS, undo_temperature
 from components.evaluation.style.report import build_report, draw_examples
-from components.evaluation.style.results import BASELINE, BEFORE, MODEL, TEACHER, PredictionTable
+from components.evaluation.style.results import BASELINE, BEFORE, LARGE, MODEL, PredictionTable
 from components.evaluation.style.teacher import TeacherFiles, teacher_probabilities
 from qinglan.digests import digest
 from qinglan.errors import DataError
@@ -73,7 +73,7 @@ def evaluate(
     leak.check_parents(card, model, rows)
     table, called_for, baseline = _predict(model, splits, card, config, "onnx" if teacher else "torch")
     if teacher:
-        table.probabilities[TEACHER] = teacher_probabilities(teacher, card, splits.test, splits.labels)
+        table.probabilities[LARGE] = teacher_probabilities(teacher, card, splits.test, splits.labels)
     predictions = prediction_rows(splits.test, table, called_for)
     with atomic_write(out.predictions) as partial:
         partial.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in predictions))
