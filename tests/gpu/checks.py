@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -259,11 +260,9 @@ def fits(peak: float, said: float | None) -> bool:
 def fit_gib(stage: str, config: Any, settings: dict[str, Any]) -> float | None:
     """The tensors' bytes that `qinglan fit` computes for a card without the driver's; None where it is not here."""
     try:
-        from components.training.sft.fit import card_phases as sft_phases
-        from components.training.style.fit import card_phases as style_phases
-        from qinglan.sizing.shape import shape_of
-    except ImportError:
+        phases = import_module(f"components.training.{stage}.fit").card_phases
+        shape_of = import_module("qinglan.sizing.shape").shape_of
+    except ModuleNotFoundError:
         return None
-    phases = (sft_phases if stage == "sft" else style_phases)(config, shape_of(settings, stage))
-    [largest] = sorted(phases, key=lambda phase: phase.bytes)[-1:]
-    return sum(amount.bytes for amount in largest.amounts if amount.name != "CUDA") / GIB
+    largest = max(phases(config, shape_of(settings, stage)), key=lambda phase: phase.bytes)
+    return float(sum(amount.bytes for amount in largest.amounts if amount.name != "CUDA")) / GIB

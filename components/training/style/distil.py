@@ -147,12 +147,12 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
     parent, name = _layer_stack(model)
     layers = getattr(parent, name)
     numbers = kept_layers(len(layers), count or max(1, len(layers) // 2), first=_first_is_special(layers))
-    kept = torch.nn.ModuleList(layers[at] for at in numbers)
-    for position, layer in enumerate(kept):
+    stack = torch.nn.ModuleList(layers[at] for at in numbers)
+    for position, layer in enumerate(stack):
         parts: list[Any] = [part for part in layer.modules() if hasattr(part, "layer_idx")]
         for part in parts:
             part.layer_idx = position
-    setattr(parent, name, kept)
+    setattr(parent, name, stack)
     _cut_settings(model.config, numbers)
     return model.float()
 
