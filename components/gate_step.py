@@ -13,11 +13,15 @@ from qinglan.lineage.step_inputs import add_verdict
 
 def run_gate(
     kind: Kind, evaluation: Artifact, config: Mapping[str, Any], before: Artifact, decision: Artifact, metrics: Any,
-    lineage: Artifact,
+    lineage: Artifact, stage: str = "gate", evaluation_name: str = "evaluation",
 ) -> str:  # fmt: skip
-    """Record and sign the verdict on a written evaluation, and show it; the answer is its word."""
+    """Record and sign the verdict on a written evaluation, and show it; the answer is its word.
+
+    A line with two gates names the second one's stage and evaluation.
+    """
     settings = kind.gate.parse(config, "gate")
-    with recorded("gate", {"evaluation": evaluation}, {}, settings.model_dump(mode="json"), lineage, before) as step:
+    inputs = {evaluation_name: evaluation}
+    with recorded(stage, inputs, {}, settings.model_dump(mode="json"), lineage, before) as step:
         verdict = kind.decide(read_evaluation(Path(evaluation.path)), settings)
         step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
         add_verdict(step, verdict)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import load_config, load_style_config
-from pipelines.demo_audit import show_audit, show_refusal
+from pipelines.demo_audit import check_may_serve, show_audit, show_refusal
 from pipelines.execution import raise_if_held, run_lock
 from pipelines.held_release import release_held
 from pipelines.loopback_rollout import roll_out
@@ -19,7 +19,8 @@ from pipelines.style import StyleRunConfig
 from pipelines.summary import print_style_summary, print_summary
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
-from qinglan.style.labels import format_training_text
+from qinglan.lineage.release_folder import MODEL
+from qinglan.services import run_service
 from qinglan.terminal import say
 from standins.samples import write_sample
 from standins.samples.style import write_style_sample
@@ -107,16 +108,21 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     print_style_summary(root, record)
     raise_if_held(record)
     show_audit(root, StyleRunConfig.parse(load_yaml(run.config), str(run.config)).register_.store)
-    _ask_small_model(run.files / ARTIFACT_FILES["student_model"])
+    if (release := run.files / ARTIFACT_FILES["small_release"]).is_dir():
+        check_may_serve(release)
+        _ask_small_model(run, release / MODEL)
     say(f"In all {time.monotonic() - started:.0f} s.")
 
 
-def _ask_small_model(folder: Path) -> None:
-    from qinglan.style.model import StyleModel
+def _ask_small_model(run: RunDir, model: Path) -> None:
+    """Serve the released int8 model as its runtime on a cluster does, and ask it."""
+    import httpx
 
-    say("The small model, int8, of answers that it has not seen:")
-    model = StyleModel.load(folder, "onnx")
-    predictions = model.predict([format_training_text(*pair) for pair in EXCHANGES])
-    for (question, answer), prediction in zip(EXCHANGES, predictions, strict=True):
-        unsure = " (unsure)" if prediction["confidence"] < UNSURE else ""
-        say(f"  {prediction['predicted_label']} {prediction['confidence']:.2f}{unsure}  {question} -> {answer}")
+    options = ["--model", str(model), "--engine", "onnx", "--name", "style-small", "--port", "0"]
+    with run_service("serving.style", options, run.logs / "style-small.log") as url:
+        say("The released small model, int8, served: of answers that it has not seen")
+        for question, answer in EXCHANGES:
+            body = {"question": question, "answer": answer}
+            prediction = httpx.post(f"{url}/predict", json=body, timeout=30).raise_for_status().json()
+            unsure = " (unsure)" if prediction["confidence"] < UNSURE else ""
+            say(f"  {prediction['predicted_label']} {prediction['confidence']:.2f}{unsure}  {question} -> {answer}")

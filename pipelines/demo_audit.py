@@ -11,6 +11,7 @@ from qinglan.lineage.audit_targets import open_target, read_notes
 from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.release_folder import read_release
 from qinglan.lineage.terminal_tree import print_audit
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.store import open_store
@@ -39,6 +40,15 @@ def is_overridden(result: Audit) -> bool:
     """Tell whether signed overrides name everything that is missing; they never cover altered files."""
     named = {reason for override in result.overrides for reason in override.missing}
     return result.verdict == "incomplete" and all(str(finding) in named for finding in result.findings)
+
+
+def check_may_serve(release: Path) -> None:
+    """Walk a release's lineage as the deploy stage does, and say that it may serve; an error where it may not."""
+    policy, name = load_trust(keys_folder() / TRUST_FILE), read_release(release).name
+    decision = may_deploy(release, policy, name)
+    if not decision.allowed:
+        raise AlteredError(f"{name} may not be deployed:", *decision.reasons)
+    say(f"May {name} be deployed? Yes: every statement of its lineage is signed and was checked.")
 
 
 def show_refusal(root: Path, ancestor: str) -> None:

@@ -42,7 +42,7 @@ def required_inputs_text() -> str:
     """The deploy gate's table as the lines are now."""
     import yaml
 
-    table = {line.name: dict(line.required) for line in LINES.values()}
+    table = {name: dict(stages) for line in LINES.values() for name, stages in line.required.items()}
     return REQUIRED_HEAD + yaml.safe_dump(table, default_flow_style=None, sort_keys=False, width=110)
 
 

@@ -87,10 +87,11 @@ def check_tracking(line: Line, config: LineConfig, stages: Sequence[str], gatewa
 
 
 def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
-    if "deploy" in stages and config.deploy is None:
-        raise ConfigError(
-            "deploy: the profile does not say where to. Give it `deploy: {namespace: ..., store: ...}`."
-        )
+    for name in stages:
+        if name.startswith("deploy") and getattr(config, name) is None:
+            raise ConfigError(
+                f"{name}: the profile does not say where to. Give it `{name}: {{namespace: ..., store: ...}}`."
+            )
 
 
 @contextmanager
@@ -174,6 +175,8 @@ def run_stages(
         record["ran"] = stages
         record["steps"] = {stage: run.step_record(stage) for stage in line.stages}
         record["verdict"] = gate_verdict(record["steps"], stages)
+        if "gate_small" in line.stages:
+            record["small_verdict"] = gate_verdict(record["steps"], stages, "gate_small")
         write_json(run.record, record)
     return record
 
@@ -213,9 +216,9 @@ def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -
             run.link(LINEAGE, Path(lineage))
 
 
-def gate_verdict(steps: dict[str, Any], stages: Sequence[str]) -> dict[str, Any]:
+def gate_verdict(steps: dict[str, Any], stages: Sequence[str], gate: str = "gate") -> dict[str, Any]:
     """The gate's verdict, if it was among these stages and was reached: the word and its reasons."""
-    facts = ((steps.get("gate") or {}).get("facts") or {}) if "gate" in stages else {}
+    facts = ((steps.get(gate) or {}).get("facts") or {}) if gate in stages else {}
     return {"word": facts["verdict"], "reasons": facts["reasons"]} if "verdict" in facts else {}
 
 

@@ -127,15 +127,16 @@ def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], in
     """The stages one after another, and behind the gate what only a promoted model gets to."""
     verdict: Any = None
     with ExitStack() as promoted:
-        for stage in stages:
-            if line.stages[stage].behind_gate and verdict is not None:
-                # One branch for all of them: a task may not take what another branch has made.
+        for stage in (line.stages[name] for name in stages):
+            if stage.behind_gate and verdict is not None:
+                # A branch in the branch: a task may take what was made before its own gate alone.
                 promoted.enter_context(dsl.If(verdict == "promote", name="promoted"))
                 verdict = None
-            task = _task(line.stages[stage], artifacts, inputs)
-            if stage == "gate":
+            task = _task(stage, artifacts, inputs)
+            if stage.is_gate:
                 verdict = task.outputs["Output"]
-            artifacts |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
+            if not stage.deploys:  # nothing waits for a rollout, or is held up by one that could not be made
+                artifacts |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
 
 
 def single_stage_graph(stage: Stage, uris: dict[str, str], inputs: GraphInputs) -> Any:
@@ -172,14 +173,14 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     task.set_caching_options(
         "@sha256:" in image and stage.cached and not stage.gateway and not _from_a_branch(settings)
     )
-    _mount_signing_key(task, RELEASE_KEYS if stage.name == "register" else BUILDER_KEY, image)
-    endpoints = [STORE_ENDPOINT] if stage.name in ("register", "deploy") else []
+    _mount_signing_key(task, RELEASE_KEYS if stage.registers else BUILDER_KEY, image)
+    endpoints = [STORE_ENDPOINT] if stage.registers or stage.deploys else []
     if any(map(_imported, taken.values())):
         endpoints.append(FETCH_ENDPOINT)
     if endpoints:
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
         kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
-    if stage.name == "deploy":
+    if stage.deploys:
         kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST_FILE: TRUST_VARIABLE})
     if machine:
         _add_labels(task, stage.name, inputs.cluster.tenant)

@@ -118,10 +118,10 @@ def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) ->
     from pipelines.graph import line_graph
 
     config = target.config
-    stages = target.line.graph(deploys=config.deploy is not None)
+    settings = config.stages()
     tenant = getattr(config, "tenant_id", "")
     cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
-    graph = line_graph(target.line, stages, config.stages(), cluster, target.about)
+    graph = line_graph(target.line, tuple(settings), settings, cluster, target.about)
     yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
     try:
         compiler.Compiler().compile(graph, str(yaml))

@@ -10,7 +10,7 @@ Stages run in the order of the fields. They are wired by name: an artifact goes 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -94,7 +94,10 @@ class Stage:
     """It keeps checkpoints on a volume, and goes on from them."""
 
     behind_gate: bool = False
-    """It runs only if the gate promotes."""
+    """It runs only if the last gate before it promotes."""
+
+    after: str = ""
+    """The stage that it follows, where that is not the one before it in the same field, or in the field before."""
 
     required: tuple[str, ...] | None = None
     """Inputs that its statement must name by digest before a release is deployed; * stands for anything.
@@ -107,6 +110,21 @@ class Stage:
 
     base_weights: Callable[[Any], bool] = no_base_weights
     """It reads public models from the volume of base weights, by the line's configuration."""
+
+    @property
+    def deploys(self) -> bool:
+        """Tell if it brings a release to production: nothing is made of what it leaves."""
+        return self.config is DeployConfig
+
+    @property
+    def registers(self) -> bool:
+        """Tell if it makes a release, and so signs with the releaser's key."""
+        return self.config is RegisterConfig
+
+    @property
+    def is_gate(self) -> bool:
+        """Tell if its answer is a verdict, on which the graph branches."""
+        return self.part == "gate"
 
     attribute: str = ""
     folder: str = ""
@@ -127,7 +145,7 @@ EVALUATION_FILES = {
 """The outputs of every evaluation."""
 
 DEPLOY = Stage(inputs=("release",), cached=False, behind_gate=True)
-"""The same stage at the end of every line."""
+"""The same stage in every line."""
 
 
 class LineConfig(Config):
@@ -199,13 +217,16 @@ class Line:
     name: str
     config: type[LineConfig]
     last: str
-    """The stage at which a run ends, and the graph; what follows runs alone."""
+    """The stage at which a run on this machine ends; one that deploys runs alone."""
 
     about: str
     """The graph's description on KFP's page."""
 
     rerun_note: str
     """The reason why a stopped run costs little when it is run again."""
+
+    releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the ending of a release's name, the stages that it came through; empty where the line releases one model."""
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -232,24 +253,25 @@ class Line:
         return frozenset(name for name, stage in self.stages.items() if stage.gateway)
 
     @property
-    def required(self) -> Mapping[str, list[str]]:
-        """The stages that a release must have come through, and the inputs that each must name."""
-        return {name: [*stage.required] for name, stage in self.stages.items() if stage.required is not None}
+    def required(self) -> Mapping[str, Mapping[str, list[str]]]:
+        """By the release's name, the stages that it must have come through, and the inputs that each must name."""
+        releases = self.releases or {"": tuple(self.stages)}
+        return {f"{self.name}{suffix}": self._required(stages) for suffix, stages in releases.items()}
+
+    def _required(self, names: Sequence[str]) -> Mapping[str, list[str]]:
+        stages = {name: self.stages[name] for name in names}
+        return {name: [*stage.required] for name, stage in stages.items() if stage.required is not None}
 
     def until(self, last: str) -> tuple[str, ...]:
-        """The stages as far as one."""
-        names = tuple(self.stages)
+        """The stages of a run on this machine as far as one: none that deploys."""
+        names = tuple(name for name, stage in self.stages.items() if not stage.deploys)
         return names[: names.index(last) + 1]
-
-    def graph(self, deploys: bool) -> tuple[str, ...]:
-        """The stages of a compiled graph: as far as a run goes, and on to production where the profile deploys."""
-        return self.until(self.last) + (("deploy",) if deploys else ())
 
 
 @cache
 def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
     """The stages that a line's configuration declares, in order, by name."""
-    stages = []
+    stages: list[Stage] = []
     for attribute, info in config.model_fields.items():
         for entry in info.metadata:
             if isinstance(entry, Stage):
@@ -259,7 +281,19 @@ def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
                     settings = _settings_class(settings.model_fields[entry.part].annotation)
                 name = entry.name or info.alias or attribute
                 stages.append(replace(entry, name=name, attribute=attribute, folder=folder, config=settings))
-    return {stage.name: stage for stage in stages}
+    return {stage.name: stage for stage in in_order(stages)}
+
+
+def in_order(stages: Sequence[Stage]) -> list[Stage]:
+    """The stages as declared, those that name the stage they follow right after it."""
+    ordered = [stage for stage in stages if not stage.after]
+    waiting = [stage for stage in stages if stage.after]
+    while waiting:
+        names = [stage.name for stage in ordered]
+        ready = next(stage for stage in waiting if stage.after in names)
+        ordered.insert(names.index(ready.after) + 1, ready)
+        waiting.remove(ready)
+    return ordered
 
 
 def _settings_class(annotation: Any) -> type[Config]:
@@ -275,13 +309,21 @@ def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
     return release if release.base else RegisterConfig.parse({**release.model_dump(), "base": name}, "base.model")
 
 
-def with_release_name(values: Any, name: str, deploy: Mapping[str, Any]) -> Any:
-    """A profile's values with a name for the release, and with what `deploy` leaves out: its name and store."""
+def with_release_name(values: Any, name: str, deploy: Mapping[str, Mapping[str, Any]]) -> Any:
+    """A profile's values with a name for the release, and with what a stage that deploys leaves out.
+
+    `deploy`: each such stage's defaults, by its name; name and store are the release's.
+    """
     if not isinstance(values, dict) or not isinstance(values.get("register") or {}, dict):
         return values  # the class refuses it, and says why
     release = {"name": name, **(values.get("register") or {})}
     values = {**values, "register": release}
-    if isinstance(profile := values.get("deploy"), dict):
-        taken = {key: release[key] for key in ("name", "store") if key in release}
-        values["deploy"] = {**deploy, **taken, **profile}
+    for stage, defaults in deploy.items():
+        if isinstance(profile := values.get(stage), dict):
+            suffix = stage.removeprefix("deploy").replace("_", "-")
+            taken = {
+                "name": f"{release['name']}{suffix}",
+                **({"store": release["store"]} if "store" in release else {}),
+            }
+            values[stage] = {**defaults, **taken, **profile}
     return values

@@ -181,7 +181,7 @@ class RunConfig(LineConfig):
         if isinstance(values, dict) and "tenant_id" in values:
             tenant = values["tenant_id"]
             values = {**values, "generate": {"tenant_id": tenant, **(values.get("generate") or {})}}
-            values = with_release_name(values, f"{tenant}/rewriter", {})
+            values = with_release_name(values, f"{tenant}/rewriter", {"deploy": {}})
         return values
 
     @model_validator(mode="before")

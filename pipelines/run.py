@@ -96,6 +96,8 @@ def run_style(
     inputs = {"labelled": config.labelled.resolve()}
     with run_lock(run):
         config = prepare_run(STYLE, config, run, stages, alone=bool(only))
+        if not only:
+            run.unlink(["release", "small_release"])  # the new verdicts may hold
         return run_stages(STYLE, run, stages, inputs, bool(only), quiet, pythons=pythons)
 
 

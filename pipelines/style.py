@@ -3,9 +3,11 @@
 labelled answers
   -> prepare -> base -> style              splits; a classifier over as many labels as the data has
   -> evaluate -> gate                      a verdict on the locked test, beside a bag of characters
-  -> register                              what passes becomes a signed release
+  -> register -> deploy                    what passes becomes a signed release, and a ModelRollout where the profile
+                                           says so
   -> distil                                it teaches a smaller one, with int8 weights for a CPU
-  -> deploy                                where the profile says so: a ModelRollout of the release
+  -> evaluate_small -> gate_small          a verdict on those int8 weights, beside the teacher too
+  -> register_small -> deploy_small        a second release, house/style-small, which goes its own way
 """
 
 from pathlib import Path
@@ -31,12 +33,19 @@ from pipelines.line import (
     with_release_name,
 )
 
-NAME = "house/style"
-DEPLOY_DEFAULTS = {
-    "service": "style", "runtime": "qinglan-style", "format": "qinglan-style",
-    "rollout": {"checks": [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 0.25}]},
-}  # fmt: skip
-"""Settings of a profile that says no more than that it deploys: a style model has no fallbacks, and no search."""
+NAME, SMALL = "house/style", "-small"
+CHECKS = [{"name": "errors", "margin": 0.01}, {"name": "slow", "margin": 0.05, "seconds": 0.25}]
+SERVED = {"format": "qinglan-style", "rollout": {"checks": CHECKS}}
+RELEASE_DEFAULTS = {
+    "style": {"service": "style", "runtime": "qinglan-style", **SERVED},
+    f"style{SMALL}": {"service": f"style{SMALL}", "runtime": "qinglan-style-onnx", **SERVED},
+}
+"""By a release's name after the tenant's, how it is deployed where nothing else is said: a style model has no
+fallbacks, and no search."""
+
+DEPLOY_DEFAULTS = {"deploy": RELEASE_DEFAULTS["style"], "deploy_small": RELEASE_DEFAULTS[f"style{SMALL}"]}
+
+SMALL_EVALUATION_FILES = {f"small_{name}": f"small_{file}" for name, file in EVALUATION_FILES.items()}
 
 
 def style_gpus(config: "StyleRunConfig") -> int:
@@ -88,23 +97,45 @@ class StyleRunConfig(LineConfig):
             name="gate", part="gate", inputs=("evaluation",), component="gate_style", retried=False,
             required=("evaluation",),
         ),
+        Stage(
+            name="evaluate_small", after="distil", outputs=SMALL_EVALUATION_FILES, behind_gate=True,
+            inputs=("style_rows", "student_model", "evaluation", "predictions"),
+            required=("style_rows", "student_model", "predictions"),
+        ),
+        Stage(
+            name="gate_small", after="evaluate_small", part="gate", inputs=("small_evaluation",), retried=False,
+            behind_gate=True, required=("small_evaluation",),
+        ),
     ] = EvaluateStyleConfig()  # fmt: skip
-    """The locked test, and the gate."""
+    """The locked test, and the gate; both models are judged by the same settings."""
 
-    register_: Annotated[RegisterConfig, Stage(
-        inputs=("evaluation", "style_model", "report"), outputs={"release": "release"}, component="register_style",
-        cached=False, behind_gate=True,
-    )] = Field(default=RegisterConfig(name=NAME), alias="register")  # fmt: skip
-    """The release. Its name is house/style, where a profile gives none."""
+    register_: Annotated[
+        RegisterConfig,
+        Stage(
+            inputs=("evaluation", "style_model", "report"), outputs={"release": "release"}, cached=False,
+            component="register_style", behind_gate=True,
+        ),
+        Stage(
+            name="register_small", after="gate_small", inputs=("small_evaluation", "student_model", "small_report"),
+            outputs={"small_release": "small_release"}, cached=False, behind_gate=True,
+        ),
+    ] = Field(default=RegisterConfig(name=NAME), alias="register")  # fmt: skip
+    """The releases. The name is house/style, where a profile gives none; the smaller model's ends in -small."""
+
+    deploy: Annotated[DeployConfig | None, DEPLOY] = None
+    """The place and policy of the rollout of what the gate promotes. Without it nothing is rolled out."""
 
     distil: Annotated[DistilConfig, Stage(
         inputs=("style_model", "style_rows"), resumes=True, behind_gate=True, gpus=distil_gpus,
+        required=("style_model", "style_rows"),
         outputs={"student_model": "student_model", "distil_log": "distil_log", "distil_table": "distil.json"},
     )] = DistilConfig()  # fmt: skip
     """The smaller one."""
 
-    deploy: Annotated[DeployConfig | None, DEPLOY] = None
-    """The place and policy of the rollout of what the gate promotes. Without it a run ends with the smaller model."""
+    deploy_small: Annotated[DeployConfig | None, Stage(
+        inputs=("small_release",), cached=False, behind_gate=True,
+    )] = None  # fmt: skip
+    """The same of the smaller one, by the runtime that serves its int8 weights."""
 
     cluster: ClusterConfig = ClusterConfig()
     """Pods, GPUs and volumes of its steps on a cluster."""
@@ -119,7 +150,11 @@ class StyleRunConfig(LineConfig):
 STYLE = Line(
     "style",
     StyleRunConfig,
-    last="distil",
+    last="register_small",
     about="From labelled answers to a style model.",
     rerun_note="a training that is finished is not done again.",
+    releases={
+        "": ("prepare", "base", "style", "evaluate", "gate"),
+        SMALL: ("prepare", "base", "style", "distil", "evaluate_small", "gate_small"),
+    },
 )

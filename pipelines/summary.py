@@ -70,6 +70,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
 def print_style_summary(root: Path, record: dict[str, Any]) -> None:
     import orjson
 
+    from components.evaluation.style.report import headline
     from components.evaluation.style.report import to_markdown as evaluated
     from components.training.style.distil import to_markdown as sizes
     from qinglan.terminal.console import Console, markdown
@@ -82,6 +83,12 @@ def print_style_summary(root: Path, record: dict[str, Any]) -> None:
         console.print(markdown(evaluated(orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes()))))
     if "distil" in done:
         console.print(markdown(sizes(run.files / ARTIFACT_FILES["distil_table"])))
+    if "evaluate_small" in done:
+        small = orjson.loads((run.files / ARTIFACT_FILES["small_evaluation"]).read_bytes())
+        reasons = [f"- {reason}" for reason in small["verdict"]["reasons"]]
+        console.print(markdown("\n".join(["**The small model, int8:**", f"- {headline(small)}", *reasons])))
+    if record["small_verdict"].get("word") == "hold":
+        console.print("The small model is held, so it is no release. The large one is.", highlight=False)
     if record["verdict"].get("word") == "hold" and "distil" not in done:
         console.print("Held, so no small model is made. `--only distil` makes one all the same.", highlight=False)
     print_files(console, STYLE, run, f"config.yaml, run.json, records/, logs/  ({record['seconds']:.0f} s)")

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from benchmarks.style.made import Made, aside
 from components.training.style import trainer as fitting
+from components.training.style.base_model import open_base
 from components.training.style.dataset import StyleDataset, collate, one_hot
-from components.training.style.stage import open_base, weighted_loss
+from components.training.style.stage import weighted_loss
 from components.training.style.trainer import FitSettings, Loss, Watch, fit
 from qinglan.style.labels import read_mapping
 from qinglan.style.predict import encode
@@ -56,7 +57,7 @@ def measure(made: Made, folder: Path) -> Training:
     batch = made.config.style.batch
     rows = made.split("train")[: STEPS * batch]
     labels = read_mapping(made.rows)
-    _, tokenizer = open_base(made.base, labels, 0)
+    _, tokenizer = open_base(made.base, labels, [row.input for row in made.split("train")], made.config.style)
     ids = encode(tokenizer, [row.input for row in rows], WIDTH)
     examples = StyleDataset(ids, one_hot([labels.ids[row.label] for row in rows], len(labels.labels), 0.0))
     ours: list[float] = []
@@ -71,7 +72,7 @@ def measure(made: Made, folder: Path) -> Training:
 
 def _seconds(made: Made, examples: StyleDataset, checkpoints: Path) -> list[float]:
     labels = read_mapping(made.rows)
-    model, _ = open_base(made.base, labels, 0)
+    model, _ = open_base(made.base, labels, [row.input for row in made.split("train")], made.config.style)
     style = made.config.style.model_copy(update={"epochs": 1.0})
     pace = FitSettings(**{name: getattr(style, name) for name in FitSettings._fields})
     dev = StyleDataset([examples[at]["input_ids"] for at in range(DEV)], examples.targets[:DEV])

@@ -7,7 +7,7 @@ from typing import Any
 from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import Deployed, deploy
-from pipelines.style import DEPLOY_DEFAULTS
+from pipelines.style import RELEASE_DEFAULTS
 from qinglan.config import load_yaml
 from qinglan.kubernetes.client import Api, connect
 from qinglan.lineage.audit_targets import resolve_digest
@@ -35,6 +35,6 @@ def build_deploy_config(
     values: dict[str, Any], name: str, store: str, namespace: str, settings: Path | None
 ) -> DeployConfig:
     """Combine the file's rollout policy with the command line's release, store and destination."""
-    usual = DEPLOY_DEFAULTS if name.rpartition("/")[2] == "style" else {}
+    usual = RELEASE_DEFAULTS.get(name.rpartition("/")[2], {})
     settings_of_rollout = {**usual, **values, "name": name, "store": store, "namespace": namespace}
     return DeployConfig.parse(settings_of_rollout, str(settings or "start"))

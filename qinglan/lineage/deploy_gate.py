@@ -102,7 +102,7 @@ def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy:
     faults = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
     faults += [f"no statement of {stage} is in its chain" for stage in lines[line] if stage not in steps]
     faults += required_faults(steps, lines[line])
-    faults += gate_faults(steps, evaluation)
+    faults += gate_faults(steps, evaluation, tuple(lines[line]))
     if policy.clean_code:
         faults += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]
     return faults
@@ -116,12 +116,14 @@ def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[s
                 yield f"{stage} does not say which {pattern.replace('*', ' ').strip()} it used"
 
 
-def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Iterator[str]:
+def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any], required: Sequence[str]) -> Iterator[str]:
     """The gate promoted, by this very evaluation, and the evaluation was of this very model.
 
-    The release's digests are its statement's: the audit has compared them with the bytes.
+    `required` says which gate and evaluation of the line are this release's. The release's digests are its
+    statement's: the audit has compared them with the bytes.
     """
-    gate, evaluate, register = steps.get("gate"), steps.get("evaluate"), steps.get(RELEASE_STAGE)
+    gate, evaluate = (steps.get(required_stage(required, word)) for word in ("gate", "evaluate"))
+    register = steps.get(RELEASE_STAGE)
     released = {part.name: part.digest for part in register.statement.made} if register else {}
     if gate:
         if (verdict := gate.statement.facts.get("verdict")) != "promote":
@@ -134,6 +136,11 @@ def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any]) -> Ite
     models = digests.get("models") if isinstance(digests, dict) else None
     if isinstance(models, dict) and models.get(str(evaluation.get("candidate"))) not in (None, released.get("model")):
         yield "evaluation.json is about another model than the release's"
+
+
+def required_stage(required: Sequence[str], word: str) -> str:
+    """The line's stage of this kind: gate, or gate_small in a smaller model's chain."""
+    return next((stage for stage in required if stage.partition("_")[0] == word), word)
 
 
 def break_glass(

@@ -59,12 +59,18 @@ def _explanation_lines(facts: ReleaseFacts) -> Iterator[str]:
         "Data": data_lines(facts.graph),
         "Paid answers": paid_lines(facts.graph),
         "Judges": judge_lines(facts.evaluation),
-        "Gate": gate_lines(facts.steps.get("gate")),
+        "Gate": gate_lines(_last_gate(facts.steps)),
         "Signed": signed_lines(facts.graph),
     }
     for title, lines in sections.items():
         yield f"{title}:"
         yield from (f"  {line}" for line in lines or ["nothing is known"])
+
+
+def _last_gate(steps: Mapping[str, Step]) -> Step | None:
+    """A smaller model's chain has its own gate, after that of its teacher where both are in it."""
+    gates = [step for stage, step in steps.items() if stage.partition("_")[0] == "gate"]
+    return max(gates, key=lambda step: step.done, default=None)
 
 
 def data_lines(graph: Graph) -> list[str]:

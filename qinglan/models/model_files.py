@@ -1,11 +1,11 @@
-"""Files that a model's folder may hold: weights as safetensors, JSON and text. Nothing that could run when loaded.
+"""Files that a model's folder may hold: safetensors, ONNX, JSON and text. Nothing that could run when loaded.
 
     refuse_unfit(folder)                # before it is signed
     faults = unfit_files(folder)        # for an audit: every one of them
 
 The name decides what a file must be, and its bytes must be that: safetensors are parsed to their last byte, JSON is
 parsed, text must be UTF-8 and no pickle. What its files name lies in the folder too (model_references.py), and there
-are weights. An ONNX form is not released: its graph can name files and operators outside of it.
+are weights. An ONNX graph stands alone: no weights in another file, none but standard operators (onnx_graph.py).
 """
 
 import json
@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 from qinglan.errors import DataError
+from qinglan.models.onnx_graph import graph_fault
 from qinglan.models.references import reference_faults
 from qinglan.models.safetensors_header import read_header
 from qinglan.plain_files import plain_files
@@ -43,8 +44,8 @@ def refuse_disallowed_files(folder: Path) -> None:
     faults = disallowed_files(folder) or reference_faults(plain_files(folder).files)
     for name, why in sorted(faults.items()):
         raise DataError(
-            f"{folder / name}: {why}. A release holds weights as .safetensors, JSON and text alone: take that file "
-            "out, or save the model again."
+            f"{folder / name}: {why}. A release holds weights as .safetensors, an ONNX form, JSON and text alone: "
+            "take that file out, or save the model again."
         )
 
 
@@ -100,7 +101,7 @@ def _sentencepiece(path: Path) -> str:
 
 
 FILE_CHECKS: dict[str, Callable[[Path], str]] = {
-    ".safetensors": _safetensors, ".json": _json, "text": _text, ".model": _sentencepiece,
+    ".safetensors": _safetensors, ".onnx": graph_fault, ".json": _json, "text": _text, ".model": _sentencepiece,
 }  # fmt: skip
 
 

@@ -77,15 +77,20 @@ def open_torch(folder: Path, labels: int) -> TorchEngine:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(
+        model, loaded = AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=torch.bfloat16 if device == "cuda" else torch.float32, use_safetensors=True,
-            local_files_only=True,
+            local_files_only=True, output_loading_info=True,
         )  # fmt: skip
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(
             f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
             "Copy it again from where it was trained, or run that stage again."
         ) from error
+    if missing := sorted(loaded["missing_keys"]):
+        raise DataError(
+            f"{folder}: no whole model, its weights lack {missing[0]} and {len(missing) - 1} more. Copy it again "
+            "from where it was trained, or run that stage again."
+        )
     if model.config.num_labels != labels:
         raise DataError(f"{folder}: the weights know {model.config.num_labels} labels, the mapping {labels}.")
     return TorchEngine(model.to(device))

@@ -41,6 +41,7 @@ ON_GPUS = {
     "rewriter.one-gpu-80": {"sft": 1, "ppo": 1, "evaluate": 1},
     "rewriter.a100-multinode": {"sft": 4, "ppo": 4, "evaluate": 1},
     "style.a100": {"style": 1, "evaluate-style": 1, "distil": 1},
+    "style.one-gpu-24": {"style": 1, "evaluate-style": 1, "distil": 1},
 }
 """By graph and task: GPUs of one node."""
 
@@ -208,6 +209,7 @@ def test_a_profiles_settings_are_part_of_its_graph(target: Any) -> None:
     if target.line is STYLE:
         names |= {"base": "text-base", "evaluate": "evaluate-style", "gate": "gate-style"}
         names["register"] = "register-style"
+        names |= {stage: stage.replace("_", "-") for stage in target.line.stages if stage.endswith("_small")}
 
     for stage in target.line.until(target.line.last):
         constant = tasks[names.get(stage, stage)]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
@@ -368,7 +370,16 @@ def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_pa
         cached[name] = {step for step in found.steps if found.tasks[step]["cachingOptions"].get("enableCache")}
 
     assert cached["rewriter"] == {"convert", "base", "gate"}  # what is paid, launched or registered never is
-    assert cached["style"] == {"prepare", "text-base", "style", "evaluate-style", "gate-style", "distil"}
+    assert cached["style"] == {
+        "prepare",
+        "text-base",
+        "style",
+        "evaluate-style",
+        "gate-style",
+        "distil",
+        "evaluate-small",
+        "gate-small",
+    }
     for name in GOLDENS:
         tasks = compiled(name).tasks
         assert not [step for step in compiled(name).steps if tasks[step]["cachingOptions"].get("enableCache")]
@@ -519,17 +530,38 @@ def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_pat
 
 def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) -> None:
     profile = tmp_path / "deployed.yaml"
-    asked = load_yaml(CONFIGS / "style/a100.yaml")
-    profile.write_text(yaml.safe_dump(asked | {"deploy": {"namespace": "qinglan", "store": "s3://qinglan/house"}}))
+    asked, place = load_yaml(CONFIGS / "style/a100.yaml"), {"namespace": "qinglan", "store": "s3://qinglan/house"}
+    profile.write_text(yaml.safe_dump(asked | {"deploy": place, "deploy_small": place}))
 
     [path] = compile_targets([style_target(str(profile))], tmp_path, {})
     made = parsed(path.read_text(encoding="utf-8"))
 
     branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
-    assert set(branch) == {"register-style", "distil", "deploy"}
+    outer = {"register-style", "deploy", "distil", "evaluate-small", "gate-small"}
+    assert {name for name in branch if not name.startswith("condition")} == outer
+    assert branch["distil"]["dependentTasks"] == ["register-style"], "it waits for no rollout"
     given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
     assert (given["name"], given["service"], given["runtime"]) == ("house/style", "style", "qinglan-style")
     assert [one["name"] for one in given["rollout"]["checks"]] == ["errors", "slow"]
+
+
+def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tmp_path: Path) -> None:
+    profile = tmp_path / "deployed.yaml"
+    asked = load_yaml(CONFIGS / "style/a100.yaml")
+    profile.write_text(yaml.safe_dump(asked | {"deploy_small": {"namespace": "qinglan", "store": "s3://q/house"}}))
+
+    [path] = compile_targets([style_target(str(profile))], tmp_path, {})
+    made = parsed(path.read_text(encoding="utf-8"))
+
+    assert "deploy" not in made.tasks, "nobody asked for the large one"
+    branches = [one["dag"]["tasks"] for one in made.spec["components"].values() if "dag" in one]
+    [inner] = [tasks for tasks in branches if "register-small" in tasks]
+    assert set(inner) == {"register-small", "deploy-small"}
+    given = inner["deploy-small"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    served = (given["name"], given["service"], given["runtime"])
+    assert served == ("house/style-small", "style-small", "qinglan-style-onnx")
+    keys = {step: made.pod(step)["secretAsVolume"][0]["secretName"] for step in ("register-small", "deploy-small")}
+    assert keys == {"register-small": "qinglan-release-keys", "deploy-small": "qinglan-builder-key"}
 
 
 def test_a_graph_deploys_nothing_that_nobody_asked_for() -> None:

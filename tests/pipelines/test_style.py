@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import orjson
 import pytest
 import yaml
@@ -17,6 +18,10 @@ from pipelines.style import STYLE
 from qinglan.config import load_yaml, merge_settings
 from qinglan.digests import digest
 from qinglan.errors import ConfigError
+from qinglan.lineage.deploy_gate import may_deploy
+from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.services import run_service
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import read_card
 from standins.samples.style import write_style_sample
@@ -28,7 +33,7 @@ SHORT = {
     "style": {"epochs": 2.0, "batch": 16},
     "evaluate": {"draws": 200, "blind_rows": 10},
 }
-GATE = {"rows": 50, "class_rows": 1, "class_margin": 1.0, "ece": 1.0, "ece_worse": 1.0}
+GATE = {"rows": 50, "class_rows": 1, "class_margin": 1.0, "ece": 1.0, "ece_worse": 1.0, "teacher_margin": 1.0}
 BEATEN = {"evaluate": {"baseline_c": [1e-9], "gate": GATE}}
 """A baseline so regularised that it says the same of everything."""
 
@@ -62,7 +67,25 @@ def qinglan(*words: str | Path) -> Ran:
 def test_every_profile_is_read(path: Path) -> None:
     config = load_style_config(path.stem, labelled=Path("x.json"))
 
-    assert tuple(config.stages()) == tuple(one for one in STYLE.stages if one != "deploy"), "where nobody asks for it"
+    assert tuple(config.stages()) == STYLE.until("register_small"), "nobody asks for a rollout"
+
+
+def test_smaller_machines_train_the_plans_model_with_the_plans_rows_a_step() -> None:
+    for profile in ("cpu", "one-gpu-24"):
+        config = load_style_config(profile, labelled=Path("x.json"))
+
+        assert config.base.model == "Qwen/Qwen2.5-0.5B-Instruct"
+        assert config.style.batch * config.style.accumulation == 4
+        assert config.style.epochs == 3
+
+
+def test_a_small_model_may_go_to_production_where_the_large_one_does_not() -> None:
+    place = {"namespace": "qinglan", "store": "s3://qinglan/house"}
+    config = load_style_config("a100", labelled=Path("x.json"), deploy_small=place)
+
+    assert config.deploy is None and config.deploy_small is not None
+    small = config.deploy_small
+    assert (small.name, small.service, small.runtime) == ("house/style-small", "style-small", "qinglan-style-onnx")
 
 
 def test_the_large_profile_is_the_plans() -> None:
@@ -81,7 +104,7 @@ def test_a_mapping_file_travels_in_the_configuration(tmp_path: Path) -> None:
 
 
 def test_an_unknown_profile_lists_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="There are: a100, laptop"):
+    with pytest.raises(ConfigError, match="There are: a100, cpu, laptop, one-gpu-24"):
         load_style_config("big", labelled=Path("x.json"))
 
 
@@ -132,7 +155,7 @@ def test_a_held_style_model_is_not_distilled(folder: Path, held: Ran) -> None:
 def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Here) -> None:
     assert promoted.code == 0, promoted.errors
     steps, files = promoted.record["steps"], folder / "run" / "files"
-    assert [steps[stage]["status"] for stage in STYLE.until("distil")] == ["done"] * 7
+    assert [steps[stage]["status"] for stage in STYLE.until("gate_small")] == ["done"] * 9
     assert steps["style"]["facts"]["reused"] == 1  # the gate's settings are no reason to train again
     model = digest(files / "style_model")
     assert steps["evaluate"]["inputs"]["style_model"]["sha256"] == model
@@ -148,16 +171,47 @@ def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Here) -
 
 
 @pytest.mark.slow
+def test_the_small_models_release_is_served_as_it_was_judged(folder: Path, promoted: Ran) -> None:
+    """The registered int8 weights, by their runtime's command; deploy gate and server check their statements."""
+    files = folder / "run" / "files"
+    release, policy = files / "small_release", load_trust(keys_folder() / TRUST_FILE)
+    assert promoted.record["small_verdict"]["word"] == "promote"
+    assert promoted.record["steps"]["register_small"]["facts"]["name"] == "house/style-small"
+    evaluation = orjson.loads((release / "evaluation.json").read_bytes())
+    assert evaluation["digests"]["model"] == digest(release / "model")
+    assert any("int8 graph is judged" in note for note in evaluation["notes"])
+
+    decision = may_deploy(release, policy, "house/style-small")
+    assert decision.allowed, decision.reasons
+    assert not may_deploy(release, policy, "house/style").allowed, "another line's name is another chain"
+
+    [test] = [path for path in (files / "style_rows").iterdir() if path.name == "test.jsonl"]
+    text = orjson.loads(test.read_bytes().splitlines()[0])["input"]
+    judged = orjson.loads((files / "small_predictions.jsonl").read_bytes().splitlines()[0])["model"]
+    runtime = load_yaml(Path("manifests/base/runtimes/style-onnx.yaml"))["spec"]["containers"][0]
+    assert "--engine=onnx" in runtime["args"]
+    options = ["--model", str(release / "model"), "--engine", "onnx", "--port", "0"]
+    with run_service("serving.style", options, folder / "style-small.log") as url:
+        served = httpx.post(f"{url}/predict", json={"text": text}, timeout=60).json()
+        which = httpx.get(f"{url}/model", timeout=60).json()
+    assert which["sha256"] == evaluation["digests"]["model"]
+    assert served["probabilities"] == pytest.approx(judged["probabilities"], abs=1e-5)
+    assert "unproven" not in (folder / "style-small.log").read_text()
+
+
+@pytest.mark.slow
 def test_the_yaml_itself_loaded_as_kfp_loads_it_promotes_to_a_release(
     folder: Path, promoted: Ran, tmp_path: Path
 ) -> None:
     """It finds the trainings of the run before it, as a cluster's run does on its volume."""
     steps = run_compiled(folder, tmp_path)
 
-    assert tuple(steps) == STYLE.until("distil")
+    assert tuple(steps) == STYLE.until("register_small")
     assert {record["status"] for record in steps.values()} == {"done"}
     assert steps["style"]["facts"]["reused"] == 1
     assert steps["register"]["facts"]["name"] == "house/tried"  # the run's own word for it
+    assert steps["register_small"]["facts"]["name"] == "house/tried-small"
+    assert steps["register_small"]["facts"]["model"] == steps["distil"]["outputs"]["student_model"]["sha256"]
     assert shown(tmp_path, "gate-style", "decision").startswith("**Promote**")
     assert steps["register"]["facts"]["release"] in shown(tmp_path, "register-style", "summary")
 

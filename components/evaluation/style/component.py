@@ -22,38 +22,46 @@ def evaluate_style(
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """The style model and a bag of characters on the same locked answers."""
-    from pathlib import Path
+    from components.evaluation.style.step import run_evaluation
 
-    import orjson
-
-    from components.evaluation.style import stage
-    from components.evaluation.style.config import EvaluateStyleConfig
-    from components.evaluation.style.report import to_markdown
-    from qinglan.evaluation.evaluation_file import Outputs
-    from qinglan.lineage.record import recorded
-
-    settings = EvaluateStyleConfig.parse(config, "evaluate")
     inputs = {"style_rows": style_rows, "style_model": style_model}
     outputs = {
-        "evaluation": evaluation,
-        "predictions": predictions,
-        "blind_sample": blind_sample,
-        "blind_key": blind_key,
+        "evaluation": evaluation, "predictions": predictions, "blind_sample": blind_sample, "blind_key": blind_key,
         "report": report,
-    }
-    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
-        counts = stage.evaluate(
-            Path(style_rows.path),
-            Path(style_model.path),
-            Outputs.of_step(outputs),
-            settings,
-        )
-        step.facts.update(counts._asdict())
-    result = orjson.loads(Path(evaluation.path).read_bytes())
-    Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
-    classification.log_confusion_matrix(result["labels"], result["systems"]["model"]["confusion"])
-    for name, value in {**counts._asdict(), **stage.headline_numbers(result)}.items():
-        metrics.log_metric(name, value)
+    }  # fmt: skip
+    run_evaluation("evaluate", inputs, outputs, config, before, summary, metrics, classification, lineage)
+
+
+@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
+def evaluate_small(
+    before: dsl.Input[dsl.Artifact],
+    style_rows: dsl.Input[dsl.Dataset],
+    student_model: dsl.Input[dsl.Model],
+    evaluation: dsl.Input[dsl.Artifact],
+    predictions: dsl.Input[dsl.Dataset],
+    config: dict,  # type: ignore[type-arg]
+    small_evaluation: dsl.Output[dsl.Artifact],
+    small_predictions: dsl.Output[dsl.Dataset],
+    small_blind_sample: dsl.Output[dsl.Dataset],
+    small_blind_key: dsl.Output[dsl.Artifact],
+    small_report: dsl.Output[dsl.HTML],
+    summary: dsl.Output[dsl.Markdown],
+    metrics: dsl.Output[dsl.Metrics],
+    classification: dsl.Output[dsl.ClassificationMetrics],
+    lineage: dsl.Output[dsl.Artifact],
+) -> None:
+    """The distilled model's int8 form, its teacher and a bag of characters on the same locked answers."""
+    from components.evaluation.style.step import run_evaluation
+
+    inputs = {
+        "style_rows": style_rows, "student_model": student_model, "evaluation": evaluation,
+        "predictions": predictions,
+    }  # fmt: skip
+    outputs = {
+        "small_evaluation": small_evaluation, "small_predictions": small_predictions,
+        "small_blind_sample": small_blind_sample, "small_blind_key": small_blind_key, "small_report": small_report,
+    }  # fmt: skip
+    run_evaluation("evaluate_small", inputs, outputs, config, before, summary, metrics, classification, lineage)
 
 
 @dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
@@ -70,3 +78,21 @@ def gate_style(
     from qinglan.evaluation.kinds import STYLE
 
     return run_gate(STYLE, evaluation, config, before, decision, metrics, lineage)
+
+
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+def gate_small(
+    before: dsl.Input[dsl.Artifact],
+    small_evaluation: dsl.Input[dsl.Artifact],
+    config: dict,  # type: ignore[type-arg]
+    decision: dsl.Output[dsl.Markdown],
+    metrics: dsl.Output[dsl.Metrics],
+    lineage: dsl.Output[dsl.Artifact],
+) -> str:
+    """`promote` or `hold` of the distilled model, by the same gate."""
+    from components.gate_step import run_gate
+    from qinglan.evaluation.kinds import STYLE
+
+    return run_gate(
+        STYLE, small_evaluation, config, before, decision, metrics, lineage, "gate_small", "small_evaluation"
+    )

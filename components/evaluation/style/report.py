@@ -9,7 +9,9 @@ from qinglan.evaluation.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric
 from qinglan.style.rows import StyleRow
 
-SYSTEMS = {"model": "model", "before": "model, before its temperature", "baseline": "baseline"}
+SYSTEMS = {
+    "model": "model", "before": "model, before its temperature", "baseline": "baseline", "large": "its teacher",
+}  # fmt: skip
 METRICS = {
     "accuracy": Metric("accuracy", how=""), "macro_f1": Metric("macro F1", how=""),
     "weighted_f1": Metric("weighted F1", how=""), "ece": Metric("calibration error (ECE)", how=""),
@@ -33,7 +35,9 @@ def to_markdown(evaluation: Json) -> str:
 
 def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
     """The report, with examples by kind where there are any."""
-    counts = evaluation["counts"]
+    counts, taught = evaluation["counts"], []
+    if "model_vs_large" in evaluation["paired"]:
+        taught = [kernel.Section("The model, and the larger one that taught it", list(_teacher(evaluation)))]
     return kernel.Report(
         headline(evaluation),
         evaluation["verdict"]["promote"],
@@ -42,6 +46,7 @@ def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None
         evaluation["verdict"]["reasons"],
         [
             kernel.Section("The model, and what a bag of characters makes of the same rows", list(_pair(evaluation))),
+            *taught,
             kernel.Section("Label by label", list(_labels(evaluation))),
             kernel.Section("Does it know how sure it may be?", list(_calibration(evaluation))),
             kernel.Section("When it may keep silent", list(_abstention(evaluation["abstention"]))),
@@ -56,7 +61,9 @@ def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None
 def headline(evaluation: Json) -> str:
     """The verdict in one sentence."""
     if evaluation["verdict"]["promote"]:
-        return "Promote: the style model beats a bag of characters, loses no label to it, and knows how sure it is."
+        close = ", and it stays close to its teacher." if "model_vs_large" in evaluation["paired"] else "."
+        words = "Promote: the style model beats a bag of characters, loses no label to it, and knows how sure it is"
+        return words + close
     return "Hold: the style model stays where it is."
 
 
@@ -68,11 +75,23 @@ def _pair(evaluation: Json) -> Blocks:
     yield kernel.Figures([forest], "Model minus baseline in points, 95 % interval")
     rows = ((metric.name, pair[name], metric) for name, metric in METRICS.items())
     yield kernel.gaps_table("model − baseline", rows)
-    yield kernel.levels_table({words: systems[name] for name, words in SYSTEMS.items()}, METRICS)
+    yield kernel.levels_table({SYSTEMS[name]: systems[name] for name in SYSTEMS if name in systems}, METRICS)
     yield kernel.Text(
         f"Right where the other is wrong: the model {pair['wins']} times, the baseline {pair['losses']} times. "
         "Smaller is better for calibration error, log loss and Brier score."
     )
+
+
+def _teacher(evaluation: Json) -> Blocks:
+    """A distilled model beside the one that it learned from."""
+    pair = evaluation["paired"]["model_vs_large"]
+    allowed = SHARE.number(evaluation["settings"]["gate"]["teacher_margin"])
+    yield kernel.Text(
+        f"The same rows, answered by both. The gate allows {allowed} less macro F1, at the interval's lower end. "
+        f"Right where the other is wrong: the model {pair['wins']} times, its teacher {pair['losses']} times."
+    )
+    rows = ((metric.name, pair[name], metric) for name, metric in METRICS.items())
+    yield kernel.gaps_table("model − its teacher", rows)
 
 
 def _labels(evaluation: Json) -> Blocks:

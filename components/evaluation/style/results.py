@@ -23,11 +23,11 @@ from components.evaluation.style.measures import (
 from qinglan.evaluation import statistics
 from qinglan.evaluation.statistics import Columns, Groups
 
-MODEL, BEFORE, BASELINE = "model", "before", "baseline"
-SYSTEMS = (MODEL, BEFORE, BASELINE)
-"""`before` is the model without its temperature: only its calibration differs."""
+MODEL, BEFORE, BASELINE, LARGE = "model", "before", "baseline", "large"
+"""`before` is the model without its temperature: only its calibration differs. `large` is the
+teacher of a distilled one; the rewriter's evaluation has another system that is called teacher."""
 
-PAIRS = ((MODEL, BASELINE), (MODEL, BEFORE))
+RIVALS = (BASELINE, BEFORE, LARGE)
 TESTED = ("accuracy", "macro_f1")
 COVERAGES = tuple(round(1 - step / 20, 2) for step in range(11))
 Json = dict[str, Any]
@@ -63,7 +63,7 @@ class PredictionTable(NamedTuple):
 
 def systems(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
     """Each system's measures with their intervals, its labels, its confusion matrix and its bins."""
-    return {name: _system(table, name, config) for name in SYSTEMS}
+    return {name: _system(table, name, config) for name in table.probabilities}
 
 
 def _system(table: PredictionTable, name: str, config: EvaluateStyleConfig) -> Json:
@@ -122,7 +122,9 @@ def bins(truth: Groups, probabilities: Columns) -> list[Json]:
 
 def paired_results(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
     """One system minus another on the same rows, measure by measure, and F1 label by label."""
-    return {f"{first}_vs_{second}": _pair(table, first, second, config) for first, second in PAIRS}
+    return {
+        f"{MODEL}_vs_{rival}": _pair(table, MODEL, rival, config) for rival in RIVALS if rival in table.probabilities
+    }
 
 
 def _pair(table: PredictionTable, first: str, second: str, config: EvaluateStyleConfig) -> Json:

@@ -17,7 +17,8 @@ from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.inference import predict_probabilities, predict_questions
 from components.evaluation.style.measures import BINS, undo_temperature
 from components.evaluation.style.report import build_report, draw_examples
-from components.evaluation.style.results import BASELINE, BEFORE, MODEL, PredictionTable
+from components.evaluation.style.results import BASELINE, BEFORE, LARGE, MODEL, PredictionTable
+from components.evaluation.style.teacher import TeacherFiles, teacher_probabilities
 from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.evaluation.evaluation_file import Origins, Outputs, measured, with_verdict, write_evaluation
@@ -26,13 +27,16 @@ from qinglan.evaluation.statistics import Columns, group_numbers
 from qinglan.evaluation.style_gate import decide
 from qinglan.files import atomic_write, sha256_file
 from qinglan.lineage.record import code_version
+from qinglan.models.weights import count_parameters
 from qinglan.near_duplicates import group_near_duplicates
 from qinglan.style.labels import Labels
-from qinglan.style.model import StyleCard, StyleModel, read_card
+from qinglan.style.model import EngineName, StyleCard, StyleModel, read_card
 from qinglan.style.rows import SPLITS, StyleRow, read_split
 from qinglan.text import normalise
 
 HARMLESS = "harmless"
+MADE_UP = 10_000_000
+"""Parameters below which no public language model is: the base was made on this machine, for a demo."""
 
 
 class EvaluateStyleCounts(NamedTuple):
@@ -55,13 +59,21 @@ class Splits(NamedTuple):
     labels: Labels
 
 
-def evaluate(rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig) -> EvaluateStyleCounts:
-    """Judge the model on the test among `rows`. Writes every output, or none of use."""
+def evaluate(
+    rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig, teacher: TeacherFiles | None = None
+) -> EvaluateStyleCounts:
+    """Judge the model on the test among `rows`. Writes every output, or none of use.
+
+    With a teacher's evaluation the model is a distilled one: its int8 form is judged, which is the one that serves,
+    and what the teacher said of the same rows is compared with it.
+    """
     splits = read_splits(rows)
     leaks = leak.check(splits.test, rows, config.gate.alike)
     card = read_card(model)
     leak.check_parents(card, model, rows)
-    table, called_for, baseline = _predict(model, splits, card, config)
+    table, called_for, baseline = _predict(model, splits, card, config, "onnx" if teacher else "torch")
+    if teacher:
+        table.probabilities[LARGE] = teacher_probabilities(teacher, card, splits.test, splits.labels)
     predictions = prediction_rows(splits.test, table, called_for)
     with atomic_write(out.predictions) as partial:
         partial.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in predictions))
@@ -70,6 +82,7 @@ def evaluate(rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig)
         "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
     }  # fmt: skip
     evaluation = build_evaluation(table, called_for, baseline, card, Origins(leaks, digests), splits.labels, config)
+    evaluation["notes"].append(model_note(model, bool(teacher)))
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
     examples = draw_examples(splits.test, predictions, config.examples)
@@ -86,9 +99,9 @@ def read_splits(rows: Path) -> Splits:
 
 
 def _predict(
-    folder: Path, splits: Splits, card: StyleCard, config: EvaluateStyleConfig
+    folder: Path, splits: Splits, card: StyleCard, config: EvaluateStyleConfig, engine: EngineName
 ) -> tuple[PredictionTable, Columns, Baseline]:
-    model = StyleModel.load(folder)
+    model = StyleModel.load(folder, engine)
     refuse_other_labels(folder, model.labels, splits.labels)
     texts = [row.input for row in splits.test]
     called_for = predict_questions(model, splits.test, config.batch)
@@ -174,6 +187,19 @@ def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: E
         f"The model ({card.stage}) reads {card.max_length} tokens of a text. Macro F1 is the mean over labels that "
         "are there or said.",
     ]
+
+
+def model_note(folder: Path, int8: bool) -> str:
+    """The size of the model, its form, and a warning where its base knows no more than the run's own texts."""
+    described, parameters = orjson.loads((folder / "config.json").read_bytes()), count_parameters(folder)
+    form = "its int8 graph is judged, which `--engine onnx` serves" if int8 else "its weights are judged"
+    note = f"The model: {described['model_type']}, {parameters:,} parameters; {form}."
+    if parameters < MADE_UP:
+        note += (
+            " A model this small was made for a demo, from the run's own texts: its figures show that the line "
+            "works, and say nothing of a base that knows language."
+        )
+    return note
 
 
 def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:

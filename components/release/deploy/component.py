@@ -1,4 +1,4 @@
-"""The deploy stage as a KFP component; it decides nothing."""
+"""The deploy stage as KFP components, one for each of a line's releases; they decide nothing."""
 
 from kfp import dsl
 
@@ -15,16 +15,22 @@ def deploy(
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """A ModelRollout that brings the release to its InferenceService."""
-    from pathlib import Path
+    from components.release.deploy.step import run_deploy
 
-    from components.release.deploy import stage
-    from components.release.deploy.cluster import ClusterRollouts
-    from components.release.deploy.config import DeployConfig
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.trust import default_trust
+    run_deploy("deploy", {"release": release}, {**config, "name": name}, before, summary, lineage)
 
-    settings = DeployConfig.parse({**config, "name": name}, "deploy")
-    with recorded("deploy", {"release": release}, {}, stage.settings(settings), lineage, before) as step:
-        done = stage.deploy(Path(release.path), settings, default_trust(), ClusterRollouts(settings.namespace))
-        step.facts.update(done._asdict())
-    Path(summary.path).write_text(stage.to_markdown(done, settings), encoding="utf-8")
+
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+def deploy_small(
+    before: dsl.Input[dsl.Artifact],
+    small_release: dsl.Input[dsl.Model],
+    name: str,
+    config: dict,  # type: ignore[type-arg]
+    summary: dsl.Output[dsl.Markdown],
+    lineage: dsl.Output[dsl.Artifact],
+) -> None:
+    """A ModelRollout that brings the smaller model's release to its InferenceService."""
+    from components.release.deploy.step import run_deploy
+
+    settings = {**config, "name": f"{name}-small"}
+    run_deploy("deploy_small", {"small_release": small_release}, settings, before, summary, lineage)

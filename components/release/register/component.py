@@ -41,3 +41,23 @@ def register_style(
 
     inputs = {"evaluation": evaluation, "style_model": style_model, "report": report}
     stage.run_step(inputs, style_model, before, {**config, "name": name}, release, summary, lineage)
+
+
+@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+def register_small(
+    before: dsl.Input[dsl.Artifact],
+    small_evaluation: dsl.Input[dsl.Artifact],
+    student_model: dsl.Input[dsl.Model],
+    small_report: dsl.Input[dsl.HTML],
+    name: str,
+    config: dict,  # type: ignore[type-arg]
+    small_release: dsl.Output[dsl.Model],
+    summary: dsl.Output[dsl.Markdown],
+    lineage: dsl.Output[dsl.Artifact],
+) -> None:
+    """The release of the style model's distilled form: what may serve, signed."""
+    from components.release.register import stage
+
+    inputs = {"small_evaluation": small_evaluation, "student_model": student_model, "small_report": small_report}
+    settings = {**config, "name": f"{name}-small"}
+    stage.run_step(inputs, student_model, before, settings, small_release, summary, lineage, "_small")

@@ -104,11 +104,18 @@ def run_step(
     release: Artifact,
     summary: Artifact,
     lineage: Artifact,
+    suffix: str = "",
 ) -> None:
-    """The stage as an orchestrator's step, on its artifacts: recorded and signed, with a page of what it released."""
-    parsed = RegisterConfig.parse(config, "register")
-    paths = Inputs(Path(inputs["evaluation"].path), Path(model.path), Path(inputs["report"].path), Path(before.path))
-    with recorded("register", inputs, {"release": release}, settings(parsed), lineage, before) as step:
+    """The stage as an orchestrator's step, on its artifacts: recorded and signed, with a page of what it released.
+
+    A line with two releases names the second one's stage by a suffix, and its artifacts by the same word in front.
+    """
+    prefix = f"{suffix.strip('_')}_" if suffix else ""
+    parsed = RegisterConfig.parse(config, f"register{suffix}")
+    evaluation, report = (Path(inputs[f"{prefix}{name}"].path) for name in ("evaluation", "report"))
+    paths = Inputs(evaluation, Path(model.path), report, Path(before.path))
+    outputs = {f"{prefix}release": release}
+    with recorded(f"register{suffix}", inputs, outputs, settings(parsed), lineage, before) as step:
         registered = register(paths, Path(release.path), parsed)
         step.facts.update(registered._asdict())
     Path(summary.path).write_text(to_markdown(registered), encoding="utf-8")

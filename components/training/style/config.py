@@ -24,7 +24,17 @@ class StyleConfig(Config):
     """Highest learning rate."""
 
     batch: Positive = 4
-    """Rows per step: the plan's per_device_train_batch_size."""
+    """Rows at once: the plan's per_device_train_batch_size. A step has `accumulation` times as many."""
+
+    accumulation: Positive = 1
+    """Batches whose gradients are averaged before a step."""
+
+    checkpointing: bool = False
+    """Compute activations once more in the backward pass instead of keeping them: less memory for more time."""
+
+    lora_rank: int = Field(default=0, ge=0)
+    """Rank of LoRA adapters on every linear layer, merged into the weights at the end; 0 trains all weights. With
+    adapters the frozen base is in bfloat16 on `cuda`, so that a larger one fits."""
 
     eval_batch: Positive = 8
     """Rows at once while validating: the plan's per_device_eval_batch_size."""
@@ -67,7 +77,7 @@ class DistilConfig(Config):
     """Device to run on; with `cuda` and no GPU the stage fails. On `cuda` in bfloat16."""
 
     layers: Positive | None = None
-    """Number of the teacher's layers that are kept, evenly chosen; null keeps half of them."""
+    """Number of the teacher's layers that are kept, evenly chosen; null keeps half of them, rounded down."""
 
     temperature: float = Field(default=2.0, gt=0)
     """Divisor of the teacher's and student's logits; a higher one lets the student learn small probabilities."""
@@ -82,7 +92,13 @@ class DistilConfig(Config):
     """Highest learning rate."""
 
     batch: Positive = 16
-    """Texts per step."""
+    """Texts at once. A step has `accumulation` times as many."""
+
+    accumulation: Positive = 1
+    """Batches whose gradients are averaged before a step."""
+
+    checkpointing: bool = False
+    """Compute activations once more in the backward pass instead of keeping them: less memory for more time."""
 
     eval_batch: Positive = 32
     """Rows at once while validating."""

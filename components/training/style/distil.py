@@ -19,7 +19,7 @@ from components.training.style.export import export_int8
 from components.training.style.stage import files_digests, save_calibrated, write_log
 from components.training.style.trainer import FitSettings, Loss, Watch, fit
 from qinglan.digests import digest
-from qinglan.errors import DataError, TrainingError
+from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files import atomic_folder, atomic_write, read_jsonl
 from qinglan.gpus import need_gpus
 from qinglan.models.weights import count_parameters
@@ -30,6 +30,9 @@ from qinglan.style.predict import encode
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_split
 
 TITLE = "Distillation: loss and macro-F1 by step"
+FLOAT_BYTES, LARGEST_GRAPH = 4, 2 * 2**30
+"""Protobuf's limit for a message, which a whole ONNX graph is."""
+
 TIMED = 200
 """Number of texts that are timed, one after another."""
 
@@ -79,6 +82,7 @@ def distil(
     dev, _ = read_split(rows, "dev")
     texts = [row.input for row in train] + _unlabelled(rows)
     model = fewer_layers(known, config.layers)
+    check_exportable(model.num_parameters())
     examples = _examples(known, texts, train, labels, config)
     dev_rows = StyleDataset(known.encode([row.input for row in dev]), _hard(dev, labels))
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields if hasattr(config, name)})
@@ -140,20 +144,70 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
 
     assert isinstance(teacher.logits, TorchEngine)
     model = copy.deepcopy(teacher.logits.model)
-    layers = model.base_model.layers
-    numbers = kept_layers(len(layers), count or max(1, len(layers) // 2))
-    model.base_model.layers = torch.nn.ModuleList(layers[at] for at in numbers)
-    for place, layer in enumerate(model.base_model.layers):
-        layer.self_attn.layer_idx = place
-    model.config.num_hidden_layers = len(numbers)
-    if types := getattr(model.config, "layer_types", None):
-        model.config.layer_types = [types[at] for at in numbers]
+    parent, name = _layer_stack(model)
+    layers = getattr(parent, name)
+    numbers = kept_layers(len(layers), count or max(1, len(layers) // 2), first=_first_is_special(layers))
+    stack = torch.nn.ModuleList(layers[at] for at in numbers)
+    for position, layer in enumerate(stack):
+        parts: list[Any] = [part for part in layer.modules() if hasattr(part, "layer_idx")]
+        for part in parts:
+            part.layer_idx = position
+    setattr(parent, name, stack)
+    _cut_settings(model.config, numbers)
     return model.float()
 
 
-def kept_layers(layers: int, count: int) -> list[int]:
-    """Numbers of the layers to keep, counted from 0."""
+def _cut_settings(settings: Any, numbers: Sequence[int]) -> None:
+    """The settings of the layers that are left; an error where transformers would not open them again."""
+    settings.num_hidden_layers = len(numbers)
+    types = getattr(settings, "layer_types", None)
+    if not types:
+        return
+    settings.layer_types = [types[at] for at in numbers]
+    by_kind = set(types) <= set(getattr(settings, "rope_parameters", None) or {})
+    if by_kind and (lost := set(types) - set(settings.layer_types)):
+        raise ConfigError(
+            f"distil.layers: none of the {len(numbers)} layers kept has {min(lost)}, and a {settings.model_type} "
+            "model needs every kind. Keep another number of layers."
+        )
+
+
+def check_exportable(parameters: int) -> None:
+    """Refuse a student that ONNX cannot hold, before it is trained: the graph is float32 before it is int8."""
+    if parameters * FLOAT_BYTES >= LARGEST_GRAPH:
+        raise ConfigError(
+            f"distil.layers: the student has {parameters:,} parameters, {parameters * FLOAT_BYTES / 2**30:.1f} GiB "
+            f"as a float graph, and an ONNX file holds {LARGEST_GRAPH / 2**30:.0f}. Keep fewer layers."
+        )
+
+
+def _layer_stack(model: Any) -> tuple[Any, str]:
+    """The module that holds the layers, and the name of its list of them: decoders and encoders differ in both."""
+    import torch
+
+    stacks = [
+        (parent, name)
+        for parent in model.base_model.modules()
+        for name, part in parent.named_children()
+        if isinstance(part, torch.nn.ModuleList) and len(part) == model.config.num_hidden_layers
+    ]
+    if len(stacks) != 1:
+        raise TrainingError(
+            f"{type(model).__name__} has {len(stacks)} stacks of layers; distil cuts a model that has one."
+        )
+    return stacks[0]
+
+
+def _first_is_special(layers: Any) -> bool:
+    """Tell if the first layer has other weights than the rest, as ModernBERT's: then only it can stand first."""
+    return len(layers) > 1 and set(layers[0].state_dict()) != set(layers[1].state_dict())
+
+
+def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
+    """Numbers of the layers to keep, counted from 0; the first only where it must be."""
     count = min(count, layers)
+    if first:
+        return [0, *(1 + at for at in kept_layers(layers - 1, count - 1))]
     return [round((at + 1) * layers / count) - 1 for at in range(count)]
 
 

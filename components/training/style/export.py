@@ -23,8 +23,9 @@ def export_int8(folder: Path, target: Path) -> None:
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the exporter tells of each of its steps, and of its own insides
             _export(model, whole)
+        _forget_stale_shapes(whole)
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
-    _write_pad(target, int(model.config.pad_token_id))
+    _finish(target, int(model.config.pad_token_id))
 
 
 def _export(model: Any, target: Path) -> None:
@@ -47,11 +48,31 @@ def _export(model: Any, target: Path) -> None:
     )  # fmt: skip
 
 
-def _write_pad(target: Path, pad_token_id: int) -> None:
-    """Facts of the tokenizer that the runtime needs."""
+def _forget_stale_shapes(graph_file: Path) -> None:
+    """Drop the noted shapes of a graph with Gemm nodes, as encoders have: the quantiser transposes their weights, and
+    its shape inference then refuses the graph for the shapes that it had.
+    """
     import onnx
 
-    graph = onnx.load(target)
-    entry = graph.metadata_props.add()
+    graph = onnx.load(graph_file)
+    if any(node.op_type == "Gemm" for node in graph.graph.node):
+        del graph.graph.value_info[:]
+        onnx.save(graph, graph_file)
+
+
+def _finish(target: Path, pad_token_id: int) -> None:
+    """Write the fact of the tokenizer that the runtime needs, and drop the exporter's notes.
+
+    Each node has the lines of code that it comes from, with this machine's paths: the same weights would be other
+    bytes elsewhere.
+    """
+    import onnx
+
+    model = onnx.load(target)
+    graph = model.graph
+    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    entry = model.metadata_props.add()
     entry.key, entry.value = PAD, str(pad_token_id)
-    onnx.save(graph, target)
+    onnx.save(model, target)

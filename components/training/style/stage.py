@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from components.training.style.base_model import merged, open_base
 from components.training.style.calibrate import divide_logits, fit_temperature
 from components.training.style.config import StyleConfig
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
@@ -23,7 +24,7 @@ from qinglan.gpus import need_gpus
 from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.engines import TorchEngine
 from qinglan.style.labels import MAPPING_FILE, Labels, write_mapping
-from qinglan.style.model import StyleCard, StyleModel, refuse_pickles, write_card
+from qinglan.style.model import StyleCard, StyleModel, write_card
 from qinglan.style.predict import encode
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, read_split
 from qinglan.terminal import say
@@ -58,7 +59,6 @@ def train_style(
     """
     if config.device == "cuda":
         need_gpus("style", 1)
-    refuse_pickles(base)
     parents = {"base_model": digest(base), **files_digests(rows)}
     work = scratch_folder(
         "style", *parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent)
@@ -93,7 +93,7 @@ def _make(
     dev, _ = read_split(rows, "dev")
     if not dev:
         raise DataError(f"{rows / 'dev.jsonl'}: empty. The best checkpoint is chosen on dev: prepare more rows.")
-    model, tokenizer = open_base(base, labels, config.seed)
+    model, tokenizer = open_base(base, labels, [row.input for row in train], config)
     shown = labelled_texts(train, labels, config)
     examples, cut = _examples(tokenizer, shown, labels, config.max_length, config.smoothing)
     dev_texts = [LabelledText(row.input, labels.ids[row.label]) for row in dev]
@@ -103,7 +103,7 @@ def _make(
     watch = Watch(TITLE, target / "log", config.trackers, gateway_url)
     fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints, watch)
     card = StyleCard(stage="style", max_length=config.max_length, parents=parents)
-    temperature = save_calibrated(fitted.model, tokenizer, labels, dev, target / "model", card)
+    temperature = save_calibrated(merged(fitted.model), tokenizer, labels, dev, target / "model", card)
     write_log(target / "log", TITLE, fitted.metrics)
     if config.demo_inference:
         demonstrate(target / "model", dev, target / "log")
@@ -113,27 +113,6 @@ def _make(
     facts |= {"accuracy": best["accuracy"], "macro_f1": best["macro_f1"], "temperature": temperature, "cut": cut}
     with atomic_write(target / FACTS) as partial:
         partial.write_bytes(orjson.dumps(facts))
-
-
-def open_base(base: Path, labels: Labels, seed: int) -> tuple[Any, Any]:
-    """The base with a new head, in float32: mixed precision keeps its own weights whole."""
-    import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    torch.manual_seed(seed)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
-        model = AutoModelForSequenceClassification.from_pretrained(
-            base, num_labels=len(labels.labels), id2label=dict(enumerate(labels.names)), label2id=labels.ids,
-            dtype=torch.float32, use_safetensors=True, local_files_only=True,
-        )  # fmt: skip
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{base}: no base model that transformers opens ({str(error).splitlines()[0]}).") from error
-    tokenizer.padding_side = "right"
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    model.config.pad_token_id = tokenizer.pad_token_id
-    return model, tokenizer
 
 
 def _examples(

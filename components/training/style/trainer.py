@@ -38,6 +38,8 @@ class FitSettings(NamedTuple):
     warmup: float = 0.1
     evaluations: int = 1
     patience: int = 0
+    accumulation: int = 1
+    checkpointing: bool = False
 
 
 class Watch(NamedTuple):
@@ -81,7 +83,7 @@ def fit(
             model=model, args=_arguments(len(train), pace, checkpoints, label, watch.trackers),
             train_dataset=train, eval_dataset=dev,
             data_collator=partial(collate, pad_token_id=pad_token_id), compute_metrics=dev_scores,
-            compute_loss_func=lambda outputs, targets, num_items_in_batch=None: loss(outputs.logits, targets),
+            compute_loss_func=partial(_batch_loss, loss, pace.accumulation),
             callbacks=callbacks,
         )  # fmt: skip
         _quiet(trainer)
@@ -90,15 +92,23 @@ def fit(
     return FitResult(trainer.model, _metrics(trainer.state.log_history))
 
 
+def _batch_loss(loss: Loss, accumulation: int, outputs: Any, targets: Any, num_items_in_batch: Any = None) -> Any:
+    """The batch's part of its step's mean loss: the Trainer adds the batches of a step up, and divides by nothing."""
+    value = loss(outputs.logits, targets)
+    return value if accumulation == 1 else value * (targets.numel() / num_items_in_batch)
+
+
 def _arguments(rows: int, pace: FitSettings, checkpoints: Path, label: str, trackers: Sequence[Tracker]) -> Any:
     from transformers import TrainingArguments
 
-    every = max(1, math.ceil(rows / pace.batch) // pace.evaluations)
+    every = max(1, math.ceil(rows / (pace.batch * pace.accumulation)) // pace.evaluations)
     on_gpu = pace.device == "cuda"
     return TrainingArguments(
         output_dir=str(checkpoints), num_train_epochs=pace.epochs, learning_rate=pace.learning_rate,
         per_device_train_batch_size=pace.batch, per_device_eval_batch_size=pace.eval_batch, seed=pace.seed,
         weight_decay=pace.weight_decay, warmup_steps=pace.warmup, bf16=on_gpu, use_cpu=not on_gpu,
+        gradient_accumulation_steps=pace.accumulation, gradient_checkpointing=pace.checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if pace.checkpointing else None,
         train_sampling_strategy="group_by_length", remove_unused_columns=False, label_names=["labels"],
         eval_strategy="steps", eval_steps=every, save_strategy="steps", save_steps=every, save_total_limit=2,
         load_best_model_at_end=True, metric_for_best_model="macro_f1", greater_is_better=True,

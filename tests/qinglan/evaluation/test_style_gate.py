@@ -117,7 +117,21 @@ def test_a_distilled_model_comes_from_a_teacher() -> None:
 
     assert not decide(evaluation, GATE).promote
     parents["teacher"] = "8" * 64
+    assert not decide(evaluation, GATE).promote, "nobody has compared it with its teacher"
+    evaluation["paired"]["model_vs_large"] = {"macro_f1": {"difference": 0.0, "low": -0.01, "high": 0.01, "p": 1.0}}
     assert decide(evaluation, GATE).promote
+
+
+@pytest.mark.parametrize(("low", "word"), [(-0.019, "promote"), (-0.021, "hold"), (None, "hold")])
+def test_a_distilled_model_may_surely_lose_its_teacher_no_more_than_the_margin(low: float | None, word: str) -> None:
+    evaluation = good()
+    evaluation["digests"]["parents"]["teacher"] = "8" * 64
+    evaluation["paired"]["model_vs_large"] = {"macro_f1": {"difference": 0.01, "low": low, "high": 0.03, "p": 0.5}}
+
+    verdict = decide(evaluation, GATE)
+
+    assert verdict.word == word
+    assert any("teacher" in reason or "model_vs_large" in reason for reason in verdict.reasons)
 
 
 def test_an_empty_evaluation_is_held() -> None:

@@ -8,6 +8,7 @@ import pytest
 from components.evaluation.style import results
 from components.evaluation.style.measures import MEASURES
 from components.evaluation.style.results import PredictionTable
+from qinglan.evaluation.kinds import kind_of
 from tests.components.evaluation.style.sample_predictions import CONFIG, NAMES, evaluation, table
 
 
@@ -17,7 +18,7 @@ def found() -> dict[str, Any]:
 
 
 def test_every_measure_lies_in_its_interval(found: dict[str, Any]) -> None:
-    for name in results.SYSTEMS:
+    for name in (results.MODEL, results.BEFORE, results.BASELINE):
         for measure in MEASURES:
             one = found["systems"][name][measure]
             assert one["low"] <= one["value"] <= one["high"], (name, measure)
@@ -42,6 +43,19 @@ def test_the_temperature_changes_no_answer(found: dict[str, Any]) -> None:
 
     assert pair["accuracy"]["difference"] == pair["macro_f1"]["difference"] == 0
     assert pair["ece"]["difference"] < 0
+
+
+def test_a_student_is_compared_with_its_teacher_on_the_same_rows() -> None:
+    one = table()
+    swapped = {**one.probabilities, "large": one.probabilities["baseline"]}
+
+    taught = evaluation(one._replace(probabilities=swapped))
+
+    pairs = taught["paired"]
+    assert pairs["model_vs_large"] == pairs["model_vs_baseline"]
+    assert taught["systems"]["large"]["macro_f1"] == taught["systems"]["baseline"]["macro_f1"]
+    assert "model_vs_large" not in evaluation(one)["paired"]
+    assert kind_of(taught, "evaluation.json").name == "style", "a release is registered by it"
 
 
 def test_a_model_against_itself_shows_nothing() -> None:

@@ -1,0 +1,38 @@
+"""The evaluation as an orchestrator's step, the same for the style model and for the smaller one that it taught."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.evaluation.style import stage
+from components.evaluation.style.config import EvaluateStyleConfig
+from components.evaluation.style.report import to_markdown
+from components.evaluation.style.teacher import TeacherFiles
+from qinglan.evaluation.evaluation_file import Outputs
+from qinglan.lineage.record import Artifact, recorded
+
+SMALL = "small_"
+
+
+def run_evaluation(
+    name: str, inputs: Mapping[str, Artifact], outputs: Mapping[str, Artifact], config: Mapping[str, Any],
+    before: Artifact, summary: Artifact, metrics: Any, classification: Any, lineage: Artifact,
+) -> None:  # fmt: skip
+    """Evaluate the model among the inputs, record and sign it, and show its figures; with a teacher's evaluation
+    among the inputs, that of its student."""
+    settings = EvaluateStyleConfig.parse(config, name)
+    files = Outputs.of_step({output.removeprefix(SMALL): artifact for output, artifact in outputs.items()})
+    teacher = None
+    if "predictions" in inputs:
+        teacher = TeacherFiles(Path(inputs["evaluation"].path), Path(inputs["predictions"].path))
+    model = inputs["student_model" if teacher else "style_model"]
+    with recorded(name, inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
+        counts = stage.evaluate(Path(inputs["style_rows"].path), Path(model.path), files, settings, teacher)
+        step.facts.update(counts._asdict())
+    result = orjson.loads(files.evaluation.read_bytes())
+    Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
+    classification.log_confusion_matrix(result["labels"], result["systems"]["model"]["confusion"])
+    for metric, value in {**counts._asdict(), **stage.headline_numbers(result)}.items():
+        metrics.log_metric(metric, value)

@@ -1,0 +1,24 @@
+"""The deploy stage as an orchestrator's step, the same for every release."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from components.release.deploy import stage
+from components.release.deploy.cluster import ClusterRollouts
+from components.release.deploy.config import DeployConfig
+from qinglan.lineage.record import Artifact, recorded
+from qinglan.lineage.trust import default_trust
+
+
+def run_deploy(
+    name: str, inputs: Mapping[str, Artifact], config: Mapping[str, Any], before: Artifact, summary: Artifact,
+    lineage: Artifact,
+) -> None:  # fmt: skip
+    """Deploy the one release among the inputs, record and sign it, and show its rollout."""
+    settings = DeployConfig.parse(config, name)
+    [release] = inputs.values()
+    with recorded(name, inputs, {}, stage.settings(settings), lineage, before) as step:
+        done = stage.deploy(Path(release.path), settings, default_trust(), ClusterRollouts(settings.namespace))
+        step.facts.update(done._asdict())
+    Path(summary.path).write_text(stage.to_markdown(done, settings), encoding="utf-8")

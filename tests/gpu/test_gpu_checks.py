@@ -1,0 +1,78 @@
+"""The GPU checks' own code, tiny and on a CPU: what runs on somebody's card next is known to run."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.gpu import wheels
+from tests.gpu.checks import CHECKS, DRY, Device, fits, step_figures
+from tests.gpu.pack import WHEELS, locked_versions
+from tests.gpu.report import Measured, Result, table
+from tests.gpu.wheels import ROOT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHECKS)
+def test_each_check_runs_to_its_end(name: str) -> None:
+    result = CHECKS[name](Device("cpu"), DRY)
+
+    assert result.passed, table([result])
+    assert result.figures and all(figure.value == figure.value for figure in result.figures)
+
+
+@pytest.mark.slow
+def test_without_a_gpu_each_check_says_so_and_the_last_line_is_json() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU: `make test-gpu` measures it")
+    command = [sys.executable, "-m", "tests.gpu"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("skipped: needs a GPU") == len(CHECKS)
+    result = json.loads(ran.stdout.splitlines()[-1])
+    assert result["machine"]["gpu"] == "none" and set(result["checks"]) == set(CHECKS)
+
+
+def test_fit_may_promise_more_than_was_measured_and_never_less() -> None:
+    assert fits(10, 10.5) and not fits(10, 9.9) and not fits(10, 22)
+    assert fits(0, 5) and fits(10, None)
+
+
+def test_steps_are_timed_without_the_first() -> None:
+    figures = step_figures([0.0, 9.0, 10.0, 11.0], tokens=100, peak=3.0, said=4.0)
+
+    assert figures[0] == Measured("seconds a step", 1.0)
+    assert [figure.value for figure in figures] == [1.0, 100.0, 3.0, 4.0]
+
+
+def test_the_table_says_why_a_check_was_skipped() -> None:
+    assert table([Result("sft", None, note="no GPU")]) == "sft        skipped: no GPU"
+
+
+def test_every_carried_package_is_in_the_lock() -> None:
+    locked = {line.partition("==")[0] for line in locked_versions()}
+
+    assert set(WHEELS) <= locked
+
+
+def test_a_carried_wheel_is_unpacked_where_its_module_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, "CARRIED", tmp_path)
+    monkeypatch.setattr(wheels, "UNPACKED", tmp_path / "unpacked")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("carried_along-1.0-py3-none-any.whl", "numpy-1.0-py3-none-any.whl"):
+        with zipfile.ZipFile(tmp_path / name, "w") as wheel:
+            wheel.writestr(f"{name.partition('-')[0]}/__init__.py", "VALUE = 7\n")
+
+    missing = wheels.use_carried_wheels()
+
+    assert missing == ["carried_along"]
+    assert not (tmp_path / "unpacked" / "numpy").exists(), "the machine has its own"
+    assert __import__("carried_along").VALUE == 7
