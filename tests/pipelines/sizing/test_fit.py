@@ -241,6 +241,18 @@ def test_a_plan_says_in_a_few_lines_that_it_fits() -> None:
     assert first.startswith("On 4 x") and answer.startswith("Yes. The fullest is the") and len(paces) == 2
 
 
+def test_the_evaluation_needs_what_its_own_vllm_is_started_with() -> None:
+    config = rewriter()
+    longer = config.evaluate.model_copy(update={"vllm_options": ("--max-model-len=32768",)})
+
+    both = [
+        peaks(report_of(config.model_copy(update={"evaluate": settings})))["evaluate card"]
+        for settings in (config.evaluate, longer)
+    ]
+
+    assert both[1] - both[0] == pytest.approx((32768 - 2048) * 262144 / GB, abs=0.1)
+
+
 def test_an_adapter_that_the_runtime_does_not_take_is_noted() -> None:
     fitting, too_large = (report_of(rewriter(Change("ppo.lora.rank", rank))) for rank in (64, 128))
 
