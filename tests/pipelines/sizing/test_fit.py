@@ -16,6 +16,7 @@ from pipelines.sizing.needs import Machine
 from pipelines.sizing.profiles import load_profile
 from pipelines.sizing.report import FitReport, Workload
 from pipelines.sizing.table import summary_lines, verdict_lines
+from pipelines.style import StyleRunConfig
 from qinglan.errors import ConfigError
 from qinglan.sizing.cards import card_of_size
 from qinglan.sizing.constants import GB
@@ -267,3 +268,18 @@ def test_a_label_that_names_no_card_is_noted() -> None:
     report = fit_report(config.model_copy(update={"cluster": cluster}), "test")
 
     assert report and report.notes[0].startswith("The label nvidia.com/gpu.product: Tesla-T4 names no known card")
+
+
+def test_a_larger_base_of_the_style_line_fits_a_small_card_with_an_adapter_and_checkpointing() -> None:
+    config = load_profile("style/one-gpu-24")
+    assert isinstance(config, StyleRunConfig)
+    larger = config.base.model_copy(update={"model": "Qwen/Qwen3-4B"})
+    adapter = config.style.model_copy(update={"lora_rank": 16, "checkpointing": True, "batch": 1})
+
+    reports = [
+        fit_report(config.model_copy(update={"base": larger, "style": settings}), "test")
+        for settings in (config.style, adapter)
+    ]
+
+    rooms = [{room.stage: room.fits for room in report.rooms if room.room == "card"} for report in reports if report]
+    assert [room["style"] for room in rooms] == [False, True]
