@@ -27,7 +27,7 @@ from qinglan.prompts import Question
 values = orjson.loads(sys.stdin.buffer.read())
 rows = [Question(*row) for row in values["rows"]]
 [output] = rewrite_all({"rl": Path(values["model"])}, rows, EvaluateConfig(**values["config"])).values()
-sys.stdout.buffer.write(orjson.dumps(output._asdict()))
+Path(values["output"]).write_bytes(orjson.dumps(output._asdict()))
 """
 
 
@@ -50,15 +50,18 @@ def test_vllm_writes_what_transformers_writes_and_is_timed_behind_our_server(tmp
     release = exported_release(tmp_path)
     expected = [without_fragment(rewrite) for rewrite in Student.load(release).write(QUESTIONS)]
     config = {"engine": "vllm", "vllm_options": CPU_OPTIONS, "batch": 16, "latency_rows": TIMED}
+    written = tmp_path / "output.json"
+    rows = [list(row) for row in QUESTIONS]
+    inputs = {"rows": rows, "model": str(release), "config": config, "output": str(written)}
 
     done = subprocess.run(
         [serve_python(), "-c", SCRIPT],
-        input=orjson.dumps({"rows": [list(row) for row in QUESTIONS], "model": str(release), "config": config}),
+        input=orjson.dumps(inputs),
         capture_output=True, timeout=900, cwd=Path(__file__).parents[4],
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr.decode()[-3000:]
-    output = orjson.loads(done.stdout)
+    output = orjson.loads(written.read_bytes())
     assert output["texts"] == [rewrite.text for rewrite in expected]
     assert output["cut"] == sum(rewrite.cut for rewrite in expected)
     assert (output["engine"], len(output["latencies"])) == ("vLLM", TIMED)
