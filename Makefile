@@ -12,7 +12,7 @@ PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu mutants cluster cluster-binaries cluster-status cluster-down \
+.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants cluster cluster-binaries cluster-status cluster-down \
   check bench lock image-locks images try-image golden docs clean
 
 help: ## what can be made here
@@ -65,6 +65,10 @@ test-cluster: cluster-binaries ## the tests against a real control plane and a r
 
 test-gpu: $(READY) ## the checks that want a GPU: ten minutes on one card; elsewhere each says that it was skipped
 	@$(BIN)/python -m tests.gpu
+
+PROFILES ?=
+rehearse: $(READY) ## every step of the profiles for A100s, here: a narrow Qwen3, each step in its own image's environment; PROFILES="a100x4"
+	@$(BIN)/python -m tests.rehearsal $(PROFILES)
 
 mutants: $(READY) ## put faults into a copy of the code, one at a time: a test must notice each; ONLY="journal-* gate-*"
 	@$(BIN)/python -m tests.mutants.run "$(ONLY)"

@@ -22,8 +22,11 @@ TESTED = IMAGES.parent / "requirements.lock"
 OWN_TORCH = frozenset({"ppo", "serve"})
 """vLLM decides their torch and transformers; of the tested versions they keep those of what they name themselves."""
 
-FREED = {"ppo": frozenset({"numpy"}), "serve": frozenset({"numpy", "fastapi"})}
-"""vLLM wants numpy and fastapi below the tested versions."""
+MLFLOW = frozenset({"cachetools", "importlib-metadata"})
+FREED = {
+    "ppo": frozenset({"numpy"}) | MLFLOW, "serve": frozenset({"numpy", "fastapi"}), "sft": MLFLOW, "style": MLFLOW,
+}  # fmt: skip
+"""vLLM wants numpy and fastapi below the tested versions, and MLflow's client the two that are named for it."""
 
 MADE_FROM = "# resolved from sha256:"
 

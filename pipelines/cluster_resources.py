@@ -70,6 +70,9 @@ class Cluster(NamedTuple):
     tenant: str = ""
     """The tenant whose pods they are; empty if they are nobody's."""
 
+    pythons: Mapping[str, str] = {}
+    """On this machine: the interpreter of each stage that runs in an environment of its own."""
+
 
 LOCAL_CLUSTER = Cluster()
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pipelines.config import dump_config
@@ -153,17 +154,19 @@ def run_stages(
     alone: bool,
     quiet: bool,
     gateway: Callable[[dict[str, Any]], AbstractContextManager[str]] = lambda record: nullcontext(""),
+    pythons: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Execute the stages, and write run.json however they end; the answer is what it holds.
 
-    `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost.
+    `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. `pythons` are the
+    interpreters of stages that run in an environment of their own.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
     try:
         with gateway(record) as url:
             uris = {name: str(path) for name, path in inputs.items()}
-            write_job(run, LocalJob(line.name, uris, url, stages, alone))
+            write_job(run, LocalJob(line.name, uris, url, stages, alone, dict(pythons)))
             execute(run, line, stages, quiet)
         record["status"] = "done"
     finally:

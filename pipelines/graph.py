@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from inspect import Parameter, Signature
@@ -166,6 +167,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     task = component(**taken, **arguments, config=dict(settings))
     image = resolve_image(component.component_spec.implementation.container.image, inputs.cluster.images)
     task.set_container_image(image)
+    if python := inputs.cluster.pythons.get(stage.name):
+        task.container_spec.command = with_interpreter(task.container_spec.command, python)
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
     task.set_caching_options(
         "@sha256:" in image and stage.cached and not stage.gateway and not _from_a_branch(settings)
@@ -185,6 +188,16 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
         _set_gpus(task, machine, _launches_job(component))
         _mount_volumes(task, machine)
     return task
+
+
+def with_interpreter(command: Sequence[str], python: str) -> list[str]:
+    """A component's command with another interpreter in its shell line; the component's code stays as it is.
+
+    kfp.local puts its own interpreter in the place of each `python3` that it finds, in a path too: a shell reads
+    python''3 as the same word.
+    """
+    path = shlex.quote(python).replace("python3", "python''3")
+    return [word.replace("python3 -m", f"{path} -m") if "executor_main" in word else word for word in command]
 
 
 def _imported(artifact: Any) -> bool:

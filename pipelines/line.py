@@ -158,7 +158,7 @@ class LineConfig(Config):
         cluster: ClusterConfig
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Trackers that get the figures of all trainings, beside their metrics.jsonl: tensorboard, wandb, mlflow."""
+    """Trackers that get the figures of all trainings, beside each metrics.jsonl: tensorboard, wandb, mlflow."""
 
     @model_validator(mode="before")
     @classmethod

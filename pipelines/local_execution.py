@@ -6,11 +6,13 @@ A process of its own, because kfp.local writes the steps' output to stdout and s
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from pipelines.cluster_resources import LOCAL_CLUSTER
 from pipelines.line import BEFORE, LINEAGE, Line
 from pipelines.lines import LINES
 from pipelines.rundir import RunDir, write_json
@@ -36,6 +38,9 @@ class LocalJob(NamedTuple):
     """From the line's beginning; or one alone."""
 
     alone: bool = False
+
+    pythons: Mapping[str, str] = {}
+    """The interpreter of each stage that runs in an environment of its own."""
 
 
 def write_job(run: RunDir, job: LocalJob) -> None:
@@ -76,7 +81,7 @@ def _execute_all(line: Line, job: LocalJob, settings: dict[str, dict[str, Any]])
     from pipelines.graph import GATEWAY_URL, line_graph
 
     gateway = {GATEWAY_URL: job.gateway_url} if line.gateway else {}
-    line_graph(line, job.stages, settings)(**job.inputs, **gateway)
+    line_graph(line, job.stages, settings, LOCAL_CLUSTER._replace(pythons=job.pythons))(**job.inputs, **gateway)
 
 
 def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
@@ -86,8 +91,9 @@ def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, d
     uris = {item: job.inputs.get(item) or str(run.artifact(item)) for item in line.stages[name].inputs}
     if name != next(iter(line.stages)):
         uris[BEFORE] = str(run.artifact(LINEAGE))
+    cluster = LOCAL_CLUSTER._replace(pythons=job.pythons)
     parameters = {GATEWAY_URL: job.gateway_url, RELEASE_NAME: settings["register"]["name"]}
-    single_stage_graph(line.stages[name], uris, GraphInputs(settings, parameters))()
+    single_stage_graph(line.stages[name], uris, GraphInputs(settings, parameters, cluster))()
 
 
 def _end_with_steps(*_: object) -> None:

@@ -78,9 +78,9 @@ def rag_problem(url: str) -> QinglanError | None:
     try:
         httpx.get(f"{url.rstrip('/')}{KNOWLEDGE_BASES_PATH}", timeout=RAG_SECONDS, trust_env=False)
     except httpx.HTTPError as error:
-        unnamed = " (the profile names none)" if url == RagUpstream().base_url else ""
+        unnamed = ", where the profile names none" if url == RagUpstream().base_url else ""
         problem = OutageError(
-            f"gateway.rag.base_url {url}{unnamed}: no RAG service answers ({type(error).__name__}). "
+            f"RAG service {url} (gateway.rag.base_url{unnamed}): no answer ({type(error).__name__}). "
             "Start it, or give the profile the address of yours. Nothing was paid for."
         )
         problem.__cause__ = error

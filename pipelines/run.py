@@ -35,6 +35,7 @@ from pipelines.readiness import missing_for_run
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
+from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
@@ -62,13 +63,14 @@ def run_pipeline(
     check_sheet(config, sheet, stages)
     approve(config, stages)
     check_keys()
+    pythons = prepare_environments(REWRITER, config, stages)
     assert config.questions is not None and config.knowledge_base is not None
     inputs = {"questions": config.questions, "knowledge_base": config.knowledge_base}
     with run_lock(run):
         config = prepare_run(REWRITER, config, run, stages, alone=bool(only))
         hide_release(run, stages)
         gateway = partial(run_gateway, config, run, stages, sheet)
-        return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway)
+        return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway, pythons)
 
 
 def run_style(
@@ -87,11 +89,13 @@ def run_style(
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
     check_keys()
+    pythons = prepare_environments(STYLE, config, stages)
+    inputs = {"labelled": config.labelled.resolve()}
     with run_lock(run):
         config = prepare_run(STYLE, config, run, stages, alone=bool(only))
         if not only:
             run.unlink(["release", "small_release"])  # the new verdicts may hold
-        return run_stages(STYLE, run, stages, {"labelled": config.labelled.resolve()}, bool(only), quiet)
+        return run_stages(STYLE, run, stages, inputs, bool(only), quiet, pythons=pythons)
 
 
 def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:

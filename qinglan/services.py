@@ -46,7 +46,7 @@ def start_service(
     try:
         yield lambda: _announced(module.partition(".")[2], process, log, ready_seconds)
     finally:
-        _stop(process)
+        stop_process(process)
 
 
 def free_port() -> int:
@@ -72,11 +72,12 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds
             if line.startswith(b"{"):
                 return str(orjson.loads(line)[name])
     except queue.Empty as error:
-        raise OutageError(*_explained(f"was not ready after {seconds:.0f} s", name, log)) from error
-    raise error_class_for(process.wait())(*_explained("did not start", name, log))
+        raise OutageError(*failure_lines(f"was not ready after {seconds:.0f} s", name, log)) from error
+    raise error_class_for(process.wait())(*failure_lines("did not start", name, log))
 
 
-def _explained(what: str, name: str, log: Path) -> list[str]:
+def failure_lines(what: str, name: str, log: Path) -> list[str]:
+    """The lines of an error about a service: what it did, and the last lines of its log."""
     last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
     return [f"The {name} service {what}:", *quoted("\n".join(last_lines))]
 
@@ -88,7 +89,8 @@ def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
     lines.put(b"")
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def stop_process(process: "subprocess.Popen[bytes]") -> None:
+    """End a process that leads a session of its own: by SIGTERM, then all of the session by SIGKILL."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

@@ -45,10 +45,15 @@ def check_trackers(trackers: Collection[str], environment: Mapping[str, str], ga
             f"trackers names mlflow, and {URI} is not set. Set it (sqlite:///FILE needs no server), or give the "
             "gateway `mlflow: {base_url: ...}`, or take mlflow out."
         )
+    check_installed(trackers)
+
+
+def check_installed(trackers: Collection[str]) -> None:
+    """Refuse trackers whose package this environment lacks; the images of trainings have them all."""
     for package in trackers:
         if find_spec(package) is None:
             raise ConfigError(
-                f"trackers names {package}, which is not installed here: pip install {PACKAGES[package]}."
+                f"trackers names {package}, which is not here. Install it: pip install {PACKAGES[package]}"
             )
 
 
@@ -58,6 +63,7 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-sk
 @contextmanager
 def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) -> Iterator[dict[str, str]]:
     """Set the trackers' environment for a training in this process; the answer is what a process elsewhere needs."""
+    check_installed(trackers)
     added = tracker_environment(trackers, stage, log, gateway_url, os.environ)
     if added.get(MODE) == "offline" and MODE not in os.environ:
         say(f"[{stage}] W&B: no {KEY} here, so its files stay in the stage's log; `wandb sync` sends them later.")

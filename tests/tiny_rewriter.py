@@ -19,6 +19,8 @@ TEXTS = [
     SYSTEM,
 ] * 20
 SHAPE = TinyConfig(vocabulary=600, hidden=16, layers=2, heads=2, spread=0.6)
+VLLM_SHAPE = TinyConfig(vocabulary=600, hidden=64, layers=2, heads=2, spread=0.2)
+"""Heads of 32: the narrowest that vLLM's attention on a CPU takes."""
 
 
 def tiny_model(
@@ -27,13 +29,14 @@ def tiny_model(
     tenants: tuple[str, ...] = ("fivedoctors",),
     seed: int = 1,
     parents: dict[str, str] | None = None,
+    shape: TinyConfig = SHAPE,
 ) -> Path:
     """A folder that Student.load takes."""
     from components.training.base.pretrain import new_model
     from components.training.base.tokenizer import train_tokenizer
 
-    tokenizer: Any = train_tokenizer(TEXTS, SHAPE)
-    model = new_model(tokenizer, SHAPE, seed)
+    tokenizer: Any = train_tokenizer(TEXTS, shape)
+    model = new_model(tokenizer, shape, seed)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     prompts = dict.fromkeys(tenants, SYSTEM)
@@ -50,30 +53,30 @@ TAUGHT = {
 """What the taught model was shown: it ends its texts, and they differ."""
 
 
-def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT) -> Path:
+def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT, shape: TinyConfig = SHAPE) -> Path:
     """A tiny model that has learned a few rewrites by heart: it answers, and comes to an end."""
     folder.mkdir(parents=True)
-    for name, content in _taught_files(seed, tuple(taught.items())).items():
+    for name, content in _taught_files(seed, tuple(taught.items()), shape).items():
         (folder / name).write_bytes(content)
     return folder
 
 
 @cache
-def _taught_files(seed: int, taught: tuple[tuple[str, str], ...]) -> Mapping[str, bytes]:
+def _taught_files(seed: int, taught: tuple[tuple[str, str], ...], shape: TinyConfig) -> Mapping[str, bytes]:
     """Each model is taught once in a process: three seconds."""
     with TemporaryDirectory() as folder:
-        _teach(Path(folder), seed, taught)
+        _teach(Path(folder), seed, taught, shape)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
-def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...]) -> None:
+def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...], shape: TinyConfig) -> None:
     import torch
 
     from qinglan.prompts import Question
     from qinglan.rewriter.card import read_card
     from qinglan.rewriter.model import Student
 
-    student = Student.load(tiny_model(folder, seed=seed))
+    student = Student.load(tiny_model(folder, seed=seed, shape=shape))
     end = student.tokenizer.eos_token
     rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in taught]
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)

@@ -37,10 +37,14 @@ class RewriterCard(Config):
 
 
 def write_card(folder: Path, card: RewriterCard) -> None:
+    with atomic_write(folder / CARD) as partial:
+        partial.write_bytes(card_bytes(card))
+
+
+def card_bytes(card: RewriterCard) -> bytes:
     """With the digest of the prompts that it was trained with: those of this code."""
     card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
-    with atomic_write(folder / CARD) as partial:
-        partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
+    return orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
 
 
 def read_card(folder: Path) -> RewriterCard:

@@ -89,6 +89,7 @@ class Student:
             output = self.model.generate(
                 input_ids=inputs.input_ids, attention_mask=inputs.attention_mask,
                 max_new_tokens=self.card.max_new_tokens, do_sample=False, temperature=None, top_p=None, top_k=None,
+                repetition_penalty=1.0,  # as verl trains it and vLLM serves it, whatever the folder's settings say
                 eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id,
             )  # fmt: skip
         generated = output[:, inputs.input_ids.shape[1] :].tolist()

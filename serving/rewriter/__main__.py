@@ -30,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument(
         "--backend", metavar="WHERE", help="transformers (in this process), or a vLLM's http://host:port"
     )
+    out.add_argument("--base", type=Path, metavar="FOLDER", help="of vLLM's base model: must be the adapter's own")
     out.add_argument("--name", help="in the paths: /v1/models/NAME:predict; at vLLM the adapter's")
     out.add_argument("--host")
     out.add_argument("--port", type=int, help="0 takes a free one")

@@ -8,15 +8,20 @@ import httpx
 import orjson
 
 from qinglan.errors import OutageError
+from qinglan.rewriter.engine import (
+    COMPLETIONS_PATH,
+    HEALTH_PATH,
+    MAX_CONCURRENCY,
+    MODELS_PATH,
+    completion_request,
+    context_tokens,
+    read_completion,
+)
 from qinglan.rewriter.model import GeneratedRewrite, Student
-from qinglan.text import one_line
 from serving.dynamic_batcher import DynamicBatcher
 
 MAX_BATCH = 32
 """Questions in one pass of the model in this process."""
-
-MAX_CONCURRENCY = 128
-"""Questions at vLLM at the same time: it batches them itself; what is more waits here, where it is counted."""
 
 KEEP_ALIVE_SECONDS = 2.0
 """An idle connection is not used again after it: vLLM closes its own after 5 s, and who writes then loses."""
@@ -42,6 +47,9 @@ class Backend(Protocol):
     async def is_ready(self) -> bool:
         """True if it would answer now."""
 
+    async def context_tokens(self) -> int | None:
+        """Its longest prompt and rewrite together, where that can be shorter than the model's."""
+
     async def aclose(self) -> None: ...
 
 
@@ -63,6 +71,9 @@ class TransformersBackend:
     async def is_ready(self) -> bool:
         return True
 
+    async def context_tokens(self) -> int | None:
+        return None
+
     async def aclose(self) -> None:
         return None
 
@@ -75,7 +86,7 @@ class VllmBackend:
     """
 
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
-        self._parameters = {"model": model, "temperature": 0, "max_tokens": max_new_tokens}
+        self._model, self._max_new_tokens = model, max_new_tokens
         limits = httpx.Limits(max_connections=MAX_CONCURRENCY + 2, keepalive_expiry=KEEP_ALIVE_SECONDS)
         self._http = httpx.AsyncClient(base_url=url, limits=limits, timeout=None, trust_env=False)
         self._turns = asyncio.Semaphore(MAX_CONCURRENCY)
@@ -90,9 +101,15 @@ class VllmBackend:
 
     async def is_ready(self) -> bool:
         try:
-            return (await self._http.get("/health", timeout=HEALTH_SECONDS)).status_code == 200
+            return (await self._http.get(HEALTH_PATH, timeout=HEALTH_SECONDS)).status_code == 200
         except httpx.HTTPError:
             return False
+
+    async def context_tokens(self) -> int | None:
+        try:
+            return context_tokens((await self._http.get(MODELS_PATH, timeout=HEALTH_SECONDS)).content)
+        except httpx.HTTPError:
+            return None
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -110,7 +127,7 @@ class VllmBackend:
 
     async def _post(self, text: str) -> bytes:
         """Once more where a connection broke: a greedy answer is the same the second time."""
-        body = orjson.dumps({**self._parameters, "prompt": text})
+        body = orjson.dumps(completion_request(self._model, text, self._max_new_tokens))
         try:
             try:
                 response = await self._send(body)
@@ -123,18 +140,4 @@ class VllmBackend:
         return response.content
 
     async def _send(self, body: bytes) -> httpx.Response:
-        return await self._http.post("/v1/completions", content=body, headers={"content-type": "application/json"})
-
-
-def read_completion(content: bytes, where: str) -> GeneratedRewrite:
-    """The text of a completion; what is none is an outage, never an empty rewrite."""
-    try:
-        body = orjson.loads(content)
-        choice, usage = body["choices"][0], body["usage"]
-        text, cut = choice["text"], choice["finish_reason"] == "length"
-        tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
-    except (orjson.JSONDecodeError, LookupError, TypeError, ValueError):
-        text = None
-    if not isinstance(text, str):
-        raise OutageError(f"The backend at {where} answered with no completion. Is it a vLLM?")
-    return GeneratedRewrite(one_line(text), *tokens, cut, 0.0)
+        return await self._http.post(COMPLETIONS_PATH, content=body, headers={"content-type": "application/json"})

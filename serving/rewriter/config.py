@@ -30,6 +30,9 @@ class ServerConfig(Config):
     backend: str = Field(default="transformers", pattern=r"^(transformers|https?://[^/]+)$")
     """`transformers`: in this process. Else where a vLLM answers, without a path."""
 
+    base: Path | None = None
+    """The base model's folder, which vLLM loads under the release's adapter; compared with what the release names."""
+
     name: str = Field(default="rewriter", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
     """In the paths; at vLLM the adapter's name."""
 

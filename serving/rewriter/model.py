@@ -1,6 +1,7 @@
 """The rewriter as a KServe model: questions in, one line each out, guarded, by whichever backend writes."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from kserve.errors import InvalidInput
 from qinglan.errors import DataError, OutageError
 from qinglan.lineage.model_verification import verify_model
 from qinglan.prompts import student_messages
+from qinglan.rewriter.base_weights import verify_base
 from qinglan.rewriter.card import read_card, refuse_other_prompts
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import GeneratedRewrite, Student, load_tokenizer, render_prompt
@@ -59,15 +61,15 @@ class KServeRewriter(Model):  # type: ignore[misc]
         refuse_other_prompts(folder, self.card)
         if not self.card.system_prompts:
             raise DataError(f"{folder}: trained for no tenant, so nobody could ask it. Serve what sft or ppo wrote.")
+        base = verify_base(self.config.base, folder) if self.config.base else ""
         self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
-        self._longest = _context_length(self.config) - self.card.max_new_tokens
+        self._context = _context_length(self.config)
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
         self.backend: Backend = self._in_process() if in_process else self._over_http()
         path = self.config.payload_log
         self._payloads = PayloadLog(path, self.metrics.payload) if path else None
-        write_log(
-            {"event": "loaded", "version": self.version, "proof": proof.summary, "backend": self.config.backend}
-        )
+        loaded = {"version": self.version, "proof": proof.summary, "backend": self.config.backend}
+        write_log({"event": "loaded", **loaded, **({"base": base} if base else {})})
         self.ready = in_process
         return self.ready
 
@@ -92,8 +94,11 @@ class KServeRewriter(Model):  # type: ignore[misc]
             await asyncio.sleep(HEALTH_POLL_SECONDS)
 
     async def _warm(self) -> bool:
+        """Learn how much the backend reads, and let it write something."""
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
+                limit = await self.backend.context_tokens()
+                self._context = min(_context_length(self.config), limit or sys.maxsize)
                 await self.backend.write([self._prompt(self._warm_up(), "")])
         except (TimeoutError, OutageError):
             return False
@@ -151,8 +156,8 @@ class KServeRewriter(Model):  # type: ignore[misc]
             )
         text = render_prompt(self._tokenizer, student_messages(instance, systems[instance.tenant_id]))
         length = len(self._tokenizer(text, add_special_tokens=False).input_ids)
-        if length > self._longest:
-            raise InvalidInput(f"{where}: {length} tokens; the model reads {self._longest} at most.")
+        if length > (longest := self._context - self.card.max_new_tokens):
+            raise InvalidInput(f"{where}: {length} tokens; the model reads {longest} at most.")
         return RenderedPrompt(text, length)
 
     def _guarded(self, instance: Instance, written: GeneratedRewrite) -> GuardedRewrite:

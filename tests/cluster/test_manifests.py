@@ -156,9 +156,10 @@ def test_the_key_of_what_users_asked_is_with_who_writes_it_and_who_reads_it_alon
         if "qinglan-payloads" in str(container)
     }
     shadow, cpu = ("Deployment/qinglan-shadow", "shadow"), ("ServingRuntime/qinglan-rewriter-cpu", "kserve-container")
-    vllm = ("ServingRuntime/qinglan-rewriter-vllm", "transformer-container")
+    runtimes = ("ServingRuntime/qinglan-rewriter-vllm", "ServingRuntime/qinglan-rewriter-vllm-full")
+    vllm = {(runtime, "transformer-container") for runtime in runtimes}
 
-    assert holders == ({shadow, cpu} if name in SHADOWED else set()) | ({vllm} if name in FIRST else set())
+    assert holders == ({shadow, cpu} if name in SHADOWED else set()) | (vllm if name in FIRST else set())
     for owner, container in holders:
         (found,) = [
             one for whole in given for pod in pods(whole) if pod.owner == owner

@@ -1,14 +1,9 @@
 """An image has what the code that runs in it imports, also deep inside functions and in the processes it starts."""
 
 import ast
-import importlib.util
-import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +11,9 @@ import yaml
 
 import components.image
 from components.training.ppo.plugin import COMMON_PLUGINS
-from images import IMAGES
 from images.locking import pins, source
+from pipelines.step_imports import PACKAGES, ROOT, leads_to, processes, reached_modules, tree
 from standins.verl_cpu.settings import FORK_SERVER, MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS
-
-OURS = ("qinglan", "components", "serving", "standins")
-ROOT = IMAGES.parent
 
 BY_HAND = {
     "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3_backend"),
@@ -37,63 +29,9 @@ JOINED_BY_RAY = "ppo"
 """A job's pods start Ray in this image alone; in the others they are joined by torchrun."""
 
 
-@cache
-def tree(module: str) -> ast.Module:
-    return ast.parse(location(module).read_text(encoding="utf-8"))
-
-
-def location(module: str) -> Path:
-    folder = ROOT.joinpath(*module.split("."))
-    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-
-
-def imports(module: str, text: ast.AST) -> Iterator[str]:
-    """All modules that a part of a module's text imports."""
-    package = module if location(module).name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(text):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            name = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-            yield name
-            yield from (f"{name}.{alias.name}" for alias in node.names)
-
-
-def processes(text: ast.AST) -> Iterator[str]:
-    """All modules that it starts: `-m NAME` in a command, or a name of ours handed on."""
-    for node in ast.walk(text):
-        if isinstance(node, ast.List | ast.Tuple):
-            for flag, name in pairwise(node.elts):
-                if _word(flag) == "-m" and _word(name):
-                    yield _word(name)
-        elif re.fullmatch(rf"({'|'.join(OURS)})(\.\w+)+", _word(node)) and location(_word(node)).is_file():
-            yield _word(node)
-
-
-def _word(node: ast.AST) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def leads_to(module: str, text: ast.AST) -> set[str]:
-    started = set(processes(text))
-    return {*imports(module, text), *started, *(f"{name}.__main__" for name in started if name.split(".")[0] in OURS)}
-
-
 def reached(names: set[str]) -> set[str]:
     """The packages outside this repository that these modules lead to."""
-    waiting, seen, outside = sorted(names), set(), set()
-    while waiting:
-        name = waiting.pop()
-        top = name.split(".")[0]
-        if top not in OURS:
-            outside |= {top} - sys.stdlib_module_names
-            continue
-        parts = [".".join(name.split(".")[:count]) for count in range(1, name.count(".") + 2)]
-        for part in parts:
-            if part not in seen and location(part).is_file():
-                seen.add(part)
-                waiting += leads_to(part, tree(part))
-    return outside
+    return {name.split(".")[0] for name in reached_modules(names)} - set(PACKAGES)
 
 
 def steps() -> Iterator[tuple[str, str, set[str]]]:

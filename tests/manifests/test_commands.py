@@ -9,6 +9,7 @@ import httpx
 import pytest
 import yaml
 
+from qinglan.rewriter.engine import engine_options
 from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, resources
 
 STARTED = [
@@ -119,13 +120,21 @@ def told_to_rag(option: str) -> str:
     return str(told)
 
 
-def test_the_transformer_asks_the_vllm_beside_it_by_the_adapters_name() -> None:
-    vllm, transformer = objects(MANIFESTS / "overlays/a100/rewriter-vllm.yaml")[0]["spec"]["containers"]
-    told = [dict(arg.split("=", 1) for arg in one["args"] if "=" in arg) for one in (vllm, transformer)]
+@pytest.mark.parametrize(
+    ("runtime", "weights", "adapter"),
+    [("rewriter-vllm", "/mnt/base", "/mnt/models/model/adapter"), ("rewriter-vllm-full", "/mnt/models/model", "")],
+)
+def test_vllm_is_started_as_the_evaluation_starts_it(runtime: str, weights: str, adapter: str) -> None:
+    """By the options of qinglan/rewriter/engine.py, on two GPUs; the transformer beside it asks by the same name."""
+    [manifest] = objects(MANIFESTS / f"overlays/a100/{runtime}.yaml")
+    vllm, transformer = manifest["spec"]["containers"]
+    options = [dict(arg.split("=", 1) for arg in one["args"] if "=" in arg) for one in (vllm, transformer)]
 
-    assert told[1]["--backend"] == f"http://127.0.0.1:{told[0]['--port']}"
-    name, _, adapter = told[0]["--lora-modules"].partition("=")
-    assert (name, adapter) == (told[1]["--name"], f"{told[1]['--model']}/adapter")
+    assert vllm["command"] == ["vllm", "serve", weights]
+    assert sorted(vllm["args"]) == sorted(["--port=8085", *engine_options("{{.Name}}", adapter, gpus=2)])
+    assert vllm["resources"]["limits"]["nvidia.com/gpu"] == options[0]["--tensor-parallel-size"] == "2"
+    assert options[1]["--backend"] == f"http://127.0.0.1:{options[0]['--port']}"
+    assert options[1]["--name"] == "{{.Name}}"
     assert [one["name"] for one in (vllm, transformer) if "ports" in one] == ["transformer-container"]
 
 

@@ -134,6 +134,28 @@ def test_the_adapter_of_a_whole_training_fits_into_vllm() -> None:
     assert SftConfig.model_fields["lora_rank"].default + PpoConfig().lora.rank <= int(told.partition("=")[2])
 
 
+@pytest.mark.parametrize("runtime", ["rewriter-vllm", "rewriter-vllm-full"])
+def test_knatives_features_allow_every_field_of_a_runtime_that_it_refuses_by_default(runtime: str) -> None:
+    features = objects(MANIFESTS / "overlays/a100/knative/features.yaml")[0]["data"]
+    spec = objects(MANIFESTS / f"overlays/a100/{runtime}.yaml")[0]["spec"]
+    silent = [one for one in spec["containers"] if "ports" not in one]
+    fields = {
+        "multi-container-probing": any("readinessProbe" in one for one in silent),
+        "kubernetes.podspec-persistent-volume-claim": any("persistentVolumeClaim" in one for one in spec["volumes"]),
+        "kubernetes.podspec-nodeselector": "nodeSelector" in spec,
+        "kubernetes.podspec-tolerations": "tolerations" in spec,
+        "kubernetes.podspec-affinity": "affinity" in spec,
+        "kubernetes.podspec-priorityclassname": "priorityClassName" in spec,
+        "kubernetes.podspec-runtimeclassname": "runtimeClassName" in spec,
+        "kubernetes.podspec-securitycontext": "securityContext" in spec,
+        "kubernetes.podspec-init-containers": "initContainers" in spec,
+    }  # fmt: skip
+
+    assert {name for name, used in fields.items() if used} <= {
+        name for name, value in features.items() if value == "enabled"
+    }
+
+
 @pytest.mark.parametrize("mode", ["knative", "standard"])
 def test_each_state_of_a_rollout_has_a_manifest(mode: str) -> None:
     assert {file.stem for file in ROLLOUTS if file.parent.name == mode} == {*STATES}

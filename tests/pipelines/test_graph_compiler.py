@@ -413,6 +413,20 @@ def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_
     assert importer.get("reimport", False) is not immutable
 
 
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("rewriter.a100x4", {"componentInputParameter": "gateway_url"}),
+        ("style.a100", {"runtimeValue": {"constant": "http://qinglan-gateway:8300"}}),
+    ],
+)
+def test_a_training_reports_to_the_runs_gateway_and_no_other_is_asked_for(name: str, address: object) -> None:
+    tasks = compiled(name).spec["root"]["dag"]["tasks"]
+
+    [stage] = {"sft", "style"} & set(tasks)
+    assert tasks[stage]["inputs"]["parameters"]["monitor_url"] == address
+
+
 def test_mlflow_on_a_cluster_needs_the_gateways_address_of_it(tmp_path: Path) -> None:
     profile = tmp_path / "mine.yaml"
     settings = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml") | {"trackers": ["mlflow"]}

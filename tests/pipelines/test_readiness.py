@@ -70,11 +70,11 @@ def test_a_run_names_files_hosts_keys_and_the_rag_service_in_one_error(tmp_path:
     assert first == "The run waits for this, and nothing was paid:"
     assert [line.split(".")[0] for line in lines] == [
         "- --questions is missing", "- --knowledge-base is missing", "- Not allowed: host 'writer",
-        "- No key for teacher at https://writer", "- gateway",
+        "- No key for teacher at https://writer", "- RAG service http://127",
     ]  # fmt: skip
     assert "QINGLAN_ALLOWED_HOSTS=writer.example" in lines[2]
     assert "judge at https://writer.example/v1" in lines[3] and "environment variable WRITER_KEY" in lines[3]
-    assert f"{nobody}: no RAG service answers" in lines[4]
+    assert f"RAG service {nobody} (gateway.rag.base_url): no answer" in lines[4]
     assert not (tmp_path / "run").exists()
 
 
@@ -106,7 +106,7 @@ def test_a_rag_service_alone_that_is_away_is_an_outage(tmp_path: Path, nobody: s
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(demo))
 
-    with pytest.raises(OutageError, match="no RAG service answers"):
+    with pytest.raises(OutageError, match=r"RAG service .* no answer"):
         run_pipeline(load_config("fivedoctors", str(path), **files(tmp_path)), tmp_path / "run", until="convert")
 
 

@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from components.image import CPU_IMAGE, SFT_IMAGE
+from components.image import CPU_IMAGE, SERVE_IMAGE
 
 
-@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False)
+@dsl.component(base_image=SERVE_IMAGE, install_kfp_package=False)
 def evaluate(
     before: dsl.Input[dsl.Artifact],
     locked_test: dsl.Input[dsl.Dataset],

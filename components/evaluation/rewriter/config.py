@@ -19,6 +19,14 @@ class EvaluateConfig(Config):
     batch: Positive = 64
     """Questions that a student rewrites at once."""
 
+    engine: Literal["auto", "transformers", "vllm"] = "auto"
+    """Engine that writes the students' rewrites. `auto`: vLLM on a GPU where this environment has it, as the model is
+    served there; else transformers in this process."""
+
+    vllm_options: tuple[str, ...] = ()
+    """Further options of `vllm serve`, after those of the GPU runtime; a repeated one replaces the first, such as
+    `--dtype=float32`."""
+
     examined_rows: Positive = 300
     """Rows whose rewrites the examiner scores, whole conversations drawn by seed: each costs a call a system."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.score_systems import ScoredRows
-from components.evaluation.rewriter.student_inference import StudentOutput
+from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metric_table import MetricTable, Pair
 
@@ -123,7 +123,7 @@ def notes(
         )
         lines.append(
             f"{name} wrote {len(student.texts) / student.seconds:.1f} rewrites a second in batches of {config.batch} "
-            f"on this machine; an hour of it is set at {config.gpu_hour_price:g}."
+            f"by {student.engine} on this machine; an hour of it is set at {config.gpu_hour_price:g}."
         )
         if student.cut:
             lines.append(f"{student.cut} rewrites of {name} were cut at the limit.")

@@ -16,7 +16,8 @@ from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import METRICS
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all
-from components.evaluation.rewriter.student_inference import StudentOutput, rewrite_all
+from components.evaluation.rewriter.student_inference import rewrite_all
+from components.evaluation.rewriter.student_timing import StudentOutput
 from components.evaluation.rewriter.training_curves import curves
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError

@@ -9,6 +9,11 @@ from qinglan.config import Config, Fraction, Positive, refuse_old_settings
 from qinglan.reward.config import RewardConfig
 from qinglan.trackers import Tracker
 
+OLD_SETTINGS = {
+    "every": "Set `validations`, the number of checkpoints in the training.",
+    "loggers": "Set `trackers` of the run, which every training has.",
+}
+
 Rate = float
 """A learning rate."""
 
@@ -29,7 +34,7 @@ class Hardware(Config):
     """GPUs of one node; on a CPU, processes."""
 
     threads: Positive = 1
-    """Threads of each process on a CPU. Their number decides the order of sums, and so the last bits."""
+    """Threads of each process on a CPU; another number takes sums in another order and gives other last bits."""
 
     tensor_parallel: Positive = 4
     """GPUs that hold one copy of the model during the rollout."""
@@ -184,7 +189,7 @@ class PpoConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _no_old_names(cls, values: Any) -> Any:
-        return refuse_old_settings(values, {"every": "Set `validations`, the number of checkpoints in the training."})
+        return refuse_old_settings(values, OLD_SETTINGS)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

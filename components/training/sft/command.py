@@ -84,8 +84,9 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
         "external_plugins": PROCESS_CHECK_PLUGIN,
         "callbacks": PROCESS_CHECK_PLUGIN.stem,
     }
-    if config.device == "cpu" and config.nodes > 1:
-        options["use_cpu"] = True  # else accelerate, without a GPU, sees one process and each trains by itself
+    if config.device == "cpu":
+        # Else accelerate, without a GPU, refuses bfloat16, and sees one process of several: each trains by itself.
+        options["use_cpu"] = True
     if config.tuner == "lora":
         options |= {
             "lora_rank": config.lora_rank, "lora_alpha": config.lora_alpha, "target_modules": config.target_modules,

@@ -18,7 +18,7 @@ class SftConfig(Config):
     """GPUs of each node; on `cpu` each node runs one process."""
 
     threads: Positive = 2
-    """Threads on `cpu`. Their number decides the order of sums, and so the last bits: it is no machine's own."""
+    """Threads on `cpu`; another number takes sums in another order and gives other last bits."""
 
     nodes: Positive = 1
     """Number of machines. Several are the pods of one job on a cluster."""

@@ -7,7 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.training.ppo.config import PpoConfig
+from components.training.ppo.launch import verl_environment
 from components.training.ppo.overrides import _hydra_literal
+from pipelines.config import TRAINING
+from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
 
@@ -26,6 +29,12 @@ from qinglan.errors import ConfigError
 def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         PpoConfig.parse(changes, "ppo")
+
+
+def test_threads_on_a_cpu_are_a_setting() -> None:
+    configs = [PpoConfig.parse(load_yaml(TRAINING / f"{name}.yaml")["ppo"], name) for name in ("laptop", "cpu")]
+
+    assert [verl_environment(config)["OMP_NUM_THREADS"] for config in configs] == ["1", "8"]
 
 
 @pytest.mark.parametrize(

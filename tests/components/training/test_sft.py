@@ -103,6 +103,15 @@ def test_so_many_processes_must_train_together(config: SftConfig, expected: dict
     assert ("CUDA_VISIBLE_DEVICES" in swift_environment(config)) == (config.device == "cpu")
 
 
+def test_threads_on_a_cpu_are_a_setting_and_no_machines() -> None:
+    given = [swift_environment(config)["OMP_NUM_THREADS"] for config in (SftConfig(device="cpu"), CPU, SftConfig())]
+
+    assert given == ["2", "8", "1"]
+
+
+CPU = SftConfig(device="cpu", threads=8)
+
+
 def test_a_job_is_started_by_the_same_command_at_each_attempt(tmp_path: Path) -> None:
     """Where it goes on from is looked up where it runs: a job with another command would not be found again."""
     paths = PATHS._replace(output=tmp_path)

@@ -101,6 +101,7 @@ def test_sft_learns_is_evaluated_and_is_not_repeated(
     assert digest(whole.out / "model") == digest(tmp_path / "model")
     assert read_card(tmp_path / "model").parents["base_model"] == digest(inputs.base)
     assert "<svg" in (tmp_path / "log" / "curve.svg").read_text()
+    assert list((tmp_path / "log" / "tensorboard").glob("events.out.tfevents*"))
     assert Student.load(tmp_path / "model").write_messages([chat(1)["messages"][:2]])[0].text
 
 

@@ -85,6 +85,7 @@ def test_a_training_leaves_a_whole_model_its_log_and_its_parents(made: Path, tmp
     demo = [orjson.loads(line) for line in (tmp_path / "log" / "demo.jsonl").read_bytes().splitlines()]
     assert len(demo) == 5 and set(demo[0]) >= {"input", "label", "predicted_label", "confidence", "probabilities"}
     assert "dev macro-F1" in (tmp_path / "log" / "curve.svg").read_text()
+    assert list((tmp_path / "log" / "tensorboard").glob("events.out.tfevents*"))
     assert trained(made, tmp_path / "again").reused == 1
     assert digest(tmp_path / "again" / "model") == digest(tmp_path / "model")
 

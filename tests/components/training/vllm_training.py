@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from components.training.base.config import TinyConfig
-from components.training.ppo.checkpoints import actor_folder, latest_step, read_weights
+from components.training.ppo.checkpoints import actor_folder, read_weights
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.export_model import export_checkpoint
 from components.training.ppo.stage import ppo
@@ -30,22 +30,24 @@ NOWHERE = "http://127.0.0.1:9"
 SHAPE = TinyConfig(vocabulary=600, hidden=64, layers=2, heads=2, spread=0.2)
 CRITIC = TinyConfig(vocabulary=600, hidden=32, layers=1, heads=1)
 DEV, COLLECTION, STEPS, KILLED_AFTER = 24, 16, 3, 2
+ANSWERS = Path("reward") / "answers.jsonl"
 
 
 class CheckpointKeeper(LocalRunner):
-    """Keeps a copy of the checkpoints, which the stage removes at its end; can kill a training that stands still."""
+    """Keeps a copy of the checkpoints, which the stage removes at its end; kills a training after so many answers."""
 
-    def __init__(self, folder: Path, kill_after: int = 0) -> None:
-        self.folder, self.kill_after = folder, kill_after
+    def __init__(self, folder: Path, answers: int = 0) -> None:
+        self.folder, self.answers = folder, answers
 
     def run(
         self, spec: JobSpec, log: Path,
         on_line: Callable[[str], None] = lambda line: None, stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:  # fmt: skip
-        saved = log.parent.parent / "checkpoints"
+        saved, answers = log.parent.parent / "checkpoints", log.parent.parent / ANSWERS
 
         def enough() -> bool:
-            return stop() or (self.kill_after > 0 and latest_step(saved) >= self.kill_after)
+            still = self.answers and answers.is_file() and len(answers.read_bytes().splitlines()) > self.answers
+            return stop() or bool(still)
 
         outcome = super().run(spec, log, on_line, enough)
         if saved.is_dir():
@@ -60,13 +62,14 @@ def train(out: Path, devices: int, dtype: str) -> dict[str, Any]:
     write_rows(rows, dev=DEV)
     config = settings(critic(out / "critic", sft_model), devices, dtype)
 
-    def attempt(kill_after: int = 0) -> None:
-        keeper = CheckpointKeeper(out / "checkpoints", kill_after)
+    def attempt(answers: int = 0) -> None:
+        keeper = CheckpointKeeper(out / "checkpoints", answers)
         ppo(sft_model, rows, out / "model", out / "log", NOWHERE, config, reward, keeper)
 
-    os.environ[FAULT] = f"pause:{DEV * (KILLED_AFTER + 1) + COLLECTION * KILLED_AFTER}"
+    before = DEV * (KILLED_AFTER + 1) + COLLECTION * KILLED_AFTER
+    os.environ[FAULT] = f"pause:{before}"  # in the next step, whose first answer is written and not rewarded
     try:
-        attempt(kill_after=KILLED_AFTER)
+        attempt(before)
         killed = ""
     except TrainingError as error:
         killed = str(error)
@@ -119,7 +122,7 @@ def compare(out: Path, sft_model: Path, work: Path) -> dict[str, Any]:
     messages = [row["prompt"] for row in dev]
     models = {0: sft_model} | {step: exported(out, sft_model, step) for step in range(1, STEPS + 1)}
     answers = {step: texts(model, messages) for step, model in models.items()}
-    vllm = dev_answers(work / "reward" / "answers.jsonl", [row["extra_info"]["id"] for row in dev])
+    vllm = dev_answers(work / ANSWERS, [row["extra_info"]["id"] for row in dev])
     # The resumed training begins with a test, too.
     tested = [*range(KILLED_AFTER + 1), *range(KILLED_AFTER, STEPS + 1)]
     adapters = {step: read_weights(actor_folder(out / "checkpoints", step), only="lora_") for step in models if step}

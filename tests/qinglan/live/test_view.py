@@ -11,7 +11,9 @@ from qinglan.live.alarms import Alarm
 from qinglan.live.outlets import HEARTBEAT, LIVE_VARIABLE, Outlet, read_trainings
 from qinglan.live.snapshot import POINTS, TrainingSnapshot, curve_points, newest_figures, seconds_left
 from qinglan.live.view import LiveTraining, live_training, run_id
+from tests.browser import open_page
 from tests.silent_training import silent_training
+from tests.strict_html import Strict
 
 CURVES = {"training": "loss"}
 
@@ -95,6 +97,9 @@ def test_the_page_shows_every_training_of_the_run_and_escapes_what_a_log_says(fo
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "\x1b" not in page and "\u202e" not in page
     assert re.findall(r"<h2>(\w+): (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
+    strict = Strict()
+    strict.feed(page)
+    assert (strict.open, strict.fetched) == ([], [])
     assert "width: 25.0%" in page and '<td>avg_reward</td><td class="n">0.25</td>' in page
 
 
@@ -180,3 +185,14 @@ def test_without_a_folder_and_a_gateway_nothing_is_written(monkeypatch: pytest.M
 
     assert isinstance(live, LiveTraining)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_browser_shows_the_page_of_a_training_under_way(folder: Path, tmp_path: Path) -> None:
+    with live_training("sft", "SFT", CURVES) as live:
+        live.step({"step": 3, "loss": 0.5}, 12, "loss 0.500")
+        live.refresh()
+        page = open_page(folder / "index.html", tmp_path / "profile")
+
+    assert page.title == "Trainings"
+    assert "sft: running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text

@@ -98,9 +98,9 @@ def test_only_the_rest_interface_is_reached(path: str, forwarded: bool) -> None:
 def test_a_path_that_is_refused_is_not_sent(tmp_path: Path) -> None:
     mlflow = Mlflow()
     with running(mlflow.app) as url:
-        answer = at_gateway(with_mlflow(url), tmp_path, lambda uri: httpx.get(f"{uri}/admin", trust_env=False))
+        answer = at_gateway(with_mlflow(url), tmp_path, lambda uri: httpx.get(f"{uri}/health/admin", trust_env=False))
 
-    assert answer.status_code == 400 and "'admin' is no path of MLflow" in answer.text
+    assert answer.status_code == 400 and "'health/admin' is no path of MLflow" in answer.text
     assert mlflow.requests == []
 
 

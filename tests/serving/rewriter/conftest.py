@@ -1,4 +1,4 @@
-"""The rewriter's server in a process of its own, and a stand-in for the vLLM beside it: processes on loopback."""
+"""The rewriter's server in a process of its own, on loopback."""
 
 import subprocess
 import sys
@@ -45,17 +45,6 @@ class Served(NamedTuple):
 
 
 Serve = Callable[..., AbstractContextManager[Served]]
-
-
-class Vllm(NamedTuple):
-    url: str
-
-    def behave(self, **faults: Any) -> None:
-        httpx.post(f"{self.url}/behave", json=faults, trust_env=False).raise_for_status()
-
-    def asked(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(f"{self.url}/asked", trust_env=False).json()
-        return found
 
 
 @pytest.fixture(scope="session")
@@ -105,13 +94,6 @@ def serve(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Serve:
 def served(serve: Serve) -> Iterator[Served]:
     with serve() as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
-    log = tmp_path_factory.mktemp("vllm") / "vllm.log"
-    with running(log, "tests.serving.rewriter.standin_vllm") as (_, url):
-        yield Vllm(url)
 
 
 def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.student_inference import StudentOutput
+from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation.evaluation_file import Origins
 from qinglan.files import dump_line, sha256_file
 from qinglan.rag.contract import Passage

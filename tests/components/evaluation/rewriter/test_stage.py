@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter import stage
-from components.evaluation.rewriter.student_inference import evenly_spaced, time_served
+from components.evaluation.rewriter.student_timing import evenly_spaced, time_served
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import dump_line, sha256_file

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.student_inference import ready_seconds, rewrite_all
+from components.evaluation.rewriter.student_inference import rewrite_all
+from components.evaluation.rewriter.student_timing import ready_seconds
 from qinglan.prompts import Question
 from qinglan.services import READY_SECONDS
 from tests.tiny_rewriter import TAUGHT, taught_model

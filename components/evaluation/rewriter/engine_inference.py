@@ -1,0 +1,108 @@
+"""The students served by vLLM, with the options of the GPU runtime and our server before it; one after the other.
+
+Every rewrite is requested from the engine as our server requests it, and judged before the server's guard, as where
+transformers writes it. This process loads no model: the GPU is the engine's.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.student_timing import (
+    SERVED_SECONDS,
+    BatchOutput,
+    StudentOutput,
+    ready_seconds,
+    rewriter_server,
+    time_student,
+)
+from qinglan.errors import ConfigError, OutageError, QinglanError
+from qinglan.models.references import refuse_foreign_files
+from qinglan.prompts import PromptInput, student_messages
+from qinglan.rewriter.card import read_card, refuse_other_prompts
+from qinglan.rewriter.engine import COMPLETIONS_PATH, completion_request, engine_options, read_completion
+from qinglan.rewriter.engine_process import Engine, run_engine
+from qinglan.rewriter.model import GeneratedRewrite, load_tokenizer, render_prompt
+from qinglan.terminal.progress import progress
+
+NAME = "rewriter"
+
+
+def rewrite_with_engine(
+    name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig
+) -> StudentOutput:
+    """One student's rewrites of all rows, and some timed through the server that its users ask."""
+    requests = _requests(folder, rows)
+    options = [*engine_options(NAME), *config.vllm_options]
+    with (
+        TemporaryDirectory(prefix="qinglan-") as logs,
+        run_engine(folder, options, Path(logs) / "vllm.log", ready_seconds(folder)) as engine,
+        explained_outages(engine, name),
+        ExitStack() as servers,
+    ):
+        batched = asyncio.run(write_all(name, engine.url, requests, config.batch))
+        url = {str(student): served for student, served in config.rewriter_urls.items()}.get(name)
+        url = url or servers.enter_context(rewriter_server(folder, f"--backend={engine.url}"))()
+        return time_student(batched, url, rows, config.latency_rows, "vLLM")
+
+
+@contextmanager
+def explained_outages(engine: Engine, name: str) -> Iterator[None]:
+    """An outage inside the block is told with the last lines of the engine's log."""
+    try:
+        yield
+    except OutageError as error:
+        raise engine.outage(f"did not write all rewrites of {name} ({error})") from error
+
+
+def _requests(folder: Path, rows: Sequence[PromptInput]) -> list[dict[str, object]]:
+    card = read_card(folder)
+    refuse_other_prompts(folder, card)
+    refuse_foreign_files(folder)
+    tokenizer = load_tokenizer(folder)
+    systems = card.system_prompts
+    prompts = [render_prompt(tokenizer, student_messages(row, systems.get(row.tenant_id, ""))) for row in rows]
+    return [completion_request(NAME, prompt, card.max_new_tokens) for prompt in prompts]
+
+
+async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], together: int) -> BatchOutput:
+    """All completions, so many at a time; the first failure ends the others."""
+    turns = asyncio.Semaphore(together)
+    limits = httpx.Limits(max_connections=together)
+    started = time.perf_counter()
+    with progress(f"evaluate {name}", len(requests)) as tick:
+        async with httpx.AsyncClient(base_url=url, limits=limits, timeout=SERVED_SECONDS, trust_env=False) as client:
+
+            async def write(request: dict[str, object]) -> GeneratedRewrite:
+                async with turns:
+                    rewrite = await _complete(client, request)
+                tick()
+                return rewrite
+
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(write(request)) for request in requests]
+            except* QinglanError as errors:
+                raise errors.exceptions[0] from errors
+    return BatchOutput.of([task.result() for task in tasks], time.perf_counter() - started)
+
+
+async def _complete(client: httpx.AsyncClient, request: dict[str, object]) -> GeneratedRewrite:
+    try:
+        response = await client.post(COMPLETIONS_PATH, json=request)
+    except httpx.HTTPError as error:
+        raise OutageError(f"no answer: {type(error).__name__}") from error
+    if 400 <= response.status_code < 500:
+        raise ConfigError(
+            f"vLLM refused a prompt of the test: {response.text[:300]} A longer context is set by "
+            "evaluate.vllm_options: [--max-model-len=...]."
+        )
+    if response.status_code != 200:
+        raise OutageError(f"status {response.status_code}")
+    return read_completion(response.content, str(client.base_url))

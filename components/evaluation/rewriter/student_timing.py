@@ -1,0 +1,124 @@
+"""A student behind the server that production runs: single rewrites timed as its users wait for them."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from qinglan.errors import OutageError
+from qinglan.prompts import PromptInput
+from qinglan.rewriter.model import GeneratedRewrite
+from qinglan.services import READY_SECONDS, start_service
+from qinglan.text import normalise
+
+SERVED_PATH, READY_PATH = "/v1/models/rewriter:predict", "/v2/health/ready"
+SERVED_SECONDS = 60.0
+READ_BYTES_A_SECOND = 50e6
+"""The slowest volume that a server is waited for: it reads its weights twice, for their digest and to load them."""
+
+
+class BatchOutput(NamedTuple):
+    """One student's rewrites in batches, in the order of the questions."""
+
+    texts: list[str]
+    cut: int
+    """Rewrites that reached the limit without an end."""
+
+    seconds: float
+    """For all of them."""
+
+    @classmethod
+    def of(cls, rewrites: Sequence[GeneratedRewrite], seconds: float) -> "BatchOutput":
+        return cls([rewrite.text for rewrite in rewrites], sum(rewrite.cut for rewrite in rewrites), seconds)
+
+
+class StudentOutput(NamedTuple):
+    """One student's rewrites, in the order of the questions, and what they took."""
+
+    texts: list[str]
+    cut: int
+    """Rewrites that reached the limit without an end."""
+
+    seconds: float
+    """For all of them in batches."""
+
+    latencies: list[float]
+    """Seconds of single rewrites over HTTP, one by one."""
+
+    otherwise: int
+    """Timed rewrites that read otherwise than the batch's: padding and rounding, or another model is served."""
+
+    machine: str
+    engine: str = "transformers"
+
+
+def time_student(
+    batched: BatchOutput, url: str, rows: Sequence[PromptInput], count: int, engine: str
+) -> StudentOutput:
+    picked = evenly_spaced(len(rows), count)
+    singly, latencies = time_served(url, [rows[at] for at in picked])
+    otherwise = sum(normalise(text) != normalise(batched.texts[at]) for text, at in zip(singly, picked, strict=True))
+    return StudentOutput(*batched, latencies, otherwise, machine_name(), engine)
+
+
+def ready_seconds(folder: Path) -> float:
+    """How long a server of this model may take to start: 65 GB of weights take minutes to read."""
+    return READY_SECONDS + 2 * sum(path.stat().st_size for path in folder.glob("*.safetensors")) / READ_BYTES_A_SECOND
+
+
+@contextmanager
+def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
+    """The server that production runs, for as long as the block lasts; the function waits for its URL."""
+    with TemporaryDirectory(prefix="qinglan-") as log:
+        arguments = ["--model", str(folder.resolve()), "--port", "0", *options]
+        with start_service("serving.rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
+            yield url
+
+
+def evenly_spaced(rows: int, count: int) -> list[int]:
+    """So many places, evenly over all rows."""
+    count = min(rows, count)
+    return [at * rows // count for at in range(count)]
+
+
+def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[float]]:
+    """Single rewrites as a user of the service waits for them; the first one warms up and does not count."""
+    import httpx
+
+    texts, times = [], []
+    with httpx.Client(base_url=url, timeout=SERVED_SECONDS, trust_env=False) as client:
+        for number, row in enumerate([*rows[:1], *rows]):
+            started = time.perf_counter()
+            try:
+                response = client.post(SERVED_PATH, json={"instances": [_instance(row)]})
+                response.raise_for_status()
+                text = str(response.json()["predictions"][0]["rewritten_query"])
+            except (httpx.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
+                raise OutageError(
+                    f"Rewriter {url}{SERVED_PATH}: no rewrite ({error}). Start it, or leave out `rewriter_urls`."
+                ) from error
+            if number:
+                texts.append(text)
+                times.append(time.perf_counter() - started)
+    return texts, times
+
+
+def _instance(row: PromptInput) -> dict[str, str]:
+    return {
+        "query": row.question, "user_profile": row.user_profile, "history_summary": row.history_summary,
+        "tenant_id": row.tenant_id,
+    }  # fmt: skip
+
+
+def machine_name() -> str:
+    """The machine that the students ran on."""
+    import os
+
+    import torch
+
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name(0))
+    threads: Any = torch.get_num_threads()
+    return f"CPU, {threads} of {os.cpu_count()} cores"

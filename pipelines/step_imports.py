@@ -1,0 +1,85 @@
+"""The modules that a step imports, read from its code: also those inside functions, and those of processes it starts.
+
+    step_modules("components.training.sft.component", "sft")   # ours, and those of other packages
+
+Nothing is imported: a preflight on this machine and the tests of the images ask for packages that are not here.
+"""
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("qinglan", "components", "serving", "standins")
+OWN_MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
+
+
+def step_modules(module: str, function: str) -> set[str]:
+    """All modules that a KFP component's body leads to."""
+    [body] = [node for node in tree(module).body if isinstance(node, ast.FunctionDef) and node.name == function]
+    return reached_modules(leads_to(module, body))
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(location(module).read_text(encoding="utf-8"))
+
+
+def location(module: str) -> Path:
+    folder = ROOT.joinpath(*module.split("."))
+    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+
+
+def imports(module: str, text: ast.AST) -> Iterator[str]:
+    """All modules that a part of a module's text imports, and the names that it takes from them."""
+    package = module if location(module).name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(text):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            name = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield name
+            yield from (f"{name}.{alias.name}" for alias in node.names)
+
+
+def processes(text: ast.AST) -> Iterator[str]:
+    """All modules that it starts: `-m NAME` in a command, or a name of ours handed on."""
+    for node in ast.walk(text):
+        if isinstance(node, ast.List | ast.Tuple):
+            for flag, name in pairwise(node.elts):
+                if _word(flag) == "-m" and _word(name):
+                    yield _word(name)
+        elif OWN_MODULE.fullmatch(_word(node)) and location(_word(node)).is_file():
+            yield _word(node)
+
+
+def _word(node: ast.AST) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def leads_to(module: str, text: ast.AST) -> set[str]:
+    started = set(processes(text))
+    mains = {f"{name}.__main__" for name in started if name.split(".")[0] in PACKAGES}
+    return {*imports(module, text), *started, *mains}
+
+
+def reached_modules(names: Iterable[str]) -> set[str]:
+    """The modules that these lead to: ours, and the names that they import of packages outside this repository."""
+    waiting, modules, outside = sorted(names), set(), set()
+    while waiting:
+        name = waiting.pop()
+        top = name.split(".")[0]
+        if top not in PACKAGES:
+            outside |= {name} if top not in sys.stdlib_module_names else set()
+            continue
+        parts = [".".join(name.split(".")[:count]) for count in range(1, name.count(".") + 2)]
+        for part in parts:
+            if part not in modules and location(part).is_file():
+                modules.add(part)
+                waiting += leads_to(part, tree(part))
+    return modules | outside

@@ -1,0 +1,79 @@
+"""A vLLM in a process of its own, on loopback, for as long as somebody needs it.
+
+with run_engine(folder, engine_options("rewriter"), log, seconds) as engine:
+    httpx.post(engine.url + COMPLETIONS_PATH, json=completion_request("rewriter", prompt, 64))
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.errors import OutageError
+from qinglan.rewriter.engine import HEALTH_PATH
+from qinglan.services import end_with_parent, failure_lines, free_port, stop_process
+
+POLL_SECONDS = 0.5
+
+
+class Engine(NamedTuple):
+    """A vLLM that has answered its health check."""
+
+    url: str
+    log: Path
+    process: "subprocess.Popen[bytes]"
+
+    def outage(self, what: str) -> OutageError:
+        """The error of an engine that failed, with the last lines of its log."""
+        code = self.process.poll()
+        ended = "" if code is None else f"; its process ended with {code}"
+        return OutageError(*failure_lines(f"{what}{ended}", "vLLM", self.log))
+
+
+@contextmanager
+def run_engine(
+    weights: Path,
+    options: Sequence[str],
+    log: Path,
+    ready_seconds: float,
+    python: str = sys.executable,
+    port: int = 0,
+) -> Iterator[Engine]:
+    """Run `vllm serve` of an environment until the block ends; it is ready when the block begins."""
+    port = port or free_port()
+    command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [*command, "--host=127.0.0.1", f"--port={port}"],
+            stdout=output, stderr=output, start_new_session=True, preexec_fn=end_with_parent,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+        )  # fmt: skip
+    engine = Engine(f"http://127.0.0.1:{port}", log, process)
+    try:
+        _wait_until_healthy(engine, ready_seconds)
+        yield engine
+    finally:
+        stop_process(process)
+        with contextlib.suppress(ProcessLookupError):  # its workers, where the server itself was killed
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _wait_until_healthy(engine: Engine, seconds: float) -> None:
+    import httpx
+
+    deadline = time.monotonic() + seconds
+    while engine.process.poll() is None:
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(engine.url + HEALTH_PATH, trust_env=False, timeout=5).status_code == 200:
+                return
+        if time.monotonic() > deadline:
+            raise engine.outage(f"was not ready after {seconds:.0f} s")
+        time.sleep(POLL_SECONDS)
+    raise engine.outage("did not start")

@@ -1,0 +1,66 @@
+"""The students served by a real vLLM, in the environment that the evaluation has on a cluster."""
+
+import subprocess
+from pathlib import Path
+
+import orjson
+import pytest
+
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.student_inference import uses_vllm
+from components.evaluation.rewriter.student_timing import evenly_spaced
+from qinglan.rewriter.guard import failed_guards
+from qinglan.rewriter.model import Student
+from tests.real_vllm import CPU_OPTIONS, QUESTIONS, exported_release, serve_python
+
+TIMED = 6
+SCRIPT = """
+import sys
+from pathlib import Path
+
+import orjson
+
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.student_inference import rewrite_all
+from qinglan.prompts import Question
+
+values = orjson.loads(sys.stdin.buffer.read())
+rows = [Question(*row) for row in values["rows"]]
+[output] = rewrite_all({"rl": Path(values["model"])}, rows, EvaluateConfig(**values["config"])).values()
+sys.stdout.buffer.write(orjson.dumps(output._asdict()))
+"""
+
+
+def test_vllm_is_used_where_it_is_named_and_by_itself_only_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "components.evaluation.rewriter.student_inference"
+    decided = {}
+    for gpu in (False, True):
+        for installed in (None, object()):
+            monkeypatch.setattr(f"{module}._on_gpu", lambda gpu=gpu: gpu)
+            monkeypatch.setattr(f"{module}.find_spec", lambda _, installed=installed: installed)
+            decided[gpu, installed is not None] = uses_vllm(EvaluateConfig())
+
+    assert decided == {(False, False): False, (False, True): False, (True, False): False, (True, True): True}
+    assert uses_vllm(EvaluateConfig(engine="vllm"))
+    assert not uses_vllm(EvaluateConfig(engine="transformers"))
+
+
+@pytest.mark.slow
+def test_vllm_writes_what_transformers_writes_and_is_timed_behind_our_server(tmp_path: Path) -> None:
+    release = exported_release(tmp_path)
+    expected = Student.load(release).write(QUESTIONS)
+    config = {"engine": "vllm", "vllm_options": CPU_OPTIONS, "batch": 16, "latency_rows": TIMED}
+
+    done = subprocess.run(
+        [serve_python(), "-c", SCRIPT],
+        input=orjson.dumps({"rows": QUESTIONS, "model": str(release), "config": config}),
+        capture_output=True, timeout=900, cwd=Path(__file__).parents[4],
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    output = orjson.loads(done.stdout)
+    assert output["texts"] == [rewrite.text for rewrite in expected]
+    assert output["cut"] == sum(rewrite.cut for rewrite in expected)
+    assert (output["engine"], len(output["latencies"])) == ("vLLM", TIMED)
+    timed = [(QUESTIONS[at], expected[at]) for at in evenly_spaced(len(QUESTIONS), TIMED)]
+    assert output["otherwise"] == sum(bool(failed_guards(one, rewrite.text, rewrite.cut)) for one, rewrite in timed)

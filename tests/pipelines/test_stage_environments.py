@@ -1,0 +1,148 @@
+"""Stages in environments of their own, on a machine with GPUs and without containers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp.local.subprocess_task_handler import replace_python_executable
+
+from components.training.ppo import gpus
+from components.training.sft.component import sft
+from pipelines import run, stage_environments
+from pipelines.config import load_config
+from pipelines.environments import environment_locks
+from pipelines.graph import with_interpreter
+from pipelines.import_check import failed_imports
+from pipelines.local_execution import LocalJob, read_job, write_job
+from pipelines.rewriter import REWRITER
+from pipelines.run import run_pipeline
+from pipelines.rundir import RunDir
+from pipelines.stage_environments import (
+    STARTED_BY_LIBRARIES,
+    check_imports,
+    driver_problem,
+    locked_cuda,
+    needed_modules,
+    prepare_environments,
+    stage_images,
+)
+from qinglan.errors import ConfigError
+from standins.samples import write_sample
+
+STAGES = REWRITER.until("register")
+
+
+def test_stages_of_a_profile_for_gpus_run_in_the_environments_of_their_images() -> None:
+    images = stage_images(REWRITER, load_config("fivedoctors", "gpt"), STAGES)
+
+    assert {name: images[name] for name in ("base", "sft", "ppo")} == {"base": "sft", "sft": "sft", "ppo": "ppo"}
+    assert "evaluate" in images
+    assert not images.keys() & {"generate", "validate", "convert", "gate", "register"}, "they need no torch"
+
+
+def test_a_laptop_runs_every_stage_in_the_environment_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(stage_environments, "make_environment")
+
+    assert prepare_environments(REWRITER, load_config("fivedoctors", "demo"), STAGES) == {}
+
+
+def test_processes_that_a_step_starts_are_among_what_is_imported() -> None:
+    started = {"swift.cli.main", "swift.cli.export", "components.training.sft.finish", "torch", "deepspeed"}
+    assert started <= needed_modules(REWRITER, "sft", "sft")
+    assert not any(name.startswith("ray") for name in needed_modules(REWRITER, "sft", "sft"))
+    assert gpus.DRIVER in STARTED_BY_LIBRARIES["ppo"]
+    assert {gpus.DRIVER, "components.training.ppo.finish", "ray"} <= needed_modules(REWRITER, "ppo", "ppo")
+
+
+def test_a_module_that_is_missing_is_named_with_what_it_said(tmp_path: Path) -> None:
+    assert failed_imports(["json.JSONDecodeError", "orjson"]) == {}
+
+    with pytest.raises(ConfigError) as refused:
+        check_imports("sft", Path(sys.executable), ["json", "nothing_of_this_name.at_all"])
+    assert "sft: 1 modules cannot be imported" in str(refused.value)
+    assert "ModuleNotFoundError: No module named 'nothing_of_this_name'" in str(refused.value)
+    assert f"{sys.executable} -m pipelines.import_check" in str(refused.value)
+
+
+def test_an_import_that_ends_the_interpreter_is_an_error_that_quotes_it(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho 'Illegal instruction' >&2\nexit 132\n")
+    python.chmod(0o755)
+
+    with pytest.raises(ConfigError, match=r"code 132(.|\n)*Illegal instruction"):
+        check_imports("ppo", python, ["torch"])
+
+
+@pytest.mark.parametrize(
+    ("driver", "needed", "problem"),
+    [("13.0", "13.0.2", ""), ("13.0", "13.3", ""), ("14.1", "13.0", ""), ("12.4", "13.0.2", "runs CUDA 12.4 at most"),
+     ("", "13.0", "libcuda.so.1 is missing"), ("", "", "")],
+)  # fmt: skip
+def test_a_driver_of_an_older_release_of_cuda_is_too_old(driver: str, needed: str, problem: str) -> None:
+    answer = driver_problem(driver, needed)
+
+    assert (problem in answer) if problem else answer == ""
+
+
+def test_the_locks_of_images_with_torch_say_its_cuda() -> None:
+    for image in ("sft", "ppo", "serve", "style"):
+        assert locked_cuda(environment_locks(image)[0]).startswith("13.0"), image
+    assert locked_cuda(environment_locks("cpu")[0]) == ""
+
+
+def test_a_driver_that_is_too_old_is_refused_before_anything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_environments, "driver_cuda", lambda: "12.4")
+    monkeypatch.delattr(stage_environments, "make_environment")
+
+    with pytest.raises(ConfigError, match=r"^ppo: NVIDIA's driver is too old"):
+        prepare_environments(REWRITER, load_config("fivedoctors", "gpt"), ("ppo",))
+
+
+def interpreter(path: Path) -> Path:
+    """This Python behind a program that notes its path."""
+    path.parent.mkdir(parents=True)
+    path.write_text(f'#!/bin/sh\necho "started by $0"\nexec "{sys.executable}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_a_step_starts_with_its_interpreter_whatever_its_path_is_called(tmp_path: Path) -> None:
+    python = interpreter(tmp_path / "a python3 of 'hers'" / "python")
+    command = with_interpreter(sft.component_spec.implementation.container.command, str(python))
+
+    assert command[3] == sft.component_spec.implementation.container.command[3], "the component's own code"
+    local = replace_python_executable(command, "/kfp/puts/its/own/here")
+    done = subprocess.run([*local, "--help"], capture_output=True, text=True, check=False)
+    assert f"started by {python}" in done.stdout, done.stderr
+
+
+def test_the_interpreters_reach_the_process_that_runs_the_graph(tmp_path: Path) -> None:
+    job = LocalJob("rewriter", {}, "", ("ppo",), False, {"ppo": "/environments/ppo/bin/python"})
+    write_job(RunDir(tmp_path), job)
+
+    assert read_job(RunDir(tmp_path)) == job
+
+
+@pytest.mark.slow
+def test_a_run_starts_each_stage_with_the_interpreter_of_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sample("fivedoctors", tmp_path, conversations=8, seed=5)
+    python = interpreter(tmp_path / "environment" / "python")
+    files: dict[str, Any] = {name: tmp_path / f"{name}.{end}" for name, end in FILES.items()}
+    monkeypatch.setattr(run, "prepare_environments", lambda line, config, stages: {"convert": str(python)})
+
+    record = run_pipeline(load_config("fivedoctors", "demo", **files), tmp_path / "run", until="convert", quiet=True)
+
+    assert record["status"] == "done"
+    log = (tmp_path / "run/logs/run.log").read_text()
+    assert log.count(f"started by {python}") == 1, "convert alone"
+    statement = json.loads((tmp_path / "run/records/convert.json").read_bytes())
+    assert statement["status"] == "done"
+
+
+FILES = {"questions": "xlsx", "knowledge_base": "jsonl"}

@@ -1,0 +1,75 @@
+"""The list of all that a rehearsal changes: settings of the profile, and what follows in the commands."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.training.ppo.launch import verl_command
+from components.training.ppo.overrides import TrainingPaths
+from components.training.sft.command import Paths, train_command
+from pipelines.rewriter import RunConfig
+from qinglan.jobs import Command
+
+SFT_PATHS = Paths(Path("/base_model"), Path("/train.jsonl"), Path("/dev.jsonl"), Path("/checkpoints"))
+PPO_PATHS = TrainingPaths(*map(Path, ("/sft_model", "/train.parquet", "/dev.parquet", "/checkpoints", "/f.py", "/s")))
+
+ROWS = 560
+"""Training rows of a usual sheet; the number of steps between validations follows from it."""
+
+
+class Difference(NamedTuple):
+    name: str
+    there: Any
+    """On A100s."""
+
+    here: Any
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {'-' if self.there is None else self.there} -> {'-' if self.here is None else self.here}"
+        )
+
+
+def setting_differences(there: RunConfig, here: RunConfig, stages: Sequence[str]) -> list[Difference]:
+    """The settings of these stages in which two configurations differ, by their dotted names."""
+    first, second = (dict(_leaves(config.stages())) for config in (there, here))
+    names = [name for name in {**first, **second} if name.partition(".")[0] in stages]
+    return [Difference(n, first.get(n), second.get(n)) for n in names if first.get(n) != second.get(n)]
+
+
+def command_differences(there: RunConfig, here: RunConfig, stage: str) -> list[Difference]:
+    """The options and environment variables in which a training's two commands differ."""
+    first, second = (_words(_command(config, stage)) for config in (there, here))
+    return [Difference(n, first.get(n), second.get(n)) for n in {**first, **second} if first.get(n) != second.get(n)]
+
+
+def _command(config: RunConfig, stage: str) -> Command:
+    if stage == "sft":
+        return train_command(config.sft, SFT_PATHS, ROWS)
+    return verl_command(config.ppo, PPO_PATHS, Path("/verl.jsonl"), Path("/log"), "token")
+
+
+def _words(command: Command) -> dict[str, str]:
+    """The command as names and values: `--name value`, `name=value`, and what is neither under `command`."""
+    words = ["python" if word == sys.executable else word for word in command.argv]
+    named = {f"environment {name}": value for name, value in command.environment.items()}
+    rest = []
+    while words:
+        word = words.pop(0)
+        if word.startswith("--") and words and not words[0].startswith("--") and word != "--":
+            named[word] = words.pop(0)
+        elif "=" in word:
+            name, _, value = word.partition("=")
+            named[name.lstrip("+")] = value
+        else:
+            rest.append(word)
+    return {"command": " ".join(rest), **named}
+
+
+def _leaves(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value

@@ -1,0 +1,33 @@
+"""The first steps of a rehearsal: the base from the weights folder, its SFT and merge, in the image's environment.
+
+The whole is `make rehearse`. The environment of the image `sft` is installed the first time.
+"""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from pipelines.local_execution import read_job
+from pipelines.rewriter import REWRITER
+from tests.rehearsal.narrow_qwen3 import NARROW
+from tests.rehearsal.rehearse import Rehearsal, rehearse
+
+pytestmark = pytest.mark.slow
+
+
+def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weights_and_the_adapter(
+    tmp_path: Path,
+) -> None:
+    rehearsal = Rehearsal("a100x4", tmp_path, 24)
+
+    steps = list(rehearse(rehearsal, REWRITER.until("sft")))
+
+    assert [(step.stage, step.image) for step in steps][-2:] == [("base", "sft"), ("sft", "sft")]
+    model = rehearsal.run.shown("sft_model")
+    config = orjson.loads((model / "config.json").read_bytes())
+    assert config["model_type"] == "qwen3" and config["hidden_size"] == NARROW["hidden_size"]
+    adapter = orjson.loads((model / "adapter" / "adapter_config.json").read_bytes())
+    assert adapter["r"] == rehearsal.there().sft.lora_rank and (model / "model.safetensors").is_file()
+    assert (rehearsal.run.step_record("sft") or {})["facts"]["steps"] >= 1
+    assert "/environments/sft-" in read_job(rehearsal.run).pythons["sft"]

@@ -1,0 +1,276 @@
+"""The server before a real vLLM that runs with the GPU runtime's options: one engine, then a second in its place."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import orjson
+import pytest
+
+from components.evaluation.rewriter import engine_inference
+from components.evaluation.rewriter.engine_inference import explained_outages, write_all
+from qinglan.errors import OutageError
+from qinglan.prompts import student_messages
+from qinglan.rewriter.card import read_card
+from qinglan.rewriter.engine import BASE_NAME, COMPLETIONS_PATH, completion_request, read_completion
+from qinglan.rewriter.engine_process import Engine
+from qinglan.rewriter.guard import failed_guards
+from qinglan.rewriter.model import GeneratedRewrite, Student
+from tests.real_vllm import PPO_RANK, QUESTIONS, SFT_RANK, exported_release, real_engine, runtime_options
+from tests.serving.persistent_clients import ask_until_nobody_listens
+from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
+
+pytestmark = pytest.mark.slow
+ADAPTER_RUNTIME, FULL_RUNTIME = "qinglan-rewriter-vllm", "qinglan-rewriter-vllm-full"
+REQUESTS = "qinglan_rewriter_requests_total"
+
+
+class Setup(NamedTuple):
+    """An exported release, the engine that has its adapter, and our server before it."""
+
+    release: Path
+    engine: Engine
+    served: Served
+    stack: ExitStack
+    """Closing it ends the engine."""
+
+    student: Student
+    """The merged weights in transformers: what the evaluation judges."""
+
+    @property
+    def expected(self) -> list[GeneratedRewrite]:
+        return [rewrite._replace(seconds=0.0) for rewrite in self.student.write(QUESTIONS)]
+
+    def requests(self, max_new_tokens: int, model: str = "rewriter") -> list[dict[str, Any]]:
+        return [completion_request(model, self.student.render(one), max_new_tokens) for one in QUESTIONS]
+
+    def complete(self, model: str, max_new_tokens: int | None = None) -> list[GeneratedRewrite]:
+        """What the engine itself writes for all questions."""
+        limit = max_new_tokens or self.student.card.max_new_tokens
+        bodies = [completion_request(model, self.student.render(one), limit) for one in QUESTIONS]
+        with (
+            httpx.Client(base_url=self.engine.url, trust_env=False, timeout=120) as http,
+            ThreadPoolExecutor(16) as pool,
+        ):
+            answers = list(pool.map(lambda body: http.post(COMPLETIONS_PATH, json=body), bodies))
+        return [read_completion(answer.content, self.engine.url) for answer in answers]
+
+
+@pytest.fixture(scope="module")
+def setup(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
+    root = tmp_path_factory.mktemp("release")
+    release = exported_release(root)
+    with ExitStack() as stack:
+        options = runtime_options(ADAPTER_RUNTIME, release)
+        engine = stack.enter_context(real_engine(root / "base", options, root / "vllm.log"))
+        options = ["--backend", engine.url, "--base", str(root / "base"), "--deadline-seconds", "5"]
+        with serve(*options, model=release) as served:
+            until(lambda: is_ready(served))
+            yield Setup(release, engine, served, stack, Student.load(release))
+
+
+def is_ready(served: Served) -> bool:
+    return served.http.get("/v2/health/ready").status_code == 200
+
+
+@contextmanager
+def stopped(engine: Engine) -> Iterator[None]:
+    """The engine's whole session neither answers nor ends: it hangs."""
+    os.killpg(engine.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.killpg(engine.process.pid, signal.SIGCONT)
+
+
+def instances() -> list[dict[str, str]]:
+    return [{"query": one.question, "tenant_id": one.tenant_id} for one in QUESTIONS]
+
+
+def test_the_adapter_on_its_base_writes_what_the_merged_weights_write_in_transformers(setup: Setup) -> None:
+    """Text for text, and in tokens read and written: what is served is what was judged."""
+    adapter = orjson.loads((setup.release / "adapter/adapter_config.json").read_bytes())
+
+    written, expected = setup.complete("rewriter"), setup.expected
+
+    assert adapter["r"] == SFT_RANK + PPO_RANK
+    assert written == expected
+    base = setup.complete(BASE_NAME)
+    assert sum(one.text != other.text for one, other in zip(base, expected, strict=True)) > len(QUESTIONS) / 4
+
+
+def test_a_rewrite_ends_at_the_models_own_limit(setup: Setup) -> None:
+    short = setup.complete("rewriter", 2)
+
+    assert {(one.cut, one.new_tokens) for one in short} == {(True, 2)}
+    assert max(one.new_tokens for one in setup.expected) <= setup.student.card.max_new_tokens
+
+
+def test_three_protocols_give_one_guarded_answer(setup: Setup) -> None:
+    names = ("qinglan_rewriter_guards_total", "qinglan_rewriter_tokens_total")
+    before = setup.served.counted(names[0]), setup.served.counted(names[1], kind="written")
+    guards = [
+        failed_guards(one, rewrite.text, rewrite.cut) for one, rewrite in zip(QUESTIONS, setup.expected, strict=True)
+    ]
+    expected = [
+        question.question if failed else rewrite.text
+        for question, rewrite, failed in zip(QUESTIONS, setup.expected, guards, strict=True)
+    ]
+
+    first = setup.served.http.post(V1, json={"instances": instances()}).json()["predictions"]
+
+    assert [one["rewritten_query"] for one in first] == expected
+    assert [one.get("fallback") for one in first] == [failed[0] if failed else None for failed in guards]
+    assert setup.served.counted(names[0]) - before[0] == sum(map(len, guards))
+    written = sum(rewrite.new_tokens for rewrite in setup.expected)
+    assert setup.served.counted(names[1], kind="written") - before[1] == written
+
+    tensors = [
+        {"name": name, "datatype": "BYTES", "shape": [len(QUESTIONS)], "data": [one[name] for one in instances()]}
+        for name in ("query", "tenant_id")
+    ]
+    second = setup.served.http.post(V2, json={"inputs": tensors}).json()["outputs"]
+    assert second[0]["data"] == expected
+    chats = [
+        setup.served.http.post(CHAT, json={"model": "rewriter", "messages": messages(setup, at)}) for at in (0, 5)
+    ]
+    assert [chat.json()["choices"][0]["message"]["content"] for chat in chats] == [expected[0], expected[5]]
+
+
+def messages(setup: Setup, at: int) -> list[dict[str, str]]:
+    system = read_card(setup.release).system_prompts["fivedoctors"]
+    return [dict(one.items()) for one in student_messages(QUESTIONS[at], system)]
+
+
+def test_a_stream_holds_the_same_text_and_the_engines_count_of_tokens(setup: Setup) -> None:
+    body: dict[str, Any] = {"model": "rewriter", "messages": messages(setup, 0), "stream": True}
+
+    answer = setup.served.http.post(CHAT, json=body | {"stream_options": {"include_usage": True}})
+
+    events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line]
+    chunks = [orjson.loads(event) for event in events[:-1]]
+    assert events[-1] == "[DONE]"
+    text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks if chunk["choices"])
+    [first, *_] = setup.expected
+    assert text == (QUESTIONS[0].question if failed_guards(QUESTIONS[0], first.text, first.cut) else first.text)
+    usage = chunks[-1]["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (first.prompt_tokens, first.new_tokens)
+
+
+def test_a_question_longer_than_the_engine_reads_is_refused_in_words(setup: Setup) -> None:
+    """The engine's own limit, which is shorter than the model's: else it would be an outage."""
+    answer = setup.served.http.post(V1, json={"instances": [ASKED | {"history_summary": "虾青素" * 120}]})
+
+    assert answer.status_code == 400, answer.text
+    assert f"the model reads {256 - setup.student.card.max_new_tokens} at most" in answer.json()["error"]
+
+
+def test_the_engines_own_metrics_name_the_base_and_count_its_requests(setup: Setup) -> None:
+    lines = httpx.get(f"{setup.engine.url}/metrics", trust_env=False).text.splitlines()
+    counts = [line for line in lines if line.startswith("vllm:request_success_total{")]
+
+    assert all(f'model_name="{BASE_NAME}"' in line for line in counts)
+    ended = Counter(
+        {
+            reason: sum(float(line.split()[-1]) for line in counts if f'"{reason}"' in line)
+            for reason in ("stop", "length")
+        }
+    )
+    assert ended["stop"] > 0 and ended["length"] >= len(QUESTIONS)
+
+
+def test_a_name_that_the_engine_does_not_serve_is_a_502_with_its_status(serve: Serve, setup: Setup) -> None:
+    with serve("--backend", setup.engine.url, "--name", "other", model=setup.release) as served:
+        answer = served.http.post("/v1/models/other:predict", json={"instances": [ASKED]})
+
+        assert (answer.status_code, "refused with 404" in answer.json()["error"]) == (502, True)
+        assert not is_ready(served)
+
+
+def test_an_engine_that_hangs_costs_the_deadline_and_is_not_ready_until_it_goes_on(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluation waits for it no longer either."""
+    served = setup.served
+    monkeypatch.setattr(engine_inference, "SERVED_SECONDS", 1.0)
+    late = served.counted(REQUESTS, outcome="late")
+    with stopped(setup.engine):
+        answer = served.http.post(V1, json={"instances": [ASKED]})
+
+        assert (answer.status_code, answer.json()["error"]) == (504, "No answer within 5 s.")
+        until(lambda: not is_ready(served))
+        with pytest.raises(OutageError, match="no answer: ReadTimeout"), explained_outages(setup.engine, "rl"):
+            asyncio.run(write_all("rl", setup.engine.url, setup.requests(8), 4))
+    assert served.counted(REQUESTS, outcome="late") == late + 1
+    until(lambda: is_ready(served))
+    assert "rewritten_query" in served.ask()
+
+
+def test_a_client_that_disconnects_is_counted_as_gone_and_timed(setup: Setup) -> None:
+    """As a RAG service that waits no longer: the answer was slow, and nobody got it."""
+    served, body = setup.served, orjson.dumps({"instances": [ASKED]})
+    names = (REQUESTS, "qinglan_rewriter_seconds_count")
+    answered, timed = (served.counted(name, protocol="v1") for name in names)
+    gone = served.counted(REQUESTS, outcome="hung_up")
+    with (
+        stopped(setup.engine),
+        socket.create_connection(("127.0.0.1", served.http.base_url.port), timeout=120) as sent,
+    ):
+        head = f"POST {V1} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        sent.sendall(head.encode() + b"\r\n\r\n" + body)
+        until(lambda: served.counted("qinglan_rewriter_under_way") == 1)
+    until(lambda: served.counted("qinglan_rewriter_under_way") == 0)
+
+    assert served.counted(REQUESTS, outcome="hung_up") == gone + 1
+    assert [served.counted(name, protocol="v1") for name in names] == [answered + 1, timed + 1]
+    last = served.lines()[-1]
+    assert (last["outcome"], last["status"], last["questions"]) == ("hung_up", 499, 1)
+
+
+def test_on_sigterm_it_answers_all_that_it_took_of_clients_that_keep_their_connections(
+    serve: Serve, setup: Setup
+) -> None:
+    with serve("--backend", setup.engine.url, model=setup.release) as served, ThreadPoolExecutor(16) as pool:
+        until(lambda: is_ready(served))
+        port, body = served.http.base_url.port, orjson.dumps({"instances": [ASKED]})
+        clients = [pool.submit(ask_until_nobody_listens, port, V1, body) for _ in range(16)]
+        until(lambda: served.counted(REQUESTS, outcome="answered") >= 32)
+        served.process.send_signal(signal.SIGTERM)
+        answers = [client.result() for client in clients]
+
+        assert served.process.wait(120) == 0
+        assert {answer.status for own in answers for answer in own} == {200}
+        assert any(answer.last for own in answers for answer in own)
+
+
+def test_a_killed_engine_is_an_outage_until_another_stands_in_its_place(setup: Setup) -> None:
+    """The other one has the merged weights, in the runtime for full weights: it writes the same, text for text."""
+    served, port = setup.served, int(setup.engine.url.rpartition(":")[2])
+    os.killpg(setup.engine.process.pid, signal.SIGKILL)
+    setup.engine.process.wait()
+
+    answer = served.http.post(V1, json={"instances": [ASKED]})
+
+    assert (answer.status_code, setup.engine.url in answer.json()["error"]) == (502, True)
+    assert served.counted(REQUESTS, outcome="failed") == 1
+    until(lambda: not is_ready(served))
+    ended = "ended with -9"
+    with pytest.raises(OutageError, match=ended) as evaluation, explained_outages(setup.engine, "rl"):
+        asyncio.run(write_all("rl", setup.engine.url, setup.requests(8), 4))
+    assert setup.engine.log.read_text().strip().splitlines()[-1][:40] in str(evaluation.value)
+    setup.stack.close()
+    options = runtime_options(FULL_RUNTIME, setup.release)
+    with real_engine(setup.release, options, setup.engine.log.with_name("full.log"), port) as engine:
+        until(lambda: is_ready(served))
+
+        assert setup._replace(engine=engine).complete("rewriter") == setup.expected
+        predictions = served.http.post(V1, json={"instances": instances()}).json()["predictions"]
+        assert len(predictions) == len(QUESTIONS)
