@@ -55,7 +55,7 @@ def test_a_supported_base_trains_distils_and_says_the_same_as_int8(
 
     counts = train(base, rows, tmp_path, epochs=0.4)
     settings = DistilConfig(
-        device="cpu", layers=3, epochs=0.1, learning_rate=2e-3, batch=32, eval_batch=64, bound=0.1
+        device="cpu", layers=3, epochs=0.1, learning_rate=2e-3, batch=32, eval_batch=64, bound=0.2
     )
     small = distil(
         tmp_path / "model", rows, tmp_path / "student", tmp_path / "table.json", tmp_path / "log2", settings
@@ -85,7 +85,8 @@ def test_adapters_are_merged_into_whole_weights(architecture: str, rows: Path, t
     trained, before = tensors(tmp_path / "model"), tensors(base)
     assert not [name for name in trained if "lora" in name or "base_layer" in name]
     changed = [name for name in trained if name in before and not np.array_equal(trained[name], before[name])]
-    assert changed and not [name for name in changed if "embed" in name or "norm" in name.lower()]
+    of_base = [name for name in changed if not name.startswith(("head.", "classifier.", "score."))]
+    assert of_base and not [name for name in of_base if "embed" in name or "norm" in name.lower()]
     assert StyleModel.load(tmp_path / "model").probabilities(texts_of(rows)[:2]).shape == (2, 5)
 
 
