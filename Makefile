@@ -63,12 +63,12 @@ test-fast: $(READY) ## the tests that take about two minutes together
 test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
 	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) tests/cluster
 
-test-gpu: $(READY) ## the checks that want a GPU: ten minutes on one card; elsewhere each says that it was skipped
-	@$(BIN)/python -m tests.gpu
-
 PROFILES ?=
 rehearse: $(READY) ## every step of the profiles for A100s, here: a narrow Qwen3, each step in its own image's environment; PROFILES="a100x4"
 	@$(BIN)/python -m tests.rehearsal $(PROFILES)
+
+test-gpu: $(READY) ## the checks that want a GPU: ten minutes on one card; elsewhere each says that it was skipped
+	@$(BIN)/python -m tests.gpu
 
 mutants: $(READY) ## put faults into a copy of the code, one at a time: a test must notice each; ONLY="journal-* gate-*"
 	@$(BIN)/python -m tests.mutants.run "$(ONLY)"

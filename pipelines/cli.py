@@ -18,6 +18,7 @@ from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
 from pipelines.keys_cli import keys
 from pipelines.rollout.cli import rollout
+from pipelines.sizing.cli import fit
 from pipelines.style_cli import style
 from pipelines.submit.cli import cancel, follow, submit
 from qinglan.terminal import quoted, say, say_error, say_json, say_warnings
@@ -46,6 +47,7 @@ app.add_typer(keys, name="keys")
 app.add_typer(rollout, name="rollout")
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
+app.command()(fit)
 app.command()(submit)
 app.command()(follow)
 app.command()(cancel)

@@ -19,6 +19,10 @@ from pipelines.preflight import (
 from pipelines.promotion import Promotion, promotion, too_few_prompts
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
+from pipelines.sizing.check import fit_report
+from pipelines.sizing.original_hours import PlannedHours, planned_hours
+from pipelines.sizing.report import Workload
+from pipelines.sizing.table import summary_lines
 from qinglan.config import Config
 from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel, Price
@@ -92,6 +96,9 @@ class Plan(Config):
     promotion: Promotion
     """Chance that the gate promotes the run's model, with the known obstacles."""
 
+    fit: tuple[str, ...] = ()
+    """Memory, steps and hours of the trainings, in words; empty where none runs on a GPU."""
+
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
     """Files, keys, hosts, services and GPUs that a run on this machine waits for."""
@@ -143,13 +150,20 @@ def make_plan(config: RunConfig, today: date | None = None, missing: Sequence[Qi
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
         promotion=promotion(config, sheet, refusals=_refusals(config, sheet, known)),
+        fit=fit_lines(config, sheet),
         warnings=(
             *_warnings(config, total, today or date.today()),
             *_gold_warnings(config, sheet, known),
             *uncounted_calls(steps),
         ),
         missing=tuple(missing_lines(missing)),
-        original=original_budget(steps[0], sheet.splits.total(), tokens.judgements, config.gateway.judge),
+        original=original_budget(
+            steps[0],
+            sheet.splits.total(),
+            tokens.judgements,
+            config.gateway.judge,
+            planned_hours(sheet.splits["train"]),
+        ),
     )
 
 
@@ -275,10 +289,19 @@ def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
     return [f"{subject}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
 
 
+def fit_lines(config: RunConfig, sheet: Sheet) -> tuple[str, ...]:
+    """The answer to "does it fit?" for the sheet's training rows."""
+    report = fit_report(config, config.training, load=Workload(sheet.splits["train"]))
+    return tuple(summary_lines(report)) if report and report.cards else ()
+
+
 def original_budget(
-    rewriting: PlanStep, rows: int, judgements: TokenCount, judge: PaidModel
+    rewriting: PlanStep, rows: int, judgements: TokenCount, judge: PaidModel, hours: PlannedHours
 ) -> tuple[OriginalBudgetLine, ...]:
-    """Compare the budget of the original plan (sections 4.1 and 2.3) with the same calls at this profile's prices."""
+    """Compare the budget of the original plan (sections 4.1 and 2.3) with the same calls at this profile's prices.
+
+    `hours` are estimates for the sheet's rows, with the shipped profiles of the plan's machines.
+    """
     data = rewriting.cost / rows * 500 if rows else 0.0
     tokens_each = judgements.input / judgements.calls if judgements.calls else 0.0
     reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgement"])
@@ -286,7 +309,7 @@ def original_budget(
         OriginalBudgetLine(what="SFT data, 500 rows", theirs="$5", ours=f"{data:.2f}"),
         OriginalBudgetLine(what="RL judging, 3,000 calls", theirs="$30", ours=f"{reward:.2f}"),
         OriginalBudgetLine(what="API calls in all", theirs="$35-50", ours=f"{data + reward:.2f}"),
-        OriginalBudgetLine(what="SFT, LoRA", theirs="4 A100-80GB, 2-3 days", ours="not measured yet"),
-        OriginalBudgetLine(what="SFT, all weights", theirs="8 A100-80GB, 4-5 days", ours="not measured yet"),
-        OriginalBudgetLine(what="RL", theirs="3-5 days", ours="not measured yet"),
+        OriginalBudgetLine(what="SFT, LoRA", theirs="4 A100-80GB, 2-3 days", ours=hours.sft),
+        OriginalBudgetLine(what="SFT, all weights", theirs="8 A100-80GB, 4-5 days", ours=hours.sft_all),
+        OriginalBudgetLine(what="RL", theirs="3-5 days", ours=hours.ppo),
     )

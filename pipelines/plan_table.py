@@ -17,9 +17,13 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
     console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
     console.print(prepayment_in_words(plan), highlight=False)
-    console.print(f"{plan.training} Its time depends on the machine and is not part of the table.", highlight=False)
+    console.print(f"{plan.training} The hours of training are not part of the table.", highlight=False)
     console.print("Judgements of ppo and evaluate are the most there can be: equal texts are asked once.")
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
+    if plan.fit:
+        console.print("Does the training fit?", style="bold")
+        for line in plan.fit:
+            console.print(f"  {line}", highlight=False)
     console.print(_original_table(plan))
     for warning in plan.warnings:
         console.print(f"! {warning}", style="yellow", highlight=False)

@@ -35,6 +35,7 @@ from pipelines.readiness import missing_for_run
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
+from pipelines.sizing.check import check_room
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
@@ -59,6 +60,7 @@ def run_pipeline(
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
     config = with_run_files(config, run, only)
     raise_missing(missing_for_run(config, stages))
+    check_room(config, root, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
     approve(config, stages)
@@ -86,6 +88,7 @@ def run_style(
     check_deploys(config, stages)
     check_machine(STYLE, config, stages)
     check_tracking(STYLE, config, stages)
+    check_room(config, root, stages)
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
     check_keys()

@@ -13,6 +13,7 @@ W&B does not go through the gateway: its client sends files to addresses of anot
 """
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -74,6 +75,7 @@ def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) 
     try:
         yield added
     finally:
+        _finish_wandb(trackers)
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:
@@ -104,6 +106,13 @@ def tracker_environment(
             URI: environment.get(URI) or gateway_url.rstrip("/") + MLFLOW_PATH,
         }
     return added
+
+
+def _finish_wandb(trackers: Collection[str]) -> None:
+    """End a W&B run of this process: its files are whole only then, and the stage's log is copied next."""
+    wandb = sys.modules.get("wandb")
+    if "wandb" in trackers and wandb is not None and wandb.run is not None:
+        wandb.finish()
 
 
 def training_name(stage: str) -> str:

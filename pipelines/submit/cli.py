@@ -46,21 +46,25 @@ def submit(
     service_account: Annotated[str, typer.Option(help="That the steps run as.")] = "pipeline-runner",
     follow: Annotated[bool, typer.Option(help="Stay until the run is over; its end is the exit code.")] = True,
     skip_checks: Annotated[
-        bool, typer.Option("--skip-checks", help="Do not look at the cluster for what the run needs.")
+        bool,
+        typer.Option("--skip-checks", help="Do not check memory and disk, nor the cluster for what the run needs."),
     ] = False,
     cancel_on_interrupt: StopIt = False,
     as_json: Json = False,
 ) -> None:
     """Start a run on Kubeflow Pipelines and follow it.
 
-    First all that it needs is looked for through KUBECONFIG: Secrets and their keys, volumes, nodes with the GPUs,
-    quotas, PyTorchJobs. KFP says RUNNING of a pod that waits for one of these for ever. The same graph is uploaded
-    once. The token is in KFP_TOKEN, in a file that KFP_TOKEN_FILE names, or mounted for the service account.
+    First the profile's memory and disk are counted, as `qinglan fit` shows them. Then all that the run needs is
+    looked for through KUBECONFIG: Secrets and their keys, volumes, nodes with the GPUs, quotas, PyTorchJobs. KFP says
+    RUNNING of a pod that waits for one of these for ever. The same graph is uploaded once. The token
+    is in KFP_TOKEN, in a file that KFP_TOKEN_FILE names, or mounted for the service account.
     """
     import tempfile
 
     from pipelines.config import load_config
+    from pipelines.graph_compiler import target_of
     from pipelines.promotion import cluster_promotion_notes
+    from pipelines.sizing.check import check_fit
     from pipelines.submit.kfp_client import KfpClient, read_access
     from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
     from pipelines.submit.start_run import submit as start
@@ -72,6 +76,8 @@ def submit(
     kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
         graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
+        if not skip_checks and not line.endswith(".yaml"):
+            check_fit(target_of(tenant or line, profile, training).config)
         request = RunRequest(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks
         )

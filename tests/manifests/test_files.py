@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from components.release.deploy.config import DeployConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
+from pipelines.config import TRAINING
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from qinglan.config import load_yaml
 from qinglan.llm.config import GatewayConfig
@@ -70,6 +72,17 @@ def test_only_who_asks_the_api_server_is_given_a_token() -> None:
     # Neither KFP nor Argo asks for a token in the pods that they make: without the account's word no run starts.
     assert mounting == {"pipeline-runner"}
     assert given == {"CronJob/qinglan-janitor", "Deployment/qinglan-rollout", "Deployment/qinglan-shadow"}
+
+
+@pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_runtime_that_a_training_file_names_takes_the_format_of_its_models(path: Path) -> None:
+    deploy = DeployConfig(name="a/b", store="s3://a", namespace="a", **load_yaml(path).get("deploy", {}))
+    [runtime] = [
+        one for _, one in RESOURCES if one["kind"] == "ServingRuntime" and one["metadata"]["name"] == deploy.runtime
+    ]
+
+    assert deploy.format in [one["name"] for one in runtime["spec"]["supportedModelFormats"]]
+    assert deploy.adapter == deploy.format.endswith("-adapter")
 
 
 def test_no_secret_is_in_the_repository() -> None:

@@ -203,3 +203,13 @@ def test_a_tenant_without_a_knowledge_base_stands_against_a_run_that_searches_wi
     [refusal] = make_plan(ours, TODAY).promotion.refusals
     assert refusal.reason == f"--knowledge-base {tmp_path / 'bases'} holds nothing of fivedoctors."
     assert make_plan(theirs, TODAY).promotion.refusals == ()
+
+
+def test_the_plan_says_whether_the_training_fits_and_estimates_the_plans_days(questions: Path) -> None:
+    plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
+    tiny = make_plan(load_config("fivedoctors", "demo", questions=questions), TODAY)
+
+    assert plan.fit[0] == "On 4 x NVIDIA-A100-SXM4-80GB:" and plan.fit[1].startswith("Yes.")
+    assert tiny.fit == ()
+    days = {line.theirs: line.ours for line in plan.original}
+    assert "h, an estimate" in days["4 A100-80GB, 2-3 days"] and "h, an estimate" in days["3-5 days"]

@@ -87,3 +87,20 @@ def test_the_environment_is_as_before_when_the_training_ended(
 
     assert os.environ["WANDB_DIR"] == "before" and "WANDB_MODE" not in os.environ
     assert "no WANDB_API_KEY here, so its files stay in the stage's log" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_of_wandb_in_this_process_is_whole_when_the_training_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import wandb
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with tracked(("wandb",), "style", tmp_path, ""):
+        wandb.init(name=training_name("style"))
+        wandb.log({"loss": 1.0})
+
+    assert wandb.run is None
+    [file] = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    assert b"loss" in file.read_bytes()

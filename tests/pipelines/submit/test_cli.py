@@ -121,6 +121,19 @@ def test_a_profile_whose_examiner_is_its_judge_is_noted_before_the_run_is_sent(
     assert noted < started
 
 
+def test_a_profile_that_does_not_fit_is_refused_before_anything_is_sent_to_kfp(
+    server: StandIn, here: Here, tmp_path: Path
+) -> None:
+    profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml") | {"ppo": {"critic_model": ""}}
+    (tmp_path / "hopeless.yaml").write_text(yaml.safe_dump(profile))
+    words = ("rewriter", "fivedoctors", "--profile", str(tmp_path / "hopeless.yaml"), "--endpoint", server.url)
+
+    code, _, err = here("submit", *words, "--questions", "s3://b/q", "--knowledge-base", "s3://b/k")
+
+    assert code == 2 and "ppo.critic_model: Qwen/Qwen3-4B" in err and "Nothing was paid for" in err
+    assert not server.runs and not server.pipelines
+
+
 def test_an_unreadable_graph_is_refused_before_anything_is_sent_to_kfp(
     server: StandIn, here: Here, tmp_path: Path
 ) -> None:

@@ -1,0 +1,213 @@
+"""Memory, disk, steps and hours of PPO with verl, computed from its settings and the shapes of actor and critic.
+
+verl shards actor and critic over all cards with FSDP2 and gathers a layer at a time in bf16. The rollout's vLLM
+sleeps while they train, and fills its share of each card while it writes.
+"""
+
+import math
+from typing import NamedTuple
+
+from components.training.ppo.config import PpoConfig
+from qinglan.sizing.activations import PPO_LOSS, classifier_activations, decoder_activations
+from qinglan.sizing.cards import Card
+from qinglan.sizing.constants import (
+    ANSWER_TOKENS,
+    CPU_PROCESSES,
+    CUDA_CONTEXT,
+    NCCL,
+    PROCESS,
+    SYNC_RATE,
+    TRANSFER,
+    VLLM_ASLEEP,
+)
+from qinglan.sizing.ledger import Amount, Phase, constant, phase, with_fragments
+from qinglan.sizing.shape import ModelShape
+from qinglan.sizing.speed import (
+    Steps,
+    compute_seconds,
+    forward_operations,
+    generation_seconds,
+    load_seconds,
+    training_operations,
+)
+from qinglan.sizing.vllm import VllmSettings
+
+FP32, BF16 = 4, 2
+"""Bytes of a trained weight, its gradient or a moment of AdamW; and of a weight that is gathered or rolled out."""
+
+WIDTHS = {"bfloat16": BF16, "float32": FP32}
+
+
+class Shards(NamedTuple):
+    """Bytes on each card of what is sharded over all of them."""
+
+    actor: Amount
+    adapter: Amount
+    actor_gradients: Amount
+    actor_adam: Amount
+    critic: Amount
+    critic_gradients: Amount
+    critic_adam: Amount
+
+    @property
+    def resting_actor(self) -> tuple[Amount, ...]:
+        return self.actor, self.adapter, self.actor_adam
+
+    @property
+    def resting_critic(self) -> tuple[Amount, ...]:
+        return self.critic, self.critic_adam
+
+
+def shards(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> Shards:
+    """verl trains in fp32; a base that an adapter leaves as it is has the precision of `hardware.dtype`."""
+    rank, cards = config.lora.rank, config.devices
+    adapter = actor.adapter(rank) if rank else 0
+    trained = adapter or actor.parameters
+    values = critic.classifier(1, bias=True) if critic else 0
+    return Shards(
+        Amount("actor's weights", actor.parameters * base_width(config) / cards),
+        Amount("adapter", adapter * FP32 / cards),
+        Amount("actor's gradients", trained * FP32 / cards),
+        Amount("actor's AdamW", trained * 2 * FP32 / cards),
+        Amount("critic's weights", values * FP32 / cards),
+        Amount("critic's gradients", values * FP32 / cards),
+        Amount("critic's AdamW", values * 2 * FP32 / cards),
+    )
+
+
+def base_width(config: PpoConfig) -> int:
+    """Bytes of a weight of the actor; on a CPU everything is fp32."""
+    trained = not config.lora.rank or config.hardware.device == "cpu"
+    return FP32 if trained else WIDTHS[config.hardware.dtype]
+
+
+def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None, usable: float) -> tuple[Phase, ...]:
+    """Bytes on each card, phase by phase; `usable` are the card's."""
+    parts, hardware, tokens = shards(config, actor, critic), config.hardware, micro_batch_tokens(config)
+    # What is on the card while another part has it: nothing, if it waits in the machine's memory.
+    actor_rest, critic_rest = ((), ()) if hardware.offload else (parts.resting_actor, parts.resting_critic)
+    context = (constant("CUDA", CUDA_CONTEXT), *([constant("NCCL", NCCL)] if config.devices > 1 else []))
+    asleep = constant("vLLM asleep", VLLM_ASLEEP)
+
+    loaded = (parts.actor, parts.adapter) if hardware.offload else ()
+    transfer = (
+        Amount("vLLM's weights", actor.parameters * BF16 / hardware.tensor_parallel),
+        Amount("the largest tensor", actor.embedding * base_width(config)),
+        constant("transfer", TRANSFER),
+    )
+    sending = with_fragments((*actor_rest, *loaded, *critic_rest))
+    writing = with_fragments((*actor_rest, *critic_rest))
+    work = decoder_activations(actor, tokens, config.lora.rank, PPO_LOSS)
+    updating = (*parts.resting_actor, parts.actor_gradients, *critic_rest, gathered(actor), *work)
+    phases = [
+        phase("weights to the rollout", *sending, *transfer, *context),
+        phase("rollout", *writing, Amount("vLLM's share", hardware.rollout_memory * usable), *context),
+        phase("actor's update", *with_fragments(updating), asleep, *context),
+    ]
+    if critic:
+        work = classifier_activations(critic, tokens)
+        updating = (*actor_rest, *parts.resting_critic, parts.critic_gradients, gathered(critic), *work)
+        phases.append(phase("critic's update", *with_fragments(updating), asleep, *context))
+    return tuple(phases)
+
+
+def micro_batch_tokens(config: PpoConfig) -> int:
+    """Tokens that a card computes at once, at the greatest length of prompts and answers."""
+    return config.micro_batch * (config.max_prompt_tokens + config.max_new_tokens)
+
+
+def gathered(shape: ModelShape) -> Amount:
+    """The layer that computes, whole and in bf16, and the next one or the embedding."""
+    return Amount("gathered layers", BF16 * (max(shape.embedding, shape.layer_parameters) + shape.layer_parameters))
+
+
+def rollout_settings(config: PpoConfig) -> VllmSettings:
+    """The rollout's vLLM; it has merged weights, and no adapter of its own."""
+    hardware = config.hardware
+    longest = config.max_prompt_tokens + config.max_new_tokens
+    return VllmSettings(hardware.tensor_parallel, hardware.rollout_memory, longest)
+
+
+def host_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
+    """Bytes of each machine's memory, beside GPUs or without them."""
+    return _beside_gpus(config, actor, critic) if config.hardware.device == "cuda" else _on_cpu(config, actor, critic)
+
+
+def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
+    """Everything in fp32 in one memory, with another copy of the actor that writes the rollouts."""
+    parts, tokens = shards(config, actor, critic), micro_batch_tokens(config)
+    rollout = Amount("the rollout's copy", actor.parameters * FP32)
+    processes = constant("processes", CPU_PROCESSES)
+    resting = (*parts.resting_actor, *parts.resting_critic, rollout, processes)
+    work = decoder_activations(actor, tokens, config.lora.rank, PPO_LOSS)
+    phases = [phase("actor's update", *resting, parts.actor_gradients, *work)]
+    if critic:
+        work = classifier_activations(critic, tokens)
+        phases.append(phase("critic's update", *resting, parts.critic_gradients, *work))
+    return tuple(phases)
+
+
+def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
+    """Bytes of each machine's memory.
+
+    A process holds a whole model while it loads: the first of them alone, or each where the embedding is the output
+    layer too. Before each rollout verl copies the base there, to take the merged adapter out again. With `offload`
+    the shards wait there; the reference of a training of all weights always does.
+    """
+    parts, here = shards(config, actor, critic), config.hardware.per_node
+    processes = constant("processes", PROCESS, here)
+    waiting: list[Amount] = []
+    if config.hardware.offload:
+        resting = (*parts.resting_actor, *parts.resting_critic)
+        waiting = [Amount(f"{part.name}, waiting", part.bytes * here) for part in resting]
+    if config.kl and not config.lora.rank:
+        width = WIDTHS[config.hardware.dtype]
+        waiting.append(Amount("reference", actor.parameters * width * here / config.devices))
+    copied = Amount("copy of the base", parts.actor.bytes * here if config.lora.rank else 0)
+    whole = [actor.parameters * base_width(config) * (here if actor.tied else 1)]
+    if critic:
+        whole.append(critic.classifier(1, bias=True) * FP32 * (here if critic.tied else 1))
+    return (
+        phase("loading", Amount("whole models", max(whole)), *waiting, processes),
+        phase("weights to the rollout", copied, *waiting, processes),
+    )
+
+
+def checkpoint_bytes(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[int, int]:
+    """One checkpoint of actor and critic: the weights that are trained, and AdamW."""
+    trained = actor.adapter(config.lora.rank) if config.lora.rank else actor.parameters
+    return trained * 3 * FP32, critic.classifier(1, bias=True) * 3 * FP32 if critic else 0
+
+
+def disk(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Amount, ...]:
+    """Bytes of its folder while it trains: a new checkpoint is written before the oldest is deleted."""
+    of_actor, of_critic = checkpoint_bytes(config, actor, critic)
+    count = config.keep + 1
+    return (
+        Amount(f"{count} checkpoints of the actor, and the best", (count + 1) * of_actor),
+        Amount(f"{count} checkpoints of the critic", count * of_critic),
+        Amount("RL model", actor.parameters * BF16),
+    )
+
+
+def steps(config: PpoConfig, rows: int) -> Steps:
+    """Steps over so many training prompts, and tests on dev; one comes before the first step."""
+    counted = config.with_steps(rows)
+    return Steps(rows // config.prompts, counted.steps, 1 + math.ceil(counted.steps / counted.every))
+
+
+def seconds(
+    config: PpoConfig, actor: ModelShape, critic: ModelShape | None, rows: int, row_tokens: float, card: Card
+) -> float:
+    """Duration of loading, rollouts, updates and weights on their way; the services' answers are not in it."""
+    hardware, cards, tokens = config.hardware, config.devices, config.collection * row_tokens
+    multiplied = actor.multiplied + actor.embedding
+    passes = config.ppo_epochs * training_operations(multiplied, tokens, not config.lora.rank)
+    passes += 3 * forward_operations(multiplied, tokens)  # prompts, old probabilities and the reference's
+    if critic:
+        passes += config.ppo_epochs * training_operations(critic.multiplied, tokens, True)
+        passes += forward_operations(critic.multiplied, tokens)
+    written = generation_seconds(actor, ANSWER_TOKENS.value, BF16, card, hardware.tensor_parallel)
+    sent = actor.parameters * BF16 / SYNC_RATE.value
+    each = compute_seconds(passes, card, cards) + written + sent
+    return 3 * load_seconds(actor.parameters * BF16) + steps(config, rows).total * each

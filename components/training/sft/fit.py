@@ -1,0 +1,123 @@
+"""Memory, disk, steps and hours of the supervised training, computed from its settings and the model's shape."""
+
+import math
+
+from components.training.sft.config import SftConfig
+from components.training.sft.steps import training_steps, validation_interval
+from qinglan.sizing.activations import (
+    FP32,
+    SFT_LOSS,
+    SFT_LOSS_FP32,
+    decoder_activations,
+    held_activations,
+)
+from qinglan.sizing.cards import Card
+from qinglan.sizing.constants import CPU_PROCESSES, CUDA_CONTEXT, LIVE_PARAMETERS, NCCL, PROCESS
+from qinglan.sizing.ledger import Amount, Phase, constant, phase, with_fragments
+from qinglan.sizing.shape import ModelShape
+from qinglan.sizing.speed import Steps, compute_seconds, forward_operations, load_seconds, training_operations
+
+MOMENTS = 8
+"""Bytes of AdamW's two moments of a weight, in fp32."""
+
+WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+
+_CPU = constant("processes", CPU_PROCESSES)
+
+
+def card_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
+    """Bytes on each card with rows of the greatest length that the settings allow."""
+    tokens = config.batch * config.max_length
+    activations = decoder_activations(shape, tokens, _rank(config), SFT_LOSS)
+    between = [constant("NCCL", NCCL)] if _cards(config) > 1 else []
+    trained = with_fragments((*weights(config, shape), *activations))
+    return (phase("a step", *trained, constant("CUDA", CUDA_CONTEXT), *between),)
+
+
+def weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
+    """Weights, gradients and optimizer on each card: whole on all of them, or shared as ZeRO's stage says."""
+    return _adapter_weights(config, shape) if config.tuner == "lora" else _all_weights(config, shape)
+
+
+def _adapter_weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
+    adapter, cards = shape.adapter(config.lora_rank), _cards(config)
+    buckets = FP32 * adapter if cards > 1 and not config.deepspeed else 0
+    return (
+        Amount(
+            "base weights", shape.parameters * WIDTHS[config.dtype] / (cards if config.deepspeed == "zero3" else 1)
+        ),
+        Amount("adapter and its gradients", adapter * 2 * FP32),
+        Amount("AdamW", adapter * MOMENTS / (cards if config.deepspeed else 1)),
+        Amount("gradients to be summed", buckets),
+    )
+
+
+def _all_weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
+    """ZeRO holds moments and a copy of the weights in fp32; without it the moments have the weights' precision."""
+    width, shared = WIDTHS[config.dtype], _cards(config) if config.deepspeed else 1
+    moments = MOMENTS if config.deepspeed else 2 * width
+    copy = FP32 if config.deepspeed and width < FP32 else 0
+    gathered = [constant("gathered layers", LIVE_PARAMETERS, width)] if config.deepspeed == "zero3" else []
+    return (
+        Amount("weights", shape.parameters * width / (shared if config.deepspeed == "zero3" else 1)),
+        Amount("gradients", shape.parameters * width / shared),
+        Amount("AdamW", shape.parameters * moments / shared),
+        Amount("fp32 copy of the weights", shape.parameters * copy / shared),
+        *gathered,
+    )
+
+
+def host_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
+    """Bytes of each machine's memory; merging an adapter, or saving sharded weights, takes a whole model there."""
+    processes = constant("processes", PROCESS, config.gpus) if config.device == "cuda" else _CPU
+    whole = phase("merge or save", Amount("the whole model", shape.parameters * WIDTHS[config.dtype]), processes)
+    if config.device == "cuda":
+        return (whole,)
+    return phase("a step", *weights(config, shape), *_cpu_activations(config, shape), processes), whole
+
+
+def _cpu_activations(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
+    """On a CPU nothing is computed again, and in fp32."""
+    tokens = config.batch * config.max_length
+    loss = Amount("logits and loss", SFT_LOSS_FP32 * tokens * shape.vocabulary, "measured")
+    return held_activations(shape, tokens, _rank(config), FP32), loss
+
+
+def checkpoint_bytes(config: SftConfig, shape: ModelShape) -> float:
+    """One checkpoint: the weights that are trained, and their optimizer."""
+    if config.tuner == "lora":
+        return shape.adapter(config.lora_rank) * (FP32 + MOMENTS)
+    width = WIDTHS[config.dtype]
+    return shape.parameters * (width + (FP32 + MOMENTS if config.deepspeed else 2 * width))
+
+
+def disk(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
+    """Bytes of its folder while it trains: the best checkpoint stays beside those kept."""
+    count = config.keep_checkpoints + 1
+    return (
+        Amount(f"{count} checkpoints of SFT", count * checkpoint_bytes(config, shape)),
+        Amount("merged SFT model", shape.parameters * WIDTHS[config.dtype]),
+    )
+
+
+def steps(config: SftConfig, rows: int) -> Steps:
+    """Optimizer steps and validations over so many training rows."""
+    total = training_steps(config, rows)
+    return Steps(math.ceil(total / config.epochs), total, math.ceil(total / validation_interval(config, rows)))
+
+
+def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, card: Card) -> float:
+    """Duration by the tokens of training and of the validations, whose rows are about an eighth as many."""
+    multiplied, tokens = shape.multiplied + shape.embedding, rows * row_tokens
+    trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full")
+    validated = forward_operations(multiplied, steps(config, rows).tests * tokens / 8)
+    return 2 * load_seconds(shape.parameters * 2) + compute_seconds(trained + validated, card, _cards(config))
+
+
+def _rank(config: SftConfig) -> int:
+    return config.lora_rank if config.tuner == "lora" else 0
+
+
+def _cards(config: SftConfig) -> int:
+    return config.processes * config.nodes

@@ -1,0 +1,70 @@
+"""The check before anything is paid: what does not fit is an error, with the nearest settings that do."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipelines.line import LineConfig
+from pipelines.rewriter import RunConfig
+from pipelines.sizing.needs import WHOLE_RUN, Machine
+from pipelines.sizing.report import PLANNED, FitReport, Workload, rewriter_report, style_report
+from pipelines.sizing.table import verdict_lines
+from pipelines.style import StyleRunConfig
+from qinglan.errors import ConfigError
+from qinglan.sizing.cards import Card
+from qinglan.sizing.constants import GB
+
+
+def fit_report(
+    config: LineConfig,
+    name: str,
+    card: Card | None = None,
+    machine: Machine | None = None,
+    load: Workload = PLANNED,
+) -> FitReport | None:
+    """The report of either line; None where nothing trains on a GPU, or a model's shape is not known."""
+    if isinstance(config, RunConfig):
+        return rewriter_report(config, name, card, machine, load)
+    return style_report(config, name, card, machine, load) if isinstance(config, StyleRunConfig) else None
+
+
+def check_fit(config: LineConfig, machine: Machine | None = None, stages: Sequence[str] | None = None) -> None:
+    """A ConfigError where a stage of a run needs more than its machine has: any stage, or one of these."""
+    on_gpus = any(cards.gpus for cards in config.machines().values())
+    report = fit_report(config, "this profile", machine.card if machine else None, machine) if on_gpus else None
+    if report is None:
+        return
+    rooms = tuple(room for room in report.rooms if stages is None or room.stage in stages)
+    if rooms:
+        rooms += tuple(room for room in report.rooms if room.stage == WHOLE_RUN and stages is not None)
+    if not all(room.fits for room in rooms):
+        part = report.model_copy(update={"rooms": rooms, "fits": False})
+        raise ConfigError(*verdict_lines(part), "`qinglan fit` shows what it is made of. Nothing was paid for.")
+
+
+def check_room(config: LineConfig, folder: Path, stages: Sequence[str]) -> None:
+    """The same for a run on this machine, whose files come into the folder; without a GPU nothing is checked."""
+    if any(config.machines()[stage].gpus for stage in stages) and (machine := this_machine(folder)):
+        check_fit(config, machine, stages)
+
+
+def this_machine(folder: Path) -> Machine | None:
+    """The room that this machine has, if it has a GPU."""
+    import os
+    import shutil
+
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    memory = torch.cuda.get_device_properties(0).total_memory
+    card = Card(torch.cuda.get_device_name(0), memory / GB, memory)
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(card, host, shutil.disk_usage(_existing(folder)).free)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    folder = folder.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    return folder

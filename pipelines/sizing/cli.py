@@ -1,0 +1,44 @@
+"""`qinglan fit`: memory, disk, steps and hours of a profile, and what to change where it does not fit."""
+
+from typing import Annotated, Any
+
+import typer
+
+from qinglan.terminal import say, say_json
+
+
+def fit(
+    name: Annotated[
+        str, typer.Argument(help="A file of pipelines/configs/training, such as a100x4; a tenant; or style/PROFILE.")
+    ],
+    profile: Annotated[str, typer.Option(help="Of a tenant: as of `qinglan run`.")] = "gpt",
+    gpus: Annotated[int | None, typer.Option(min=1, help="Cards of each machine, in place of the profile's.")] = None,
+    gpu_memory: Annotated[float | None, typer.Option(min=1, help="GB of a card, in place of the profile's.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Training rows that steps and hours are counted for.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+) -> None:
+    """Show whether a profile fits its machines: memory of cards and hosts, disk, steps, hours and price.
+
+    Exit code 2 if it does not.
+    """
+    from pipelines.sizing.check import fit_report
+    from pipelines.sizing.profiles import load_profile
+    from pipelines.sizing.report import PLANNED, Workload
+    from pipelines.sizing.table import print_fit
+    from qinglan.sizing.cards import card_of_size
+
+    config = load_profile(name, profile, gpus)
+    card = card_of_size(gpu_memory) if gpu_memory else None
+    report = fit_report(config, name, card, load=Workload(rows) if rows else PLANNED)
+    if report is None:
+        answer: dict[str, Any] = {"profile": name, "fits": None}
+        say_json(answer) if as_json else say(
+            f"{name}: not counted. Its model's shape is known neither from weights here (QINGLAN_BASE_WEIGHTS) nor "
+            "from qinglan/sizing/shapes.yaml; a tiny model fits everywhere."
+        )
+        return
+    say_json(report.model_dump(mode="json")) if as_json else print_fit(report)
+    if not report.fits:
+        raise typer.Exit(2)

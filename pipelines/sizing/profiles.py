@@ -1,0 +1,37 @@
+"""The profile that `qinglan fit` is asked about."""
+
+from pipelines.config import CONFIGS, STYLES, TRAINING, load_config, load_style_config
+from pipelines.graph_compiler import GOLDEN_TENANT
+from pipelines.rewriter import RunConfig
+from pipelines.sizing.changes import Change, with_changes
+from pipelines.style import StyleRunConfig
+from qinglan.errors import ConfigError
+
+NO_FILE = "labelled answers"
+"""In place of the labelled answers, which are not read."""
+
+
+def load_profile(name: str, profile: str = "gpt", gpus: int | None = None) -> RunConfig | StyleRunConfig:
+    """A training profile with the data of a shipped tenant, a tenant's own profile, or one of the style line."""
+    if name.startswith("style/"):
+        return load_style_config(name.removeprefix("style/"), labelled=NO_FILE)
+    if (TRAINING / f"{name}.yaml").is_file():
+        config = load_config(GOLDEN_TENANT, "gpt", training=name)
+    elif (CONFIGS / name).is_dir() and (CONFIGS / name) not in (TRAINING, STYLES):
+        config = load_config(name, profile)
+    else:
+        trainings = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
+        styles = ", ".join(sorted(f"style/{path.stem}" for path in STYLES.glob("*.yaml")))
+        raise ConfigError(f"No profile {name!r}. There are: {trainings}; {styles}; or a tenant with --profile.")
+    return with_gpus(config, gpus) if gpus else config
+
+
+def with_gpus(config: RunConfig, gpus: int) -> RunConfig:
+    """The same settings on machines with so many cards."""
+    parallel = min(config.ppo.hardware.tensor_parallel, gpus)
+    changes = (
+        Change("sft.gpus", gpus),
+        Change("ppo.hardware.per_node", gpus),
+        Change("ppo.hardware.tensor_parallel", parallel),
+    )
+    return with_changes(config, changes, f"--gpus {gpus}")

@@ -1,0 +1,268 @@
+"""The whole answer to "does it fit?": needs, steps, hours and price of a profile, and what to change."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from components.training.ppo import fit as ppo
+from components.training.sft import fit as sft
+from components.training.style import fit as style
+from pipelines.line import LineConfig
+from pipelines.rewriter import RunConfig
+from pipelines.sizing.advice import MOST_CHANGES, nearest_changes
+from pipelines.sizing.changes import with_changes
+from pipelines.sizing.needs import (
+    Machine,
+    Models,
+    rewriter_models,
+    rewriter_needs,
+    serving_runtime,
+    style_needs,
+    training_needs,
+)
+from pipelines.sizing.shapes import base_shape
+from pipelines.style import StyleRunConfig
+from qinglan.config import Config
+from qinglan.sizing.cards import Card, card_of_labels, card_of_size
+from qinglan.sizing.constants import GB, GIB, ROW_TOKENS, Basis
+from qinglan.sizing.ledger import Need
+from qinglan.sizing.speed import Steps
+from qinglan.sizing.vllm import cache_tokens
+
+PLAN_ROWS = 560
+"""Training rows of the original plan at the most, section 1.5."""
+
+HOUR = 3600
+DEFAULT_CARD = card_of_size(80)
+"""The card of a profile whose labels name none that is known."""
+
+
+class Part(Config):
+    """One thing's bytes in a phase."""
+
+    name: str
+    gigabytes: float
+    basis: Basis
+
+
+class Room(Config):
+    """The most that a stage needs of one room, and what there is."""
+
+    stage: str
+    room: str
+    phase: str
+    needed: float
+    """GB, as the next."""
+
+    available: float | None
+    fits: bool
+    guessed: float
+    """GB of what is needed that rest on a guess."""
+
+    parts: tuple[Part, ...]
+
+
+class Pace(Config):
+    """Steps of a training, and the time and price that are estimated for it."""
+
+    stage: str
+    steps_each: int
+    """Optimizer steps of one pass over the rows."""
+
+    steps: int
+    validations: int
+    hours: float | None
+    """An estimate on guessed utilisations; None where the card's speed is not known."""
+
+    cost: float | None
+
+
+class FitReport(Config):
+    profile: str
+    base: str
+    critic: str
+    card: str
+    cards: int
+    rows: int
+    """Training rows that the steps are counted for."""
+
+    fits: bool
+    rooms: tuple[Room, ...]
+    paces: tuple[Pace, ...]
+    advice: tuple[str, ...]
+    """Changes with which everything fits that does not."""
+
+    notes: tuple[str, ...]
+
+
+class Workload(NamedTuple):
+    """Training rows and the tokens of one."""
+
+    rows: int
+    row_tokens: float = ROW_TOKENS.value
+
+
+PLANNED = Workload(PLAN_ROWS)
+
+
+def rewriter_report(
+    config: RunConfig,
+    name: str,
+    card: Card | None = None,
+    machine: Machine | None = None,
+    load: Workload = PLANNED,
+) -> FitReport | None:
+    """None where a model's shape is not known."""
+    models, card = rewriter_models(config), card or profile_card(config)
+    if models is None:
+        return None
+    needs = rewriter_needs(config, models, card, machine)
+    return FitReport(
+        profile=name,
+        base=config.base.model,
+        critic=(config.ppo.critic_model or "the SFT model") if models.critic else "",
+        card=card.name,
+        cards=_cards(config),
+        rows=load.rows,
+        fits=all(need.fits for need in needs),
+        rooms=tuple(room_of(need) for need in needs),
+        paces=tuple(_paces(config, models, card, load)),
+        advice=tuple(_advice(config, needs, card, machine)),
+        notes=(*_unknown_card(config, card), *_notes(config, models, card)),
+    )
+
+
+def style_report(
+    config: StyleRunConfig,
+    name: str,
+    card: Card | None = None,
+    machine: Machine | None = None,
+    load: Workload = PLANNED,
+) -> FitReport | None:
+    """The same for the style line."""
+    shape, card = base_shape(config.base), card or profile_card(config)
+    if shape is None:
+        return None
+    needs = style_needs(config, shape, card, machine)
+    steps = style.steps(config.style, load.rows)
+    return FitReport(
+        profile=name,
+        base=config.base.model,
+        critic="",
+        card=card.name,
+        cards=int("cuda" in (config.style.device, config.distil.device)),
+        rows=load.rows,
+        fits=all(need.fits for need in needs),
+        rooms=tuple(room_of(need) for need in needs),
+        paces=(_pace("style", steps, None, 1, 0.0),),
+        advice=tuple(_direct_advice(needs)),
+        notes=tuple(_unknown_card(config, card)),
+    )
+
+
+def profile_card(config: RunConfig | StyleRunConfig) -> Card:
+    """The card of the profile's nodes; 80 GB where their labels name none."""
+    return card_of_labels(config.cluster.gpu_nodes) or DEFAULT_CARD
+
+
+def _unknown_card(config: LineConfig, card: Card) -> Iterator[str]:
+    if card is DEFAULT_CARD:
+        labels = ", ".join(f"{name}: {value}" for name, value in config.cluster.gpu_nodes.items())
+        yield f"The label {labels} names no known card: {card.memory:g} GB are taken. Give --gpu-memory."
+
+
+def room_of(need: Need) -> Room:
+    parts = tuple(
+        Part(name=part.name, gigabytes=round(part.bytes / GB, 2), basis=part.basis) for part in need.peak.amounts
+    )
+    return Room(
+        stage=need.stage,
+        room=need.room,
+        phase=need.peak.name,
+        needed=round(need.peak.bytes / GB, 1),
+        available=round(need.available / GB, 1) or None,
+        fits=need.fits,
+        guessed=round(sum(part.gigabytes for part in parts if part.basis == "guessed"), 1),
+        parts=parts,
+    )
+
+
+def _cards(config: RunConfig) -> int:
+    """The most cards that a training has at once; 0 on a CPU."""
+    of_sft = config.sft.gpus * config.sft.nodes if config.sft.device == "cuda" else 0
+    return max(of_sft, config.ppo.devices if config.ppo.hardware.device == "cuda" else 0)
+
+
+def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[Pace]:
+    price = config.evaluate.gpu_hour_price
+    cards = _cards(config)
+    known = cards and card.teraflops
+    seconds = sft.seconds(config.sft, models.base, *load, card) if known else None
+    yield _pace("sft", sft.steps(config.sft, load.rows), seconds, cards, price)
+    seconds = ppo.seconds(config.ppo, models.base, models.critic, *load, card) if known else None
+    yield _pace("ppo", ppo.steps(config.ppo, load.rows), seconds, cards, price)
+
+
+def _pace(stage: str, steps: Steps, seconds: float | None, cards: int, price: float) -> Pace:
+    pace = Pace(stage=stage, steps_each=steps.each, steps=steps.total, validations=steps.tests, hours=None, cost=None)
+    if seconds is None:
+        return pace
+    hours = seconds / HOUR
+    return pace.model_copy(update={"hours": round(hours, 2), "cost": round(hours * cards * price, 2)})
+
+
+def _advice(config: RunConfig, needs: Sequence[Need], card: Card, machine: Machine | None) -> Iterator[str]:
+    changed = config
+    for stage in ("sft", "ppo"):
+        if all(need.fits for need in needs if need.stage == stage):
+            continue
+
+        def fits(other: RunConfig, models: Models, stage: str = stage) -> bool:
+            return all(need.fits for need in training_needs(other, models, card, machine) if need.stage == stage)
+
+        if options := nearest_changes(changed, stage, fits):
+            yield f"{stage} fits with {'; or with '.join(' and '.join(map(str, changes)) for changes in options)}."
+            changed = with_changes(changed, options[0], "advice")
+        else:
+            yield (
+                f"{stage} fits with no {MOST_CHANGES} changes of its settings: take larger cards or more of them, "
+                "or a smaller base.model."
+            )
+    models = rewriter_models(changed)
+    rest = rewriter_needs(changed, models, card, machine) if models else needs
+    after = "" if changed is config else ", with the first of these changes,"
+    yield from _direct_advice([need for need in rest if need.stage not in ("sft", "ppo")], after)
+    yield from _direct_advice([need for need in needs if need.room == "host"])
+
+
+def _direct_advice(needs: Sequence[Need], after: str = "") -> Iterator[str]:
+    """More room, in the units of a manifest, where a stage's settings do not decide over it."""
+    for need in needs:
+        if need.fits:
+            continue
+        size = f"{math.ceil(need.peak.bytes / GIB):,}Gi"
+        if need.room == "host":
+            yield f"Or {size} of memory for {need.stage} in each machine: cluster.pods.{need.stage}.memory."
+        elif need.room == "card":
+            yield f"{need.stage}{after} needs {size} on a card: take a larger one, or a smaller base.model."
+        else:
+            yield f"The {need.room}{after} needs {size}."
+
+
+def _notes(config: RunConfig, models: Models, card: Card) -> Iterator[str]:
+    rank = config.ppo.lora.rank + (config.sft.lora_rank if config.sft.tuner == "lora" else 0)
+    runtime = serving_runtime(config)
+    if runtime and runtime.settings.lora_slots and rank > runtime.settings.lora_rank:
+        yield (
+            f"The exported adapter has rank {rank}, both trainings' side by side, and {runtime.name} takes "
+            f"{runtime.settings.lora_rank}: raise its --max-lora-rank, or lower ppo.lora.rank."
+        )
+    if _cards(config):
+        settings = ppo.rollout_settings(config.ppo)
+        cached = cache_tokens(models.base, settings, card.usable)
+        copies = config.ppo.devices // settings.tensor_parallel
+        together = min(config.ppo.collection, copies * cached // settings.max_model_len)
+        yield (
+            f"The rollout's cache holds {cached:,} tokens in each vLLM ({copies}): {together:,} of a step's "
+            f"{config.ppo.collection:,} samples at once, at their longest."
+        )

@@ -1,0 +1,19 @@
+"""Shapes of a profile's models: from weights that are here, else from the table of public models."""
+
+from components.training.base.config import BaseConfig
+from qinglan.models.base_weights import local_model_folder
+from qinglan.sizing.shape import ModelShape, UncountedError, known_shapes, read_shape
+
+
+def model_shape(model: str) -> ModelShape | None:
+    """The shape of a folder or a public name; None where nothing here says it, or no formula is for it."""
+    folder = local_model_folder(model)
+    try:
+        return read_shape(folder) if folder else known_shapes().get(model)
+    except UncountedError:
+        return None
+
+
+def base_shape(config: BaseConfig) -> ModelShape | None:
+    """The base's shape; None for a tiny one, which fits everywhere."""
+    return model_shape(config.model) if config.source == "hub" else None

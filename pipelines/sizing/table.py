@@ -1,0 +1,106 @@
+"""Print a fit report on a terminal of 80 columns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipelines.sizing.report import FitReport, Pace, Room
+
+MARKS = {"counted": "", "measured": " m", "published": " p", "guessed": " g"}
+"""Letters behind a part that say what its bytes rest on."""
+
+SMALLEST = 0.05
+"""GB of a part that is worth a word."""
+
+
+def print_fit(report: FitReport) -> None:
+    from qinglan.terminal.console import Console
+
+    console = Console()
+    critic = f", critic {report.critic}" if report.critic else ""
+    machine = f"{report.cards} x {report.card}" if report.cards else "on a CPU"
+    console.print(f"{report.profile}: {report.base}{critic}; {machine}", highlight=False)
+    console.print(_rooms_table(report))
+    console.print("The parts of each. m: measured, p: published, g: guessed; the rest is counted.", style="dim")
+    for room in report.rooms:
+        console.print(f"{room.stage}, {room.room}: {parts_in_words(room)}.", highlight=False)
+    console.print(_paces_table(report))
+    for line in verdict_lines(report):
+        console.print(line, style="" if report.fits else "yellow", highlight=False)
+    for note in report.notes:
+        console.print(note, highlight=False)
+
+
+def summary_lines(report: FitReport) -> Iterator[str]:
+    """The answer in a few lines, for a plan."""
+    yield f"On {report.cards} x {report.card}:"
+    if report.fits:
+        fullest = max(report.rooms, key=lambda room: room.needed / room.available if room.available else 0)
+        full = f"{fullest.needed:,.1f} of {fullest.available:,.1f} GB"
+        yield f"Yes. The fullest is the {fullest.room} of {fullest.stage}: {full}."
+    else:
+        yield from verdict_lines(report)
+    yield from (pace_in_words(pace) for pace in report.paces)
+
+
+def pace_in_words(pace: Pace) -> str:
+    hours = "" if pace.hours is None else f", about {pace.hours:,.1f} h of the machine (an estimate)"
+    return f"{pace.stage}: {pace.steps:,} steps, {pace.validations:,} validations{hours}."
+
+
+def verdict_lines(report: FitReport) -> Iterator[str]:
+    """The answer first, then every change that mends it."""
+    if report.fits:
+        known = all(room.available for room in report.rooms)
+        yield "It fits." if known else "It fits where there is as much as it needs."
+        return
+    for room in report.rooms:
+        if not room.fits:
+            yield shortfall(room)
+    yield from (f"- {line}" for line in report.advice)
+
+
+def shortfall(room: Room) -> str:
+    return (
+        f"Does not fit: {room.stage} needs {room.needed:,.1f} GB of {room.room} at {room.phase!r}, and there are "
+        f"{room.available or 0:,.1f}."
+    )
+
+
+def parts_in_words(room: Room) -> str:
+    parts = sorted(room.parts, key=lambda part: -part.gigabytes)
+    return ", ".join(
+        f"{part.name} {part.gigabytes:,.1f}{MARKS[part.basis]}" for part in parts if part.gigabytes >= SMALLEST
+    )
+
+
+def _rooms_table(report: FitReport) -> Any:
+    from rich.table import Table
+
+    table = Table(title="The most that each stage needs, in GB (10^9)", title_justify="left")
+    for column in ("stage", "room", "at"):
+        table.add_column(column)
+    for column in ("needs", "there are", "guessed"):
+        table.add_column(column, justify="right")
+    table.add_column("fits")
+    for room in report.rooms:
+        available = "?" if room.available is None else f"{room.available:,.1f}"
+        table.add_row(
+            room.stage, room.room, room.phase, f"{room.needed:,.1f}", available, f"{room.guessed:,.1f}",
+            "?" if room.available is None else "yes" if room.fits else "NO", style="" if room.fits else "yellow",
+        )  # fmt: skip
+    return table
+
+
+def _paces_table(report: FitReport) -> Any:
+    from rich.table import Table
+
+    table = Table(
+        title=f"Steps over {report.rows:,} training rows; hours and price are estimates", title_justify="left"
+    )
+    table.add_column("stage")
+    for column in ("steps a pass", "steps", "validations", "hours", "price"):
+        table.add_column(column, justify="right")
+    for pace in report.paces:
+        hours, cost = ("?" if value is None else f"{value:,.1f}" for value in (pace.hours, pace.cost))
+        table.add_row(pace.stage, f"{pace.steps_each:,}", f"{pace.steps:,}", f"{pace.validations:,}", hours, cost)
+    return table

@@ -1,0 +1,83 @@
+"""Memory of activations while a decoder trains.
+
+With gradient checkpointing each layer's input is held, and one layer at a time computes again what its gradients
+need; without it all layers hold that. The bytes for each token were counted on PyTorch's tensors, which
+tests/qinglan/sizing/test_activations.py counts again.
+"""
+
+from typing import NamedTuple
+
+from qinglan.sizing.ledger import Amount
+from qinglan.sizing.shape import ModelShape
+
+BF16, FP32 = 2, 4
+"""Bytes of an activation."""
+
+
+class LayerBytes(NamedTuple):
+    """Bytes of each token in a layer, for a unit of each width."""
+
+    intermediate: int
+    queries: int
+    hidden: int
+    keys: int
+    rank: int
+
+
+HELD = {
+    (BF16, True): LayerBytes(8, 14, 18, 4, 14), (BF16, False): LayerBytes(8, 14, 16, 6, 0),
+    (FP32, True): LayerBytes(18, 20, 11, 4, 26), (FP32, False): LayerBytes(16, 24, 25, 8, 0),
+}  # fmt: skip
+"""Bytes that a layer holds for its gradients, by the width of an activation and with or without an adapter."""
+
+COMPUTED = {True: LayerBytes(14, 14, 28, 4, 14), False: LayerBytes(10, 14, 18, 6, 0)}
+"""Bytes of the layer that computes its gradients in bf16, with what it holds for them."""
+
+SFT_LOSS = 14
+"""Bytes for each token and word of the vocabulary at the loss: logits in bf16 and fp32, softmax and gradients."""
+
+SFT_LOSS_FP32 = 16
+"""The same where all is computed in fp32."""
+
+PPO_LOSS = 18
+"""The same in verl, which also scales the logits and computes each token's entropy."""
+
+
+def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) -> tuple[Amount, ...]:
+    """Bytes in bf16 with checkpointing, at the larger of two moments: the loss, or one layer's gradients while the
+    logits are still held. `rank` is an adapter's, 0 where all weights are trained.
+    """
+    layer = layer_gradients(shape, tokens, rank) + BF16 * tokens * shape.vocabulary
+    at_loss = loss * tokens * shape.vocabulary
+    name = "logits and loss" if at_loss > layer else "a layer's gradients"
+    return layer_inputs(shape, tokens), Amount(name, max(at_loss, layer), "measured")
+
+
+def classifier_activations(shape: ModelShape, tokens: int) -> tuple[Amount, ...]:
+    """The same for a model with a few outputs in place of the vocabulary, such as a critic; no adapter."""
+    return layer_inputs(shape, tokens), Amount("a layer's gradients", layer_gradients(shape, tokens, 0), "measured")
+
+
+def held_activations(shape: ModelShape, tokens: int, rank: int, width: int) -> Amount:
+    """Bytes without checkpointing: all layers hold what their gradients need."""
+    each = tokens * width_bytes(HELD[width, rank > 0], shape, rank)
+    cast = BF16 * shape.adapter(rank) if width == BF16 else 0  # autocast makes the adapter bf16, once
+    return Amount("activations", shape.layers * each + cast, "measured")
+
+
+def layer_inputs(shape: ModelShape, tokens: int) -> Amount:
+    return Amount("layers' inputs", shape.layers * shape.hidden * tokens * BF16, "measured")
+
+
+def layer_gradients(shape: ModelShape, tokens: int, rank: int) -> int:
+    """Bytes of the layer that computes its gradients, among them the largest weight's, or those of its adapter."""
+    weights = shape.adapter(rank) // shape.layers if rank else shape.hidden * shape.intermediate
+    return tokens * width_bytes(COMPUTED[rank > 0], shape, rank) + BF16 * weights
+
+
+def width_bytes(each: LayerBytes, shape: ModelShape, rank: int) -> int:
+    """Bytes of a token in one layer of this shape."""
+    return (
+        each.intermediate * shape.intermediate + each.queries * shape.heads * shape.head_dim
+        + each.hidden * shape.hidden + each.keys * shape.kv_heads * shape.head_dim + each.rank * rank
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""GPUs: the memory that a program can use, and published speeds."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.sizing.constants import GIB
+
+CARDS = Path(__file__).with_name("cards.yaml")
+PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
+"""Labels of a node: its card's name, and MiB of memory."""
+
+USABLE_SHARE = 0.92
+"""Share of an unknown card that a program can use: the least of the known ones, an L4's."""
+
+
+class Card(NamedTuple):
+    name: str
+    memory: float
+    """GB as sold."""
+
+    usable: float
+    """Bytes."""
+
+    teraflops: float = 0.0
+    """Dense, in bf16; 0 where unknown."""
+
+    bandwidth: float = 0.0
+    """GB a second; 0 where unknown."""
+
+
+@cache
+def known_cards() -> dict[str, Card]:
+    """Cards by their label."""
+    import yaml
+
+    table = yaml.safe_load(CARDS.read_text(encoding="utf-8"))
+    return {
+        name: Card(name, row["memory"], row["usable"] * GIB, row["teraflops"], row["bandwidth"])
+        for name, row in table.items()
+    }
+
+
+def card_of_size(memory: float) -> Card:
+    """A card like the first known one of this size, or one of which no more is known."""
+    for card in known_cards().values():
+        if card.memory == memory:
+            return card._replace(name=f"{memory:g} GB, as {card.name}")
+    return Card(f"{memory:g} GB", memory, memory * USABLE_SHARE * GIB)
+
+
+def card_of_labels(labels: Mapping[str, str]) -> Card | None:
+    """The card that the labels of a node name; None where they name no size."""
+    product, memory = labels.get(PRODUCT, ""), labels.get(MEMORY, "")
+    if card := known_cards().get(product):
+        return card
+    if memory.isdecimal():
+        return card_of_size(round(int(memory) / 1024))
+    size = re.search(r"(\d+)GB", product)
+    return card_of_size(float(size[1]))._replace(name=product) if size else None

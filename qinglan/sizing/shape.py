@@ -1,0 +1,140 @@
+"""A decoder's shape, and the exact number of its parameters, of an adapter's, and of a token's keys and values.
+
+shape = read_shape(folder)          # from its config.json
+shape = known_shapes()["Qwen/Qwen3-32B"]
+shape.parameters                    # 32,762,123,264
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.errors import ConfigError
+
+SHAPES = Path(__file__).with_name("shapes.yaml")
+"""Shapes of public models, from their own config.json."""
+
+FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
+"""Architectures of gated layers with grouped keys and values, whose parameters are counted here."""
+
+
+class UncountedError(ConfigError):
+    """A model of another architecture: it may well fit, and nothing here can tell."""
+
+
+class ModelShape(NamedTuple):
+    """The sizes of a decoder's layers."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    tied: bool
+    """The embedding is the output layer too."""
+
+    qkv_bias: bool
+    output_bias: bool
+    """The map after attention has a bias, too."""
+
+    head_norms: bool
+    """Queries and keys have a norm of their own."""
+
+    @property
+    def linears(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of a layer's linear maps: q, k, v, o, gate, up, down."""
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return (
+            (self.hidden, queries), (self.hidden, keys), (self.hidden, keys), (queries, self.hidden),
+            (self.hidden, self.intermediate), (self.hidden, self.intermediate), (self.intermediate, self.hidden),
+        )  # fmt: skip
+
+    @property
+    def layer_parameters(self) -> int:
+        biases = (self.heads + 2 * self.kv_heads) * self.head_dim if self.qkv_bias else 0
+        biases += self.hidden if self.output_bias else 0
+        norms = 2 * self.hidden + (2 * self.head_dim if self.head_norms else 0)
+        return sum(inputs * outputs for inputs, outputs in self.linears) + biases + norms
+
+    @property
+    def embedding(self) -> int:
+        """Elements of the embedding; the output layer has as many."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def body(self) -> int:
+        """Parameters without any output layer."""
+        return self.layers * self.layer_parameters + self.embedding + self.hidden
+
+    @property
+    def parameters(self) -> int:
+        return self.body + (0 if self.tied else self.embedding)
+
+    def classifier(self, labels: int, bias: bool) -> int:
+        """Parameters with a head of so many outputs in place of the output layer; a critic has one."""
+        return self.body + labels * (self.hidden + bias)
+
+    def adapter(self, rank: int) -> int:
+        """Parameters of a LoRA adapter on all linear maps of the layers."""
+        return self.layers * rank * sum(inputs + outputs for inputs, outputs in self.linears)
+
+    @property
+    def multiplied(self) -> int:
+        """Weights of the layers that a token is multiplied with; the output layer has `embedding` more."""
+        return self.layers * sum(inputs * outputs for inputs, outputs in self.linears)
+
+    def cached(self, parallel: int = 1) -> int:
+        """Elements of a token's keys and values in all layers, on each of `parallel` cards: heads are divided, and
+        repeated where there are too few."""
+        return 2 * self.layers * max(1, self.kv_heads // parallel) * self.head_dim
+
+
+def shape_of(settings: dict[str, Any], where: str) -> ModelShape:
+    """The shape in a config.json of one of FAMILIES."""
+    family = settings.get("model_type")
+    if family not in FAMILIES:
+        raise UncountedError(
+            f"{where}: model_type {family!r}. Its memory is not counted: the formulas are for {', '.join(FAMILIES)}."
+        )
+    try:
+        heads = int(settings["num_attention_heads"])
+        attention_bias = family in ("qwen3", "llama") and bool(settings.get("attention_bias", False))
+        return ModelShape(
+            hidden=int(settings["hidden_size"]),
+            intermediate=int(settings["intermediate_size"]),
+            layers=int(settings["num_hidden_layers"]),
+            heads=heads,
+            kv_heads=int(settings.get("num_key_value_heads") or heads),
+            head_dim=int(settings.get("head_dim") or settings["hidden_size"] // heads),
+            vocabulary=int(settings["vocab_size"]),
+            tied=bool(settings.get("tie_word_embeddings", False)),
+            qkv_bias=family == "qwen2" or attention_bias,
+            output_bias=attention_bias,
+            head_norms=family == "qwen3",
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{where}: {type(error).__name__}: {error}. Download the model again.") from error
+
+
+def read_shape(folder: Path) -> ModelShape:
+    """The shape of a model's folder."""
+    path = folder / "config.json"
+    try:
+        settings = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}). Download the model again.") from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{path}: is no mapping of settings. Download the model again.")
+    return shape_of(settings, str(path))
+
+
+@cache
+def known_shapes() -> dict[str, ModelShape]:
+    """Shapes of public models, by name."""
+    import yaml
+
+    table = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))
+    return {name: shape_of(settings, name) for name, settings in table.items()}

@@ -1,0 +1,40 @@
+"""Steps and hours of a training, estimated from operations, bytes and a card's published speeds."""
+
+from typing import NamedTuple
+
+from qinglan.sizing.cards import Card
+from qinglan.sizing.constants import GB, LOAD_RATE, READ_SHARE, UTILISATION
+from qinglan.sizing.shape import ModelShape
+
+
+class Steps(NamedTuple):
+    each: int
+    """Steps of one pass over the rows."""
+
+    total: int
+    tests: int
+    """Validations in all."""
+
+
+def training_operations(multiplied: int, tokens: float, all_weights: bool) -> float:
+    """Operations of a training step with gradient checkpointing, two for each weight and token: forward, forward
+    again, the inputs' gradients, and the weights' where all are trained."""
+    return 2 * (4 if all_weights else 3) * multiplied * tokens
+
+
+def forward_operations(multiplied: int, tokens: float) -> float:
+    return 2 * multiplied * tokens
+
+
+def compute_seconds(operations: float, card: Card, cards: int) -> float:
+    return operations / (cards * card.teraflops * 1e12 * UTILISATION.value)
+
+
+def generation_seconds(shape: ModelShape, tokens: float, width: int, card: Card, tensor_parallel: int) -> float:
+    """Seconds to write so many tokens one after another: each reads all weights once."""
+    each = shape.parameters * width / tensor_parallel / (card.bandwidth * GB * READ_SHARE.value)
+    return tokens * each
+
+
+def load_seconds(size: float) -> float:
+    return size / LOAD_RATE.value

@@ -1,0 +1,69 @@
+"""Memory of a vLLM: weights by tensor parallel, adapters in their slots, and the cache of keys and values.
+
+vLLM fills its share of a card: what weights and work leave becomes blocks of the cache. It starts only if one request
+of the longest length fits into them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qinglan.sizing.constants import VLLM_WORK
+from qinglan.sizing.ledger import Amount, Phase, constant, phase
+from qinglan.sizing.shape import ModelShape
+
+BLOCK = 16
+"""Tokens of a block of the cache."""
+
+WIDTH = 2
+"""Bytes of a weight, key or value in bf16."""
+
+
+class VllmSettings(NamedTuple):
+    """The options that decide over memory, with vLLM's own defaults."""
+
+    tensor_parallel: int = 1
+    memory_share: float = 0.9
+    max_model_len: int = 40_960
+    lora_slots: int = 0
+    lora_rank: int = 0
+
+
+def settings_of_options(options: Sequence[str]) -> VllmSettings:
+    """The options of `vllm serve` that decide over memory; what is not among them is vLLM's default."""
+    values = dict(option.removeprefix("--").partition("=")[::2] for option in options)
+    adapters = "enable-lora" in values
+    plain = VllmSettings()
+    return VllmSettings(
+        tensor_parallel=int(values.get("tensor-parallel-size", plain.tensor_parallel)),
+        memory_share=float(values.get("gpu-memory-utilization", plain.memory_share)),
+        max_model_len=int(values.get("max-model-len", plain.max_model_len)),
+        lora_slots=int(values.get("max-loras", 1)) if adapters else 0,
+        lora_rank=int(values.get("max-lora-rank", 16)) if adapters else 0,
+    )
+
+
+def cache_blocks(shape: ModelShape, tensor_parallel: int, cache_bytes: float) -> int:
+    """Blocks that vLLM makes of so many bytes on each card."""
+    return int(cache_bytes // (BLOCK * shape.cached(tensor_parallel) * WIDTH))
+
+
+def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, ...]:
+    """Everything but the cache."""
+    cards = settings.tensor_parallel
+    return (
+        Amount("weights", shape.parameters * WIDTH / cards),
+        Amount("adapters", settings.lora_slots * shape.adapter(settings.lora_rank) * WIDTH / cards),
+        constant("vLLM's work", VLLM_WORK),
+    )
+
+
+def cache_tokens(shape: ModelShape, settings: VllmSettings, usable: float) -> int:
+    """Tokens that the cache holds in what the share of a card leaves."""
+    room = settings.memory_share * usable - sum(part.bytes for part in engine_amounts(shape, settings))
+    return BLOCK * cache_blocks(shape, settings.tensor_parallel, max(0.0, room))
+
+
+def least_phase(shape: ModelShape, settings: VllmSettings) -> Phase:
+    """The least that its share of a card must hold."""
+    longest = settings.max_model_len * shape.cached(settings.tensor_parallel) * WIDTH
+    return phase("the longest request", *engine_amounts(shape, settings), Amount("keys and values", longest))

@@ -1,0 +1,103 @@
+"""Bytes of SFT and PPO by phase: sums that can be checked by hand, for Qwen3-32B on four and eight A100."""
+
+import pytest
+
+from components.training.ppo import fit as ppo
+from components.training.ppo.config import Hardware, Lora, PpoConfig
+from components.training.sft import fit as sft
+from components.training.sft.config import SftConfig
+from qinglan.sizing.cards import known_cards
+from qinglan.sizing.constants import GB
+from qinglan.sizing.ledger import Phase
+from qinglan.sizing.shape import known_shapes
+
+ACTOR, SMALL = known_shapes()["Qwen/Qwen3-32B"], known_shapes()["Qwen/Qwen3-1.7B"]
+USABLE = known_cards()["NVIDIA-A100-SXM4-80GB"].usable
+
+
+def parts(phase: Phase) -> dict[str, float]:
+    return {part.name: round(part.bytes / GB, 1) for part in phase.amounts}
+
+
+def phases(config: PpoConfig, critic: bool = True) -> dict[str, dict[str, float]]:
+    return {phase.name: parts(phase) for phase in ppo.card_phases(config, ACTOR, SMALL if critic else None, USABLE)}
+
+
+def test_a_critics_update_takes_sixteen_bytes_for_each_of_its_parameters() -> None:
+    update = phases(PpoConfig())["critic's update"]
+
+    assert update["critic's weights"] == 1.7 and update["critic's AdamW"] == 3.4
+    assert update["critic's weights"] + update["critic's gradients"] + update["critic's AdamW"] == pytest.approx(
+        16 * SMALL.classifier(1, bias=True) / 4 / GB, abs=0.1
+    )
+    assert update["actor's weights"] == 16.4
+
+
+def test_all_weights_of_an_actor_are_trained_in_fp32() -> None:
+    config = PpoConfig(lora=Lora(rank=0), hardware=Hardware(per_node=8, offload=True), accumulation=4)
+    update = phases(config)["actor's update"]
+
+    assert [update[name] for name in ("actor's weights", "actor's gradients", "actor's AdamW")] == [16.4, 16.4, 32.8]
+    assert "critic's AdamW" not in update
+
+
+def test_without_a_critic_nothing_of_it_is_counted() -> None:
+    config = PpoConfig(advantage="grpo", rollouts=4)
+    assert "critic's update" not in phases(config, critic=False)
+    assert not any("critic" in name for phase in phases(config, critic=False).values() for name in phase)
+
+
+def test_the_rollout_fills_its_share_beside_what_stays_on_the_card() -> None:
+    rollout = phases(PpoConfig())["rollout"]
+
+    assert rollout["vLLM's share"] == 42.5 and rollout["actor's AdamW"] == 1.1
+    assert "vLLM's share" not in phases(PpoConfig())["actor's update"]
+
+
+def test_weights_on_their_way_are_there_twice() -> None:
+    sending = phases(PpoConfig(hardware=Hardware(offload=True)))["weights to the rollout"]
+
+    assert sending["actor's weights"] == 16.4 and sending["vLLM's weights"] == 16.4
+
+
+def test_the_machine_holds_a_copy_of_the_base_and_of_what_waits() -> None:
+    loading, sending = (parts(phase) for phase in ppo.host_phases(PpoConfig(), ACTOR, SMALL))
+    assert loading["whole models"] == 65.5 and sending["copy of the base"] == 65.5
+
+    full = PpoConfig(lora=Lora(rank=0), hardware=Hardware(per_node=8, offload=True))
+    sending = parts(ppo.host_phases(full, ACTOR, SMALL)[1])
+    assert sending["actor's AdamW, waiting"] == pytest.approx(32.762 * 8, abs=0.1)
+    assert sending["reference"] == 65.5 and "copy of the base" not in sending
+
+
+def test_more_parts_of_a_batch_take_less_memory() -> None:
+    few, many = (phases(PpoConfig(accumulation=parts))["actor's update"]["logits and loss"] for parts in (2, 16))
+
+    assert few == pytest.approx(8 * many, rel=0.05)
+
+
+def test_an_adapter_beside_a_whole_base_is_on_every_card() -> None:
+    [step] = sft.card_phases(SftConfig(), ACTOR)
+
+    held = parts(step)
+    assert held["base weights"] == 65.5
+    adapter = ACTOR.adapter(16) / GB
+    assert held["adapter and its gradients"] == pytest.approx(8 * adapter, abs=0.1)
+    assert held["AdamW"] == pytest.approx(8 * adapter, abs=0.1)
+    [sharded] = sft.card_phases(SftConfig(deepspeed="zero3"), ACTOR)
+    assert parts(sharded)["base weights"] == 16.4
+
+
+def test_zero3_shares_all_that_a_training_of_all_weights_holds() -> None:
+    [step] = sft.card_phases(SftConfig(tuner="full", deepspeed="zero3", gpus=8), ACTOR)
+
+    held = parts(step)
+    names = ("weights", "gradients", "AdamW", "fp32 copy of the weights")
+    assert sum(held[name] for name in names) == pytest.approx(16 * ACTOR.parameters / 8 / GB, abs=0.2)
+
+
+def test_a_card_alone_needs_no_room_for_others() -> None:
+    [alone] = sft.card_phases(SftConfig(gpus=1), ACTOR)
+
+    assert "NCCL" not in parts(alone) and "gradients to be summed" not in parts(alone)
+    assert "NCCL" in parts(sft.card_phases(SftConfig(), ACTOR)[0])

@@ -1,0 +1,257 @@
+"""Every shipped profile fits its machines, and a hopeless one is refused with the settings that fit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipelines.config import STYLES, TRAINING
+from pipelines.rewriter import RunConfig
+from pipelines.sizing.changes import Change, with_changes
+from pipelines.sizing.check import check_fit, check_room, fit_report
+from pipelines.sizing.needs import Machine
+from pipelines.sizing.profiles import load_profile
+from pipelines.sizing.report import FitReport, Workload
+from pipelines.sizing.table import summary_lines, verdict_lines
+from qinglan.errors import ConfigError
+from qinglan.sizing.cards import card_of_size
+from qinglan.sizing.constants import GB
+
+PROFILES = [path.stem for path in TRAINING.glob("*.yaml")] + [f"style/{path.stem}" for path in STYLES.glob("*.yaml")]
+
+
+def rewriter(*changes: Change, name: str = "a100x4") -> RunConfig:
+    config = load_profile(name)
+    assert isinstance(config, RunConfig)
+    return with_changes(config, changes, "test")
+
+
+def report_of(config: RunConfig, memory: float = 80) -> FitReport:
+    report = fit_report(config, "test", card_of_size(memory))
+    assert report
+    return report
+
+
+def peaks(report: FitReport) -> dict[str, float]:
+    return {f"{room.stage} {room.room}": room.needed for room in report.rooms}
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_a_shipped_profile_fits_its_machines(name: str) -> None:
+    report = fit_report(load_profile(name), name)
+
+    assert report is None or report.fits, list(verdict_lines(report))
+    assert report or name in ("laptop", "style/laptop")
+
+
+def test_a_critic_of_32b_on_four_cards_is_refused_with_smaller_ones() -> None:
+    config = rewriter(Change("ppo.critic_model", ""))
+
+    with pytest.raises(ConfigError) as caught:
+        check_fit(config)
+
+    message = str(caught.value)
+    assert "ppo needs 162" in message and "Nothing was paid for" in message
+    assert "ppo.critic_model: Qwen/Qwen3-4B" in message
+    check_fit(with_changes(config, [Change("ppo.critic_model", "Qwen/Qwen3-4B")], "test"))
+
+
+def test_every_advice_is_a_setting_that_fits() -> None:
+    report = report_of(rewriter(Change("ppo.critic_model", ""), Change("ppo.hardware.dtype", "float32")))
+
+    [advice] = [line for line in report.advice if line.startswith("ppo fits with ")]
+    for option in advice.removeprefix("ppo fits with ").rstrip(".").split("; or with "):
+        changes = [Change(*change.split(": ")) for change in option.split(" and ")]
+        changed = rewriter(Change("ppo.critic_model", ""), Change("ppo.hardware.dtype", "float32"), *changes)
+        assert all(room.fits for room in report_of(changed).rooms if room.stage == "ppo"), option
+
+
+def test_a_hopeless_profile_says_that_no_setting_helps() -> None:
+    report = report_of(rewriter(), memory=8)
+
+    assert any("take larger cards" in line for line in report.advice)
+
+
+def test_a_frozen_base_in_fp32_takes_twice_its_bytes_on_the_cards() -> None:
+    both = [
+        peaks(report_of(rewriter(Change("ppo.hardware.dtype", dtype))))["ppo card"]
+        for dtype in ("float32", "bfloat16")
+    ]
+
+    assert both[0] - both[1] == pytest.approx(32.76 * 2 / 4 * 1.03, abs=0.2)
+
+
+def test_what_waits_in_the_machines_memory_is_not_on_the_cards() -> None:
+    held = peaks(report_of(rewriter(Change("ppo.hardware.offload", False))))
+    waiting = peaks(report_of(rewriter(Change("ppo.hardware.offload", True))))
+
+    assert waiting["ppo card"] < held["ppo card"] and waiting["ppo host"] > held["ppo host"]
+
+
+def test_twice_the_cards_hold_half_a_shard() -> None:
+    four, eight = (
+        rewriter(Change("ppo.hardware.per_node", cards), Change("ppo.accumulation", 2)) for cards in (4, 8)
+    )
+
+    parts = [
+        {part.name: part.gigabytes for room in report_of(config).rooms if room.room == "card" for part in room.parts}
+        for config in (four, eight)
+    ]
+
+    assert parts[0]["actor's weights"] == pytest.approx(2 * parts[1]["actor's weights"], abs=0.02)
+    assert parts[0]["actor's weights"] == pytest.approx(32.762 * 2 / 4, abs=0.01)
+
+
+def test_a_rollout_without_room_for_a_sample_is_refused() -> None:
+    config = rewriter(Change("ppo.hardware.rollout_memory", 0.2))
+
+    with pytest.raises(ConfigError, match=r"ppo needs 19.* of rollout"):
+        check_fit(config)
+
+
+def test_no_rows_and_no_paid_call_are_needed_to_count_steps() -> None:
+    config = rewriter()
+    report = fit_report(config, "test", load=Workload(560))
+    assert report
+
+    sft, ppo = report.paces
+    assert (sft.steps_each, sft.steps) == (9, 27)
+    assert (ppo.steps_each, ppo.steps) == (560 // config.ppo.prompts, 10 * (560 // config.ppo.prompts))
+    assert sft.validations <= config.sft.validations and ppo.validations == config.ppo.validations + 1
+    assert ppo.hours and ppo.cost == pytest.approx(ppo.hours * 4 * config.evaluate.gpu_hour_price, rel=0.05)
+
+
+def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:
+    assert [pace.hours for pace in report_of(rewriter(), memory=90).paces] == [None, None]
+
+
+def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
+    machine = Machine(card_of_size(80), host=600 * GB, disk=200 * GB)
+
+    with pytest.raises(ConfigError, match=r"run needs .* GB of scratch volume .* there are 200.0"):
+        check_fit(rewriter(), machine, ["sft", "ppo"])
+
+
+def test_a_machine_with_little_memory_is_named() -> None:
+    machine = Machine(card_of_size(80), host=64 * GB, disk=9000 * GB)
+
+    with pytest.raises(ConfigError, match=r"sft needs .* GB of host"):
+        check_fit(rewriter(), machine, ["sft"])
+
+
+def test_stages_that_do_not_run_are_not_checked() -> None:
+    hopeless = rewriter(Change("ppo.critic_model", ""))
+    machine = Machine(card_of_size(80), host=600 * GB, disk=9000 * GB)
+
+    check_fit(hopeless, machine, ["sft"])
+    with pytest.raises(ConfigError, match="ppo needs"):
+        check_fit(hopeless, machine, ["sft", "ppo"])
+
+
+def test_a_machine_without_a_gpu_is_left_to_the_check_of_gpus(tmp_path: Path) -> None:
+    check_room(rewriter(Change("ppo.critic_model", "")), tmp_path / "run", ["sft", "ppo"])
+    check_room(load_profile("laptop"), tmp_path / "run", ["sft", "ppo"])
+
+
+def test_a_run_on_this_machine_is_refused_by_what_its_own_card_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's answers of a card of 24 GB stand in for a GPU, which a test cannot have."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA L4")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(total_memory=22 * 2**30))
+
+    with pytest.raises(ConfigError, match=r"sft needs .* of card at 'a step', and there are 23\.6"):
+        check_room(rewriter(), tmp_path / "run", ["sft"])
+    check_room(rewriter(), tmp_path / "run", ["generate", "validate"])
+
+
+def test_other_cards_are_tried_by_their_number_and_size() -> None:
+    config = load_profile("a100x4", gpus=8)
+    assert isinstance(config, RunConfig)
+
+    assert (config.sft.gpus, config.ppo.hardware.per_node) == (8, 8)
+    one = load_profile("a100x4", gpus=1)
+    assert isinstance(one, RunConfig) and one.ppo.hardware.tensor_parallel == 1
+
+
+def test_a_number_of_cards_that_the_settings_cannot_share_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"--gpus 5: .*batch 64"):
+        load_profile("a100x4", gpus=5)
+
+
+def test_an_unknown_profile_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"No profile 'nobody'.*a100x4.*style/a100"):
+        load_profile("nobody")
+
+
+def test_weights_that_are_here_say_their_own_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "Qwen" / "Qwen3-32B"
+    folder.mkdir(parents=True)
+    small = {"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "vocab_size": 100}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(small), encoding="utf-8")
+    monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path))
+
+    assert peaks(report_of(rewriter()))["sft card"] < 5
+
+
+def test_a_base_of_another_architecture_is_not_counted_and_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "Qwen" / "Qwen3-32B"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "modernbert"}', encoding="utf-8")
+    monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path))
+
+    assert fit_report(rewriter(), "test") is None
+    check_fit(rewriter(Change("ppo.critic_model", "")))
+
+
+def test_a_style_model_too_large_for_its_card_is_refused() -> None:
+    config = load_profile("style/a100")
+    large = config.model_copy(update={"base": config.base.model_copy(update={"model": "Qwen/Qwen3-8B"})})
+
+    with pytest.raises(ConfigError, match=r"style needs 1\d\d\.\d GB of card"):
+        check_fit(large)
+
+
+def test_the_table_is_readable_at_eighty_columns_and_json_is_whole() -> None:
+    def fit(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("qinglan")), "fit", "a100x4", *words]
+        return subprocess.run(command, capture_output=True, text=True, env={"COLUMNS": "80", "PATH": "/usr/bin:/bin"})
+
+    table, printed, small = fit(), fit("--json"), fit("--gpu-memory", "24")
+
+    assert table.returncode == 0 and max(map(len, table.stdout.splitlines())) <= 80
+    assert "base weights 65.5" in table.stdout and "It fits." in table.stdout
+    report = FitReport.model_validate_json(printed.stdout)
+    assert report.fits and {part.basis for room in report.rooms for part in room.parts} > {"counted", "guessed"}
+    assert small.returncode == 2 and "Does not fit: sft needs" in small.stdout
+
+
+def test_a_plan_says_in_a_few_lines_that_it_fits() -> None:
+    first, answer, *paces = summary_lines(report_of(rewriter()))
+
+    assert first.startswith("On 4 x") and answer.startswith("Yes. The fullest is the") and len(paces) == 2
+
+
+def test_an_adapter_that_the_runtime_does_not_take_is_noted() -> None:
+    fitting, too_large = (report_of(rewriter(Change("ppo.lora.rank", rank))) for rank in (64, 128))
+
+    assert not any("--max-lora-rank" in note for note in fitting.notes)
+    assert any("has rank 144" in note and "takes 128" in note for note in too_large.notes)
+
+
+def test_a_label_that_names_no_card_is_noted() -> None:
+    config = rewriter()
+    cluster = config.cluster.model_copy(update={"gpu_nodes": {"nvidia.com/gpu.product": "Tesla-T4"}})
+
+    report = fit_report(config.model_copy(update={"cluster": cluster}), "test")
+
+    assert report and report.notes[0].startswith("The label nvidia.com/gpu.product: Tesla-T4 names no known card")

@@ -1,0 +1,63 @@
+"""The cache of keys and values has as many blocks as vLLM makes of the same bytes."""
+
+import pytest
+
+from qinglan.sizing.cards import known_cards
+from qinglan.sizing.shape import known_shapes
+from qinglan.sizing.vllm import VllmSettings, cache_blocks, cache_tokens, least_phase, settings_of_options
+from tests.qinglan.sizing.models import small_shape
+
+SHAPE = small_shape(num_attention_heads=8, num_key_value_heads=4, head_dim=64, num_hidden_layers=3)
+
+
+def vllms_blocks(layers: int, heads: int, head_dim: int, block: int, available: int) -> int:
+    """As vLLM 0.32 counts in kv_cache_utils.py: the bytes divided by those of a block in all layers."""
+    page_size = 2 * block * heads * head_dim * 2
+    return available // page_size // layers
+
+
+@pytest.mark.parametrize("available", [33_333_333, 64_000_000, 100_000_000])
+@pytest.mark.parametrize("parallel", [1, 2, 4])
+def test_blocks_are_those_of_vllms_formula(available: int, parallel: int) -> None:
+    expected = vllms_blocks(3, 4 // parallel, 64, 16, available)
+
+    assert cache_blocks(SHAPE, parallel, available) == expected
+
+
+def test_blocks_are_those_that_vllms_own_code_answered() -> None:
+    """Pages of a layer in FullAttentionSpec of vLLM 0.32, on a CPU: 16,384, 8,192 and 32,768 bytes."""
+    assert [cache_blocks(SHAPE, 1, size) for size in (33_333_333, 64_000_000, 100_000_000)] == [678, 1302, 2034]
+    assert cache_blocks(SHAPE, 2, 100_000_000) == 4069
+    assert cache_blocks(known_shapes()["Qwen/Qwen3-32B"], 2, 20_000_000_000) == 9536
+
+
+def test_a_share_that_the_weights_fill_leaves_no_cache() -> None:
+    shape, card = known_shapes()["Qwen/Qwen3-32B"], known_cards()["NVIDIA-L4"]
+
+    assert cache_tokens(shape, VllmSettings(), card.usable) == 0
+
+
+def test_more_cards_leave_each_more_room_for_the_cache() -> None:
+    shape, card = known_shapes()["Qwen/Qwen3-32B"], known_cards()["NVIDIA-A100-SXM4-80GB"]
+    of_one, of_two = (cache_tokens(shape, VllmSettings(cards, max_model_len=2048), card.usable) for cards in (1, 2))
+
+    assert 0 < of_one < of_two / 4
+
+
+def test_an_adapters_slots_are_divided_over_the_cards() -> None:
+    names = [
+        {part.name: part.bytes for part in least_phase(SHAPE, VllmSettings(cards, lora_slots=2, lora_rank=8)).amounts}
+        for cards in (1, 2)
+    ]
+
+    assert names[0]["adapters"] == 2 * SHAPE.adapter(8) * 2 == 2 * names[1]["adapters"]
+
+
+def test_the_options_of_a_command_line_are_read_and_the_rest_is_vllms_default() -> None:
+    options = [
+        "--port=8085", "--tensor-parallel-size=2", "--enable-lora", "--max-lora-rank=128", "--max-model-len=2048",
+        "--gpu-memory-utilization=0.8", "--max-loras=2",
+    ]  # fmt: skip
+
+    assert settings_of_options(options) == VllmSettings(2, 0.8, 2048, 2, 128)
+    assert settings_of_options(["--max-lora-rank=128"]) == VllmSettings()
