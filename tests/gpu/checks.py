@@ -257,10 +257,14 @@ def fits(peak: float, said: float | None) -> bool:
     return not peak or not said or peak <= said <= 2 * peak + 1
 
 
+FIT = {"sft": "card_phases", "style": "style_phases"}
+"""By stage, the function of its fit.py that counts a card's bytes."""
+
+
 def fit_gib(stage: str, config: Any, settings: dict[str, Any]) -> float | None:
     """The tensors' bytes that `qinglan fit` computes for a card without the driver's; None where it is not here."""
     try:
-        phases = import_module(f"components.training.{stage}.fit").card_phases
+        phases = getattr(import_module(f"components.training.{stage}.fit"), FIT[stage])
         shape_of = import_module("qinglan.sizing.shape").shape_of
     except ModuleNotFoundError:
         return None

@@ -20,9 +20,11 @@ from components.training.style.dataset import (
     without_answer,
 )
 from components.training.style.distil import distillation_loss, kept_layers
+from components.training.style.fit import steps, style_phases
 from components.training.style.stage import weighted_loss
 from components.training.style.trainer import take_log
 from qinglan.errors import TrainingError
+from qinglan.sizing.shape import known_shapes
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text
 from qinglan.style.rows import StyleRow
 from tests.silent_training import silent_training
@@ -166,3 +168,15 @@ def test_a_number_that_is_none_ends_the_training(name: str, value: float) -> Non
 
     with pytest.raises(TrainingError, match=r"at step 7\. Lower the learning rate"):
         take_log({"loss": 1.0, name: value, "step": 7}, 9, live)
+
+
+def test_adapters_and_checkpointing_take_less_room_and_accumulation_takes_fewer_steps() -> None:
+    shape = known_shapes()["Qwen/Qwen2.5-0.5B-Instruct"]
+    plain, adapters = StyleConfig(), StyleConfig(lora_rank=16)
+    again = StyleConfig(lora_rank=16, checkpointing=True)
+
+    needs = [style_phases(config, shape)[0].bytes for config in (plain, adapters, again)]
+
+    assert needs == sorted(needs, reverse=True) and needs[0] > 16 * shape.body
+    whole, fourth = (steps(StyleConfig(accumulation=number, answer_dropped=0), 400) for number in (1, 4))
+    assert (whole.each, fourth.each) == (100, 25)
