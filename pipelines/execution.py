@@ -30,7 +30,7 @@ from qinglan.lineage.trust import ensure_keys
 from qinglan.services import end_with_parent
 from qinglan.store import STORE_VARIABLE
 from qinglan.terminal import quoted, say
-from qinglan.trackers import check_trackers
+from qinglan.trackers import check_installed, check_trackers
 
 Config = TypeVar("Config", bound=LineConfig)
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
@@ -81,9 +81,12 @@ def check_machine(line: Line, config: LineConfig, stages: Sequence[str]) -> None
 
 
 def check_tracking(line: Line, config: LineConfig, stages: Sequence[str], gateway_has_mlflow: bool = False) -> None:
-    """Check that the trackers of the trainings among these stages have their keys and addresses here."""
-    if any("trackers" in line.stages[name].config.model_fields for name in stages):
+    """Check that the trackers of the trainings among these stages have their keys, addresses and packages here."""
+    trainings = [line.stages[name] for name in stages if "trackers" in line.stages[name].config.model_fields]
+    if trainings:
         check_trackers(config.trackers, os.environ, gateway_has_mlflow)
+    if trainings and not any(stage.gpus(config) for stage in trainings):
+        check_installed(config.trackers)  # on GPUs they run in the environments of their images, which have them
 
 
 def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:

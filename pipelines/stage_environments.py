@@ -9,8 +9,10 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +31,9 @@ STARTED_BY_LIBRARIES = {
 }
 """Modules of a stage that no code of ours names in a command: a library starts or imports them by a setting."""
 
+COMPILING = frozenset({"ppo", "serve"})
+"""Images in which Triton compiles a launcher for each kernel when it first runs it (images/README.md)."""
+
 LAST_LINES = 12
 
 
@@ -38,7 +43,7 @@ def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) 
     if not images:
         return {}
     for image in sorted(set(images.values())):
-        if problem := driver_problem(driver_cuda(), locked_cuda(environment_locks(image)[0])):
+        if problem := machine_problem(image):
             raise ConfigError(f"{', '.join(name for name in images if images[name] == image)}: {problem}")
     pythons = {image: make_environment(image) for image in sorted(set(images.values()))}
     for image, python in pythons.items():
@@ -89,6 +94,15 @@ def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
         raise ConfigError(f"{names}: {len(failed)} modules cannot be imported in {folder.name}.", *lines, again)
 
 
+def machine_problem(image: str) -> str:
+    """Tell why this machine cannot run what an image runs, before its packages are installed; empty if it can."""
+    problem = driver_problem(driver_cuda(), locked_cuda(environment_locks(image)[0]))
+    if problem or image not in COMPILING:
+        return problem
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    return compiler_problem(shutil.which("gcc") or shutil.which("cc"), header)
+
+
 def locked_cuda(lock: Path) -> str:
     """The CUDA that the lock's torch was built for; empty if it has none."""
     match = re.search(r"^cuda-toolkit==(\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
@@ -116,3 +130,12 @@ def driver_problem(driver: str, needed: str) -> str:
         f"NVIDIA's driver is too old: it {state}, and the locked torch was built for CUDA {needed}. Install a driver "
         f"for CUDA {major} or newer; `nvidia-smi` shows the version in its first line."
     )
+
+
+def compiler_problem(compiler: str | None, header: Path) -> str:
+    """Tell why Triton could not compile its launchers; empty if it can."""
+    if compiler is None:
+        return "There is no C compiler, which Triton needs for its kernels. Install gcc and the headers of libc."
+    if not header.is_file():
+        return f"{header} is missing, which Triton needs for its kernels. Install Python's headers (python3.11-dev)."
+    return ""

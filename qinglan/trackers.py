@@ -35,7 +35,7 @@ CHECK_SECONDS = 20.0
 
 
 def check_trackers(trackers: Collection[str], environment: Mapping[str, str], gateway_has_mlflow: bool) -> None:
-    """Refuse trackers that have no key, address or package here, before anything is paid."""
+    """Refuse trackers that have no key or address here, before anything is paid."""
     if "wandb" in trackers and environment.get(MODE) not in ("offline", "disabled") and not environment.get(KEY):
         raise ConfigError(
             f"trackers names wandb, and {KEY} is not set. Set it, or {MODE}=offline to keep the run's files beside "
@@ -43,10 +43,9 @@ def check_trackers(trackers: Collection[str], environment: Mapping[str, str], ga
         )
     if "mlflow" in trackers and not environment.get(URI) and not gateway_has_mlflow:
         raise ConfigError(
-            f"trackers names mlflow, and {URI} is not set. Set it (sqlite:///FILE needs no server), or give the "
+            f"trackers names mlflow, and {URI} is not set. Set it, or give the "
             "gateway `mlflow: {base_url: ...}`, or take mlflow out."
         )
-    check_installed(trackers)
 
 
 def check_installed(trackers: Collection[str]) -> None:

@@ -20,6 +20,7 @@ from qinglan.digests import digest
 from qinglan.prompts import Question
 from qinglan.rewriter.card import RewriterCard, read_card, write_card
 from qinglan.rewriter.engine_process import Engine, run_engine
+from qinglan.rewriter.model import GeneratedRewrite
 from tests.manifests.manifest_objects import MANIFESTS
 from tests.tiny_rewriter import VLLM_SHAPE, taught_model
 
@@ -56,10 +57,15 @@ def runtime_options(runtime: str, release: Path) -> list[str]:
 
 
 @contextmanager
-def real_engine(weights: Path, options: list[str], log: Path, port: int = 0) -> Iterator[Engine]:
+def real_engine(weights: Path, options: list[str], log: Path) -> Iterator[Engine]:
     print("vllm serve", weights.name, *options, "; overridden here:", *CPU_OPTIONS)
-    with run_engine(weights, [*options, *CPU_OPTIONS], log, START_SECONDS, serve_python(), port) as engine:
+    with run_engine(weights, [*options, *CPU_OPTIONS], log, START_SECONDS, serve_python()) as engine:
         yield engine
+
+
+def without_fragment(rewrite: GeneratedRewrite) -> GeneratedRewrite:
+    """The rewrite as vLLM shows it: without an unfinished last character, which transformers shows as �."""
+    return rewrite._replace(text=rewrite.text.rstrip("\ufffd").rstrip())
 
 
 def exported_release(root: Path) -> Path:

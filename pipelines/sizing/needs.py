@@ -52,8 +52,8 @@ def rewriter_needs(config: RunConfig, models: Models, card: Card, machine: Machi
     """Needs of every stage that holds a model; of `machine`, where the run is on this one and no cluster."""
     needs = [*training_needs(config, models, card, machine)]
     if config.sft.device == "cuda":
-        share = evaluation.SETTINGS.memory_share * card.usable
-        needs.append(Need("evaluate", "card", evaluation.card_phases(models.base), share))
+        share = evaluation.engine_settings(config.evaluate).memory_share * card.usable
+        needs.append(Need("evaluate", "card", evaluation.card_phases(config.evaluate, models.base), share))
         needs += _serving_needs(config, models.base)
     return [*needs, *_volume_needs(config, models, machine)]
 

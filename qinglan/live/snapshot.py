@@ -16,6 +16,9 @@ POINTS = 400
 """Points of a curve: more than its width has pixels for would only make it slow."""
 
 LOG_LINES, LOG_WIDTH = 40, 400
+LONGEST = 2000
+"""Letters of an alarm's message."""
+
 MOST_FIGURES, MOST_CURVES, MOST_ALARMS = 96, 6, 20
 
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
@@ -24,7 +27,7 @@ Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 FIGURE_NAME = r"^[A-Za-z0-9_./@-]{1,64}$"
 Label = Annotated[str, Field(max_length=40)]
 Points = Annotated[list[tuple[FiniteFloat, FiniteFloat]], Field(max_length=POINTS)]
-Text = Annotated[str, Field(max_length=2000)]
+Text = Annotated[str, Field(max_length=LONGEST)]
 
 
 class AlarmNote(Config):

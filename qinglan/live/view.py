@@ -13,6 +13,7 @@ from qinglan.live.outlets import Outlet, outlets
 from qinglan.live.snapshot import (
     LOG_LINES,
     LOG_WIDTH,
+    LONGEST,
     MOST_ALARMS,
     AlarmNote,
     TrainingSnapshot,
@@ -131,7 +132,7 @@ class LiveTraining:
             figures=newest_figures(rows),
             curves={label: curve_points(rows, name) for label, name in self._curves.items()},
             alarms=[
-                AlarmNote(name=alarm.name, level=alarm.level, message=alarm.message, step=at)
+                AlarmNote(name=alarm.name, level=alarm.level, message=alarm.message[:LONGEST], step=at)
                 for alarm, at in [*self._alarms.values()][-MOST_ALARMS:]
             ],
             log=log_tail(self._log, LOG_LINES, LOG_WIDTH) if self._log else self._notes,

@@ -46,7 +46,7 @@ def run_engine(
     port: int = 0,
 ) -> Iterator[Engine]:
     """Run `vllm serve` of an environment until the block ends; it is ready when the block begins."""
-    port = port or free_port()
+    port = free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

@@ -23,6 +23,7 @@ from pipelines.rundir import RunDir
 from pipelines.stage_environments import (
     STARTED_BY_LIBRARIES,
     check_imports,
+    compiler_problem,
     driver_problem,
     locked_cuda,
     needed_modules,
@@ -100,6 +101,15 @@ def test_a_driver_that_is_too_old_is_refused_before_anything_is_installed(monkey
 
     with pytest.raises(ConfigError, match=r"^ppo: NVIDIA's driver is too old"):
         prepare_environments(REWRITER, load_config("fivedoctors", "gpt"), ("ppo",))
+
+
+def test_a_machine_without_a_compiler_or_pythons_headers_is_told_what_to_install(tmp_path: Path) -> None:
+    header = tmp_path / "Python.h"
+
+    assert "Install gcc" in compiler_problem(None, header)
+    assert "python3.11-dev" in compiler_problem("/usr/bin/gcc", header)
+    header.touch()
+    assert compiler_problem("/usr/bin/gcc", header) == ""
 
 
 def interpreter(path: Path) -> Path:

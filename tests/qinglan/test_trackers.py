@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.trackers import check_trackers, tracked, tracker_environment, training_name
+from qinglan.trackers import check_installed, check_trackers, tracked, tracker_environment, training_name
 
 WANDB, MLFLOW = {"WANDB_API_KEY": "k" * 40}, {"MLFLOW_TRACKING_URI": "http://mlflow:5000"}
 
@@ -34,15 +34,18 @@ def test_a_tracker_without_key_or_address_is_refused(
 
 
 @pytest.mark.parametrize(("environment", "gateway_has_mlflow"), [(MLFLOW, False), ({}, True)])
-def test_mlflow_needs_an_address_or_a_gateway_and_its_package(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], gateway_has_mlflow: bool
+def test_mlflow_is_reached_by_an_address_or_by_the_gateway(
+    environment: dict[str, str], gateway_has_mlflow: bool
 ) -> None:
-    monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="pip install mlflow-skinny"):
-        check_trackers(("mlflow",), environment, gateway_has_mlflow)
-
-    monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: name)
     check_trackers(("mlflow",), environment, gateway_has_mlflow)
+
+
+def test_a_tracker_whose_package_is_not_here_is_named_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: None if name == "mlflow" else name)
+
+    check_installed(("tensorboard", "wandb"))
+    with pytest.raises(ConfigError, match="pip install mlflow-skinny"):
+        check_installed(("tensorboard", "mlflow"))
 
 
 def test_each_tracker_gets_the_names_of_run_and_stage_and_files_in_the_stages_log(

@@ -1,1 +1,1 @@
-"""A rehearsal: every step of a profile for A100s, run here on a small model (`make rehearse`)."""
+"""A rehearsal: steps of a profile for A100s, run here on a small model (`make rehearse`)."""

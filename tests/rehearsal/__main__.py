@@ -1,4 +1,4 @@
-"""python -m tests.rehearsal PROFILE ...      rehearse every step of profiles for A100s here; `make rehearse`
+"""python -m tests.rehearsal PROFILE ...      rehearse steps of profiles for A100s here; `make rehearse`
 
 Prints what differs from the A100s' settings and commands, then the time of each step; the last line is JSON.
 """
@@ -17,7 +17,8 @@ from tests.rehearsal.differences import command_differences, setting_differences
 from tests.rehearsal.rehearse import Rehearsal, StepTime, rehearse
 
 PROFILES = sorted(path.stem for path in TRAINING.glob("a100*.yaml"))
-LAST = "gate"
+LAST = "sft"
+"""The last stage that was rehearsed whole; `--until ppo` goes on from there."""
 
 
 def print_differences(rehearsal: Rehearsal, stages: tuple[str, ...]) -> None:

@@ -32,7 +32,7 @@ SIZES: dict[str, Any] = {
     "sft": {"learning_rate": 1e-3, "epochs": 1.0, "validations": 2},
     "ppo": {
         "collection": 16, "batch": 16, "accumulation": 2, "ppo_epochs": 1, "steps": 2, "validations": 2,
-        "max_new_tokens": 24, "dev_rows": 16, "loggers": [],
+        "max_new_tokens": 24, "dev_rows": 16,
         "hardware": {"rollout_memory": 0.2, "reward_workers": 1},
     },
     "evaluate": {

@@ -1,12 +1,17 @@
 """Memory of the evaluation on a GPU: one student at a time, behind a vLLM on one card."""
 
+from components.evaluation.rewriter.config import EvaluateConfig
+from qinglan.rewriter.engine import engine_options
 from qinglan.sizing.ledger import Phase
 from qinglan.sizing.shape import ModelShape
-from qinglan.sizing.vllm import VllmSettings, least_phase
-
-SETTINGS = VllmSettings(max_model_len=2048)
-"""vLLM's settings with a merged model."""
+from qinglan.sizing.vllm import VllmSettings, least_phase, settings_of_options
 
 
-def card_phases(shape: ModelShape) -> tuple[Phase, ...]:
-    return (least_phase(shape, SETTINGS),)
+def engine_settings(config: EvaluateConfig) -> VllmSettings:
+    """Settings of the vLLM that the evaluation starts with a merged model."""
+    return settings_of_options([*engine_options("rewriter"), *config.vllm_options])
+
+
+def card_phases(config: EvaluateConfig, shape: ModelShape) -> tuple[Phase, ...]:
+    """Bytes of its share of the card."""
+    return (least_phase(shape, engine_settings(config)),)

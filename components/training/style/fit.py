@@ -3,7 +3,7 @@
 import math
 
 from components.training.style.config import DistilConfig, StyleConfig
-from qinglan.sizing.activations import BF16, FP32, held_activations, layer_gradients, layer_inputs
+from qinglan.sizing.activations import BF16, FP32, classifier_activations, held_activations
 from qinglan.sizing.constants import CPU_PROCESSES, CUDA_CONTEXT
 from qinglan.sizing.ledger import Amount, Phase, constant, phase, with_fragments
 from qinglan.sizing.shape import ModelShape
@@ -17,22 +17,17 @@ TRAINED = 16
 
 
 def style_phases(config: StyleConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes on the card, which computes in bf16, or in the memory of a machine without one; what learns is fp32."""
-    tokens = config.batch * config.max_length
-    activations = _activations(config.device, shape, tokens, config.checkpointing, config.lora_rank)
-    return (_step(config.device, *_weights(config, shape), *activations),)
+    """Bytes on the card, which computes in bf16, or in the memory of a machine without one.
 
-
-def _weights(config: StyleConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """All of them, or frozen ones beside adapters and a head."""
-    learned = Amount("weights, gradients, AdamW", _learned(config, shape) * TRAINED)
-    width = BF16 if config.device == "cuda" else FP32
-    return (Amount("frozen weights", shape.body * width), learned) if config.lora_rank else (learned,)
-
-
-def _learned(config: StyleConfig, shape: ModelShape) -> int:
-    head = LABELS * shape.hidden
-    return shape.adapter(config.lora_rank) + head if config.lora_rank else shape.body + head
+    Weights that are trained are in fp32; under an adapter a card holds the base in bf16.
+    """
+    count, tokens = shape.classifier(LABELS, bias=False), config.batch * config.max_length
+    if not config.lora_rank:
+        trained = Amount("weights, gradients, AdamW", count * TRAINED)
+        return (_step(config, shape, tokens, 0, trained),)
+    base = Amount("base weights", count * (BF16 if config.device == "cuda" else FP32))
+    adapter = Amount("adapter, gradients, AdamW", shape.adapter(config.lora_rank) * TRAINED)
+    return (_step(config, shape, tokens, config.lora_rank, base, adapter),)
 
 
 def distil_phases(config: DistilConfig, shape: ModelShape, max_length: int) -> tuple[Phase, ...]:
@@ -40,28 +35,25 @@ def distil_phases(config: DistilConfig, shape: ModelShape, max_length: int) -> t
     student = shape._replace(layers=config.layers or max(1, shape.layers // 2))
     trained = Amount("the student's weights, gradients, AdamW", student.classifier(LABELS, bias=False) * TRAINED)
     teacher = Amount("the teacher", shape.classifier(LABELS, bias=False) * FP32)
-    activations = _activations(config.device, student, config.batch * max_length, config.checkpointing, 0)
-    return (_step(config.device, teacher, trained, *activations),)
+    return (_step(config, student, config.batch * max_length, 0, teacher, trained),)
 
 
-def _activations(device: str, shape: ModelShape, tokens: int, again: bool, rank: int) -> tuple[Amount, ...]:
-    """`again`: each layer's are computed once more for its gradients; on a CPU that is counted as if it were not."""
-    if device == "cuda" and again:
-        each = Amount("a layer's gradients", layer_gradients(shape, tokens, rank), "measured")
-        return layer_inputs(shape, tokens), each
-    return (held_activations(shape, tokens, rank, BF16 if device == "cuda" else FP32),)
-
-
-def _step(device: str, *held: Amount) -> Phase:
-    if device == "cpu":
-        return phase("a step", *held, constant("processes", CPU_PROCESSES))
-    return phase("a step", *with_fragments(held), constant("CUDA", CUDA_CONTEXT))
+def _step(config: StyleConfig | DistilConfig, shape: ModelShape, tokens: int, rank: int, *weights: Amount) -> Phase:
+    """On a CPU all is computed in fp32, and checkpointing is counted as on a card."""
+    width = BF16 if config.device == "cuda" else FP32
+    activations = (held_activations(shape, tokens, rank, width),)
+    if config.checkpointing:
+        activations = classifier_activations(shape, tokens, rank)
+    if config.device == "cpu":
+        return phase("a step", *weights, *activations, constant("processes", CPU_PROCESSES))
+    return phase("a step", *with_fragments((*weights, *activations)), constant("CUDA", CUDA_CONTEXT))
 
 
 def disk(config: StyleConfig, shape: ModelShape) -> tuple[Amount, ...]:
     """Bytes of its folder: two checkpoints and the best, each with AdamW."""
-    whole = shape.classifier(LABELS, bias=False)
-    return Amount("3 checkpoints", 3 * _learned(config, shape) * 3 * FP32), Amount("style model", whole * FP32)
+    count = shape.classifier(LABELS, bias=False)
+    trained = shape.adapter(config.lora_rank) if config.lora_rank else count
+    return Amount("3 checkpoints", 3 * trained * 3 * FP32), Amount("style model", count * FP32)
 
 
 def steps(config: StyleConfig, rows: int) -> Steps:

@@ -16,6 +16,7 @@ from pipelines.sizing.needs import Machine
 from pipelines.sizing.profiles import load_profile
 from pipelines.sizing.report import FitReport, Workload
 from pipelines.sizing.table import summary_lines, verdict_lines
+from pipelines.style import StyleRunConfig
 from qinglan.errors import ConfigError
 from qinglan.sizing.cards import card_of_size
 from qinglan.sizing.constants import GB
@@ -241,6 +242,18 @@ def test_a_plan_says_in_a_few_lines_that_it_fits() -> None:
     assert first.startswith("On 4 x") and answer.startswith("Yes. The fullest is the") and len(paces) == 2
 
 
+def test_the_evaluation_needs_what_its_own_vllm_is_started_with() -> None:
+    config = rewriter()
+    longer = config.evaluate.model_copy(update={"vllm_options": ("--max-model-len=32768",)})
+
+    both = [
+        peaks(report_of(config.model_copy(update={"evaluate": settings})))["evaluate card"]
+        for settings in (config.evaluate, longer)
+    ]
+
+    assert both[1] - both[0] == pytest.approx((32768 - 2048) * 262144 / GB, abs=0.1)
+
+
 def test_an_adapter_that_the_runtime_does_not_take_is_noted() -> None:
     fitting, too_large = (report_of(rewriter(Change("ppo.lora.rank", rank))) for rank in (64, 128))
 
@@ -255,3 +268,18 @@ def test_a_label_that_names_no_card_is_noted() -> None:
     report = fit_report(config.model_copy(update={"cluster": cluster}), "test")
 
     assert report and report.notes[0].startswith("The label nvidia.com/gpu.product: Tesla-T4 names no known card")
+
+
+def test_a_larger_base_of_the_style_line_fits_a_small_card_with_an_adapter_and_checkpointing() -> None:
+    config = load_profile("style/one-gpu-24")
+    assert isinstance(config, StyleRunConfig)
+    larger = config.base.model_copy(update={"model": "Qwen/Qwen3-4B"})
+    adapter = config.style.model_copy(update={"lora_rank": 16, "checkpointing": True, "batch": 1})
+
+    reports = [
+        fit_report(config.model_copy(update={"base": larger, "style": settings}), "test")
+        for settings in (config.style, adapter)
+    ]
+
+    rooms = [{room.stage: room.fits for room in report.rooms if room.room == "card"} for report in reports if report]
+    assert [room["style"] for room in rooms] == [False, True]

@@ -1,4 +1,4 @@
-"""The server before a real vLLM that runs with the GPU runtime's options: one engine, then a second in its place."""
+"""The server before a real vLLM with the GPU runtime's options; the engine hangs, and is killed at the end."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,12 +24,23 @@ from qinglan.rewriter.engine import BASE_NAME, COMPLETIONS_PATH, completion_requ
 from qinglan.rewriter.engine_process import Engine
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import GeneratedRewrite, Student
-from tests.real_vllm import PPO_RANK, QUESTIONS, SFT_RANK, exported_release, real_engine, runtime_options
+from tests.real_vllm import (
+    PPO_RANK,
+    QUESTIONS,
+    SFT_RANK,
+    exported_release,
+    real_engine,
+    runtime_options,
+    without_fragment,
+)
 from tests.serving.persistent_clients import ask_until_nobody_listens
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
 
 pytestmark = pytest.mark.slow
-ADAPTER_RUNTIME, FULL_RUNTIME = "qinglan-rewriter-vllm", "qinglan-rewriter-vllm-full"
+RUNTIME = "qinglan-rewriter-vllm"
+DEADLINE = 15
+"""Seconds: the engine shares two cores with other tests."""
+
 REQUESTS = "qinglan_rewriter_requests_total"
 
 
@@ -39,15 +50,12 @@ class Setup(NamedTuple):
     release: Path
     engine: Engine
     served: Served
-    stack: ExitStack
-    """Closing it ends the engine."""
-
     student: Student
     """The merged weights in transformers: what the evaluation judges."""
 
     @property
     def expected(self) -> list[GeneratedRewrite]:
-        return [rewrite._replace(seconds=0.0) for rewrite in self.student.write(QUESTIONS)]
+        return [without_fragment(rewrite._replace(seconds=0.0)) for rewrite in self.student.write(QUESTIONS)]
 
     def requests(self, max_new_tokens: int, model: str = "rewriter") -> list[dict[str, Any]]:
         return [completion_request(model, self.student.render(one), max_new_tokens) for one in QUESTIONS]
@@ -68,13 +76,11 @@ class Setup(NamedTuple):
 def setup(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     root = tmp_path_factory.mktemp("release")
     release = exported_release(root)
-    with ExitStack() as stack:
-        options = runtime_options(ADAPTER_RUNTIME, release)
-        engine = stack.enter_context(real_engine(root / "base", options, root / "vllm.log"))
-        options = ["--backend", engine.url, "--base", str(root / "base"), "--deadline-seconds", "5"]
+    with real_engine(root / "base", runtime_options(RUNTIME, release), root / "vllm.log") as engine:
+        options = ["--backend", engine.url, "--base", str(root / "base"), "--deadline-seconds", f"{DEADLINE}"]
         with serve(*options, model=release) as served:
-            until(lambda: is_ready(served))
-            yield Setup(release, engine, served, stack, Student.load(release))
+            until(lambda: is_ready(served), 120)
+            yield Setup(release, engine, served, Student.load(release))
 
 
 def is_ready(served: Served) -> bool:
@@ -167,7 +173,7 @@ def test_a_stream_holds_the_same_text_and_the_engines_count_of_tokens(setup: Set
 
 def test_a_question_longer_than_the_engine_reads_is_refused_in_words(setup: Setup) -> None:
     """The engine's own limit, which is shorter than the model's: else it would be an outage."""
-    answer = setup.served.http.post(V1, json={"instances": [ASKED | {"history_summary": "虾青素" * 120}]})
+    answer = setup.served.http.post(V1, json={"instances": [ASKED | {"history_summary": "虾青素" * 300}]})
 
     assert answer.status_code == 400, answer.text
     assert f"the model reads {256 - setup.student.card.max_new_tokens} at most" in answer.json()["error"]
@@ -205,12 +211,12 @@ def test_an_engine_that_hangs_costs_the_deadline_and_is_not_ready_until_it_goes_
     with stopped(setup.engine):
         answer = served.http.post(V1, json={"instances": [ASKED]})
 
-        assert (answer.status_code, answer.json()["error"]) == (504, "No answer within 5 s.")
-        until(lambda: not is_ready(served))
+        assert (answer.status_code, answer.json()["error"]) == (504, f"No answer within {DEADLINE} s.")
+        until(lambda: not is_ready(served), 60)
         with pytest.raises(OutageError, match="no answer: ReadTimeout"), explained_outages(setup.engine, "rl"):
             asyncio.run(write_all("rl", setup.engine.url, setup.requests(8), 4))
     assert served.counted(REQUESTS, outcome="late") == late + 1
-    until(lambda: is_ready(served))
+    until(lambda: is_ready(served), 120)
     assert "rewritten_query" in served.ask()
 
 
@@ -239,7 +245,7 @@ def test_on_sigterm_it_answers_all_that_it_took_of_clients_that_keep_their_conne
     serve: Serve, setup: Setup
 ) -> None:
     with serve("--backend", setup.engine.url, model=setup.release) as served, ThreadPoolExecutor(16) as pool:
-        until(lambda: is_ready(served))
+        until(lambda: is_ready(served), 120)
         port, body = served.http.base_url.port, orjson.dumps({"instances": [ASKED]})
         clients = [pool.submit(ask_until_nobody_listens, port, V1, body) for _ in range(16)]
         until(lambda: served.counted(REQUESTS, outcome="answered") >= 32)
@@ -251,9 +257,8 @@ def test_on_sigterm_it_answers_all_that_it_took_of_clients_that_keep_their_conne
         assert any(answer.last for own in answers for answer in own)
 
 
-def test_a_killed_engine_is_an_outage_until_another_stands_in_its_place(setup: Setup) -> None:
-    """The other one has the merged weights, in the runtime for full weights: it writes the same, text for text."""
-    served, port = setup.served, int(setup.engine.url.rpartition(":")[2])
+def test_a_killed_engine_is_an_outage_for_users_and_for_the_evaluation(setup: Setup) -> None:
+    served = setup.served
     os.killpg(setup.engine.process.pid, signal.SIGKILL)
     setup.engine.process.wait()
 
@@ -261,16 +266,7 @@ def test_a_killed_engine_is_an_outage_until_another_stands_in_its_place(setup: S
 
     assert (answer.status_code, setup.engine.url in answer.json()["error"]) == (502, True)
     assert served.counted(REQUESTS, outcome="failed") == 1
-    until(lambda: not is_ready(served))
-    ended = "ended with -9"
-    with pytest.raises(OutageError, match=ended) as evaluation, explained_outages(setup.engine, "rl"):
+    until(lambda: not is_ready(served), 60)
+    with pytest.raises(OutageError, match="ended with -9") as evaluation, explained_outages(setup.engine, "rl"):
         asyncio.run(write_all("rl", setup.engine.url, setup.requests(8), 4))
-    assert setup.engine.log.read_text().strip().splitlines()[-1][:40] in str(evaluation.value)
-    setup.stack.close()
-    options = runtime_options(FULL_RUNTIME, setup.release)
-    with real_engine(setup.release, options, setup.engine.log.with_name("full.log"), port) as engine:
-        until(lambda: is_ready(served))
-
-        assert setup._replace(engine=engine).complete("rewriter") == setup.expected
-        predictions = served.http.post(V1, json={"instances": instances()}).json()["predictions"]
-        assert len(predictions) == len(QUESTIONS)
+    assert 'HTTP/1.1" 200' in str(evaluation.value), "the engine's last lines"
