@@ -62,7 +62,7 @@ def test_scores_come_in_the_order_of_the_documents_though_the_best_is_told_first
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_documents_go_in_batches_and_not_more_at_once_than_allowed(running: Running, kind: Kind) -> None:
-    stand_in = FakeReranker(Behaviour(latency=0.01))
+    stand_in = FakeReranker(Behaviour(latency=0.2))
     documents = [f"{TEXT}{number}" for number in range(50)]
 
     with running(create_app(stand_in)) as url:
