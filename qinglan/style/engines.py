@@ -47,16 +47,23 @@ class TorchEngine:
 
 
 class OnnxEngine:
-    """An exported graph, on a CPU."""
+    """An exported graph, on a CPU. Each text is computed alone.
+
+    An int8 graph takes the scale of its activations from all that is computed together: in a batch an answer would
+    depend on the other texts, and what is served would not be what was judged.
+    """
 
     most_tokens = CPU_TOKENS
 
-    def __init__(self, session: Any, pad_token_id: int) -> None:
-        self._session, self._pad = session, pad_token_id
+    def __init__(self, session: Any) -> None:
+        self._session = session
 
     def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]:
-        padded, mask = pad(ids, self._pad)
-        return np.asarray(self._session.run(None, {"input_ids": padded, "attention_mask": mask})[0])
+        return np.concatenate([self._run(row) for row in ids])
+
+    def _run(self, row: TokenIds) -> NDArray[np.float32]:
+        tokens = np.asarray([row], dtype=np.int64)
+        return np.asarray(self._session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})[0])
 
 
 def pad(ids: Sequence[TokenIds], pad_token_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -110,4 +117,4 @@ def open_onnx(path: Path, labels: int) -> OnnxEngine:
         raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from error
     if (known := session.get_outputs()[0].shape[-1]) != labels:
         raise DataError(f"{path}: the graph knows {known} labels, the mapping {labels}.")
-    return OnnxEngine(session, int(session.get_modelmeta().custom_metadata_map["pad_token_id"]))
+    return OnnxEngine(session)

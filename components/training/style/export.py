@@ -7,8 +7,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-PAD = "pad_token_id"
-
 
 def export_int8(folder: Path, target: Path) -> None:
     """Write the graph; weights are int8 by output channel, arithmetic between layers stays float."""
@@ -25,7 +23,7 @@ def export_int8(folder: Path, target: Path) -> None:
             _export(model, whole)
         _forget_stale_shapes(whole)
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
-    _finish(target, int(model.config.pad_token_id))
+    _drop_notes(target)
 
 
 def _export(model: Any, target: Path) -> None:
@@ -60,11 +58,10 @@ def _forget_stale_shapes(graph_file: Path) -> None:
         onnx.save(graph, graph_file)
 
 
-def _finish(target: Path, pad_token_id: int) -> None:
-    """Write the fact of the tokenizer that the runtime needs, and drop the exporter's notes.
+def _drop_notes(target: Path) -> None:
+    """Drop the exporter's notes: each node names the lines of code that it comes from, with this machine's paths.
 
-    Each node has the lines of code that it comes from, with this machine's paths: the same weights would be other
-    bytes elsewhere.
+    With them the same weights would be other bytes elsewhere.
     """
     import onnx
 
@@ -73,6 +70,4 @@ def _finish(target: Path, pad_token_id: int) -> None:
     for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
         del part.metadata_props[:]
         part.doc_string = ""
-    entry = model.metadata_props.add()
-    entry.key, entry.value = PAD, str(pad_token_id)
     onnx.save(model, target)

@@ -35,9 +35,10 @@ class Training(dict[str, Any]):
 
 
 def traces() -> set[str]:
-    """Shared memory and sockets of trainings."""
+    """Shared memory and sockets that trainings alone make; queues and semaphores of other tests have the same names
+    as a training's."""
     paths = [*FOLDER.iterdir(), *Path("/tmp").iterdir()]
-    starts = "psm_", "sem.mp-", "verl_weights_", "rl-colocate-zmq-"
+    starts = "verl_weights_", "rl-colocate-zmq-"
     return {str(path) for path in paths if path.name.startswith(starts)}
 
 
