@@ -54,6 +54,7 @@ app.command()(cancel)
 
 Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
 Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]
+Training = Annotated[str, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")]
 Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")]
 KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL; or a folder of <tenant>.jsonl.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
@@ -126,6 +127,7 @@ def sample(
 def plan(
     tenant: Tenant,
     profile: Profile = "demo",
+    training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
     as_json: Json = False,
@@ -138,7 +140,9 @@ def plan(
     from pipelines.readiness import missing_for_run
     from pipelines.rewriter import REWRITER
 
-    config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
+    config = load_config(
+        tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
+    )
     missing = missing_for_run(config, REWRITER.until(REWRITER.last))
     if any(input_file_problems(config, knowledge_base=False)):
         raise_missing(missing)
@@ -150,6 +154,7 @@ def plan(
 def run(
     tenant: Tenant,
     profile: Profile = "demo",
+    training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
     out: Annotated[
@@ -169,7 +174,9 @@ def run(
     from pipelines.run import run_pipeline
     from pipelines.summary import print_summary
 
-    config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
+    config = load_config(
+        tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
+    )
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
 
     def approve(config: Any, stages: Sequence[str]) -> None:
@@ -202,6 +209,7 @@ def _confirm_spending(without_terminal: str) -> bool:
 def prepay(
     tenant: Tenant,
     profile: Profile = "demo",
+    training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default.")] = None,
@@ -216,7 +224,9 @@ def prepay(
     from pipelines import prepay as prepayment
     from pipelines.config import load_config
 
-    config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
+    config = load_config(
+        tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
+    )
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
     if give_up:
         names = [batch.batch or batch.name for batch in prepayment.give_up(root)]
@@ -278,7 +288,7 @@ def compile_(
         str,
         typer.Option(help="Of the tenant: its settings are part of the graph.", show_default="gpt; of style: a100"),
     ] = "",
-    training: Annotated[str, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")] = "",
+    training: Training = "",
     image: Annotated[
         list[str] | None, typer.Option(help="NAME=REFERENCE@sha256:DIGEST, each image of a release.")
     ] = None,

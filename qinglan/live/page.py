@@ -9,19 +9,19 @@ from qinglan.curves import curve_svg
 from qinglan.live.snapshot import TrainingSnapshot
 from qinglan.page import render_page
 
-REFRESH_SECONDS = 3
+REFRESH_SECONDS, IDLE_REFRESH_SECONDS = 3, 15
 
 
 def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
-    """The page, those that run first; it loads itself anew as long as one runs, or none has begun."""
+    """The page, those that run first; it loads itself anew, less often while none runs: the next may begin."""
     from markupsafe import Markup
 
     ordered = sorted(trainings, key=lambda training: (training.state != "running", -training.stepped))
-    running = not trainings or any(training.state == "running" for training in trainings)
+    running = any(training.state == "running" for training in trainings)
     return render_page(
         Path(__file__).parent / "trainings.html.j2",
         "Trainings",
-        refresh=REFRESH_SECONDS if running else 0,
+        refresh=REFRESH_SECONDS if running else IDLE_REFRESH_SECONDS,
         trainings=[
             {"at": training, "curve": Markup(curve_svg(training.title, training.curves)), **_words(training)}
             for training in ordered

@@ -135,7 +135,10 @@ def entropy_collapse(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """The reward rises while held-out gold does not: the policy learns the reward, not the task."""
+    """The reward rises while held-out gold does not: the policy learns the reward, not the task.
+
+    Step 0, before any training, counts among the tests of held-out gold.
+    """
     tested = [at for at, step in enumerate(steps) if "gold_dev" in step]
     if len(tested) < 2:
         return None
@@ -149,8 +152,9 @@ def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
     return Alarm(
         "gold-gap", "stop" if fallen else "warn",
         f"avg_reward rose by {_risen(rewards):.3f} while held-out gold went from {max(golds[:-1]):.3f} to "
-        f"{golds[-1]:.3f} at {_at(steps)}: the policy may be gaming the reward. Read the newest rollouts; keep the "
-        "checkpoint with the best held-out gold; use reward.mode anchored_v2.",
+        f"{golds[-1]:.3f} at {_at(steps[: tested[-1] + 1])}: the policy may be gaming the reward. Read the newest "
+        "rollouts, and keep the checkpoint with the best held-out gold. reward.mode seed_v1 is easier to game than "
+        "anchored_v2.",
     )  # fmt: skip
 
 

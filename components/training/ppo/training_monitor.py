@@ -57,9 +57,7 @@ class TrainingMonitor:
         self._live.step(self.steps[number], self._total, step_summary(self.steps[number]))
         if dev_score(step) is not None and best_step(self.steps) == number != best:
             self._better(number)
-        self._live.check(
-            check_alarms([self.steps[at] for at in sorted(self.steps) if "avg_reward" in self.steps[at]])
-        )
+        self._live.check(check_alarms([self.steps[at] for at in sorted(self.steps)]))
 
 
 def best_step(steps: Mapping[int, Step]) -> int | None:

@@ -106,6 +106,19 @@ def test_each_new_best_is_told_once(tmp_path: Path) -> None:
     assert (kept[0]["gold_dev"], kept[4]["avg_reward"]) == (0.7, 0.4)
 
 
+@pytest.mark.parametrize("before", [0.70, 0.80])
+def test_gold_before_the_training_counts_when_the_reward_is_doubted(
+    tmp_path: Path, before: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = Trained(tmp_path)
+    golds = {2: 0.76, 4: 0.78, 6: 0.76}
+    trained = [line(at, 0.1 * at, **(dev(golds[at]) if at in golds else {})) for at in range(1, 7)]
+
+    training.say({"step": 0, "data": dev(before)}, *trained)
+
+    assert ("may be gaming the reward" in capsys.readouterr().out) is (before == 0.80)
+
+
 def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     training = Trained(tmp_path)
     training.log.write_bytes(orjson.dumps(line(1))[:20])
