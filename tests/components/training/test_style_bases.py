@@ -70,7 +70,7 @@ def test_a_supported_base_trains_distils_and_says_the_same_as_int8(
     )
     assert np.abs(float32 - int8).max() <= settings.bound
     apart = float32 - float32.mean(axis=0)
-    assert np.abs(apart).max() > 10 * np.abs(float32 - int8).mean() > 0, "another text, another answer, by both"
+    assert np.abs(apart).max() > 3 * np.abs(float32 - int8).mean() > 0, "another text, another answer, by both"
     assert disallowed_files(tmp_path / "student") == {}, "a release may hold it"
     assert b".py" not in (tmp_path / "student" / ONNX_FILE).read_bytes(), "it names no file of the machine's"
 
