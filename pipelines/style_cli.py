@@ -16,7 +16,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, an
 def run(
     labelled: Annotated[Path, typer.Argument(help="Labelled answers: .json, .jsonl, .xlsx, or a sample's folder.")],
     profile: Annotated[
-        str, typer.Option(help="Of pipelines/configs/style: laptop, a100; or a path that ends in .yaml.")
+        str,
+        typer.Option(help="Of pipelines/configs/style: laptop, cpu, one-gpu-24, a100; or a path that ends in .yaml."),
     ] = "laptop",
     labels: Annotated[
         Path | None, typer.Option(help="A mapping file of labels; the plan's five without one.")

@@ -1,6 +1,10 @@
 """Read a log that another process writes, line by line as it grows."""
 
+import re
 from pathlib import Path
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""Codes of a terminal, which Ray writes around the names of its processes."""
 
 
 class LineFollower:
@@ -33,5 +37,5 @@ def log_tail(path: Path, lines: int, longest: int) -> list[str]:
             text = file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return []
-    ended = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+    ended = [line.rstrip("\r").rpartition("\r")[2] for line in COLOURS.sub("", text).split("\n")]
     return [line[:longest] for line in ended if line.strip()][-lines:]

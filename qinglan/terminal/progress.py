@@ -23,15 +23,18 @@ class ShowStep(Protocol):
 @contextmanager
 def step_progress(label: str) -> Iterator[ShowStep]:
     """Show the progress of a program that counts its steps: gives a function to call with step and total."""
-    started = time.monotonic()
+    first: tuple[int, float] | None = None
+    """Step and time of the first that came: before it a program starts, which says nothing about its pace."""
     printed = -EVERY_SECONDS
 
     def show(step: int, total: int, note: str = "") -> None:
-        nonlocal printed
+        nonlocal first, printed
         now = time.monotonic()
+        first = first or (step, now)
         if step >= total or now - printed >= EVERY_SECONDS:
             printed = now
-            left = f"{(now - started) / step * (total - step):.0f} s left" if 0 < step < total else ""
+            pace = (now - first[1]) / (step - first[0]) if step > first[0] else 0.0
+            left = f"{pace * (total - step):.0f} s left" if pace and step < total else ""
             say(f"[{label}] " + ", ".join(part for part in (f"step {step}/{total}", note, left) if part))
 
     yield show

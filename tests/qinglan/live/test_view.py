@@ -8,6 +8,7 @@ import pytest
 
 from qinglan.live import outlets
 from qinglan.live.alarms import Alarm
+from qinglan.live.follow import log_tail
 from qinglan.live.outlets import HEARTBEAT, LIVE_VARIABLE, Outlet, read_trainings
 from qinglan.live.snapshot import POINTS, TrainingSnapshot, curve_points, newest_figures, seconds_left
 from qinglan.live.view import LiveTraining, live_training, run_id
@@ -196,3 +197,10 @@ def test_a_browser_shows_the_page_of_a_training_under_way(folder: Path, tmp_path
 
     assert page.title == "Trainings"
     assert "sft: running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text
+
+
+def test_a_logs_tail_has_no_codes_of_a_terminal(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("\x1b[36m(WorkerDict pid=7)\x1b[0m step 1\n")
+
+    assert log_tail(log, 5, 100) == ["(WorkerDict pid=7) step 1"]

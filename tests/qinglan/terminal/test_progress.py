@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.terminal.progress import bytes_line, size_of, transfer_progress
+from qinglan.terminal.progress import bytes_line, size_of, step_progress, transfer_progress
 
 
 def test_a_line_says_how_much_how_fast_and_how_long_yet() -> None:
@@ -39,3 +39,16 @@ def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -
     *_, last = capsys.readouterr().out.splitlines()  # on a busy machine a line every two seconds comes before it
     assert last.startswith("[push] 8.0 kB of 8.0 kB, ")
     assert last.endswith(", 3.0 kB were there already")
+
+
+def test_the_time_left_is_reckoned_from_the_first_step_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([100.0, 110.0])
+    monkeypatch.setattr("qinglan.terminal.progress.time.monotonic", lambda: next(clock))
+
+    with step_progress("sft") as show:
+        show(1, 6)
+        show(2, 6)
+
+    assert capsys.readouterr().out.splitlines() == ["[sft] step 1/6", "[sft] step 2/6, 40 s left"]
