@@ -326,4 +326,6 @@ def with_release_name(values: Any, name: str, deploy: Mapping[str, Mapping[str, 
                 **({"store": release["store"]} if "store" in release else {}),
             }
             values[stage] = {**defaults, **taken, **profile}
+            if not values[stage].get("store"):
+                raise ValueError(f"{stage}: no store of releases. Set register.store, such as s3://bucket/prefix.")
     return values

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from qinglan.errors import ConfigError
 
@@ -40,12 +41,25 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
 
 def explain_validation_error(error: ValidationError, show_input: bool = True) -> str:
     """Each wrong field: name, what is wrong, and what was given unless that is a user's own text."""
-    lines = []
-    for item in error.errors(include_url=False):
-        field = ".".join(str(part) for part in item["loc"]) or "(the whole)"
-        shown = f" (given: {str(item['input'])[:80]!r})" if show_input and item["type"] != "missing" else ""
-        lines.append(f"{field}: {item['msg']}{shown}")
-    return "; ".join(lines)
+    return "; ".join(_explain(item, show_input) for item in error.errors(include_url=False))
+
+
+def _explain(item: ErrorDetails, show_input: bool) -> str:
+    """One wrong field. Several settings that cannot be together are named by the check's own message."""
+    field, value = ".".join(str(part) for part in item["loc"]), item["input"]
+    if item["type"] == "value_error" and isinstance(value, (dict, BaseModel)):
+        message = item["msg"].removeprefix("Value error, ")
+        return f"{field}: {message}" if field else message
+    shown = f" (given: {str(value)[:80]!r})" if show_input and item["type"] != "missing" else ""
+    return f"{field or '(the whole)'}: {_message(item)}{shown}"
+
+
+def _message(item: ErrorDetails) -> str:
+    """pydantic's message, in the words of a file of settings."""
+    if item["type"] == "tuple_type":
+        example = f", such as [{item['input']}]" if isinstance(item["input"], str) else ""
+        return f"Input should be a list{example}"
+    return item["msg"].removeprefix("Value error, ")
 
 
 def refuse_old_settings(values: Any, replaced: Mapping[str, str]) -> Any:

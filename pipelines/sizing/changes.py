@@ -27,5 +27,6 @@ def with_changes(config: RunConfig, changes: Iterable[Change], where: str) -> Ru
         for name in reversed(change.setting.split(".")):
             nested = {name: nested}
         values = merge_settings(values, nested)
-    parts = {"sft": SftConfig.parse(values["sft"], where), "ppo": PpoConfig.parse(values["ppo"], where)}
-    return config.model_copy(update=parts)
+    sft = SftConfig.parse(values["sft"], f"{where}: sft")
+    ppo = PpoConfig.parse(values["ppo"], f"{where}: ppo")
+    return config.model_copy(update={"sft": sft, "ppo": ppo})

@@ -1,5 +1,6 @@
 """`qinglan fit`: memory, disk, steps and hours of a profile, and what to change where it does not fit."""
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -27,9 +28,12 @@ def fit(
     from pipelines.sizing.profiles import load_profile
     from pipelines.sizing.report import PLANNED, Workload
     from pipelines.sizing.table import print_fit
+    from qinglan.errors import ConfigError
     from qinglan.sizing.cards import card_of_size
 
     config = load_profile(name, profile, gpus)
+    if gpu_memory and not math.isfinite(gpu_memory):
+        raise ConfigError(f"--gpu-memory {gpu_memory}: give the GB of a card, such as 80.")
     card = card_of_size(gpu_memory) if gpu_memory else None
     report = fit_report(config, name, card, load=Workload(rows) if rows else PLANNED)
     if report is None:

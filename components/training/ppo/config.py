@@ -52,6 +52,11 @@ class Hardware(Config):
     reward_workers: Positive = 4
     """Processes that compute rewards; on a CPU the driver does it. The gateway's limits hold over all of them."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_old_names(cls, values: Any) -> Any:
+        return refuse_old_settings(values, {"strategy": "It is fsdp2 on GPUs: remove it."})
+
 
 class Lora(Config):
     """The LoRA adapter that is trained, or all weights instead."""
@@ -203,11 +208,19 @@ class PpoConfig(Config):
                 f"and both of rollouts {self.rollouts}"
             )
         if self.batch % (self.accumulation * self.devices):
-            raise ValueError(
-                f"batch {self.batch} must be a multiple of accumulation {self.accumulation} x {self.devices} devices"
-            )
+            raise ValueError(self._undivided_batch())
         if self.hardware.device == "cuda" and self.devices % self.hardware.tensor_parallel:
             raise ValueError(
-                f"{self.devices} GPUs cannot be shared by tensor_parallel {self.hardware.tensor_parallel}"
+                f"{self.devices} cards cannot be divided into groups of hardware.tensor_parallel "
+                f"{self.hardware.tensor_parallel}: set it to a divisor of {self.devices}"
             )
         return self
+
+    def _undivided_batch(self) -> str:
+        devices = "cards" if self.hardware.device == "cuda" else "processes"
+        counts = [str(n) for n in range(1, self.batch + 1) if self.batch % (self.accumulation * n) == 0]
+        other = f", or take {', '.join(counts)} of them" if counts else ""
+        return (
+            f"batch {self.batch} cannot be divided by {self.devices} {devices} x accumulation "
+            f"{self.accumulation}: set accumulation or batch{other}"
+        )

@@ -19,7 +19,7 @@ from qinglan.errors import ConfigError
     [
         ({"advantage": "grpo"}, "rollouts"),
         ({"collection": 100}, "multiple of batch"),
-        ({"batch": 32, "accumulation": 32}, "devices"),
+        ({"batch": 32, "accumulation": 32}, "^ppo: batch 32 .* 4 cards x accumulation 32.* or take 1 of them$"),
         ({"hardware": {"tensor_parallel": 3}}, "tensor_parallel"),
         ({"clipp": 0.2}, "clipp"),
         ({"advantage": "grpo", "rollouts": 2, "critic_model": "Qwen/Qwen3-1.7B"}, "grpo has no critic"),

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from pipelines.cli import app
 from pipelines.config import STYLES, TRAINING
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.changes import Change, with_changes
@@ -182,8 +184,20 @@ def test_other_cards_are_tried_by_their_number_and_size() -> None:
 
 
 def test_a_number_of_cards_that_the_settings_cannot_share_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"--gpus 5: .*batch 64"):
-        load_profile("a100x4", gpus=5)
+    message = (
+        r"^--gpus 3: ppo: batch 64 .* 3 cards x accumulation 4: set accumulation or batch, or take 1, 2, 4, 8, 16"
+    )
+    with pytest.raises(ConfigError, match=message):
+        load_profile("a100x4", gpus=3)
+    with pytest.raises(ConfigError, match=r"2 cards x accumulation 64: .* or take 1 of them$"):
+        load_profile("one-gpu-24", gpus=2)
+
+
+def test_a_card_of_no_size_is_refused() -> None:
+    endless, none = (CliRunner().invoke(app, ["fit", "a100x4", "--gpu-memory", size]) for size in ("inf", "nan"))
+
+    assert isinstance(endless.exception, ConfigError) and "--gpu-memory inf: give the GB" in str(endless.exception)
+    assert none.exit_code == 2 and not none.stdout
 
 
 def test_an_unknown_profile_names_those_there_are() -> None:
