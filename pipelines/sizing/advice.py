@@ -1,42 +1,69 @@
 """The settings nearest to a profile's with which a training fits: the fewest changes, and of those the mildest."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 
+from components.training.style.config import DistilConfig, StyleConfig
 from pipelines.rewriter import RunConfig
-from pipelines.sizing.changes import Change, with_changes
-from pipelines.sizing.needs import Models, rewriter_models
+from pipelines.sizing.changes import Change, Line, with_changes
+from pipelines.sizing.needs import rewriter_models
+from pipelines.style import StyleRunConfig
 from qinglan.errors import ConfigError
 from qinglan.sizing.shape import known_shapes
 
 MOST_CHANGES, SHOWN = 3, 3
+MOST_CARDS = 8
+"""Cards of the largest common machine."""
+
 CRITICS = ("Qwen/Qwen3-4B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-0.6B")
 
 
 def nearest_changes(
-    config: RunConfig, stage: str, fits: Callable[[RunConfig, Models], bool]
+    config: Line, candidates: Iterable[Change], fits: Callable[[Line], bool]
 ) -> list[tuple[Change, ...]]:
-    """Up to three sets of changes of `stage` with which it fits, all as small as can be."""
-    candidates = [*(_sft_changes(config) if stage == "sft" else _ppo_changes(config))]
+    """Up to three sets of changes with which it fits, all as small as can be: of the sets that change the same
+    settings, the first, so candidates of a setting come with the mildest first.
+    """
+    candidates = [*candidates]
     for count in range(1, MOST_CHANGES + 1):
-        fitting: list[tuple[Change, ...]] = []
+        fitting: dict[frozenset[str], tuple[Change, ...]] = {}
         for changes in combinations(candidates, count):
-            if len({change.setting for change in changes}) == count and _fit(config, changes, fits):
-                fitting.append(changes)
+            settings = frozenset(change.setting for change in changes)
+            if len(settings) == count and settings not in fitting and _fit(config, changes, fits):
+                fitting[settings] = changes
             if len(fitting) == SHOWN:
                 break
         if fitting:
-            return fitting
+            return [*fitting.values()]
     return []
 
 
-def _fit(config: RunConfig, changes: Sequence[Change], fits: Callable[[RunConfig, Models], bool]) -> bool:
+def _fit(config: Line, changes: Sequence[Change], fits: Callable[[Line], bool]) -> bool:
     try:
-        changed = with_changes(config, changes, "advice")
+        return fits(with_changes(config, changes, "advice"))
     except ConfigError:
         return False  # settings that cannot be together
-    models = rewriter_models(changed)
-    return models is not None and fits(changed, models)
+
+
+def rewriter_changes(config: RunConfig, stage: str) -> Iterator[Change]:
+    """Changes of `sft` or `ppo` that may make it fit."""
+    return _sft_changes(config) if stage == "sft" else _ppo_changes(config)
+
+
+def style_changes(config: StyleRunConfig, stage: str) -> Iterator[Change]:
+    """The same of `style` or `distil`."""
+    settings: StyleConfig | DistilConfig = config.style if stage == "style" else config.distil
+    if not settings.checkpointing and settings.device == "cuda":
+        yield Change(f"{stage}.checkpointing", True)
+    yield from (Change(f"{stage}.batch", batch) for batch in _halves(settings.batch))
+    if isinstance(settings, StyleConfig) and not settings.lora_rank:
+        yield Change("style.lora_rank", 16)
+
+
+def _halves(number: int) -> Iterator[int]:
+    while number > 1:
+        number //= 2
+        yield number
 
 
 def _sft_changes(config: RunConfig) -> Iterator[Change]:
@@ -50,7 +77,7 @@ def _sft_changes(config: RunConfig) -> Iterator[Change]:
         yield Change("sft.tuner", "lora")
     if sft.deepspeed != "zero3" and sft.gpus * sft.nodes > 1:
         yield Change("sft.deepspeed", "zero3")
-    yield Change("sft.gpus", 2 * sft.gpus)
+    yield from (Change("sft.gpus", gpus) for gpus in range(sft.gpus + 1, MOST_CARDS + 1))
 
 
 def _ppo_changes(config: RunConfig) -> Iterator[Change]:
@@ -70,6 +97,6 @@ def _ppo_changes(config: RunConfig) -> Iterator[Change]:
     yield Change("ppo.accumulation", 2 * ppo.accumulation)
     if not ppo.lora.rank:
         yield Change("ppo.lora.rank", 64)
-    if hardware.nodes == 1 and hardware.per_node < 8:
-        yield Change("ppo.hardware.per_node", 8)
+    yield from (Change("ppo.accumulation", parts) for parts in _halves(ppo.accumulation))  # beside more cards
+    yield from (Change("ppo.hardware.per_node", cards) for cards in range(hardware.per_node + 1, MOST_CARDS + 1))
     yield Change("ppo.hardware.nodes", 2 * hardware.nodes)

@@ -1,16 +1,16 @@
 """Changes of a training's settings, as a profile writes them."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from components.training.ppo.config import PpoConfig
-from components.training.sft.config import SftConfig
-from pipelines.rewriter import RunConfig
+from pipelines.line import LineConfig
 from qinglan.config import merge_settings
+
+Line = TypeVar("Line", bound=LineConfig)
 
 
 class Change(NamedTuple):
-    """Another value of one setting of sft or ppo."""
+    """Another value of one setting of a stage."""
 
     setting: str
     value: Any
@@ -19,14 +19,16 @@ class Change(NamedTuple):
         return f"{self.setting}: {str(self.value).lower() if isinstance(self.value, bool) else self.value}"
 
 
-def with_changes(config: RunConfig, changes: Iterable[Change], where: str) -> RunConfig:
+def with_changes(config: Line, changes: Iterable[Change], where: str) -> Line:
     """The profile with other settings; a ConfigError where they cannot be together."""
-    values = {"sft": config.sft.model_dump(), "ppo": config.ppo.model_dump()}
+    values: dict[str, Any] = {}
     for change in changes:
         nested: Any = change.value
         for name in reversed(change.setting.split(".")):
             nested = {name: nested}
         values = merge_settings(values, nested)
-    sft = SftConfig.parse(values["sft"], f"{where}: sft")
-    ppo = PpoConfig.parse(values["ppo"], f"{where}: ppo")
-    return config.model_copy(update={"sft": sft, "ppo": ppo})
+    parts = {}
+    for stage, changed in values.items():
+        part = getattr(config, stage)
+        parts[stage] = type(part).parse(merge_settings(part.model_dump(), changed), f"{where}: {stage}")
+    return config.model_copy(update=parts)

@@ -12,7 +12,7 @@ def fit(
     name: Annotated[
         str, typer.Argument(help="A file of pipelines/configs/training, such as a100x4; a tenant; or style/PROFILE.")
     ],
-    profile: Annotated[str, typer.Option(help="Of a tenant: as of `qinglan run`.")] = "gpt",
+    profile: Annotated[str | None, typer.Option(help="Of a tenant: as of `qinglan run`, by default gpt.")] = None,
     gpus: Annotated[int | None, typer.Option(min=1, help="Cards of each machine, in place of the profile's.")] = None,
     gpu_memory: Annotated[float | None, typer.Option(min=1, help="GB of a card, in place of the profile's.")] = None,
     rows: Annotated[

@@ -11,14 +11,19 @@ NO_FILE = "labelled answers"
 """In place of the labelled answers, which are not read."""
 
 
-def load_profile(name: str, profile: str = "gpt", gpus: int | None = None) -> RunConfig | StyleRunConfig:
+def load_profile(name: str, profile: str | None = None, gpus: int | None = None) -> RunConfig | StyleRunConfig:
     """A training profile with the data of a shipped tenant, a tenant's own profile, or one of the style line."""
+    shipped = (TRAINING / f"{name}.yaml").is_file()
+    if profile and (shipped or name.startswith("style/")):
+        raise ConfigError(f"--profile {profile}: {name} is a profile itself. Leave --profile out, or name a tenant.")
     if name.startswith("style/"):
+        if gpus:
+            raise ConfigError(f"--gpus {gpus}: the style line trains on one card. Leave --gpus out.")
         return load_style_config(name.removeprefix("style/"), labelled=NO_FILE)
-    if (TRAINING / f"{name}.yaml").is_file():
+    if shipped:
         config = load_config(GOLDEN_TENANT, "gpt", training=name)
     elif (CONFIGS / name).is_dir() and (CONFIGS / name) not in (TRAINING, STYLES):
-        config = load_config(name, profile)
+        config = load_config(name, profile or "gpt")
     else:
         trainings = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
         styles = ", ".join(sorted(f"style/{path.stem}" for path in STYLES.glob("*.yaml")))

@@ -9,8 +9,8 @@ from components.training.sft import fit as sft
 from components.training.style import fit as style
 from pipelines.line import LineConfig
 from pipelines.rewriter import RunConfig
-from pipelines.sizing.advice import MOST_CHANGES, nearest_changes
-from pipelines.sizing.changes import with_changes
+from pipelines.sizing.advice import MOST_CHANGES, nearest_changes, rewriter_changes, style_changes
+from pipelines.sizing.changes import Change, with_changes
 from pipelines.sizing.needs import (
     Machine,
     Models,
@@ -26,6 +26,7 @@ from qinglan.config import Config
 from qinglan.sizing.cards import Card, card_of_labels, card_of_size
 from qinglan.sizing.constants import GB, GIB, ROW_TOKENS, Basis
 from qinglan.sizing.ledger import Need
+from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.speed import Steps
 from qinglan.sizing.vllm import cache_tokens
 
@@ -33,6 +34,7 @@ PLAN_ROWS = 560
 """Training rows of the original plan at the most, section 1.5."""
 
 HOUR = 3600
+TRAININGS = ("sft", "ppo")
 DEFAULT_CARD = card_of_size(80)
 """The card of a profile whose labels name none that is known."""
 
@@ -155,8 +157,8 @@ def style_report(
         fits=all(need.fits for need in needs),
         rooms=tuple(room_of(need) for need in needs),
         paces=(_pace("style", steps, None, 1, 0.0),),
-        advice=tuple(_direct_advice(needs)),
-        notes=tuple(_unknown_card(config, card)),
+        advice=tuple(_style_advice(config, shape, needs, card, machine)),
+        notes=(*_unknown_card(config, card), "Hours of the style line are not estimated."),
     )
 
 
@@ -213,40 +215,70 @@ def _pace(stage: str, steps: Steps, seconds: float | None, cards: int, price: fl
 
 def _advice(config: RunConfig, needs: Sequence[Need], card: Card, machine: Machine | None) -> Iterator[str]:
     changed = config
-    for stage in ("sft", "ppo"):
+    for stage in TRAININGS:
         if all(need.fits for need in needs if need.stage == stage):
             continue
 
-        def fits(other: RunConfig, models: Models, stage: str = stage) -> bool:
-            return all(need.fits for need in training_needs(other, models, card, machine) if need.stage == stage)
+        def fits(other: RunConfig, stage: str = stage) -> bool:
+            models = rewriter_models(other)
+            return models is not None and _fits(training_needs(other, models, card, machine), stage)
 
-        if options := nearest_changes(changed, stage, fits):
-            yield f"{stage} fits with {'; or with '.join(' and '.join(map(str, changes)) for changes in options)}."
+        options = nearest_changes(changed, rewriter_changes(changed, stage), fits)
+        yield _changes_in_words(stage, options)
+        if options:
             changed = with_changes(changed, options[0], "advice")
-        else:
-            yield (
-                f"{stage} fits with no {MOST_CHANGES} changes of its settings: take larger cards or more of them, "
-                "or a smaller base.model."
-            )
     models = rewriter_models(changed)
     rest = rewriter_needs(changed, models, card, machine) if models else needs
     after = "" if changed is config else ", with the first of these changes,"
-    yield from _direct_advice([need for need in rest if need.stage not in ("sft", "ppo")], after)
-    yield from _direct_advice([need for need in needs if need.room == "host"])
+    yield from _direct_advice([need for need in rest if need.stage not in TRAININGS], machine, after)
+    yield from _direct_advice(_hosts_alone(needs), machine)
 
 
-def _direct_advice(needs: Sequence[Need], after: str = "") -> Iterator[str]:
-    """More room, in the units of a manifest, where a stage's settings do not decide over it."""
+def _style_advice(
+    config: StyleRunConfig, shape: ModelShape, needs: Sequence[Need], card: Card, machine: Machine | None
+) -> Iterator[str]:
+    for need in needs:
+        if need.room == "card" and not need.fits:
+
+            def fits(other: StyleRunConfig, stage: str = need.stage) -> bool:
+                return _fits(style_needs(other, shape, card, machine), stage)
+
+            yield _changes_in_words(need.stage, nearest_changes(config, style_changes(config, need.stage), fits))
+    yield from _direct_advice([need for need in needs if need.room != "card"], machine)
+
+
+def _fits(needs: Sequence[Need], stage: str) -> bool:
+    return all(need.fits for need in needs if need.stage == stage)
+
+
+def _changes_in_words(stage: str, options: Sequence[tuple[Change, ...]]) -> str:
+    if options:
+        return f"{stage} fits with {'; or with '.join(' and '.join(map(str, changes)) for changes in options)}."
+    cards = "larger cards or more of them" if stage in TRAININGS else "a larger card"
+    return f"{stage} fits with no {MOST_CHANGES} changes of its settings: take {cards}, or a smaller base.model."
+
+
+def _hosts_alone(needs: Sequence[Need]) -> list[Need]:
+    """Needs of machines' memory, with more of which a stage fits: its cards have room enough."""
+    small_cards = {need.stage for need in needs if need.room != "host" and not need.fits}
+    return [need for need in needs if need.room == "host" and need.stage not in small_cards]
+
+
+def _direct_advice(needs: Sequence[Need], machine: Machine | None, after: str = "") -> Iterator[str]:
+    """More room, in the table's units and a manifest's, where a stage's settings do not decide over it."""
     for need in needs:
         if need.fits:
             continue
-        size = f"{math.ceil(need.peak.bytes / GIB):,}Gi"
+        gib = math.ceil(need.peak.bytes / GIB)
+        size = f"{need.peak.bytes / GB:,.1f} GB"
         if need.room == "host":
-            yield f"Or {size} of memory for {need.stage} in each machine: cluster.pods.{need.stage}.memory."
+            setting = "" if machine else f": cluster.pods.{need.stage}.memory: {gib}, which counts in Gi"
+            yield f"Or {size} of memory for {need.stage} in each machine{setting}."
         elif need.room == "card":
-            yield f"{need.stage}{after} needs {size} on a card: take a larger one, or a smaller base.model."
+            times = math.ceil(10 * need.peak.bytes / need.available) / 10
+            yield f"{need.stage}{after} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
         else:
-            yield f"The {need.room}{after} needs {size}."
+            yield f"The {need.room}{after} needs {size}, which are {gib:,}Gi of a claim."
 
 
 def _notes(config: RunConfig, models: Models, card: Card) -> Iterator[str]:

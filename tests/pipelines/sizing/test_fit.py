@@ -72,6 +72,55 @@ def test_every_advice_is_a_setting_that_fits() -> None:
         assert all(room.fits for room in report_of(changed).rooms if room.stage == "ppo"), option
 
 
+def test_the_fewest_cards_that_fit_are_advised() -> None:
+    two = load_profile("a100x4", gpus=2)
+    assert isinstance(two, RunConfig)
+
+    [advice] = report_of(two).advice
+
+    assert "ppo.hardware.per_node: 4" in advice and "per_node: 8" not in advice
+
+
+def test_more_memory_of_a_machine_is_advised_only_where_the_cards_have_room() -> None:
+    critic = Change("ppo.critic_model", "Qwen/Qwen3-4B")
+    waiting = rewriter(critic, Change("ppo.hardware.offload", True), name="one-gpu-24")
+    pods = {"ppo": waiting.cluster.pods["ppo"].model_copy(update={"memory": 20})}
+    small = rewriter(name="one-gpu-24")
+    small = small.model_copy(update={"cluster": small.cluster.model_copy(update={"pods": pods})})
+
+    without, only = (report_of(config, memory=24).advice for config in (waiting, small))
+
+    assert not any("of memory for ppo" in line for line in without)
+    [line] = [line for line in only if "of memory for ppo" in line]
+    pods = {"ppo": pods["ppo"].model_copy(update={"memory": int(line.split("memory: ")[1].split(",")[0])})}
+    assert report_of(
+        small.model_copy(update={"cluster": small.cluster.model_copy(update={"pods": pods})}), memory=24
+    ).fits
+
+
+@pytest.mark.parametrize(("memory", "settings"), [(10, ["checkpointing: true", "batch: 2"]), (3, ["lora_rank: 16"])])
+def test_settings_with_which_the_style_line_fits_are_advised(memory: float, settings: list[str]) -> None:
+    config = load_profile("style/a100")
+    assert isinstance(config, StyleRunConfig)
+    report = fit_report(config, "test", card_of_size(memory))
+    assert report and not report.fits and all(setting in " ".join(report.advice) for setting in settings)
+
+    for line in report.advice:
+        stage, _, options = line.partition(" fits with ")
+        for option in options.rstrip(".").split("; or with ") if "no 3 changes" not in line else ():
+            changes = [Change(*change.split(": ")) for change in option.split(" and ")]
+            changed = fit_report(with_changes(config, changes, "test"), "test", card_of_size(memory))
+            assert changed and all(room.fits for room in changed.rooms if room.stage == stage), option
+
+
+def test_an_option_that_a_profile_has_no_use_for_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--gpus 4: the style line trains on one card"):
+        load_profile("style/a100", gpus=4)
+    for name in ("a100x4", "style/a100"):
+        with pytest.raises(ConfigError, match=rf"--profile demo: {name} is a profile itself"):
+            load_profile(name, "demo")
+
+
 def test_a_hopeless_profile_says_that_no_setting_helps() -> None:
     report = report_of(rewriter(), memory=8)
 
