@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from components.training.base.config import BaseConfig
 from pipelines.line import LineConfig
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.needs import WHOLE_RUN, Machine
 from pipelines.sizing.report import PLANNED, FitReport, Workload, rewriter_report, style_report
+from pipelines.sizing.shapes import model_shape
 from pipelines.sizing.table import verdict_lines
 from pipelines.style import StyleRunConfig
 from qinglan.errors import ConfigError
@@ -25,6 +27,15 @@ def fit_report(
     if isinstance(config, RunConfig):
         return rewriter_report(config, name, card, machine, load)
     return style_report(config, name, card, machine, load) if isinstance(config, StyleRunConfig) else None
+
+
+def uncounted_models(config: LineConfig) -> list[str]:
+    """Public models, or folders, of the line whose shape is not known here; a tiny model is none."""
+    base: BaseConfig | None = getattr(config, "base", None)
+    names = [base.model] if base and base.source == "hub" else []
+    if isinstance(config, RunConfig) and config.ppo.critic_model:
+        names.append(config.ppo.critic_model)
+    return [name for name in names if model_shape(name) is None]
 
 
 def check_fit(config: LineConfig, machine: Machine | None = None, stages: Sequence[str] | None = None) -> None:

@@ -22,12 +22,12 @@ def fit(
 ) -> None:
     """Show whether a profile fits its machines: memory of cards and hosts, disk, steps, hours and price.
 
-    Exit code 2 if it does not.
+    Exit code 2 if it does not, or if a model's shape is not known.
     """
-    from pipelines.sizing.check import fit_report
+    from pipelines.sizing.check import fit_report, uncounted_models
     from pipelines.sizing.profiles import load_profile
     from pipelines.sizing.report import PLANNED, Workload
-    from pipelines.sizing.table import print_fit
+    from pipelines.sizing.table import print_fit, uncounted_in_words
     from qinglan.errors import ConfigError
     from qinglan.sizing.cards import card_of_size
 
@@ -37,11 +37,11 @@ def fit(
     card = card_of_size(gpu_memory) if gpu_memory else None
     report = fit_report(config, name, card, load=Workload(rows) if rows else PLANNED)
     if report is None:
-        answer: dict[str, Any] = {"profile": name, "fits": None}
-        say_json(answer) if as_json else say(
-            f"{name}: not counted. Its model's shape is known neither from weights here (QINGLAN_BASE_WEIGHTS) nor "
-            "from qinglan/sizing/shapes.yaml; a tiny model fits everywhere."
-        )
+        models = uncounted_models(config)
+        answer: dict[str, Any] = {"profile": name, "fits": None, "unknown": models}
+        say_json(answer) if as_json else say(f"{name}: {uncounted_in_words(models)}")
+        if models:
+            raise typer.Exit(2)
         return
     say_json(report.model_dump(mode="json")) if as_json else print_fit(report)
     if not report.fits:

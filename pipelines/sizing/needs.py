@@ -20,8 +20,8 @@ from qinglan.sizing.ledger import Amount, Need, Phase, phase
 from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.vllm import least_phase
 
-WHOLE_RUN = "run"
-"""In place of a stage's name: a volume that several stages fill."""
+WHOLE_RUN, SERVE = "run", "serve"
+"""In place of a stage's name: a volume that several stages fill, and the servers of the trained model."""
 
 
 class Machine(NamedTuple):
@@ -120,7 +120,7 @@ def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
     card = card_of_labels(runtime.labels) if runtime else None
     if runtime and card:
         settings = runtime.settings
-        yield Need("serve", "card", (least_phase(base, settings),), settings.memory_share * card.usable)
+        yield Need(SERVE, "card", (least_phase(base, settings),), settings.memory_share * card.usable)
 
 
 def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Phase, ...]:

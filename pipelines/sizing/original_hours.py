@@ -25,6 +25,8 @@ def planned_hours(rows: int) -> PlannedHours:
 def _hours(profile: str, stage: str, rows: int) -> str:
     report = fit_report(load_profile(profile), profile, load=Workload(rows))
     paces = [pace for pace in report.paces if pace.stage == stage] if report else []
+    if paces and not paces[0].steps:
+        return f"no step over {rows:,} rows"
     if not paces or paces[0].hours is None:
         return "not estimated"
     return f"{paces[0].cost:.2f}: {paces[0].hours:.1f} h, an estimate"

@@ -12,6 +12,8 @@ from pipelines.rewriter import RunConfig
 from pipelines.sizing.advice import MOST_CHANGES, nearest_changes, rewriter_changes, style_changes
 from pipelines.sizing.changes import Change, with_changes
 from pipelines.sizing.needs import (
+    SERVE,
+    WHOLE_RUN,
     Machine,
     Models,
     rewriter_models,
@@ -57,6 +59,9 @@ class Room(Config):
     """GB, as the next."""
 
     available: float | None
+    by_manifests: bool
+    """`available` is taken from this repository's manifests; another cluster may have other cards and volumes."""
+
     fits: bool
     guessed: float
     """GB of what is needed that rest on a guess."""
@@ -77,6 +82,7 @@ class Pace(Config):
     """An estimate on guessed utilisations; None where the card's speed is not known."""
 
     cost: float | None
+    """In the report's currency, by evaluate.gpu_hour_price."""
 
 
 class FitReport(Config):
@@ -88,6 +94,7 @@ class FitReport(Config):
     rows: int
     """Training rows that the steps are counted for."""
 
+    currency: str
     fits: bool
     rooms: tuple[Room, ...]
     paces: tuple[Pace, ...]
@@ -126,11 +133,12 @@ def rewriter_report(
         card=card.name,
         cards=_cards(config),
         rows=load.rows,
+        currency=config.gateway.teacher.price.currency,
         fits=all(need.fits for need in needs),
-        rooms=tuple(room_of(need) for need in needs),
+        rooms=tuple(room_of(need, machine) for need in needs),
         paces=tuple(_paces(config, models, card, load)),
         advice=tuple(_advice(config, needs, card, machine)),
-        notes=(*_unknown_card(config, card), *_notes(config, models, card)),
+        notes=(*_unknown_card(config, card), *_notes(config, models, card, load)),
     )
 
 
@@ -154,8 +162,9 @@ def style_report(
         card=card.name,
         cards=int("cuda" in (config.style.device, config.distil.device)),
         rows=load.rows,
+        currency="",
         fits=all(need.fits for need in needs),
-        rooms=tuple(room_of(need) for need in needs),
+        rooms=tuple(room_of(need, machine) for need in needs),
         paces=(_pace("style", steps, None, 1, 0.0),),
         advice=tuple(_style_advice(config, shape, needs, card, machine)),
         notes=(*_unknown_card(config, card), "Hours of the style line are not estimated."),
@@ -173,7 +182,7 @@ def _unknown_card(config: LineConfig, card: Card) -> Iterator[str]:
         yield f"The label {labels} names no known card: {card.memory:g} GB are taken. Give --gpu-memory."
 
 
-def room_of(need: Need) -> Room:
+def room_of(need: Need, machine: Machine | None) -> Room:
     parts = tuple(
         Part(name=part.name, gigabytes=round(part.bytes / GB, 2), basis=part.basis) for part in need.peak.amounts
     )
@@ -183,6 +192,7 @@ def room_of(need: Need) -> Room:
         phase=need.peak.name,
         needed=round(need.peak.bytes / GB, 1),
         available=round(need.available / GB, 1) or None,
+        by_manifests=need.stage == SERVE or (need.stage == WHOLE_RUN and machine is None),
         fits=need.fits,
         guessed=round(sum(part.gigabytes for part in parts if part.basis == "guessed"), 1),
         parts=parts,
@@ -201,8 +211,9 @@ def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     known = cards and card.teraflops
     seconds = sft.seconds(config.sft, models.base, *load, card) if known else None
     yield _pace("sft", sft.steps(config.sft, load.rows), seconds, cards, price)
-    seconds = ppo.seconds(config.ppo, models.base, models.critic, *load, card) if known else None
-    yield _pace("ppo", ppo.steps(config.ppo, load.rows), seconds, cards, price)
+    steps = ppo.steps(config.ppo, load.rows)
+    seconds = ppo.seconds(config.ppo, models.base, models.critic, *load, card) if known and steps.total else None
+    yield _pace("ppo", steps, seconds, cards, price)
 
 
 def _pace(stage: str, steps: Steps, seconds: float | None, cards: int, price: float) -> Pace:
@@ -281,7 +292,14 @@ def _direct_advice(needs: Sequence[Need], machine: Machine | None, after: str = 
             yield f"The {need.room}{after} needs {size}, which are {gib:,}Gi of a claim."
 
 
-def _notes(config: RunConfig, models: Models, card: Card) -> Iterator[str]:
+def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[str]:
+    if not ppo.steps(config.ppo, load.rows).total:
+        yield (
+            f"ppo takes no step over {load.rows:,} training rows: a step takes {config.ppo.prompts:,} prompts "
+            "(ppo.collection / ppo.rollouts). Take as many rows at least, or a smaller ppo.collection."
+        )
+    if _cards(config) and not card.teraflops:
+        yield f"Hours and price are not estimated: the speed of {card.name} is not known."
     rank = config.ppo.lora.rank + (config.sft.lora_rank if config.sft.tuner == "lora" else 0)
     runtime = serving_runtime(config)
     if runtime and runtime.settings.lora_slots and rank > runtime.settings.lora_rank:

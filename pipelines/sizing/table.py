@@ -1,6 +1,6 @@
 """Print a fit report on a terminal of 80 columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pipelines.sizing.report import FitReport, Pace, Room
@@ -20,6 +20,8 @@ def print_fit(report: FitReport) -> None:
     machine = f"{report.cards} x {report.card}" if report.cards else "on a CPU"
     console.print(f"{report.profile}: {report.base}{critic}; {machine}", highlight=False)
     console.print(_rooms_table(report))
+    if any(room.by_manifests for room in report.rooms):
+        console.print("*: by this repository's manifests; your cards and volumes may be others.", style="dim")
     console.print("The parts of each. m: measured, p: published, g: guessed; the rest is counted.", style="dim")
     for room in report.rooms:
         console.print(f"{room.stage}, {room.room}: {parts_in_words(room)}.", highlight=False)
@@ -28,6 +30,17 @@ def print_fit(report: FitReport) -> None:
         console.print(line, style="" if report.fits else "yellow", highlight=False)
     for note in report.notes:
         console.print(note, highlight=False)
+
+
+def uncounted_in_words(models: Sequence[str]) -> str:
+    """The answer without a report: nothing could be counted, or a tiny model need not be."""
+    if not models:
+        return "not counted. A tiny model is made from the run's texts; it fits everywhere."
+    return (
+        f"nothing was checked: the shape of {' and of '.join(models)} is known neither from weights here "
+        "(QINGLAN_BASE_WEIGHTS) nor from qinglan/sizing/shapes.yaml, or is of an architecture that is not counted. "
+        "Put the weights there, or add the model's config.json to the table."
+    )
 
 
 def summary_lines(report: FitReport) -> Iterator[str]:
@@ -43,6 +56,8 @@ def summary_lines(report: FitReport) -> Iterator[str]:
 
 
 def pace_in_words(pace: Pace) -> str:
+    if not pace.steps:
+        return f"{pace.stage}: no step over so few rows."
     hours = "" if pace.hours is None else f", about {pace.hours:,.1f} h of the machine (an estimate)"
     return f"{pace.stage}: {pace.steps:,} steps, {pace.validations:,} validations{hours}."
 
@@ -51,7 +66,8 @@ def verdict_lines(report: FitReport) -> Iterator[str]:
     """The answer first, then every change that mends it."""
     if report.fits:
         known = all(room.available for room in report.rooms)
-        yield "It fits." if known else "It fits where there is as much as it needs."
+        what = "It fits" if all(pace.steps for pace in report.paces) else "Its memory and disk fit"
+        yield f"{what}." if known else f"{what} where there is as much as it needs."
         return
     for room in report.rooms:
         if not room.fits:
@@ -83,7 +99,7 @@ def _rooms_table(report: FitReport) -> Any:
         table.add_column(column, justify="right")
     table.add_column("fits")
     for room in report.rooms:
-        available = "?" if room.available is None else f"{room.available:,.1f}"
+        available = "?" if room.available is None else f"{room.available:,.1f}{' *' if room.by_manifests else '  '}"
         table.add_row(
             room.stage, room.room, room.phase, f"{room.needed:,.1f}", available, f"{room.guessed:,.1f}",
             "?" if room.available is None else "yes" if room.fits else "NO", style="" if room.fits else "yellow",
@@ -98,7 +114,7 @@ def _paces_table(report: FitReport) -> Any:
         title=f"Steps over {report.rows:,} training rows; hours and price are estimates", title_justify="left"
     )
     table.add_column("stage")
-    for column in ("steps a pass", "steps", "validations", "hours", "price"):
+    for column in ("steps a pass", "steps", "validations", "hours", f"price, {report.currency}".rstrip(", ")):
         table.add_column(column, justify="right")
     for pace in report.paces:
         hours, cost = ("?" if value is None else f"{value:,.1f}" for value in (pace.hours, pace.cost))

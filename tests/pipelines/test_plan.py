@@ -12,6 +12,7 @@ from pipelines.plan import make_plan
 from pipelines.plan_table import prepayment_in_words
 from pipelines.promotion import promotion_lines
 from pipelines.rewriter import StandIns
+from pipelines.sizing.original_hours import planned_hours
 from pipelines.summary import funnel, left_out, with_verdict
 from qinglan.errors import DataError
 
@@ -212,4 +213,6 @@ def test_the_plan_says_whether_the_training_fits_and_estimates_the_plans_days(qu
     assert plan.fit[0] == "On 4 x NVIDIA-A100-SXM4-80GB:" and plan.fit[1].startswith("Yes.")
     assert tiny.fit == ()
     days = {line.theirs: line.ours for line in plan.original}
-    assert "h, an estimate" in days["4 A100-80GB, 2-3 days"] and "h, an estimate" in days["3-5 days"]
+    assert "h, an estimate" in days["4 A100-80GB, 2-3 days"]
+    assert plan.fit[3] == "ppo: no step over so few rows." and days["3-5 days"].startswith("no step over")
+    assert "h, an estimate" in planned_hours(560).ppo

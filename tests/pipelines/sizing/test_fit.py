@@ -277,6 +277,52 @@ def test_a_base_of_another_architecture_is_not_counted_and_not_refused(
     check_fit(rewriter(Change("ppo.critic_model", "")))
 
 
+def test_a_model_of_unknown_shape_is_named_and_said_to_be_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = rewriter()
+    base = unknown.base.model_copy(update={"model": "meta-llama/Llama-3-8B"})
+    unknown = unknown.model_copy(update={"base": base})
+    monkeypatch.setattr("pipelines.sizing.profiles.load_profile", lambda *options: unknown)
+
+    words, printed = (CliRunner().invoke(app, ["fit", "acme", *options]) for options in ([], ["--json"]))
+
+    assert words.exit_code == printed.exit_code == 2
+    assert "nothing was checked" in words.stdout and "meta-llama/Llama-3-8B" in words.stdout
+    assert json.loads(printed.stdout) == {"profile": "acme", "fits": None, "unknown": ["meta-llama/Llama-3-8B"]}
+
+
+def test_a_tiny_model_fits_everywhere() -> None:
+    answer = CliRunner().invoke(app, ["fit", "laptop"])
+
+    assert answer.exit_code == 0 and "it fits everywhere" in answer.stdout and "nothing was" not in answer.stdout
+
+
+def test_too_few_rows_for_a_step_of_ppo_are_noted_and_cost_nothing() -> None:
+    config = rewriter()
+    few, enough = (fit_report(config, "test", load=Workload(rows)) for rows in (10, config.ppo.prompts))
+    assert few and enough
+
+    assert "Its memory and disk fit." in verdict_lines(few) and "It fits." in verdict_lines(enough)
+    assert any("no step over 10 training rows: a step takes 256 prompts" in note for note in few.notes)
+    assert not any("no step" in note for note in enough.notes)
+    assert (few.paces[1].steps, few.paces[1].cost) == (0, None) and enough.paces[1].cost
+
+
+def test_what_the_manifests_claim_is_marked_as_theirs() -> None:
+    of_cluster = {room.stage for room in report_of(rewriter(name="one-gpu-24")).rooms if room.by_manifests}
+    machine = Machine(card_of_size(80), host=600 * GB, disk=9000 * GB)
+    here = fit_report(rewriter(), "test", machine=machine)
+
+    assert of_cluster == {"serve", "run"}
+    assert here and {room.stage for room in here.rooms if room.by_manifests} == {"serve"}
+
+
+def test_hours_that_are_not_estimated_have_a_reason() -> None:
+    style = fit_report(load_profile("style/a100"), "test")
+
+    assert style and "Hours of the style line are not estimated." in style.notes
+    assert any("the speed of 90 GB is not known" in note for note in report_of(rewriter(), memory=90).notes)
+
+
 def test_a_style_model_too_large_for_its_card_is_refused() -> None:
     config = load_profile("style/a100")
     large = config.model_copy(update={"base": config.base.model_copy(update={"model": "Qwen/Qwen3-8B"})})
@@ -294,6 +340,7 @@ def test_the_table_is_readable_at_eighty_columns_and_json_is_whole() -> None:
 
     assert table.returncode == 0 and max(map(len, table.stdout.splitlines())) <= 80
     assert "base weights 65.5" in table.stdout and "It fits." in table.stdout
+    assert "price, USD" in table.stdout and "4,398.0 *" in table.stdout and "515.4 *" not in table.stdout
     report = FitReport.model_validate_json(printed.stdout)
     assert report.fits and {part.basis for room in report.rooms for part in room.parts} > {"counted", "guessed"}
     assert small.returncode == 2 and "Does not fit: sft needs" in small.stdout
