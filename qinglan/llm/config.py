@@ -119,7 +119,7 @@ class Limits(Config):
     """A call without an answer by then counts as possibly billed, and is tried again."""
 
     attempts: Positive = 5
-    """Tries of one call before its row is quarantined."""
+    """Tries of one call before its row is quarantined; without any connection, before the run stops."""
 
     longest_wait_seconds: float = 120.0
     """Longest Retry-After that is waited for. A longer one is an outage: better to stop and resume than to hang."""

@@ -95,7 +95,12 @@ class CircuitBreaker:
         self._failures, self._why = 0, ""
 
     def failed(self, why: str) -> None:
-        """Count a call that failed for good."""
+        """Count a call that failed for good. During an outage it says nothing about its row: it is the outage.
+
+        Calls that were under way when it opened, and probes, end here.
+        """
+        if self._why:
+            raise OutageError(self._why)
         self._failures += 1
         if self._failures >= self._outage_after:
             self.trip(

@@ -3,6 +3,7 @@
 UpstreamError
 ├── RateLimitError          429: all calls pause, then this one is sent again
 ├── TransientError          5xx, no answer in time, an unreadable body: sent again, then the row fails
+│   └── UnreachableError    no connection: sent again, then the run stops, since the row was never judged
 ├── RejectedRequestError    400: this row's request will never be accepted
 └── FatalUpstreamError      a key, quota, address or model that fails for every row
 """
@@ -62,6 +63,10 @@ class TransientError(UpstreamError):
     pass
 
 
+class UnreachableError(TransientError):
+    """The request never reached the service."""
+
+
 class RejectedRequestError(UpstreamError):
     pass
 
@@ -112,9 +117,8 @@ class Upstream:
         never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
         timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
         problem = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
-        return TransientError(
-            "timeout" if timed_out else "connection", f"{self.where}: {problem}.", "", not never_sent
-        )
+        kind = UnreachableError if never_sent else TransientError
+        return kind("timeout" if timed_out else "connection", f"{self.where}: {problem}.", "", not never_sent)
 
     def clean(self, text: str) -> str:
         """Remove the key from a text, so that a service that repeats it cannot bring it into files."""

@@ -18,7 +18,14 @@ from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Journal, Outcome
 from qinglan.llm.limits import CircuitBreaker, RequestThrottle
 from qinglan.llm.prices import Usage
-from qinglan.llm.upstream import FatalUpstreamError, RateLimitError, TransientError, Upstream, UpstreamError
+from qinglan.llm.upstream import (
+    FatalUpstreamError,
+    RateLimitError,
+    TransientError,
+    UnreachableError,
+    Upstream,
+    UpstreamError,
+)
 from serving.gateway.metrics import Metrics
 
 RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -26,6 +33,7 @@ RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 REFUSED = "refused"
 
+RUN_AGAIN = "Run the same command again when it answers; nothing of what was answered is lost."
 STOPPED_MESSAGE = "The gateway is being stopped. Start it again on the same journal: what was paid for costs nothing."
 
 
@@ -119,6 +127,9 @@ class PaidCalls:
             except FatalUpstreamError as closed:
                 self._breaker.trip(str(closed))
                 raise OutageError(str(closed)) from closed
+            except UnreachableError as unreachable:
+                self._breaker.trip(outage := f"{unreachable} {RUN_AGAIN}")
+                raise OutageError(outage) from unreachable
             except UpstreamError as failure:
                 await self._journal.failed(flight.call.key, failure.reason, failure.raw)
                 if failure.reason == REFUSED:

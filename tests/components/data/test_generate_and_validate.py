@@ -112,6 +112,45 @@ def test_a_teacher_that_is_away_is_an_outage(tmp_path: Path) -> None:
     assert not (tmp_path / "rewrites").exists()
 
 
+UNREACHABLE = {"base_url": "https://teacher.invalid/v1", "api_key_env": "NOBODYS_KEY"}
+
+
+@contextmanager
+def unreachable_gateway(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A gateway whose paid models are at a host without an address."""
+    monkeypatch.setenv("NOBODYS_KEY", "k")
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "teacher.invalid")
+    judge = gateway_config("http://teacher").judge.model_dump() | UNREACHABLE
+    with gateway(folder, Scripted(), model=UNREACHABLE, judge=judge) as url:
+        yield url
+
+
+def test_a_teacher_whose_host_is_not_found_quarantines_no_row_and_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = write_questions(tmp_path, *(f"问题{n}" for n in range(20)))
+    with (
+        unreachable_gateway(tmp_path, monkeypatch) as url,
+        pytest.raises(OutageError, match=r"at https://teacher\.invalid/v1: ConnectError.*Run the same command again"),
+    ):
+        run_generate(tmp_path, url, questions)
+    assert not (tmp_path / "bad").exists()
+
+    with gateway(tmp_path, Scripted(Reply(200, completion("改写")))) as url:
+        assert run_generate(tmp_path, url, questions) == GenerateCounts(20, 20, 0, 0)
+
+
+def test_a_judge_whose_host_is_not_found_is_an_outage_for_needs(
+    tmp_path: Path, knowledge_base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        unreachable_gateway(tmp_path, monkeypatch) as url,
+        pytest.raises(OutageError, match=r"judge .*teacher\.invalid"),
+    ):
+        run_validate(tmp_path, url, write_rewrites(tmp_path), knowledge_base)
+    assert not (tmp_path / "bad").exists()
+
+
 def hit(passage: str, score: float) -> dict[str, Any]:
     return {"id": passage, "content": "内容", "reranker_score": score, "query_score": score, "metadata": {}}
 

@@ -1,4 +1,5 @@
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,30 @@ def test_calls_that_all_fail_end_in_an_outage_instead_of_a_quarantined_sheet(tmp
     kinds = [type(answer) for answer in answers]
     assert (kinds.count(RowError), kinds.count(OutageError)) == (3, 5)
     assert len(app.seen) == 3
+
+
+def test_a_provider_that_nobody_reaches_is_an_outage_for_each_row_and_is_asked_again_later(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    answers, report = ask_all(gateway_config(f"http://127.0.0.1:{port}"), tmp_path, ["一", "二"])
+
+    for answer in answers:
+        assert isinstance(answer, OutageError), answer
+        assert f"teacher echo at http://127.0.0.1:{port}/v1: ConnectError" in str(answer)
+        assert str(answer).endswith("Run the same command again when it answers; nothing of what was answered is lost.")
+    assert (report["failed"], report["cost"], report["possibly_billed"]) == (0, 0, [])
+
+    with running(Scripted(Reply(200, completion("答")))) as teacher:
+        answers, report = ask_all(gateway_config(teacher), tmp_path, ["一", "二"])
+    assert [answer.cached for answer in answers if isinstance(answer, Answer)] == [False, False]
+
+
+def test_calls_under_way_when_an_outage_is_noticed_are_no_failed_rows(tmp_path: Path) -> None:
+    with running(Scripted(error(503, "overloaded", "overloaded"))) as teacher:
+        config = gateway_config(teacher, limits={"outage_after": 3, "concurrency": 8})
+        answers, _ = ask_all(config, tmp_path, [str(n) for n in range(8)])
+    kinds = [type(answer) for answer in answers]
+    assert (kinds.count(RowError), kinds.count(OutageError)) == (3, 5)
 
 
 def test_retry_after_holds_the_whole_run_and_fails_nobody(tmp_path: Path) -> None:
