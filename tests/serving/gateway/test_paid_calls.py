@@ -227,7 +227,9 @@ def test_a_provider_that_nobody_reaches_is_an_outage_for_each_row_and_is_asked_a
     for answer in answers:
         assert isinstance(answer, OutageError), answer
         assert f"teacher echo at http://127.0.0.1:{port}/v1: ConnectError" in str(answer)
-        assert str(answer).endswith("Run the same command again when it answers; nothing of what was answered is lost.")
+        assert str(answer).endswith(
+            "Run the same command again when it answers; nothing of what was answered is lost."
+        )
     assert (report["failed"], report["cost"], report["possibly_billed"]) == (0, 0, [])
 
     with running(Scripted(Reply(200, completion("答")))) as teacher:
