@@ -48,7 +48,7 @@ def _explain(item: ErrorDetails, show_input: bool) -> str:
     """One wrong field. Several settings that cannot be together are named by the check's own message."""
     field, value = ".".join(str(part) for part in item["loc"]), item["input"]
     if item["type"] == "value_error" and isinstance(value, (dict, BaseModel)):
-        message = item["msg"].removeprefix("Value error, ")
+        message = _message(item)
         return f"{field}: {message}" if field else message
     shown = f" (given: {str(value)[:80]!r})" if show_input and item["type"] != "missing" else ""
     return f"{field or '(the whole)'}: {_message(item)}{shown}"
