@@ -8,6 +8,7 @@ from pydantic import Field
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.preflight import (
+    base_warnings,
     input_file_problems,
     known_gold,
     missing_gold,
@@ -19,7 +20,7 @@ from pipelines.preflight import (
 from pipelines.promotion import Promotion, promotion, too_few_prompts
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
-from pipelines.sizing.check import fit_report
+from pipelines.sizing.check import planned_fit_report
 from pipelines.sizing.original_hours import PlannedHours, planned_hours
 from pipelines.sizing.report import Workload
 from pipelines.sizing.table import summary_lines
@@ -154,6 +155,7 @@ def make_plan(config: RunConfig, today: date | None = None, missing: Sequence[Qi
         warnings=(
             *_warnings(config, total, today or date.today()),
             *_gold_warnings(config, sheet, known),
+            *base_warnings(config, REWRITER.until(REWRITER.last)),
             *uncounted_calls(steps),
         ),
         missing=tuple(missing_lines(missing)),
@@ -291,7 +293,7 @@ def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
 
 def fit_lines(config: RunConfig, sheet: Sheet) -> tuple[str, ...]:
     """The answer to "does it fit?" for the sheet's training rows."""
-    report = fit_report(config, config.training, load=Workload(sheet.splits["train"]))
+    report = planned_fit_report(config, config.training, Workload(sheet.splits["train"]))
     return tuple(summary_lines(report)) if report and report.cards else ()
 
 

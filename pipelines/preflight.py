@@ -1,6 +1,7 @@
 """Checks before the first paid call: files, machine, labels, and what the RAG service serves."""
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, OutageError, QinglanError
 from qinglan.files import read_jsonl
-from qinglan.models.base_weights import local_model_folder
+from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
 from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage, RagRequest
@@ -80,19 +81,41 @@ def missing_lines(missing: Sequence[QinglanError]) -> list[str]:
     return [f"- {' '.join(problem.lines)}" for problem in missing]
 
 
-def check_models(config: RunConfig, stages: Sequence[str]) -> None:
-    """Check the public models that this machine has: whole files, a chat template, the same vocabulary.
+def model_problems(config: RunConfig, stages: Sequence[str]) -> Iterator[QinglanError]:
+    """Name the base and the critic if they are unfit: not whole, no chat template, another vocabulary.
 
     A base that the base stage will download is checked there.
     """
     base = local_model_folder(config.base.model) if config.base.source == "hub" else None
-    if base and "base" in stages:
-        refuse_unfit_base(base)
-        refuse_unknown_template(base, config.sft)
-    if "ppo" in stages and config.ppo.critic_model:
-        critic = find_critic(config.ppo.critic_model)
-        if base:
-            refuse_other_vocabulary(critic, base)
+    try:
+        if base and "base" in stages:
+            refuse_unfit_base(base)
+            refuse_unknown_template(base, config.sft)
+    except QinglanError as error:
+        yield error
+        base = None  # no vocabulary to compare with
+    try:
+        if "ppo" in stages and config.ppo.critic_model:
+            critic = find_critic(config.ppo.critic_model)
+            if base:
+                refuse_other_vocabulary(critic, base)
+    except QinglanError as error:
+        yield error
+
+
+def base_warnings(config: RunConfig, stages: Sequence[str]) -> list[str]:
+    """Warn of a base that is not on this machine and is downloaded only after the paid stages."""
+    model = config.base.model
+    if "base" not in stages or config.base.source != "hub" or local_model_folder(model):
+        return []
+    weights = os.environ.get(WEIGHTS_VARIABLE)
+    folder = weights or "FOLDER"
+    download = f"`hf download {model} --local-dir {Path(folder) / model}`"
+    first = download if weights else f"{download} and set {WEIGHTS_VARIABLE}={folder}"
+    return [
+        f"base.model {model} is not in {WEIGHTS_VARIABLE} ({weights or 'not set'}): the base stage will download it "
+        f"after the paid stages. Put it there first ({first}), or be sure that this machine reaches the hub."
+    ]
 
 
 def refuse_unknown_template(base: Path, config: SftConfig) -> None:

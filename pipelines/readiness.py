@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipelines.execution import check_deploys, check_machine, check_tracking
-from pipelines.preflight import check_models, input_file_problems
+from pipelines.preflight import input_file_problems, model_problems
 from pipelines.rewriter import REWRITER, RunConfig
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.llm.config import PaidModel, RagUpstream, check_currency
@@ -23,10 +23,10 @@ def missing_for_run(config: RunConfig, stages: Sequence[str]) -> list[QinglanErr
         lambda: check_currency(config.gateway),
         lambda: check_deploys(config, stages),
         lambda: check_machine(REWRITER, config, stages),
-        lambda: check_models(config, stages),
         lambda: check_tracking(REWRITER, config, stages, config.gateway.mlflow is not None),
     )
     missing = [*input_file_problems(config), *filter(None, map(problem_of, checks))]
+    missing += model_problems(config, stages)
     if REWRITER.gateway & set(stages):
         roles = ("teacher", "judge", *(["examiner"] if "evaluate" in stages else []))
         missing += missing_services(config, roles, rag=True)

@@ -23,6 +23,7 @@ from pipelines.execution import (
     select_stages,
 )
 from pipelines.preflight import (
+    base_warnings,
     check_served,
     check_sheet,
     knowledge_bases,
@@ -63,6 +64,8 @@ def run_pipeline(
     check_room(config, root, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
+    for warning in base_warnings(config, stages):
+        say(f"! {warning}", to=sys.stderr)
     approve(config, stages)
     check_keys()
     pythons = prepare_environments(REWRITER, config, stages)

@@ -11,7 +11,7 @@ from pipelines.sizing.report import PLANNED, FitReport, Workload, rewriter_repor
 from pipelines.sizing.shapes import model_shape
 from pipelines.sizing.table import verdict_lines
 from pipelines.style import StyleRunConfig
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, DataError
 from qinglan.sizing.cards import Card
 from qinglan.sizing.constants import GB
 
@@ -36,6 +36,14 @@ def uncounted_models(config: LineConfig) -> list[str]:
     if isinstance(config, RunConfig) and config.ppo.critic_model:
         names.append(config.ppo.critic_model)
     return [name for name in names if model_shape(name) is None]
+
+
+def planned_fit_report(config: LineConfig, name: str, load: Workload) -> FitReport | None:
+    """The report for a plan; None also where a model cannot be read: a run waits for that one."""
+    try:
+        return fit_report(config, name, load=load)
+    except DataError:
+        return None
 
 
 def check_fit(config: LineConfig, machine: Machine | None = None, stages: Sequence[str] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pipelines.sizing.check import fit_report
+from pipelines.sizing.check import planned_fit_report
 from pipelines.sizing.profiles import load_profile
 from pipelines.sizing.report import Workload
 
@@ -23,7 +23,7 @@ def planned_hours(rows: int) -> PlannedHours:
 
 
 def _hours(profile: str, stage: str, rows: int) -> str:
-    report = fit_report(load_profile(profile), profile, load=Workload(rows))
+    report = planned_fit_report(load_profile(profile), profile, Workload(rows))
     paces = [pace for pace in report.paces if pace.stage == stage] if report else []
     if paces and not paces[0].steps:
         return f"no step over {rows:,} rows"

@@ -12,6 +12,7 @@ import orjson
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
+from qinglan.sizing.shape import FAMILIES, shape_of
 
 CAUSAL = "ForCausalLM"
 """Ending of the architectures that write text from left to right, which training and vLLM need."""
@@ -29,17 +30,19 @@ def refuse_unfit_base(folder: Path) -> None:
 
 
 def refuse_other_architecture(folder: Path) -> None:
-    """A DataError where the checkpoint is no causal language model, unknown to transformers, or quantised."""
-    config = _read_json(folder / "config.json")
+    """A DataError where the checkpoint is no causal language model, unknown to transformers, quantised, or where its
+    config.json lacks a size."""
+    path = folder / "config.json"
+    config = _read_json(path)
     kinds = [str(name) for name in config.get("architectures") or []]
     if not any(name.endswith(CAUSAL) for name in kinds):
+        kind = ", ".join(kinds) or config.get("model_type") or "model without a type"
         raise DataError(
-            f"{folder}: a {', '.join(kinds) or config.get('model_type')}, and a rewriter is a ...{CAUSAL}. Take a "
-            "text model, such as Qwen/Qwen3-8B."
+            f"{path}: a {kind}, and a rewriter is a ...{CAUSAL}. Take a text model, such as Qwen/Qwen3-8B."
         )
     if (model_type := config.get("model_type")) not in _known_types():
         raise DataError(
-            f"{folder / 'config.json'}: model_type {model_type!r} is unknown to this transformers. Take a model of a "
+            f"{path}: model_type {model_type!r} is unknown to this transformers. Take a model of a "
             "family that it knows, such as Qwen3."
         )
     if quantised := config.get("quantization_config"):
@@ -47,6 +50,8 @@ def refuse_other_architecture(folder: Path) -> None:
             f"{folder}: its weights are quantised ({quantised.get('quant_method')}), and an adapter cannot be merged "
             "into them. Take the model in bfloat16."
         )
+    if model_type in FAMILIES:
+        shape_of(config, str(path))
 
 
 def has_chat_template(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, DataError
 
 SHAPES = Path(__file__).with_name("shapes.yaml")
 """Shapes of public models, from their own config.json."""
@@ -115,8 +115,10 @@ def shape_of(settings: dict[str, Any], where: str) -> ModelShape:
             output_bias=attention_bias,
             head_norms=family == "qwen3",
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{where}: {type(error).__name__}: {error}. Download the model again.") from error
+    except KeyError as error:
+        raise DataError(f"{where}: has no {error}. Download the model again.") from error
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: {error}. Download the model again.") from error
 
 
 def read_shape(folder: Path) -> ModelShape:
@@ -125,9 +127,9 @@ def read_shape(folder: Path) -> ModelShape:
     try:
         settings = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}). Download the model again.") from error
+        raise DataError(f"{path}: cannot be read ({error}). Download the model again.") from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{path}: is no mapping of settings. Download the model again.")
+        raise DataError(f"{path}: is no mapping of settings. Download the model again.")
     return shape_of(settings, str(path))
 
 

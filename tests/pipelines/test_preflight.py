@@ -1,6 +1,8 @@
 """Refused before anything is paid: a machine without the GPUs, a sheet or a knowledge base that cannot do."""
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import cast
@@ -11,8 +13,8 @@ import yaml
 from components.data.convert.split_rows import SplitInput, conversation_splits
 from pipelines.config import CONFIGS, load_config
 from pipelines.execution import check_machine, check_tracking
-from pipelines.preflight import check_input_files, check_models, check_sheet
-from pipelines.rewriter import REWRITER
+from pipelines.preflight import base_warnings, check_input_files, check_sheet, model_problems
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import warn_of_obstacles
 from pipelines.sheet import read_sheet
 from qinglan.config import load_yaml
@@ -40,26 +42,69 @@ def test_gpus_that_are_not_here_are_missed_before_the_teacher_is_asked(
     check_machine(REWRITER, load_config("fivedoctors", "demo"), stages)
 
 
-def test_public_models_are_looked_through_before_the_teacher_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
-    base = tiny_model(tmp_path / "Qwen" / "Qwen3-32B")
-    config = load_config("fivedoctors", "gpt", ppo={"critic_model": "Qwen/Qwen3-1.7B"})
-    trained = ("base", "sft", "ppo")
+TRAINED = ("base", "sft", "ppo")
 
-    with pytest.raises(ConfigError, match=r"ppo.critic_model Qwen/Qwen3-1\.7B: no such folder here"):
-        check_models(config, trained)
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
+    """A run of Qwen/Qwen3-32B, of which a tiny model is in the folder of weights, with a critic that is not."""
+    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
+    tiny_model(tmp_path / "Qwen" / "Qwen3-32B")
+    return load_config("fivedoctors", "gpt", ppo={"critic_model": "Qwen/Qwen3-1.7B"})
+
+
+def problems(config: RunConfig, stages: tuple[str, ...] = TRAINED) -> list[str]:
+    return [f"{type(problem).__name__}: {problem}" for problem in model_problems(config, stages)]
+
+
+def test_public_models_are_looked_through_before_the_teacher_is_asked(tmp_path: Path, models: RunConfig) -> None:
+    base = tmp_path / "Qwen" / "Qwen3-32B"
+
+    [absent] = problems(models)
+    assert absent.startswith("ConfigError: ppo.critic_model Qwen/Qwen3-1.7B: no such folder here")
     tiny_model(tmp_path / "Qwen" / "Qwen3-1.7B")
-    check_models(config, trained)
+    assert problems(models) == []
     (base / "chat_template.jinja").write_text("{{ messages[-1].content }}")
-    with pytest.raises(ConfigError, match=r"its chat template renders 'u'.* sft\.template"):
-        check_models(config, trained)
+    [unknown] = problems(models)
+    assert re.search(r"ConfigError: .*its chat template renders 'u'.* sft\.template", unknown)
     (base / "chat_template.jinja").unlink()
-    with pytest.raises(DataError, match="no chat template"):
-        check_models(config, trained)
-    check_models(config, ("generate", "validate", "convert"))
-    check_models(load_config("fivedoctors", "demo"), trained)
+    [without] = problems(models)
+    assert re.search("DataError: .*no chat template", without)
+    assert problems(models, ("generate", "validate", "convert")) == []
+    assert problems(load_config("fivedoctors", "demo")) == []
+
+
+def test_a_base_and_a_critic_that_are_both_broken_are_named_together(tmp_path: Path, models: RunConfig) -> None:
+    (tmp_path / "Qwen" / "Qwen3-32B" / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]')
+    (tmp_path / "Qwen" / "Qwen3-1.7B").mkdir()
+
+    base, critic = problems(models)
+
+    assert re.search(r"DataError: .*Qwen3-32B/config\.json: cannot be read", base)
+    assert re.search(r"DataError: .*Qwen3-1\.7B/config\.json: cannot be read", critic)
+
+
+def test_a_base_that_is_not_here_is_a_warning_with_the_command_to_put_it_here(
+    tmp_path: Path, models: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert base_warnings(models, TRAINED) == []
+    shutil.rmtree(tmp_path / "Qwen")
+
+    assert base_warnings(models, TRAINED) == [
+        f"base.model Qwen/Qwen3-32B is not in QINGLAN_BASE_WEIGHTS ({tmp_path}): the base stage will download it "
+        "after the paid stages. Put it there first "
+        f"(`hf download Qwen/Qwen3-32B --local-dir {tmp_path}/Qwen/Qwen3-32B`), "
+        "or be sure that this machine reaches the hub."
+    ]
+    assert base_warnings(models, ("generate", "validate", "convert")) == []
+    assert base_warnings(load_config("fivedoctors", "demo"), TRAINED) == []
+    monkeypatch.delenv(WEIGHTS_VARIABLE)
+    [warning] = base_warnings(models, TRAINED)
+    assert "QINGLAN_BASE_WEIGHTS (not set)" in warning
+    assert (
+        "`hf download Qwen/Qwen3-32B --local-dir FOLDER/Qwen/Qwen3-32B` and set QINGLAN_BASE_WEIGHTS=FOLDER"
+        in warning
+    )
 
 
 def test_a_tracker_without_its_key_is_refused_before_a_line_with_a_training(monkeypatch: pytest.MonkeyPatch) -> None:

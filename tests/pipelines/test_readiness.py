@@ -1,7 +1,7 @@
 """All that a run waits for is named at once: by the plan, and by run and prepay before anything is paid."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from tests.echo_servers import PRICE, Reply, Scripted, running
 from tests.pipelines.conftest import Here
@@ -132,6 +133,26 @@ def test_hosts_that_are_allowed_already_stay_in_the_value_to_set(monkeypatch: py
 
 def test_stand_ins_wait_for_files_alone(tmp_path: Path) -> None:
     assert missing(load_config("fivedoctors", "demo", **files(tmp_path)), REWRITER.until(REWRITER.last)) == []
+
+
+class NotApprovedError(Exception):
+    pass
+
+
+def test_a_run_says_before_it_pays_that_its_base_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
+    config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
+
+    def refuse(config: RunConfig, stages: Sequence[str]) -> None:
+        raise NotApprovedError
+
+    for until in ("sft", "convert"):
+        with pytest.raises(NotApprovedError):
+            run_pipeline(config, tmp_path / "run", until=until, approve=refuse)
+        warned = "! base.model Qwen/Qwen3-32B is not in QINGLAN_BASE_WEIGHTS" in capsys.readouterr().err
+        assert warned == (until == "sft")
 
 
 def test_two_unusable_files_are_named_together(tmp_path: Path) -> None:

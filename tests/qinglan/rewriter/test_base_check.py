@@ -56,6 +56,23 @@ def test_a_configuration_that_cannot_be_read_is_refused(base: Path) -> None:
         refuse_unfit_base(base)
 
 
+@pytest.mark.parametrize("lacking", ["hidden_size", "num_attention_heads", "vocab_size"])
+def test_a_configuration_without_a_size_names_the_file_and_what_it_lacks(base: Path, lacking: str) -> None:
+    config = json.loads((base / "config.json").read_text())
+    del config[lacking]
+    (base / "config.json").write_text(json.dumps(config))
+
+    with pytest.raises(DataError, match=rf"config\.json: has no '{lacking}'\. Download the model again"):
+        refuse_unfit_base(base)
+
+
+def test_a_configuration_that_says_nothing_is_refused(base: Path) -> None:
+    (base / "config.json").write_text("{}")
+
+    with pytest.raises(DataError, match=r"config\.json: a model without a type, and a rewriter is a"):
+        refuse_unfit_base(base)
+
+
 def test_a_critic_is_found_by_its_public_name_or_refused_with_the_next_step(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

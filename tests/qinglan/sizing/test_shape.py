@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, DataError
 from qinglan.sizing.shape import SHAPES, known_shapes, read_shape, shape_of
 from tests.qinglan.sizing.models import SMALL, causal_lm, count, critic, small_shape, with_adapter
 from tests.qwen3 import CONFIG, PARAMETERS
@@ -96,5 +96,5 @@ def test_an_unknown_architecture_is_not_counted_and_says_so(tmp_path: Path) -> N
 def test_a_config_that_cannot_be_read_names_the_file(content: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(content, encoding="utf-8")
 
-    with pytest.raises(ConfigError, match=r"config\.json.*Download the model again"):
+    with pytest.raises(DataError, match=r"config\.json.*Download the model again"):
         read_shape(tmp_path)
