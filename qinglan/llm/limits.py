@@ -83,6 +83,11 @@ class CircuitBreaker:
     def is_open(self) -> bool:
         return bool(self._why)
 
+    @property
+    def outage(self) -> str:
+        """The reason why it is open; empty while it is closed."""
+        return self._why
+
     def check(self) -> None:
         """Raise during an outage, unless this call is the next probe."""
         if not self._why:
@@ -95,12 +100,7 @@ class CircuitBreaker:
         self._failures, self._why = 0, ""
 
     def failed(self, why: str) -> None:
-        """Count a call that failed for good. During an outage it says nothing about its row: it is the outage.
-
-        Calls that were under way when it opened, and probes, end here.
-        """
-        if self._why:
-            raise OutageError(self._why)
+        """Count a call that failed for good."""
         self._failures += 1
         if self._failures >= self._outage_after:
             self.trip(

@@ -134,6 +134,9 @@ class PaidCalls:
                 await self._journal.failed(flight.call.key, failure.reason, failure.raw)
                 if failure.reason == REFUSED:
                     self._breaker.answered()  # the service is well: it does not want this question
+                elif outage := self._breaker.outage:
+                    # It was under way when the outage began, or is a probe: no verdict on its row.
+                    raise OutageError(outage) from failure
                 else:
                     self._breaker.failed(str(failure))
                 raise RowError(failure.reason, str(failure), failure.raw) from failure

@@ -96,16 +96,6 @@ def test_failures_in_a_row_open_the_breaker_and_an_answer_between_them_does_not(
         breaker.check()
 
 
-def test_a_call_that_fails_during_an_outage_is_the_outage_and_no_verdict_on_its_row() -> None:
-    breaker = CircuitBreaker(outage_after=1, probe_every=0)
-    breaker.failed("status 503")
-    breaker.check()
-    with pytest.raises(OutageError, match=r"last 1 calls all failed; the newest: status 503"):
-        breaker.failed("status 400")
-    breaker.answered()
-    breaker.failed("status 500")
-
-
 def test_a_single_probe_call_ends_an_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
