@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pipelines.config import dump_config
-from pipelines.line import LINEAGE, Line, LineConfig
+from pipelines.line import LINEAGE, Line, LineConfig, stages_of
 from pipelines.local_execution import LocalJob, write_job
 from pipelines.rundir import ARTIFACT_FILES, RunDir, write_json
 from pipelines.step_display import StepDisplay
@@ -90,8 +90,9 @@ def check_tracking(line: Line, config: LineConfig, stages: Sequence[str], gatewa
 
 
 def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
+    declared = stages_of(type(config))
     for name in stages:
-        if name.startswith("deploy") and getattr(config, name) is None:
+        if declared[name].deploys and getattr(config, declared[name].attribute) is None:
             raise ConfigError(
                 f"{name}: the profile does not say where to. Give it `{name}: {{namespace: ..., store: ...}}`."
             )

@@ -43,7 +43,6 @@ def run_engine(
     log: Path,
     ready_seconds: float,
     python: str = sys.executable,
-    port: int = 0,
 ) -> Iterator[Engine]:
     """Run `vllm serve` of an environment until the block ends; it is ready when the block begins."""
     port = free_port()
