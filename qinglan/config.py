@@ -48,16 +48,16 @@ def _explain(item: ErrorDetails, show_input: bool) -> str:
     """One wrong field. Several settings that cannot be together are named by the check's own message."""
     field, value = ".".join(str(part) for part in item["loc"]), item["input"]
     if item["type"] == "value_error" and isinstance(value, (dict, BaseModel)):
-        message = _message(item)
+        message = _message(item, show_input)
         return f"{field}: {message}" if field else message
     shown = f" (given: {str(value)[:80]!r})" if show_input and item["type"] != "missing" else ""
-    return f"{field or '(the whole)'}: {_message(item)}{shown}"
+    return f"{field or '(the whole)'}: {_message(item, show_input)}{shown}"
 
 
-def _message(item: ErrorDetails) -> str:
+def _message(item: ErrorDetails, show_input: bool) -> str:
     """pydantic's message, in the words of a file of settings."""
     if item["type"] == "tuple_type":
-        example = f", such as [{item['input']}]" if isinstance(item["input"], str) else ""
+        example = f", such as [{item['input']}]" if show_input and isinstance(item["input"], str) else ""
         return f"Input should be a list{example}"
     return item["msg"].removeprefix("Value error, ")
 
