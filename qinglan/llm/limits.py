@@ -76,28 +76,20 @@ class CircuitBreaker:
         self._outage_after = outage_after
         self._probe_every = probe_every
         self._failures = 0
-        self._why = ""
         self._next_probe = 0.0
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._why)
-
-    @property
-    def outage(self) -> str:
+        self.outage = ""
         """The reason why it is open; empty while it is closed."""
-        return self._why
 
     def check(self) -> None:
         """Raise during an outage, unless this call is the next probe."""
-        if not self._why:
+        if not self.outage:
             return
         if (now := time.monotonic()) < self._next_probe:
-            raise OutageError(self._why)
+            raise OutageError(self.outage)
         self._next_probe = now + self._probe_every
 
     def answered(self) -> None:
-        self._failures, self._why = 0, ""
+        self._failures, self.outage = 0, ""
 
     def failed(self, why: str) -> None:
         """Count a call that failed for good."""
@@ -110,5 +102,5 @@ class CircuitBreaker:
 
     def trip(self, why: str) -> None:
         """Open at once, for a failure that proves an outage by itself."""
-        self._why = why
+        self.outage = why
         self._next_probe = time.monotonic() + self._probe_every

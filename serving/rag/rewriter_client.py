@@ -42,7 +42,7 @@ class RewriterClient:
 
     @property
     def circuit_open(self) -> bool:
-        return self._breaker.is_open
+        return bool(self._breaker.outage)
 
     @property
     def patience_seconds(self) -> float:
