@@ -1,8 +1,10 @@
 """Train with verl's own vLLM rollout on CPUs, as GPUs train: a whole run of the stage, killed once and resumed.
 
-    python -m tests.components.training.vllm_training OUT [--devices 2] [--dtype bfloat16]
+    PYTHON=$(python -m pipelines.environments ppo --cpu)    # made from images/ppo/cpu.lock
+    $PYTHON -m tests.components.training.vllm_training OUT [--devices 2] [--dtype bfloat16]
 
-It runs in an environment made from images/ppo/cpu.lock, and prints what it saw as its last line, in JSON.
+Its last line is JSON: for each test on dev how many of vLLM's answers are the checkpoint's in transformers (`equal`).
+In bfloat16 a few may differ, where two tokens are nearly as likely.
 """
 
 import argparse
