@@ -9,7 +9,6 @@ breaker).
 
 import asyncio
 import random
-import statistics
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,13 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-import httpx
 import orjson
 import uvicorn
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rag import TENANT, WORDS, write_passages
+from benchmarks.open_loop import ask_by_the_clock, latency
+from benchmarks.rag import TENANT, write_passages
+from benchmarks.rag_questions import count_writers, make_questions, request_bodies
 from benchmarks.report import report
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rag.index import Index, build_index
@@ -70,9 +70,7 @@ class Outcome(NamedTuple):
 
 
 def scenes() -> list[Scene]:
-    rng, count = random.Random(0), int(PER_SECOND * SECONDS)
-    new = ["".join(rng.choices(WORDS, k=4)) for _ in range(count)]
-    popular = rng.choices(new, weights=[1 / rank for rank in range(1, count + 1)], k=count)
+    new, popular = make_questions(int(PER_SECOND * SECONDS))
     return [
         Scene(HANGS, lambda _, before: 0.1 if before < ANSWERED else 3600.0, new),
         Scene(f"median {MEDIAN * 1000:.0f} ms", lambda rng, _: MEDIAN * rng.lognormvariate(0, SPREAD), new),
@@ -130,28 +128,9 @@ async def play(scene: Scene, engines: Engines, before: bool) -> Outcome:
                 RewriterConfig.model_validate({"url": url, **(BEFORE if before else {})})
             )
         with service(engines, client) as rag:
-            answers = await ask_by_the_clock(rag + RAG_PATH, scene.questions)
-    cuts = statistics.quantiles([seconds for seconds, _ in answers], n=100)
-    rewritten = sum(rewriter == "model" for _, rewriter in answers) / len(answers)
-    return Outcome(round(cuts[49] * 1000, 1), round(cuts[94] * 1000, 1), round(rewritten, 3), reached[0])
-
-
-async def ask_by_the_clock(url: str, questions: list[str]) -> list[tuple[float, str]]:
-    """Seconds of each answer, and who wrote its query."""
-    clock = asyncio.get_running_loop().time
-    limits = httpx.Limits(max_connections=1000, max_keepalive_connections=1000, keepalive_expiry=2.0)
-    async with httpx.AsyncClient(limits=limits, trust_env=False, timeout=60) as http:
-
-        async def once(question: str) -> tuple[float, str]:
-            started, body = clock(), {"query": question, "tenant_id": TENANT, "score_threshold": 0.0}
-            answer = await http.post(url, json=body)
-            return clock() - started, answer.raise_for_status().json()["data"]["rewriter"]
-
-        started, tasks = clock(), list[asyncio.Task[tuple[float, str]]]()
-        for number, question in enumerate(questions):
-            await asyncio.sleep(max(0.0, started + number / PER_SECOND - clock()))
-            tasks.append(asyncio.create_task(once(question)))
-        return await asyncio.gather(*tasks)
+            answers = await ask_by_the_clock(rag + RAG_PATH, request_bodies(scene.questions, TENANT), PER_SECOND)
+    waited, rewritten = latency(answers), count_writers(answers)["model"] / len(answers)
+    return Outcome(waited.p50_ms, waited.p95_ms, round(rewritten, 3), reached[0])
 
 
 def main() -> None:

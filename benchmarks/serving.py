@@ -1,6 +1,6 @@
 """The rewriter under load: before a real vLLM on this machine's CPU, and with transformers in its own process.
 
-    make bench-serving                                     both, and vLLM itself, in one run
+    make bench-serving                                     both, vLLM itself, and the RAG service before them
     python -m benchmarks.serving --soak 30                 half an hour of load with faults: errors, memory growth
 
 Each is first asked by 32 clients at once, for what it can do. Then requests go out by the clock, whether or not the
@@ -10,21 +10,21 @@ less than a million parameters, so these are the costs of engines and servers, n
 
 import argparse
 import asyncio
-import statistics
 import sys
-import time
 from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import httpx
 import orjson
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load import measure
+from benchmarks.open_loop import Latency, ask_by_the_clock, latency
 from benchmarks.report import report
+from benchmarks.serving_rag import RagLoad, rag_loads, rag_table
 from benchmarks.serving_soak import soak
 from benchmarks.serving_world import server
 
@@ -32,6 +32,9 @@ CLIENTS = 32
 SATURATED_SECONDS, PACED_SECONDS = 8.0, 30.0
 TIMES_ENGINE = 1.5
 """The target: p50 through our server before vLLM, against vLLM itself."""
+
+WIDTH = 150
+"""Characters of the tables, also where the output is no terminal."""
 
 V1 = "/v1/models/rewriter:predict"
 ENGINE, BEFORE_VLLM, IN_PROCESS = "vLLM itself", "our server before vLLM", "our server, transformers in its process"
@@ -51,35 +54,16 @@ class Paced(NamedTuple):
     sent: int
     failed: int
     fallbacks: int
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
+    waited: Latency
 
 
-async def pace(target: Target, per_second: float, seconds: float) -> Paced:
-    limits = httpx.Limits(max_connections=1000, max_keepalive_connections=1000)
-    times, failed, fallbacks = list[float](), 0, 0
-    async with httpx.AsyncClient(limits=limits, trust_env=False, timeout=30) as http:
-
-        async def send(number: int, due: float) -> None:
-            nonlocal failed, fallbacks
-            body = target.bodies[number % len(target.bodies)]
-            answer = await http.post(target.url, content=body, headers={"content-type": "application/json"})
-            times.append(time.perf_counter() - due)  # from when it was due: a late client is no fast server
-            failed += answer.status_code != 200
-            fallbacks += b'"fallback"' in answer.content
-
-        await asyncio.gather(*(send(number, time.perf_counter()) for number in range(8)))  # opens connections
-        times.clear()
-        failed = fallbacks = 0
-        tasks, started = list[asyncio.Task[None]](), time.perf_counter()
-        for number in range(int(per_second * seconds)):
-            due = started + number / per_second
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            tasks.append(asyncio.create_task(send(number, due)))
-        await asyncio.gather(*tasks)
-    cuts = statistics.quantiles(times, n=100)
-    return Paced(len(times), failed, fallbacks, *(round(cuts[at] * 1000, 2) for at in (49, 94, 98)))
+def pace(target: Target, per_second: float) -> Paced:
+    count = int(per_second * PACED_SECONDS)
+    bodies = list(islice(cycle(target.bodies), count))
+    answers = asyncio.run(ask_by_the_clock(target.url, bodies, per_second))
+    failed = sum(answer.status != 200 for answer in answers)
+    fallbacks = sum(b'"fallback"' in answer.content for answer in answers)
+    return Paced(count, failed, fallbacks, latency(answers))
 
 
 def capacity(target: Target, folder: Path) -> float:
@@ -89,8 +73,16 @@ def capacity(target: Target, folder: Path) -> float:
     return measure(target.url, bodies, CLIENTS, SATURATED_SECONDS).requests_per_second
 
 
-def run(folder: Path) -> tuple[dict[str, float], dict[str, Paced]]:
-    """What each can do, and how it answers at the common rate."""
+class Figures(NamedTuple):
+    """What each server can do, how it answers at the common rate, and what users of the RAG service get."""
+
+    able: dict[str, float]
+    rate: float
+    paced: dict[str, Paced]
+    rag: dict[str, RagLoad]
+
+
+def run(folder: Path) -> Figures:
     from qinglan.prompts import student_messages
     from qinglan.rewriter.card import read_card
     from qinglan.rewriter.engine import COMPLETIONS_PATH, completion_request
@@ -119,13 +111,14 @@ def run(folder: Path) -> tuple[dict[str, float], dict[str, Paced]]:
         ]
         able = {target.name: capacity(target, folder) for target in targets}
         rate = min(able[BEFORE_VLLM], able[IN_PROCESS]) / 2
-        return able, {target.name: asyncio.run(pace(target, rate, PACED_SECONDS)) for target in targets}
+        paced = {target.name: pace(target, rate) for target in targets}
+        return Figures(able, rate, paced, rag_loads(folder, engine, before, rate, able[BEFORE_VLLM]))
 
 
-def show(able: dict[str, float], paced: dict[str, Paced], rate: float) -> None:
+def show(figures: Figures) -> None:
     columns = (
         "",
-        f"requests a second, {CLIENTS} clients",
+        f"a second, {CLIENTS} clients",
         "sent",
         "p50 ms",
         "p95 ms",
@@ -133,11 +126,13 @@ def show(able: dict[str, float], paced: dict[str, Paced], rate: float) -> None:
         "fallbacks",
         "failed",
     )
-    table = Table(*columns, title=f"by the clock, {rate:.0f} requests a second to each")
-    for name, row in paced.items():
-        times = (f"{value:.1f}" for value in (row.p50_ms, row.p95_ms, row.p99_ms))
-        table.add_row(name, f"{able[name]:.0f}", str(row.sent), *times, str(row.fallbacks), str(row.failed))
-    Console(file=sys.stdout).print(table)
+    table = Table(*columns, title=f"by the clock, {figures.rate:.0f} requests a second to each")
+    for name, row in figures.paced.items():
+        able = f"{figures.able[name]:.0f}"
+        table.add_row(name, able, str(row.sent), *row.waited.cells(), str(row.fallbacks), str(row.failed))
+    console = Console(file=sys.stdout, width=WIDTH)
+    console.print(table)
+    console.print(rag_table(figures.rag))
 
 
 def main() -> None:
@@ -150,20 +145,18 @@ def main() -> None:
 
             soak(taught_model(Path(folder) / "model"), Path(folder), minutes * 60)
             return
-        able, paced = run(Path(folder))
-    rate = min(able[BEFORE_VLLM], able[IN_PROCESS]) / 2
-    show(able, paced, rate)
-    engine, before, alone = paced[ENGINE], paced[BEFORE_VLLM], paced[IN_PROCESS]
-    ratio = before.p50_ms / engine.p50_ms
+        figures = run(Path(folder))
+    show(figures)
+    engine, before, alone = (figures.paced[name] for name in (ENGINE, BEFORE_VLLM, IN_PROCESS))
+    ratio = before.waited.p50_ms / engine.waited.p50_ms
     report(
         "serving", ratio, TIMES_ENGINE, ratio <= TIMES_ENGINE and not before.failed + alone.failed,
-        per_second=round(rate, 1),
-        p50_ms={"vllm": before.p50_ms, "transformers": alone.p50_ms},
-        p95_ms={"vllm": before.p95_ms, "transformers": alone.p95_ms},
-        p99_ms={"vllm": before.p99_ms, "transformers": alone.p99_ms},
+        per_second=round(figures.rate, 1),
+        vllm=before.waited._asdict(), transformers=alone.waited._asdict(),
         fallbacks={"vllm": before.fallbacks, "transformers": alone.fallbacks},
-        capacity_to_transformers=round(able[BEFORE_VLLM] / able[IN_PROCESS], 2),
-        p50_to_transformers=round(before.p50_ms / alone.p50_ms, 2),
+        capacity_to_transformers=round(figures.able[BEFORE_VLLM] / figures.able[IN_PROCESS], 2),
+        p50_to_transformers=round(before.waited.p50_ms / alone.waited.p50_ms, 2),
+        rag={name: load.figures() for name, load in figures.rag.items()},
     )  # fmt: skip
 
 
