@@ -57,9 +57,9 @@ def runtime_options(runtime: str, release: Path) -> list[str]:
 
 
 @contextmanager
-def real_engine(weights: Path, options: list[str], log: Path) -> Iterator[Engine]:
+def real_engine(weights: Path, options: list[str], log: Path, port: int = 0) -> Iterator[Engine]:
     print("vllm serve", weights.name, *options, "; overridden here:", *CPU_OPTIONS)
-    with run_engine(weights, [*options, *CPU_OPTIONS], log, START_SECONDS, serve_python()) as engine:
+    with run_engine(weights, [*options, *CPU_OPTIONS], log, START_SECONDS, serve_python(), port) as engine:
         yield engine
 
 

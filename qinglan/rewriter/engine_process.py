@@ -43,9 +43,11 @@ def run_engine(
     log: Path,
     ready_seconds: float,
     python: str = sys.executable,
+    port: int = 0,
 ) -> Iterator[Engine]:
-    """Run `vllm serve` of an environment until the block ends; it is ready when the block begins."""
-    port = free_port()
+    """Run `vllm serve` of an environment until the block ends; it is ready when the block begins. Port 0 takes a free
+    one; an engine that replaces another takes that one's."""
+    port = port or free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

@@ -1,4 +1,8 @@
-"""The server before a real vLLM with the GPU runtime's options; the engine hangs, and is killed at the end."""
+"""The server before a real vLLM with the adapter runtime's options. The engine hangs, is overloaded, and is killed.
+
+What takes its port at the end has the full runtime's options and the same release's merged weights: one start shows
+both that the server goes on by itself and that this runtime writes the same.
+"""
 
 import asyncio
 import os
@@ -19,11 +23,19 @@ from components.evaluation.rewriter import engine_inference
 from components.evaluation.rewriter.engine_inference import explained_outages, write_all
 from qinglan.errors import OutageError
 from qinglan.prompts import student_messages
+from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter.card import read_card
-from qinglan.rewriter.engine import BASE_NAME, COMPLETIONS_PATH, completion_request, read_completion
+from qinglan.rewriter.engine import (
+    BASE_NAME,
+    COMPLETIONS_PATH,
+    MAX_CONCURRENCY,
+    completion_request,
+    read_completion,
+)
 from qinglan.rewriter.engine_process import Engine
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import GeneratedRewrite, Student
+from qinglan.services import run_service
 from tests.real_vllm import (
     PPO_RANK,
     QUESTIONS,
@@ -35,9 +47,10 @@ from tests.real_vllm import (
 )
 from tests.serving.persistent_clients import ask_until_nobody_listens
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
+from tests.training_rows import knowledge_base
 
 pytestmark = pytest.mark.slow
-RUNTIME = "qinglan-rewriter-vllm"
+RUNTIME, FULL_RUNTIME = "qinglan-rewriter-vllm", "qinglan-rewriter-vllm-full"
 DEADLINE = 15
 """Seconds: the engine shares two cores with other tests."""
 
@@ -53,9 +66,16 @@ class Setup(NamedTuple):
     student: Student
     """The merged weights in transformers: what the evaluation judges."""
 
+    expected: list[GeneratedRewrite]
+    """What it writes for all questions."""
+
     @property
-    def expected(self) -> list[GeneratedRewrite]:
-        return [without_fragment(rewrite._replace(seconds=0.0)) for rewrite in self.student.write(QUESTIONS)]
+    def guarded(self) -> list[str]:
+        """The text that users get: the question itself where a guard takes the rewrite back."""
+        return [
+            question.question if failed_guards(question, rewrite.text, rewrite.cut) else rewrite.text
+            for question, rewrite in zip(QUESTIONS, self.expected, strict=True)
+        ]
 
     def requests(self, max_new_tokens: int, model: str = "rewriter") -> list[dict[str, Any]]:
         return [completion_request(model, self.student.render(one), max_new_tokens) for one in QUESTIONS]
@@ -80,7 +100,9 @@ def setup(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         options = ["--backend", engine.url, "--base", str(root / "base"), "--deadline-seconds", f"{DEADLINE}"]
         with serve(*options, model=release) as served:
             until(lambda: is_ready(served), 120)
-            yield Setup(release, engine, served, Student.load(release))
+            student = Student.load(release)
+            expected = [without_fragment(rewrite._replace(seconds=0.0)) for rewrite in student.write(QUESTIONS)]
+            yield Setup(release, engine, served, student, expected)
 
 
 def is_ready(served: Served) -> bool:
@@ -126,10 +148,7 @@ def test_three_protocols_give_one_guarded_answer(setup: Setup) -> None:
     guards = [
         failed_guards(one, rewrite.text, rewrite.cut) for one, rewrite in zip(QUESTIONS, setup.expected, strict=True)
     ]
-    expected = [
-        question.question if failed else rewrite.text
-        for question, rewrite, failed in zip(QUESTIONS, setup.expected, guards, strict=True)
-    ]
+    expected = setup.guarded
 
     first = setup.served.http.post(V1, json={"instances": instances()}).json()["predictions"]
 
@@ -166,7 +185,7 @@ def test_a_stream_holds_the_same_text_and_the_engines_count_of_tokens(setup: Set
     assert events[-1] == "[DONE]"
     text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks if chunk["choices"])
     [first, *_] = setup.expected
-    assert text == (QUESTIONS[0].question if failed_guards(QUESTIONS[0], first.text, first.cut) else first.text)
+    assert text == setup.guarded[0]
     usage = chunks[-1]["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (first.prompt_tokens, first.new_tokens)
 
@@ -257,16 +276,94 @@ def test_on_sigterm_it_answers_all_that_it_took_of_clients_that_keep_their_conne
         assert any(answer.last for own in answers for answer in own)
 
 
-def test_a_killed_engine_is_an_outage_for_users_and_for_the_evaluation(setup: Setup) -> None:
+def test_under_overload_it_refuses_at_once_and_answers_all_that_it_took(serve: Serve, setup: Setup) -> None:
+    options = ["--backend", setup.engine.url, "--queue", "2", "--deadline-seconds", "120"]
+    many, waiting = (instances() * 4)[: MAX_CONCURRENCY + 12], 12
+    with serve(*options, model=setup.release) as served, ThreadPoolExecutor(1) as pool:
+        until(lambda: is_ready(served), 120)
+        with stopped(setup.engine):
+            taken = pool.submit(served.http.post, V1, json={"instances": many}, timeout=120)
+            until(lambda: served.counted("qinglan_rewriter_waiting") == waiting)
+            refused = served.http.post(V1, json={"instances": [ASKED]})
+        predictions = taken.result().json()["predictions"]
+
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert [one["rewritten_query"] for one in predictions] == (setup.guarded * 4)[: len(many)]
+        assert [served.counted(REQUESTS, outcome=how) for how in ("busy", "answered", "failed")] == [1, 1, 0]
+        assert "rewritten_query" in served.ask()
+
+
+def kill(engine: Engine) -> None:
+    """As the kernel does where memory is short: the whole session of an engine is gone, and says nothing."""
+    if engine.process.poll() is None:
+        os.killpg(engine.process.pid, signal.SIGKILL)
+        engine.process.wait()
+
+
+@pytest.fixture(scope="module")
+def rag(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The RAG service before that server."""
+    root = tmp_path_factory.mktemp("rag")
+    passages = f"fivedoctors={knowledge_base(root / 'kb.jsonl', 8)}"
+    options = ["--kb", passages, "--index-root", str(root / "index"), "--port", "0", "--rewrite-cache", "0"]
+    options += ["--rewriter", str(setup.served.http.base_url), "--rewriter-deadline", f"{DEADLINE}"]
+    with run_service("serving.rag", options, root / "rag.log") as url:
+        yield url
+
+
+def searched(rag: str) -> dict[str, Any]:
+    answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
+    data: dict[str, Any] = answer.raise_for_status().json()["data"]
+    return data
+
+
+def test_a_killed_engine_is_an_outage_for_users_and_for_the_evaluation(setup: Setup, rag: str) -> None:
+    """Also for a question that was under way: nobody waits for the deadline, and the RAG service searches on."""
     served = setup.served
-    os.killpg(setup.engine.process.pid, signal.SIGKILL)
-    setup.engine.process.wait()
+    assert searched(rag)["rewriter_version"], "the rewriter answered it, guarded or not"
+    os.killpg(setup.engine.process.pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(served.http.post, V1, json={"instances": [ASKED]})
+        until(lambda: served.counted("qinglan_rewriter_under_way") == 1)
+        kill(setup.engine)
+        answers = [under_way.result(), served.http.post(V1, json={"instances": [ASKED]})]
 
-    answer = served.http.post(V1, json={"instances": [ASKED]})
-
-    assert (answer.status_code, setup.engine.url in answer.json()["error"]) == (502, True)
-    assert served.counted(REQUESTS, outcome="failed") == 1
+    assert [answer.status_code for answer in answers] == [502, 502]
+    assert all(f"{setup.engine.url} does not answer" in answer.json()["error"] for answer in answers)
+    assert served.counted(REQUESTS, outcome="failed") == 2
     until(lambda: not is_ready(served), 60)
+    data = searched(rag)
+    assert (data["fallback_reason"], data["rewritten_query"]) == ("refused", ASKED["query"])
+    assert data["recall"] and not data["rewriter_version"]
     with pytest.raises(OutageError, match="ended with -9") as evaluation, explained_outages(setup.engine, "rl"):
         asyncio.run(write_all("rl", setup.engine.url, setup.requests(8), 4))
     assert 'HTTP/1.1" 200' in str(evaluation.value), "the engine's last lines"
+
+
+@pytest.fixture(scope="module")
+def full(setup: Setup) -> Iterator[Setup]:
+    """The engine of the full runtime in the place of the killed one."""
+    kill(setup.engine)
+    options, log = runtime_options(FULL_RUNTIME, setup.release), setup.release.parent / "full.log"
+    with real_engine(setup.release, options, log, port=httpx.URL(setup.engine.url).port or 0) as engine:
+        yield setup._replace(engine=engine)
+
+
+def test_once_an_engine_is_back_on_its_port_the_server_goes_on_without_a_restart(full: Setup, rag: str) -> None:
+    until(lambda: is_ready(full.served), 60)
+
+    predictions = full.served.http.post(V1, json={"instances": instances()}).json()["predictions"]
+
+    assert [one["rewritten_query"] for one in predictions] == full.guarded
+    assert searched(rag)["rewriter_version"], "the rewriter answered it, guarded or not"
+    events = [line["event"] for line in full.served.lines() if line.get("event", "").endswith("ready")]
+    assert events[-3:] == ["ready", "not ready", "ready"]
+
+
+def test_the_full_runtime_writes_with_merged_weights_what_transformers_writes(serve: Serve, full: Setup) -> None:
+    assert full.complete("rewriter") == full.expected
+    with serve("--backend", full.engine.url, model=full.release) as served:  # no --base: the weights are its own
+        until(lambda: is_ready(served), 60)
+        predictions = served.http.post(V1, json={"instances": instances()}).json()["predictions"]
+
+    assert [one["rewritten_query"] for one in predictions] == full.guarded
