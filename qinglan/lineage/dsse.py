@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.lineage.keys import PublicKey, Signer
 
@@ -49,7 +50,7 @@ def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
 def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
     """Its parts, nothing verified; a DataError where it is none."""
     try:
-        body = orjson.loads(sealed)
+        body = parse_json_mapping(sealed, where)
         signatures = tuple(
             Signature(str(item.get("keyid", "")), _decoded(item["sig"])) for item in body["signatures"]
         )

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-import orjson
-
 from qinglan.digests import file_digests, tree_digest
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
@@ -254,6 +253,6 @@ def _below_artifacts(path: Path) -> list[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return mapping_or_empty(orjson.loads(path.read_bytes()))
-    except orjson.JSONDecodeError:
+        return parse_json_mapping(path.read_bytes(), str(path))
+    except (DataError, OSError):
         return {}
