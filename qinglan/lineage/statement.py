@@ -71,6 +71,12 @@ class Statement(NamedTuple):
     versions: Mapping[str, str]
 
     @property
+    def tenant(self) -> str:
+        """The tenant that its settings name; "" where they name none."""
+        named = self.config.get("tenant_id") if isinstance(self.config, Mapping) else None
+        return named if isinstance(named, str) else ""
+
+    @property
     def at(self) -> datetime:
         """The time at which it was signed, by its own word."""
         return parse_time(self.ended)

@@ -154,6 +154,13 @@ def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
     return TrustPolicy.parse(yaml_mapping(text, TRUST_VARIABLE), TRUST_VARIABLE)
 
 
+def policy_at_hand() -> TrustPolicy | None:
+    """`default_trust` where there is one: a step's pod may have its keys and no policy."""
+    if not os.environ.get(TRUST_VARIABLE, "").strip() and not (keys_folder() / TRUST_FILE).is_file():
+        return None
+    return default_trust()
+
+
 def save_trust(path: Path, policy: TrustPolicy) -> None:
     import yaml
 

@@ -16,12 +16,13 @@ from components.release.register.config import RegisterConfig
 from components.release.register.model_card import model_card
 from components.release.register.publish import current_digest, publish
 from qinglan.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
-from qinglan.errors import DataError, GateHeldError
+from qinglan.errors import AlteredError, ConfigError, DataError, GateHeldError
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.kinds import Kind, kind_of
 from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import atomic_folder, sha256_bytes, sha256_file
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.evidence import read_statements as read_envelopes
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
 from qinglan.lineage.record import RUN_VARIABLE, Artifact, code_version, environment_inputs, recorded, versions
@@ -42,6 +43,8 @@ from qinglan.lineage.release_folder import (
     unreferenced_files,
 )  # fmt: skip
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, parse_time, to_payload
+from qinglan.lineage.statement_index import index_statements, tenant_fault
+from qinglan.lineage.trust import policy_at_hand
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
 
@@ -90,6 +93,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     signer = load_signer("releaser")
     judged = judge(inputs)
     refuse_disallowed_files(inputs.model)
+    refuse_untrusted_steps(judged.statements, inputs.lineage, config)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
     publish(out, registered.release, config, before, signer.id)
@@ -129,6 +133,7 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     signer = load_signer("releaser")
     judged = judge(inputs, "hold")
     refuse_disallowed_files(inputs.model)
+    refuse_untrusted_steps(judged.statements, inputs.lineage, config)
     return write_release(inputs, out, judged, config, signer)
 
 
@@ -171,6 +176,29 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
             "Run the stage that leaves this paper again."
         )
     return statements
+
+
+def refuse_untrusted_steps(statements: Sequence[LineageStatement], lineage: Path, config: RegisterConfig) -> None:
+    """Refuse what an audit of the release would refuse: steps of another tenant, or signed by keys that don't count.
+
+    Signatures are checked where this machine has a trust policy; a tenant is compared everywhere.
+    """
+    tenant = config.name.partition("/")[0]
+    for entry in statements:
+        if why := tenant_fault(entry.statement, tenant):
+            raise ConfigError(
+                f"register.name {config.name}: the statement of {entry.statement.stage} cannot be in it: {why}. Name "
+                "the release after the tenant of its run."
+            )
+    if (policy := policy_at_hand()) is None:
+        return
+    index = index_statements(read_envelopes(lineage), policy, tenant, datetime.now(UTC))
+    faults = [f"statement of {step.statement.stage}: {step.why}" for step in index.steps.values() if not step.counts]
+    if faults := [*map(str, index.findings), *faults]:
+        raise AlteredError(
+            f"{lineage}: {faults[0]}. An audit would refuse this release, so it is not signed. See whose key that is "
+            "(`qinglan keys list`), and run the step again with a key that counts."
+        )
 
 
 def fill_release(
