@@ -197,7 +197,7 @@ class RunConfig(LineConfig):
     def _release_of_its_tenant(self) -> Self:
         if "register_" in self.model_fields_set and self.register_.name.partition("/")[0] != self.tenant_id:
             raise ValueError(
-                f"register.name: {self.register_.name} is no release of {self.tenant_id}; a name begins with its tenant"
+                f"register.name: {self.register_.name} is no release of {self.tenant_id}; take {self.tenant_id}/..."
             )
         return self
 

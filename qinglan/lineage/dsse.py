@@ -55,6 +55,8 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
             Signature(str(item.get("keyid", "")), _decoded(item["sig"])) for item in body["signatures"]
         )
         return Envelope(_decoded(body["payload"]), str(body["payloadType"]), signatures)
+    except DataError as error:
+        raise DataError(f"{where}: no DSSE envelope ({str(error).removeprefix(where)}).") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from error
 

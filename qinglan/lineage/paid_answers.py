@@ -36,9 +36,8 @@ def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Itera
     for journal in evidence.journals():
         try:
             answers = {answer.call: answer for answer in read_answers(journal)}
-            lost = [
-                item.stage for digest, item in signed.items() if digest not in papers and not _gives(journal, item)
-            ]
+            unlisted = [item for digest, item in signed.items() if digest not in papers]
+            lost = [item.stage for item in unlisted if not _gives(journal, item)]
         except (DataError, sqlite3.DatabaseError) as error:
             yield Finding(journal.name, "altered", str(error))
             continue

@@ -125,6 +125,9 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
     """Parse a payload; a DataError where it is no statement of a stage."""
     try:
         body = parse_json_mapping(payload, where)
+    except DataError as error:
+        raise DataError(f"{where}: no in-toto statement ({str(error).removeprefix(where)}).") from error
+    try:
         definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
         build_type = definition["buildType"]
         types = body["_type"], body["predicateType"]

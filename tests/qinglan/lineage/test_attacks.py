@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from qinglan.evaluation.rewriter_gate import GateConfig
 from qinglan.lineage.findings import Finding, State
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.release_folder import BOM, EVALUATION, MODEL, PROVENANCE, REPORT, SIGNATURE
@@ -39,6 +40,8 @@ from tests.qinglan.lineage.attacks import (
     moved,
     not_used,
     nothing,
+    other_figures,
+    other_rule,
     other_sub,
     pickled,
     provenance,
@@ -349,6 +352,25 @@ ROWS = [
     Row("the gate's statement taken out, signed", refitted(lambda s: s.path("lineage/gate-").unlink()),
         {("verdict", "missing")}),
     Row("a verdict of hold, signed", hold, {("verdict", "altered")}),
+    Row("figures that hold, signed as promoted",
+        other_figures(lambda found: found["paired"]["rl_vs_teacher"].update(low=-0.2, p=0.9)),
+        {("verdict", "altered")}),
+    Row("figures of too few rows, signed as promoted",
+        other_figures(lambda found: found["paired"]["rl_vs_teacher"].update(n=3)), {("verdict", "altered")}),
+    Row("figures that are not there, signed as promoted", other_figures(lambda found: found["paired"].clear()),
+        {(EVALUATION, "altered")}),
+    Row("figures that are no numbers, signed as promoted",
+        other_figures(lambda found: found["paired"]["rl_vs_teacher"].update(difference="much")),
+        {("verdict", "altered")}),
+    Row("settings of a gate that there are none of, signed",
+        other_figures(lambda found: found.update(settings={"gate": {"margins": 1}})), {(EVALUATION, "altered")}),
+    Row("figures of nothing, signed", other_figures(lambda found: found.clear()), {(EVALUATION, "altered")}),
+    Row("a rule of the gate's own that the figures fail, signed",
+        other_rule({**GateConfig().model_dump(mode="json"), "rows": 100_000}), {("verdict", "altered")}),
+    Row("a rule of the gate's own that is none, signed",
+        other_rule({**GateConfig().model_dump(mode="json"), "p": 7}), {(EVALUATION, "altered")}),
+    Row("a rule of the gate's own that the figures meet, signed",
+        other_rule(GateConfig().model_dump(mode="json")), set()),
     Row("a verdict's paper that says otherwise, signed",
         refitted(lambda s: s.path("lineage/verdict-").write_text('{"word": "promote", "reasons": ["Much better."]}')),
         {("lineage/verdict-", "altered")}),

@@ -204,12 +204,12 @@ def test_a_file_that_shows_another_artifact_is_altered(run: Path, keys: Keys, at
 
 
 JOURNAL_ATTACKS = {
-    "an answer as text": ("UPDATE calls SET response = 'two' WHERE response = x'74776f'", "altered", "text or nothing"),
-    "no answer": ("UPDATE calls SET response = NULL", "altered", "text or nothing"),
-    "a number for an answer": ("UPDATE calls SET response = 7", "altered", "text or nothing"),
-    "a key that is a number": ("UPDATE calls SET key = x'00' WHERE response = x'74776f'", "altered", "text or nothing"),
+    "an answer as text": ("UPDATE calls SET response = 'two' WHERE response = x'74776f'", "altered", "text or noth"),
+    "no answer": ("UPDATE calls SET response = NULL", "altered", "text or noth"),
+    "a number for an answer": ("UPDATE calls SET response = 7", "altered", "text or noth"),
+    "a key that is a number": ("UPDATE calls SET key = x'00' WHERE response = x'74776f'", "altered", "text or noth"),
     "another request": ("UPDATE calls SET request = CAST('{\"model\":\"m\"}' AS BLOB)", "altered", "its key is the"),
-    "a request as text": ("UPDATE calls SET request = '{}'", "altered", "text or nothing"),
+    "a request as text": ("UPDATE calls SET request = '{}'", "altered", "text or noth"),
     "another sample": ("UPDATE calls SET sample = 1", "altered", "its key is the digest"),
     "a sample that is none": ("UPDATE calls SET sample = 'x'", "altered", "its key is the digest"),
     "another model": ("UPDATE calls SET model = 'cheap'", "altered", "the journal names another"),

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from components.release.register import stage
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
+from qinglan.errors import AlteredError
 from qinglan.lineage.audit import audit
 from qinglan.lineage.findings import State
 from qinglan.lineage.release_folder import PROVENANCE
@@ -167,14 +169,23 @@ def plain(name: str) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_fault_in_the_statements_before_the_release_is_found(row: Row, scene: Scene, tmp_path: Path) -> None:
+def test_a_fault_in_the_statements_before_the_release_is_found(
+    row: Row, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Register refuses it; where register was deceived, the audit finds it."""
     model = tiny_weights(tmp_path / "rl_model")
     inputs = make_inputs(tmp_path, model)
     lineage = inputs.lineage.rename(tmp_path / "lineage")
     here = scene._replace(folder=tmp_path)
     row.attack(here)
     shutil.rmtree(tmp_path / "release")
-    register(inputs._replace(lineage=lineage), tmp_path / "release", RegisterConfig(name=NAME))
+    taken = inputs._replace(lineage=lineage), tmp_path / "release", RegisterConfig(name=NAME)
+    if row.verdict == "altered" and row.attack is not nothing:
+        with pytest.raises(AlteredError, match="An audit would refuse this release"):
+            register(*taken)
+        assert not (tmp_path / "release").exists()
+        monkeypatch.setattr(stage, "refuse_untrusted_steps", lambda *given: None)
+    register(*taken)
     row.after(here)
 
     found = audit(str(tmp_path / "release"), row.policy(scene.policy, scene), name=NAME)
