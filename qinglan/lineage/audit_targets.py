@@ -30,6 +30,9 @@ Kind = Literal["release", "run", "artifact"]
 SHOWN_FILES = "files"
 """A run's folder of links to its newest artifacts, under the names that people know."""
 
+SHOWN_NAMES = {"sft": "chats", "ppo": "prompts", "distil": "distil_table"}
+"""Artifacts that are shown there by another name than their own."""
+
 FILLED_IN = frozenset({".xlsx"})
 
 
@@ -227,7 +230,8 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
     """
     findings = []
     for path in sorted((run.root / SHOWN_FILES).iterdir()) if (run.root / SHOWN_FILES).is_dir() else ():
-        name = path.name.partition(".")[0]
+        stem = path.name.partition(".")[0]
+        name = SHOWN_NAMES.get(stem, stem)
         digests = run.recorded_digests(name)
         if not digests or path.suffix in FILLED_IN or path.name.startswith("."):
             continue

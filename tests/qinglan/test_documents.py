@@ -32,7 +32,7 @@ JSON_FAULTS = [
 def test_json_that_programs_could_read_differently_is_refused_with_its_line(
     content: bytes, line: int, why: str
 ) -> None:
-    with pytest.raises(DataError, match=f"^x.json:{line}: .*{why}"):
+    with pytest.raises(DataError, match=rf"^x\.json:{line}: .*{why}"):
         parse_json(content, "x.json")
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.lines import ARTIFACT_FILES
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError
 from qinglan.lineage.audit import Audit, audit, audit_error
+from qinglan.lineage.audit_targets import FILLED_IN, SHOWN_NAMES
 from qinglan.lineage.paid_answers import compare_answers
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.llm.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
@@ -180,6 +182,12 @@ def exchanged(files: Path, run: Path) -> None:
 def dangling(files: Path, run: Path) -> None:
     (files / "sft_model").unlink()
     (files / "sft_model").symlink_to("../artifacts/gone")
+
+
+def test_the_audit_knows_by_which_names_a_run_shows_its_artifacts() -> None:
+    shown = {Path(file).stem: name for name, file in ARTIFACT_FILES.items() if Path(file).suffix not in FILLED_IN}
+
+    assert {file: name for file, name in shown.items() if file != name} == SHOWN_NAMES
 
 
 def test_files_that_show_the_artifacts_are_no_finding(run: Path, keys: Keys) -> None:
