@@ -85,7 +85,7 @@ def _line_of(text: str) -> int:
         begun.pop()
         return parsed
 
-    decoder = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
+    decoder: Any = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
     decoder.parse_object = parse_object
     decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
     with suppress(ValueError, RecursionError):

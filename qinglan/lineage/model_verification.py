@@ -110,10 +110,10 @@ def verify_model(folder: Path, weights: bool = True, trust: Path | None = None) 
 
 def file_identities(folder: Path) -> dict[str, FileIdentity]:
     """The identity of each plain file, by its path in the folder."""
-    found = {name: path.stat(follow_symlinks=False) for name, path in plain_files(folder).files.items()}
+    stats = {name: path.stat(follow_symlinks=False) for name, path in plain_files(folder).files.items()}
     return {
         name: FileIdentity(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-        for name, about in found.items()
+        for name, about in stats.items()
     }
 
 

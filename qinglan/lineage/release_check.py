@@ -282,8 +282,8 @@ def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
     evaluation = read_evaluation(path)
     kind = kind_of(evaluation, path.name)
     gates = [rule for rule in rules if isinstance(rule, Mapping) and rule.keys() >= kind.gate.model_fields.keys()]
-    own = [kind.decide(evaluation, kind.gate.parse(rule, "the gate's statement")) for rule in gates]
-    return [kind.verdict(evaluation, path.name), *own]
+    by_gates = [kind.decide(evaluation, kind.gate.parse(rule, "the gate's statement")) for rule in gates]
+    return [kind.verdict(evaluation, path.name), *by_gates]
 
 
 def _verdict_digest(contents: ReleaseContents) -> str:

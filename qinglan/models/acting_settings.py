@@ -39,9 +39,9 @@ def settings_fault(file: str, settings: Any) -> str:
     if file in SECOND_READINGS or file.endswith("quant_config.json"):
         return "programs that know this file would read another model than those that do not"
     if file == "generation_config.json" and isinstance(settings, dict):
-        others = sorted(key for key, value in settings.items() if value is not None and key not in GENERATION)
-        if others:
-            return f"{visible(others[0][:80])!r} changes how answers are searched, and a release decodes greedily"
+        unknown = sorted(key for key, value in settings.items() if value is not None and key not in GENERATION)
+        if unknown:
+            return f"{visible(unknown[0][:80])!r} changes how answers are searched, and a release decodes greedily"
     return next(_faults(settings), "")
 
 

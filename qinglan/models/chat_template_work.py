@@ -113,18 +113,28 @@ def _is_position(node: nodes.Node) -> bool:
 
 def _growing_texts(template: nodes.Template, macros: Names) -> Iterator[tuple[int, str]]:
     """Places where a value that the template made itself enters another of its own more than once, or lengthened."""
-    loops, sets = list(template.find_all(nodes.For)), list(template.find_all(SETS))
-    given = {name.name for loop in loops for name in _all([loop.target]) if isinstance(name, nodes.Name)}
-    own = {name.name for name in template.find_all((nodes.Name, nodes.NSRef)) if getattr(name, "ctx", "") != "load"}
-    own -= given - {name.name for item in sets for name in _all([item.target]) if isinstance(name, nodes.Name)}
+    loops, sets = list(template.find_all(nodes.For)), list[Any](template.find_all(SETS))
+    loop_names = {name.name for loop in loops for name in _all([loop.target]) if isinstance(name, nodes.Name)}
+    named: list[Any] = list(template.find_all((nodes.Name, nodes.NSRef)))
+    assigned = {name.name for name in named if getattr(name, "ctx", "") != "load"}
+    assigned -= loop_names - {
+        name.name for item in sets for name in _all([item.target]) if isinstance(name, nodes.Name)
+    }
     for item in sets:
-        sources = [item.node] if isinstance(item, nodes.Assign) else item.body
-        if _joins(sources, own) > 1:
+        whole = isinstance(item, nodes.AssignBlock)
+        sources = [*item.body, *([item.filter] if item.filter else [])] if whole else [item.node]
+        if _joins(sources, assigned) > 1:
             yield item.lineno, "joins texts of its own"
-        if any(_mentions([node], own) for node in _all(sources) if _lengthens(node, macros)):
+        if any(
+            _mentions(sources if whole else [node], assigned) for node in _all(sources) if _lengthens(node, macros)
+        ):
             yield item.lineno, "lengthens a text of its own"
     for call in template.find_all(nodes.Call):
-        if isinstance(call.node, nodes.Name) and call.node.name in macros and _joins(call.args, own) > len(call.args):
+        if (
+            isinstance(call.node, nodes.Name)
+            and call.node.name in macros
+            and _joins(call.args, assigned) > len(call.args)
+        ):
             yield call.lineno, "joins texts of its own"
     gathered = _gathered(template, sets)
     for loop in loops:
@@ -175,6 +185,10 @@ def _lengthens(node: nodes.Node, macros: Names) -> bool:
 
 def _mentions(parts: Iterable[nodes.Node], names: Names) -> bool:
     return any(isinstance(node, nodes.Name) and node.name in names for node in _all(parts))
+
+
+def _names(parts: Iterable[nodes.Node]) -> set[str]:
+    return {node.name for node in _all(parts) if isinstance(node, nodes.Name)}
 
 
 def _all(parts: Iterable[nodes.Node]) -> Iterator[nodes.Node]:

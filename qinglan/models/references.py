@@ -1,4 +1,4 @@
-"""What loaders read of a model's folder: the same files, whichever loader it is, and nothing else.
+"""Files that loaders read of a model's folder: the same ones for every loader, and nothing else.
 
     refuse_foreign_files(folder)                         # before it is loaded
     faults = reference_faults(plain_files(folder).files)  # every one of them

@@ -118,7 +118,7 @@ class Money(Config):
 def test_a_budget_without_an_end_is_none(tmp_path: Path, number: str) -> None:
     (tmp_path / "p.yaml").write_text(f"budget: {number}\n")
 
-    with pytest.raises(ConfigError, match="budget|no number"):
+    with pytest.raises(ConfigError, match=r"budget|no number"):
         Money.parse(load_yaml(tmp_path / "p.yaml"), "p.yaml")
 
 

@@ -145,6 +145,7 @@ ENDLESS = {
     "a loop over what it gathers": SPACE
     + "{% for m in messages %}{% for c in ns.s %}{% set ns.s = ns.s ~ 'x' %}{% endfor %}{% endfor %}",
     "quotes of quotes": "{% set a = '\"' %}" + "{% set a = a|tojson %}" * 40,
+    "quotes of quotes in a block": "{% set a = '\"' %}" + "{% set a | tojson %}{{ a }}{% endset %}" * 40,
     "letters replaced by words": "{% set a = 'aaa' %}" + "{% set a = a.replace('a', 'aaaa') %}" * 40,
     "a macro that doubles": "{% macro d(s) %}{{ s }}{{ s }}{% endmacro %}{% set a = 'x' %}"
     + "{% set a = d(a) %}" * 40,
