@@ -56,7 +56,8 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
         )
         return Envelope(_decoded(body["payload"]), str(body["payloadType"]), signatures)
     except DataError as error:
-        raise DataError(f"{where}: no DSSE envelope ({str(error).removeprefix(where)}).") from error
+        line = str(error).removeprefix(f"{where}:").rstrip(".")
+        raise DataError(f"{where}: no DSSE envelope (line {line}).") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from error
 

@@ -126,7 +126,8 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
     try:
         body = parse_json_mapping(payload, where)
     except DataError as error:
-        raise DataError(f"{where}: no in-toto statement ({str(error).removeprefix(where)}).") from error
+        line = str(error).removeprefix(f"{where}:").rstrip(".")
+        raise DataError(f"{where}: no in-toto statement (line {line}).") from error
     try:
         definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
         build_type = definition["buildType"]

@@ -92,6 +92,17 @@ def test_a_moved_run_needs_nothing_of_its_old_place(run: Path, keys: Keys, tmp_p
     assert (found.verdict, states(found)["questions"]) == ("intact", "attested")
 
 
+def test_a_run_that_calls_itself_another_tenants_is_untrusted(run: Path, keys: Keys) -> None:
+    (run / "config.yaml").write_text("tenant_id: chengla\n")
+
+    found = of(run, keys)
+
+    assert found.verdict == "altered"
+    assert "it is of tenant 'fivedoctors', and 'chengla' is asked about" in " ".join(
+        one.why for one in found.findings
+    )
+
+
 def test_changed_bytes_are_altered(run: Path, keys: Keys) -> None:
     (run / "artifacts/line-1/sft/model/model.safetensors").write_bytes(b"Weights")
 
