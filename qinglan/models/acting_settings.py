@@ -15,6 +15,9 @@ CODE = frozenset({"auto_map", "custom_generate", "custom_pipelines", "trust_remo
 OTHER_MODELS = frozenset({"speculators_config", "configuration_files", "backbone", "use_timm_backbone"})
 """vLLM serves the verifier that a speculator names; transformers takes a version's own file, or a backbone."""
 
+ALIASES = "attribute_map"
+"""A map of names to others, by which transformers reads any setting; its own classes have theirs in code."""
+
 QUANTISED = frozenset({"quantization_config", "compression_config", "quant_method"})
 KERNELS = frozenset({"use_kernels", "kernel_config", "hub_kernels"})
 IMPLEMENTATIONS = ("attn_implementation", "attn_implementation_internal", "experts_implementation")
@@ -47,10 +50,12 @@ def settings_fault(file: str, settings: Any) -> str:
 
 def _faults(settings: Any) -> Iterator[str]:
     for key, value in _settings(settings):
-        if value in (None, False, "", {}, []) and key not in ("chat_template",):
+        if value in (None, False, "", {}, []):
             continue
         if key in CODE:
             yield f"{key!r} names code, and a release holds none. Take that key out"
+        elif key == ALIASES:
+            yield f"{key!r} gives settings other names, by which they would not be seen here. Take that key out"
         elif key in OTHER_MODELS:
             yield f"{key!r} makes a loader read another model. Take that key out"
         elif key in QUANTISED:
@@ -63,7 +68,7 @@ def _faults(settings: Any) -> Iterator[str]:
 
 def _known(value: Any) -> bool:
     values = value.values() if isinstance(value, dict) else [value]
-    return all(item is None or item in KNOWN_IMPLEMENTATIONS for item in values if not isinstance(item, (dict, list)))
+    return all(item is None or (isinstance(item, str) and item in KNOWN_IMPLEMENTATIONS) for item in values)
 
 
 def _settings(settings: Any) -> Iterator[tuple[str, Any]]:

@@ -35,7 +35,6 @@ VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "added_tokens.json"})
 """Large files of words, which hold no settings."""
 
 WHOLE = "model.safetensors"
-ADAPTER_FOLDER = "adapter"
 PEFT_TYPE = "LORA"
 
 
