@@ -194,6 +194,14 @@ class RunConfig(LineConfig):
         return merge_settings(values, {"validate": shared, "ppo": {"reward": shared}, "evaluate": shared})
 
     @model_validator(mode="after")
+    def _release_of_its_tenant(self) -> Self:
+        if "register_" in self.model_fields_set and self.register_.name.partition("/")[0] != self.tenant_id:
+            raise ValueError(
+                f"register.name: {self.register_.name} is no release of {self.tenant_id}; take {self.tenant_id}/..."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _no_other_retrieval(self) -> Self:
         copies = {
             "validate": self.validate_.retrieval, "ppo.reward": self.ppo.reward.retrieval,

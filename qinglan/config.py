@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -21,7 +22,7 @@ TENANT_MODEL = r"^[a-z0-9][a-z0-9_-]{0,62}/[a-z0-9][a-z0-9_-]{0,62}$"
 class Config(BaseModel):
     """Frozen and closed: a typo in a file is an error that names the field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     @classmethod
     def parse(cls, values: Any, where: str) -> Self:
@@ -71,20 +72,22 @@ def refuse_old_settings(values: Any, replaced: Mapping[str, str]) -> Any:
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; anything else there is an error that names the file."""
-    import yaml
-
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file. See pipelines/configs for the profiles there are.") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: not readable as YAML: nested too deep.") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not readable as YAML: byte {error.start} is not UTF-8.") from error
+    return yaml_mapping(text, str(path))
+
+
+def yaml_mapping(text: str, where: str) -> dict[str, Any]:
+    """The mapping in a text of YAML; an empty one where there is nothing."""
+    values = parse_yaml(text, where)
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigError(f"{path}: expected a mapping of settings, found {type(values).__name__}.")
+        raise ConfigError(f"{where}: expected a mapping of settings, found {type(values).__name__}.")
     return values
 
 

@@ -16,6 +16,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
+from qinglan.documents import parse_json
 from qinglan.errors import DataError
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -98,6 +99,7 @@ def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
                 raise DataError(
                     f"{path}:{number}: byte {error.start} is not UTF-8. Save the file as UTF-8 and try again."
                 ) from error
+            parse_json(text, str(path), number)  # pydantic takes the last of two equal keys without a word
             try:
                 yield number, model.model_validate_json(text)
             except ValidationError as error:

@@ -4,7 +4,6 @@ What is wrong with the file (a missing column, merged cells, an id twice) is an 
 row (no question, a formula, a number) quarantines that row, before anything is paid for it.
 """
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,11 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from qinglan.config import Config, explain_validation_error
+from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.rows import QuarantinedRow, Question, Split
 from qinglan.tables import Cells, Formula, is_spreadsheet, read_table
+from qinglan.terminal import visible
 
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
@@ -97,18 +98,38 @@ def _jsonl_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 record = _parse_line(path, number, line)
-                yield f"{path.name} line {number}", {names.get(k, k): _flat(v) for k, v in record.items()}
+                yield f"{path.name} line {number}", _cells(record, names, f"{path}:{number}")
+
+
+def _cells(record: dict[str, Any], names: dict[str, str], where: str) -> Cells:
+    """The record by the sheet's column names; a column holds one plain value, under one name."""
+    cells: dict[str, Any] = {}
+    for key, value in record.items():
+        column = names.get(key, key)
+        if column in cells:
+            raise DataError(
+                f"{where}: {visible(key)!r} and {visible(column)!r} are one column. Take one of them out."
+            )
+        items = value if isinstance(value, list) else [value]
+        if column in names.values() and any(isinstance(item, (dict, list)) for item in items):
+            raise DataError(
+                f"{where}: {visible(key)!r} is an object, and a text, a number or a list of them is needed."
+            )
+        cells[column] = _flat(value)
+    return cells
 
 
 def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        record = json.loads(line.decode("utf-8-sig"))
+        text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
         ) from error
-    except ValueError as error:
-        raise DataError(f"{path}:{number}: not JSON ({error}). A file of questions is .xlsx or JSONL.") from error
+    try:
+        record = parse_json(text, str(path), number, half_characters=True)
+    except DataError as error:
+        raise DataError(f"{error} A file of questions is .xlsx or JSONL.") from error
     if not isinstance(record, dict):
         raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
     return record

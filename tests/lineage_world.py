@@ -13,6 +13,7 @@ from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.keys import Role, Signer, load_signer, make_key, parse_public_key
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
 from qinglan.lineage.trust import Revocation, TrustedKey, TrustPolicy
+from qinglan.llm.journal import call_key
 
 DAWN = datetime(2026, 1, 5, 8, tzinfo=UTC)
 """Past, by any clock."""
@@ -141,9 +142,24 @@ def record(root: Path, stage: str, inputs: Mapping[str, Path], outputs: Mapping[
     (root / "records" / f"{stage}.dsse.json").write_bytes(statement)
 
 
+def request_named(name: str) -> bytes:
+    return json.dumps({"model": "m", "messages": name}).encode()
+
+
+def call_named(name: str) -> str:
+    """The key of a made-up call."""
+    return call_key(request_named(name), 0)
+
+
 def paid_paper(answers: Mapping[str, bytes]) -> bytes:
     rows = (
-        {"call": call, "role": "teacher", "model": "m", "answer": hashlib.sha256(answer).hexdigest(), "cost": 0.01}
+        {
+            "call": call_named(call),
+            "role": "teacher",
+            "model": "m",
+            "answer": hashlib.sha256(answer).hexdigest(),
+            "cost": 0.01,
+        }
         for call, answer in sorted(answers.items())
     )
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)

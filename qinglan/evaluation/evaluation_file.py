@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.evaluation.verdict import Verdict
 from qinglan.files import atomic_write
@@ -61,12 +62,11 @@ def write_evaluation(path: Path, evaluation: Json) -> Json:
 def read_evaluation(path: Path) -> Json:
     """evaluation.json, or an error that says which stage writes it."""
     try:
-        evaluation = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise DataError(f"{path}: {error}. The evaluate stage writes it; run that again.") from error
-    if not isinstance(evaluation, dict):
-        raise DataError(f"{path}: no evaluation. The evaluate stage writes it; run that again.")
-    return evaluation
+        return parse_json_mapping(path.read_bytes(), str(path))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}. The evaluate stage writes it; run that again.") from error
+    except DataError as error:
+        raise DataError(f"{error} The evaluate stage writes it; run that again.") from error
 
 
 def read_predictions(path: Path) -> Iterable[Json]:

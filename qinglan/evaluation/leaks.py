@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from qinglan.errors import DataError
 from qinglan.evaluation.verdict import EvaluationNumbers
-from qinglan.near_duplicates import NearDuplicateIndex
 
 MAX_EXAMPLES = 5
 
@@ -38,6 +37,8 @@ class LockedTest:
     """A locked test's texts, to hold others against."""
 
     def __init__(self, test: Iterable[NamedText], threshold: float) -> None:
+        from qinglan.near_duplicates import NearDuplicateIndex  # numpy: an audit, which reads figures, needs none
+
         self._names: dict[str, list[str]] = defaultdict(list)
         for name, text in test:
             self._names[text].append(name)

@@ -4,19 +4,15 @@ result = audit("runs/demo/fivedoctors", load_trust(Path("trust.yaml")))
 result.verdict     # intact, incomplete or altered
 """
 
-import hashlib
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
-from qinglan.errors import AlteredError, DataError, IncompleteAuditError, QinglanError
+from qinglan.errors import AlteredError, IncompleteAuditError, QinglanError
 from qinglan.lineage.audit_targets import AuditTarget, Kind, open_target
-from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.findings import FAULTS, WORST_FIRST, AuditVerdict, Finding, verdict_of
+from qinglan.lineage.paid_answers import check_journals
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.release_notes import (
     CheckedRollout,
@@ -29,11 +25,6 @@ from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import Graph, findings_of, walk
-from qinglan.llm.journal_reader import read_answers
-
-PAID_ANSWERS_PATTERN = "paid-*.jsonl"
-MAX_NAMED_ANSWERS = 20
-"""Faulty answers that are named one by one; the rest are counted."""
 
 
 class Audit(NamedTuple):
@@ -89,7 +80,7 @@ def audit_target(
         *target.findings,
         *check_files(target, policy, name),
         *findings_of(graph),
-        *check_journals(target.evidence),
+        *check_journals(target.evidence, [step.statement for step in graph.steps.values()]),
         *rollout_findings(rollouts),
     )
     faults = tuple(dict.fromkeys(finding for finding in findings if finding.state in FAULTS))
@@ -126,42 +117,6 @@ def without_attestations(graph: Graph) -> Graph:
         for digest, thing in graph.things.items()
     }
     return graph._replace(things=things)
-
-
-def check_journals(evidence: Evidence) -> Iterator[Finding]:
-    """Compare every list of paid answers at hand with every journal at hand."""
-    journals = evidence.journals()
-    papers = {digest: path for path, digest in evidence.papers() if path.match(PAID_ANSWERS_PATTERN)}
-    for journal in journals if papers else ():
-        try:
-            answers = {key: hashlib.sha256(response).hexdigest() for key, response in read_answers(journal)}
-        except (DataError, sqlite3.DatabaseError) as error:
-            yield Finding(journal.name, "altered", str(error))
-            continue
-        for path in sorted(papers.values()):
-            with path.open("rb") as lines:
-                yield from compare_answers(path.name, lines, answers)
-
-
-def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, str]) -> Iterator[Finding]:
-    """Each call of the paper whose answer differs in the journal, or is not in it; `answers` are by call."""
-    faults = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = orjson.loads(line)
-            call, answer = str(row["call"]), row["answer"]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            faults.append(Finding(f"{paper}:{number}", "altered", "no line of paid answers"))
-            continue
-        if call not in answers:
-            faults.append(Finding(f"answer {call[:12]}", "missing", f"{paper} names it; the journal lacks it"))
-        elif answers[call] != answer:
-            why = f"the journal's answer to {call} has digest {answers[call][:12]}, {paper} says {str(answer)[:12]}"
-            faults.append(Finding(f"answer {call[:12]}", "altered", why))
-    faults.sort(key=lambda fault: WORST_FIRST.index(fault.state))
-    yield from faults[:MAX_NAMED_ANSWERS]
-    if rest := faults[MAX_NAMED_ANSWERS:]:
-        yield Finding(f"{len(rest)} more answers of {paper}", rest[0].state, "as those above")
 
 
 def audit_error(result: Audit) -> QinglanError | None:

@@ -27,6 +27,13 @@ DIGEST = re.compile(r"[0-9a-f]{8,64}")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 IN_STORE = re.compile(r"(?P<store>.+?)[/@#](?P<digest>[0-9a-f]{64})/?")
 Kind = Literal["release", "run", "artifact"]
+SHOWN_FILES = "files"
+"""A run's folder of links to its newest artifacts, under the names that people know."""
+
+SHOWN_NAMES = {"sft": "chats", "ppo": "prompts", "distil": "distil_table"}
+"""Artifacts that are shown there by another name than their own."""
+
+FILLED_IN = frozenset({".xlsx"})
 
 
 class AuditTarget(NamedTuple):
@@ -186,6 +193,7 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
     if not statements:
         findings.append(Finding("records", "missing", f"{root / 'records'}: no step has left a statement"))
     findings += unrecorded_outputs(statements, run)
+    findings += shown_file_findings(run)
     parts = [part for statement in reversed(statements) for part in statement.made or statement.used]
     starts = tuple(dict.fromkeys(part.digest for part in parts))
     evidence = CombinedEvidence([run, *more])
@@ -213,6 +221,28 @@ def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[
         for part in statement.made
         if part.is_bytes and not run.places(part.digest, part.name)
     ]
+
+
+def shown_file_findings(run: RunFolder) -> list[Finding]:
+    """Entries of files/ that are not the artifacts by whose names people and later stages open them.
+
+    A sheet is a copy, which people fill in; it is compared no more than any file of theirs.
+    """
+    findings = []
+    for path in sorted((run.root / SHOWN_FILES).iterdir()) if (run.root / SHOWN_FILES).is_dir() else ():
+        stem = path.name.partition(".")[0]
+        name = SHOWN_NAMES.get(stem, stem)
+        digests = run.recorded_digests(name)
+        if not digests or path.suffix in FILLED_IN or path.name.startswith("."):
+            continue
+        if not path.exists():
+            why = "it leads to nothing"
+        elif run.recorded_digest(path, name) in digests or digest_of(path) in digests:
+            continue
+        else:
+            why = f"it is not the {name} of this run's records; open the one in {run.root / 'artifacts'}"
+        findings.append(Finding(f"{SHOWN_FILES}/{path.name}", "altered", f"{path}: {why}"))
+    return findings
 
 
 def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:

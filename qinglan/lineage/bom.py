@@ -1,11 +1,12 @@
 """The check of a model's bill of materials: strict CycloneDX 1.6, with the digests of the release's statement."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
 from qinglan.lineage.statement import ArtifactRef
 
 CYCLONEDX_HASHES = {FILE_ALGORITHM: "SHA-256", FOLDER_ALGORITHM: "SHA3-256"}
@@ -33,7 +34,7 @@ def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str
     kind = CYCLONEDX_HASHES.get(model.algorithm, CYCLONEDX_HASHES[FILE_ALGORITHM])
     try:
         text = path.read_text(encoding="utf-8")
-        bill = json.loads(text)
+        bill = parse_json_mapping(text, path.name)
         if why := schema_fault(text):
             return f"no CycloneDX 1.6: {why}"
         about = bill["metadata"]["component"]
@@ -45,7 +46,7 @@ def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str
         subject = (about["type"], about["name"], _digest(about, kind), about["version"], "modelCard" in about)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, DataError) as error:
         return f"no bill of a model ({type(error).__name__}: {str(error)[:100]})"
     if subject != (MODEL, name, model.digest, model.digest[:12], True):
         return f"it is about {subject[1]} {subject[3]} by {kind}, and this is {name} {model.digest[:12]}"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import orjson
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.lineage.keys import PublicKey, Signer
 
@@ -49,11 +50,14 @@ def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
 def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
     """Its parts, nothing verified; a DataError where it is none."""
     try:
-        body = orjson.loads(sealed)
+        body = parse_json_mapping(sealed, where)
         signatures = tuple(
             Signature(str(item.get("keyid", "")), _decoded(item["sig"])) for item in body["signatures"]
         )
         return Envelope(_decoded(body["payload"]), str(body["payloadType"]), signatures)
+    except DataError as error:
+        line = str(error).removeprefix(f"{where}:").rstrip(".")
+        raise DataError(f"{where}: no DSSE envelope (line {line}).") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from error
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-import orjson
-
 from qinglan.digests import file_digests, tree_digest
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
@@ -180,6 +179,22 @@ class RunFolder(Evidence):
         recorded = self._recorded_paths.items()
         return next((digest for digest, paths in recorded if resolved in (path.resolve() for path in paths)), "")
 
+    def recorded_digests(self, name: str) -> frozenset[str]:
+        """The digests that the records give an artifact of this name."""
+        return frozenset(digest for digest, path in self._artifacts(name) if digest)
+
+    def recorded_digest(self, path: Path, name: str) -> str:
+        """The digest of the artifact of this name at this place, whose bytes the walk compares; "" elsewhere."""
+        resolved = path.resolve()
+        return next((digest for digest, at in self._artifacts(name) if at and at.resolve() == resolved), "")
+
+    def _artifacts(self, name: str) -> Iterator[tuple[str, Path | None]]:
+        for record in self.records.values():
+            for kind in ("inputs", "outputs"):
+                if part := mapping_or_empty(mapping_or_empty(record.get(kind)).get(name)):
+                    path = self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs")
+                    yield str(part.get("sha256", "")), path
+
     @cached_property
     def _recorded_paths(self) -> dict[str, list[Path]]:
         """Where the records say that bytes are, by their digests."""
@@ -254,6 +269,6 @@ def _below_artifacts(path: Path) -> list[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return mapping_or_empty(orjson.loads(path.read_bytes()))
-    except orjson.JSONDecodeError:
+        return parse_json_mapping(path.read_bytes(), str(path))
+    except (DataError, OSError):
         return {}

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
+from qinglan.documents import parse_json
+from qinglan.errors import DataError
 from qinglan.lineage.audit_targets import AuditTarget
 from qinglan.lineage.evidence import mapping_or_empty
 from qinglan.lineage.release_folder import EVALUATION
@@ -213,8 +213,8 @@ def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
 def read_evaluation(release: Path | None) -> dict[str, Any]:
     """The release's figures; empty where they cannot be read."""
     try:
-        return mapping_or_empty(orjson.loads((release / EVALUATION).read_bytes())) if release else {}
-    except (OSError, orjson.JSONDecodeError):
+        return mapping_or_empty(parse_json((release / EVALUATION).read_bytes(), EVALUATION)) if release else {}
+    except (OSError, DataError):
         return {}
 
 

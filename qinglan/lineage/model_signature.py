@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
 from qinglan.lineage.findings import State
 from qinglan.lineage.keys import PublicKey, Signer, public_pem
 
@@ -39,13 +39,13 @@ def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | No
     long as nothing was ignored when signing: SERIALIZATION.
     """
     try:
-        bundle = orjson.loads(signature.read_bytes())
+        bundle = parse_json_mapping(signature.read_bytes(), signature.name)
         hint = bundle["verificationMaterial"]["publicKey"]["hint"]
-        payload = orjson.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"], validate=True))
+        payload = parse_json_mapping(base64.b64decode(bundle["dsseEnvelope"]["payload"], validate=True), "payload")
         serialization = payload["predicate"]["serialization"]
     except OSError as error:
         return "altered", f"cannot be read ({error.strerror})"
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, DataError) as error:
         return "altered", f"no model signature of an EC key ({type(error).__name__}: {error})"
     if hint != key_hint(key):
         return "untrusted", "signed with another key than the release's statement"

@@ -3,13 +3,20 @@
     proof = verify_model(Path("/mnt/models/model"))
     proof.version     "09181d0f4159": of the model that the release names
     proof.summary     "release fivedoctors/rewriter 770a02888766, its digests"
+    ... the model is loaded ...
+    refuse_changed(Path("/mnt/models/model"), proof)
 
-A release lies around its model (release_folder.py), as the storage initialiser laid it there: whatever has changed on
-the node since is found here. A bare folder, as a run leaves it, proves nothing but its own digest, and says so; where
-a trust policy is named, it is refused.
+A release lies around its model (release_folder.py), as the storage initialiser laid it there: whatever has changed
+on the node since is found here. A bare folder, as a run leaves it, proves nothing but its own digest, and says so;
+where a trust policy is named, it is refused.
+
+What was compared must be what is loaded. The files are too large to be held in memory between the two, so each
+file's identity is taken before it is read the first time, and compared when the model is loaded: any write, rename or
+link in between changes its inode or its change time, which nobody but root can set back.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -38,6 +45,16 @@ REFETCH_HINT = "Load nothing of it; fetch the release again, and ask `qinglan au
 WEIGHTS = (".safetensors", ".safetensors.index.json")
 
 
+class FileIdentity(NamedTuple):
+    """A file's place on its disk and the time of its last change, by the kernel."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
 class ModelVerification(NamedTuple):
     """The proof of a model's folder."""
 
@@ -53,6 +70,9 @@ class ModelVerification(NamedTuple):
     prompts_digest: str = ""
     """The digest of the card with the prompts, where it is a rewriter."""
 
+    identities: Mapping[str, FileIdentity] = {}
+    """Each file of the folder as it was before it was compared."""
+
     @property
     def version(self) -> str:
         return self.model_digest[:VERSION_LENGTH]
@@ -66,9 +86,11 @@ def verify_model(folder: Path, weights: bool = True, trust: Path | None = None) 
     folder = folder.absolute()  # also `.` lies in something
     if trust is not None:
         _refuse_unproven(folder)
+    identities = file_identities(folder)
     if not os.path.lexists(folder.parent / PROVENANCE):
         refuse_foreign_files(folder, weights=False)  # a server that has the base needs none, the others load them
-        return ModelVerification("unproven", digest(folder), "unproven: no release around the model's folder")
+        summary = "unproven: no release around the model's folder"
+        return ModelVerification("unproven", digest(folder), summary, identities=identities)
     release = read_release_statement(folder.parent)
     files = release_files(folder.parent, release)
     signed = files_inside(files, MODEL)
@@ -82,7 +104,28 @@ def verify_model(folder: Path, weights: bool = True, trust: Path | None = None) 
     text = f"release {release.name} {whole[:VERSION_LENGTH]}, its digests"
     text += f", signed by {key[:VERSION_LENGTH]}" if key else ""
     state: Literal["signed", "compared"] = "signed" if key else "compared"
-    return ModelVerification(state, tree_digest(signed), text, whole, release.name, signed.get(CARD, ""))
+    prompts = signed.get(CARD, "")
+    return ModelVerification(state, tree_digest(signed), text, whole, release.name, prompts, identities)
+
+
+def file_identities(folder: Path) -> dict[str, FileIdentity]:
+    """The identity of each plain file, by its path in the folder."""
+    stats = {name: path.stat(follow_symlinks=False) for name, path in plain_files(folder).files.items()}
+    return {
+        name: FileIdentity(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+        for name, about in stats.items()
+    }
+
+
+def refuse_changed(folder: Path, proof: ModelVerification) -> None:
+    """An AlteredError where a file is not the one that was compared; to be called when the model is loaded."""
+    now = file_identities(folder.absolute())
+    changed = sorted(name for name in {*now, *proof.identities} if now.get(name) != proof.identities.get(name))
+    if changed:
+        raise AlteredError(
+            f"{folder / changed[0]}: it was changed while the model was being loaded, so what was loaded may not be "
+            f"what was compared. {REFETCH_HINT}"
+        )
 
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:

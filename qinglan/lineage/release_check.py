@@ -9,10 +9,13 @@ here raises for what it reads: a file that nobody can make sense of is a finding
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qinglan.digests import tree_digest
-from qinglan.errors import DataError
+from qinglan.errors import DataError, QinglanError
+from qinglan.evaluation.evaluation_file import read_evaluation
+from qinglan.evaluation.kinds import kind_of
+from qinglan.evaluation.verdict import Verdict
 from qinglan.files import sha256_file
 from qinglan.lineage.bom import bom_fault
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
@@ -239,8 +242,7 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
     """This evaluation has led to this verdict, and the verdict to this release."""
-    release = contents.release.statement
-    verdict = next((part.digest for part in release.used if part.name == VERDICT), "")
+    release, verdict = contents.release.statement, _verdict_digest(contents)
     gates = gate_statements(contents.lineage_statements(), contents.signed_digest(EVALUATION), verdict)
     if not gates:
         yield Finding(VERDICT, "missing", "the lineage holds no gate's verdict on this evaluation")
@@ -255,6 +257,39 @@ def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
             yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
 
 
+def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
+    """The verdict, worked out again from the figures: by the evaluation's settings, and by the gate's own.
+
+    A word that was signed is no proof of itself. A verdict of hold is not worked out again: it opens nothing.
+    """
+    verdict, evaluation = _verdict_digest(contents), contents.signed_digest(EVALUATION)
+    paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
+    gates = gate_statements(contents.lineage_statements(), evaluation, verdict)
+    held = paper is not None and not says_promote(paper.read_bytes())
+    if not gates or held or contents.digests.get(EVALUATION) != evaluation:
+        return
+    try:
+        verdicts = judge_again(contents.folder / EVALUATION, [gate.statement.config for gate in gates])
+    except (QinglanError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        yield Finding(EVALUATION, "altered", f"no gate can judge its figures ({str(error)[:200]})")
+        return
+    if reasons := next((again.reasons for again in verdicts if not again.promote), None):
+        yield Finding(VERDICT, "altered", f"the gate said promote, and the figures say hold: {reasons[0]}")
+
+
+def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
+    """The verdicts on an evaluation: by the settings in it, and by each gate's own where a statement holds them."""
+    evaluation = read_evaluation(path)
+    kind = kind_of(evaluation, path.name)
+    gates = [rule for rule in rules if isinstance(rule, Mapping) and rule.keys() >= kind.gate.model_fields.keys()]
+    by_gates = [kind.decide(evaluation, kind.gate.parse(rule, "the gate's statement")) for rule in gates]
+    return [kind.verdict(evaluation, path.name), *by_gates]
+
+
+def _verdict_digest(contents: ReleaseContents) -> str:
+    return next((part.digest for part in contents.release.statement.used if part.name == VERDICT), "")
+
+
 CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
     _check_unlisted_files,
     _check_named_files,
@@ -264,6 +299,7 @@ CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
     _check_origin,
     _check_lineage,
     _check_gate_verdict,
+    _check_figures,
 )
 
 

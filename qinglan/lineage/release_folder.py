@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
 from qinglan.digests import FOLDER_ALGORITHM, tree_digest
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import sha256_bytes, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
@@ -112,8 +111,8 @@ def verdict_file_name(digest: str) -> str:
 
 def says_promote(verdict: bytes) -> bool:
     try:
-        return bool(orjson.loads(verdict)["word"] == PROMOTE)
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return bool(parse_json_mapping(verdict, VERDICT)["word"] == PROMOTE)
+    except (DataError, KeyError):
         return False
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.digests import FOLDER_ALGORITHM
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
 from qinglan.lineage.findings import Finding, State
@@ -226,7 +227,7 @@ def _payload(kind: str, name: str, digest: str, predicate: Mapping[str, Any]) ->
 
 def _parse(envelope: Envelope, kind: str) -> tuple[str, str, Mapping[str, Any]]:
     """Digest and name of the release, and the predicate; one of PARSE_ERRORS where it is no such note."""
-    body = orjson.loads(envelope.payload)
+    body = parse_json_mapping(envelope.payload, "note")
     if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, kind):
         raise ValueError(f"a {body['predicateType']}")
     [subject] = body["subject"]

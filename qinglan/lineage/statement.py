@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -70,6 +71,12 @@ class Statement(NamedTuple):
     versions: Mapping[str, str]
 
     @property
+    def tenant(self) -> str:
+        """The tenant that its settings name; "" where they name none."""
+        named = self.config.get("tenant_id") if isinstance(self.config, Mapping) else None
+        return named if isinstance(named, str) else ""
+
+    @property
     def at(self) -> datetime:
         """The time at which it was signed, by its own word."""
         return parse_time(self.ended)
@@ -117,7 +124,11 @@ def to_payload(statement: Statement) -> bytes:
 def from_payload(payload: bytes, where: str = "statement") -> Statement:
     """Parse a payload; a DataError where it is no statement of a stage."""
     try:
-        body = orjson.loads(payload)
+        body = parse_json_mapping(payload, where)
+    except DataError as error:
+        line = str(error).removeprefix(f"{where}:").rstrip(".")
+        raise DataError(f"{where}: no in-toto statement (line {line}).") from error
+    try:
         definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
         build_type = definition["buildType"]
         types = body["_type"], body["predicateType"]
@@ -135,7 +146,7 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
             str(metadata["finishedOn"]),
             details["builder"].get("version", {}),
         )
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
         raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from error
 
 

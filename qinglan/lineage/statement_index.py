@@ -99,6 +99,8 @@ def read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy,
     state, why, signer = verify_signatures(envelope, policy, signing_role(statement), tenant, ended)
     if state == "attested" and (why := time_fault(started, ended, now)):
         state = "altered"
+    elif state == "attested" and (why := tenant_fault(statement, tenant)):
+        state = "untrusted"
     return Step(step_id, statement, state, why, signer, where, started, ended)
 
 
@@ -115,6 +117,13 @@ def verify_signatures(
         return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed
     state, why, key = policy.worth(envelope, role, tenant, at)
     return state, why, key or claimed
+
+
+def tenant_fault(statement: Statement, tenant: str) -> str:
+    """Why the statement cannot speak for this tenant: it is another's; "" where it can, or no tenant is known."""
+    if tenant and statement.tenant and statement.tenant != tenant:
+        return f"it is of tenant {statement.tenant!r}, and {tenant!r} is asked about"
+    return ""
 
 
 def time_fault(started: datetime, ended: datetime, now: datetime) -> str:

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
-from qinglan.config import Config, load_yaml
+from qinglan.config import Config, load_yaml, yaml_mapping
 from qinglan.errors import ConfigError
 from qinglan.files import atomic_write
 from qinglan.lineage.dsse import Envelope, verify_signature
@@ -41,7 +41,10 @@ EVERYONE = "*"
 def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("a time without a zone: end it with Z for UTC")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("a time at the edge of the calendar, which UTC does not have") from error
 
 
 UtcTime = Annotated[datetime, AfterValidator(_utc)]
@@ -145,15 +148,17 @@ def load_trust(path: Path) -> TrustPolicy:
 
 def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
     """The policy in this process's environment, else the one beside its keys."""
-    import yaml
-
     text = environment.get(TRUST_VARIABLE, "")
     if not text.strip():
         return load_trust(keys_folder() / TRUST_FILE)
-    try:
-        return TrustPolicy.parse(yaml.safe_load(text), TRUST_VARIABLE)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{TRUST_VARIABLE}: not readable as YAML: {error}") from error
+    return TrustPolicy.parse(yaml_mapping(text, TRUST_VARIABLE), TRUST_VARIABLE)
+
+
+def policy_at_hand() -> TrustPolicy | None:
+    """`default_trust` where there is one: a step's pod may have its keys and no policy."""
+    if not os.environ.get(TRUST_VARIABLE, "").strip() and not (keys_folder() / TRUST_FILE).is_file():
+        return None
+    return default_trust()
 
 
 def save_trust(path: Path, policy: TrustPolicy) -> None:

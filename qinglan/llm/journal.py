@@ -104,7 +104,12 @@ class Entry(NamedTuple):
 def make_call(request: dict[str, Any], sample: int) -> Call:
     """The call of a request as it goes to the model: model, messages, parameters and response format."""
     body = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
-    return Call(sha256(body + b"\n%d" % sample).hexdigest(), str(request["model"]), sample, body)
+    return Call(call_key(body, sample), str(request["model"]), sample, body)
+
+
+def call_key(request: bytes, sample: int) -> str:
+    """The key of a request's bytes, as they were sent."""
+    return sha256(request + b"\n%d" % sample).hexdigest()
 
 
 class Journal:

@@ -14,7 +14,8 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
-from qinglan.llm.journal import APPLICATION_ID, READABLE_VERSIONS
+from qinglan.llm.journal import APPLICATION_ID, READABLE_VERSIONS, call_key
+from qinglan.terminal import visible
 
 CALLS = """
 SELECT count(*) calls, coalesce(sum(state = 'answered'), 0) answered, coalesce(sum(state = 'failed'), 0) failed,
@@ -46,9 +47,36 @@ SELECT DISTINCT key, role, calls.model, response, (SELECT sum(cost) FROM attempt
 FROM entries JOIN calls ON entries.call = calls.key WHERE step = ? AND state = 'answered' ORDER BY key, role
 """
 
+ANSWERS = """
+SELECT key, model, sample, request, response,
+  (SELECT sum(cost) FROM attempts WHERE call = key HAVING count(*) = 1) cost,
+  EXISTS (SELECT 1 FROM attempts WHERE call = key AND outcome = 'answered') sent
+FROM calls WHERE state = 'answered'
+"""
+
 ATTEMPTS_OF = """
 SELECT row, outcome, cost, answered_at - sent_at seconds FROM attempts WHERE step = ? AND role = ? ORDER BY id
 """
+
+
+class JournalAnswer(NamedTuple):
+    """An answered call, as an audit reads it."""
+
+    call: str
+    """The key: the digest of the request."""
+
+    digest: str
+    """The digest of the answer; "" where there is a fault."""
+
+    model: str
+    cost: float | None
+    """None where it was sent more than once: a batch that ends later may still change what that cost."""
+
+    sent: bool
+    """A request for it was sent, and answered."""
+
+    fault: str
+    """Why it cannot be what the gateway wrote; "" where it can."""
 
 
 class Attempt(NamedTuple):
@@ -112,11 +140,27 @@ def paid_answers_jsonl(path: Path, step: str) -> bytes:
         )  # fmt: skip
 
 
-def read_answers(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Key of each answered call, and the answer as it was received."""
+def read_answers(path: Path) -> Iterator[JournalAnswer]:
+    """Every answered call, each compared with its own key."""
     with _reading(path) as database:
-        for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered'"):
-            yield str(row["key"]), bytes(row["response"])
+        for row in database.execute(ANSWERS):
+            fault = _row_fault(row)
+            digest = "" if fault else sha256(row["response"]).hexdigest()
+            yield JournalAnswer(str(row["key"]), digest, str(row["model"]), row["cost"], bool(row["sent"]), fault)
+
+
+def _row_fault(row: sqlite3.Row) -> str:
+    """Why this is no answer as the gateway writes it; SQLite keeps whatever type it is given."""
+    key, request, response, sample = row["key"], row["request"], row["response"], row["sample"]
+    if not (isinstance(key, str) and isinstance(request, bytes) and isinstance(response, bytes)):
+        return "the journal holds text or nothing where the bytes of a request or an answer belong"
+    if not isinstance(sample, int) or call_key(request, sample) != key:
+        return "the journal's request is not the one that its key is the digest of"
+    try:
+        named = orjson.loads(request)["model"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return "the journal's request names no model"
+    return "" if named == row["model"] else f"its request is to {visible(str(named)[:80])}, the journal names another"
 
 
 def export_journal(path: Path, target: Path) -> int:

@@ -4,16 +4,17 @@
     faults = unfit_files(folder)        # for an audit: every one of them
 
 The name decides what a file must be, and its bytes must be that: safetensors are parsed to their last byte, JSON is
-parsed, text must be UTF-8 and no pickle. What its files name lies in the folder too (model_references.py), and there
-are weights. An ONNX graph stands alone: no weights in another file, none but standard operators (onnx_graph.py).
+parsed, text must be UTF-8 and no pickle. What loaders read of the folder is in it, and acts on nothing, and there are
+weights (references.py). An ONNX graph stands alone: no weights in another file, none but standard operators
+(onnx_graph.py).
 """
 
-import json
 import pickletools
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
+from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.models.onnx_graph import graph_fault
 from qinglan.models.references import reference_faults
@@ -80,9 +81,9 @@ def _safetensors(path: Path) -> str:
 
 def _json(path: Path) -> str:
     try:
-        json.loads(path.read_bytes().decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        return _disguised(path) or f"no JSON ({str(error)[:80]})"
+        parse_json(path.read_bytes(), path.name)
+    except DataError as error:
+        return _disguised(path) or f"no JSON ({str(error)[:120]})"
     return ""
 
 

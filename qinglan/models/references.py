@@ -1,17 +1,20 @@
-"""Files that a model's own files name: each must be a plain file of the same folder.
+"""Files that loaders read of a model's folder: the same ones for every loader, and nothing else.
 
     refuse_foreign_files(folder)                         # before it is loaded
     faults = reference_faults(plain_files(folder).files)  # every one of them
 
-transformers and vLLM follow such names wherever they lead: the shards of a weight index, and the weights and the
-vocabulary that a configuration names. The digest of a folder says nothing of the bytes that lie elsewhere.
+transformers and vLLM follow names wherever they lead: the shards of a weight index, and the weights and the
+vocabulary that a configuration names. The digest of a folder says nothing of the bytes that lie elsewhere. They also
+differ: where there are several files of weights, one reads what the index names, another every file, a third
+consolidated.safetensors. So a folder has one reading: the index and its shards, or one file without an index.
+Settings that act (acting_settings.py) and templates without a bound (chat_template_work.py) are refused as well.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from qinglan.documents import parse_json, parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.models.safetensors_header import read_header
 from qinglan.plain_files import plain_files
@@ -27,6 +30,12 @@ FILE_KEYS = ("_file", "_files", "_spm")
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SPECIAL_TOKENS = "special_tokens_map.json"
 """Read as settings of the tokenizer, whatever its keys."""
+
+VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "added_tokens.json"})
+"""Large files of words, which hold no settings."""
+
+WHOLE = "model.safetensors"
+PEFT_TYPE = "LORA"
 
 
 def refuse_foreign_files(folder: Path, weights: bool = True) -> None:
@@ -57,9 +66,18 @@ def reference_faults(
         folder, _, file = name.rpartition("/")
         if why := _fault(file, path, siblings[folder], top=not folder):
             faults[name] = why
-    if weights and not _has_weights(files, siblings.get("", set())):
+    top = siblings.get("", set())
+    if weights and not _has_weights(files, top):
         faults["."] = f"it has no weights: no {SAFETENSORS} file with a tensor lies at its top"
+    elif not any(name.endswith(INDEX) for name in top):
+        faults |= dict.fromkeys(_other_weights(top), "weights beside others, and no index says which are read")
     return faults
+
+
+def _other_weights(top: Collection[str]) -> list[str]:
+    """Files of weights that some loaders would read with the first one, and others instead of it or not at all."""
+    weights = sorted(name for name in top if name.endswith(SAFETENSORS))
+    return [name for name in weights if name != WHOLE] if WHOLE in weights else weights[1:]
 
 
 def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
@@ -68,50 +86,59 @@ def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
     lowered = file.casefold()
     if lowered.endswith(INDEX):
         return _index_fault(path, siblings)
-    if lowered.endswith(".json") and ("config" in lowered or lowered == SPECIAL_TOKENS):
-        return _config_fault(path, siblings)
+    if lowered.endswith(".jinja"):
+        return _template_fault(path)
+    if lowered.endswith(".json") and lowered not in VOCABULARIES:
+        return _settings_fault(file, path, siblings)
     return ""
 
 
 def _index_fault(path: Path, siblings: Collection[str]) -> str:
-    """Stricter than the loaders: a name that is there twice is read differently by different programs."""
     try:
-        index = json.loads(path.read_bytes().decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
-        weight_map = index["weight_map"]
+        weight_map = parse_json_mapping(path.read_bytes(), path.name)["weight_map"]
         if not isinstance(weight_map, dict) or not weight_map:
             raise ValueError("weight_map is no mapping, or empty")
         if not all(isinstance(shard, str) for shard in weight_map.values()):
             raise ValueError("weight_map names a file by something other than text")
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        return f"no index of weights ({type(error).__name__}: {str(error)[:80]})"
+    except (OSError, ValueError, KeyError, DataError) as error:
+        return f"no index of weights ({str(error)[:120]})"
     for shard in sorted(set(weight_map.values())):
         if not shard.endswith(SAFETENSORS):
             return f"it names {_quoted(shard)} for weights, and weights are {SAFETENSORS} files"
         if shard not in siblings:
             return f"it names {_quoted(shard)}, and that is no plain file beside it"
-    return ""
+    unnamed = sorted(name for name in siblings if name.endswith(SAFETENSORS) and name not in weight_map.values())
+    return (
+        f"{_quoted(unnamed[0])} lies beside it and is not in it: some loaders would read that too" if unnamed else ""
+    )
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(mapping := dict(pairs)) != len(pairs):
-        raise ValueError("a name is there twice")
-    return mapping
+def _template_fault(path: Path) -> str:
+    from qinglan.models.chat_template_work import template_fault
 
-
-def _no_number(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _config_fault(path: Path, siblings: Collection[str]) -> str:
-    """Every text in it, since one setting can stand for another (`attribute_map`)."""
     try:
-        settings = json.loads(path.read_bytes().decode("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ""  # what is no JSON is refused as such, and no loader reads it
-    for key, text in _texts(settings):
-        if (text.endswith(WEIGHTS) or key.endswith(FILE_KEYS)) and text not in siblings:
-            return f"{_quoted(key)} names {_quoted(text)}, and that is no plain file beside it"
-    return ""
+        return template_fault(path.read_bytes().decode("utf-8"))
+    except (OSError, ValueError):
+        return ""  # what is no text is refused as such, and no loader reads it
+
+
+def _settings_fault(file: str, path: Path, siblings: Collection[str]) -> str:
+    """Every text of a configuration, since one setting can stand for another (`attribute_map`)."""
+    from qinglan.models.acting_settings import settings_fault
+
+    try:
+        settings = parse_json(path.read_bytes(), file)
+    except OSError:
+        return ""
+    except DataError as error:
+        return str(error).rstrip(".")
+    if "config" in file.casefold() or file.casefold() == SPECIAL_TOKENS:
+        for key, text in _texts(settings):
+            if (text.endswith(WEIGHTS) or key.endswith(FILE_KEYS)) and text not in siblings:
+                return f"{_quoted(key)} names {_quoted(text)}, and that is no plain file beside it"
+    if file == ADAPTER_CONFIG and isinstance(settings, dict) and settings.get("peft_type") not in (None, PEFT_TYPE):
+        return f"an adapter of type {_quoted(str(settings['peft_type']))}, and only {PEFT_TYPE} is served"
+    return settings_fault(file, settings)
 
 
 def _texts(settings: Any) -> Iterator[tuple[str, str]]:

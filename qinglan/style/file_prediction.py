@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_write, count_lines
 from qinglan.style.labels import format_training_text
@@ -128,8 +129,8 @@ def _read(source: Path) -> Iterator[tuple[str, Row]]:
 def _object(line: bytes) -> Row:
     """A line's object; what is none is kept as it is, and has no text."""
     try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
+        row = parse_json(line, "line")
+    except DataError:
         row = None
     return row if isinstance(row, dict) else {"raw": line.decode("utf-8", "replace").strip()}
 

@@ -7,6 +7,7 @@ import orjson
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, parse_as
+from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_write
 
@@ -53,15 +54,13 @@ class Labels(Config):
 
 def read_labels(path: Path = DEFAULT_FILE) -> Labels:
     """The labels in a mapping file: a YAML or JSON list of name, english, id, description."""
-    import yaml
-
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = parse_yaml(path.read_text(encoding="utf-8"), f"labels: {path}")
     except OSError as error:
         raise ConfigError(
             f"labels: {path}: {error.strerror}. Name a mapping file, as {DEFAULT_FILE.name}."
         ) from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"labels: {path}: not readable as YAML: {' '.join(str(error).split())}") from error
     return parse_as(Labels, {"labels": values}, f"labels: {path}")
 

@@ -10,7 +10,7 @@ from kserve import InferRequest, Model
 from kserve.errors import InvalidInput
 
 from qinglan.errors import DataError, OutageError
-from qinglan.lineage.model_verification import verify_model
+from qinglan.lineage.model_verification import refuse_changed, verify_model
 from qinglan.prompts import student_messages
 from qinglan.rewriter.base_weights import verify_base
 from qinglan.rewriter.card import read_card, refuse_other_prompts
@@ -66,6 +66,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         self._context = _context_length(self.config)
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
         self.backend: Backend = self._in_process() if in_process else self._over_http()
+        refuse_changed(folder, proof)
         path = self.config.payload_log
         self._payloads = PayloadLog(path, self.metrics.payload) if path else None
         loaded = {"version": self.version, "proof": proof.summary, "backend": self.config.backend}

@@ -7,7 +7,7 @@ from typing import Any
 
 from kserve import InferRequest, Model
 
-from qinglan.lineage.model_verification import verify_model
+from qinglan.lineage.model_verification import refuse_changed, verify_model
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import EngineName, StyleModel
 from qinglan.style.predict import Prediction, predictions
@@ -37,6 +37,7 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         if proof.state == "unproven":
             logging.getLogger("serving.style").warning(proof.summary)
         self._model = StyleModel.load(self._folder, self._engine)
+        refuse_changed(self._folder, proof)
         self._batches = DynamicBatcher[str, Prediction](self._answer, MAX_BATCH)
         self.digest, self.version = proof.model_digest, proof.version
         self.metrics = Metrics(self.version, lambda: self._batches.waiting)

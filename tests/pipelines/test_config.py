@@ -24,6 +24,26 @@ def test_a_profile_loads_and_says_nothing_that_is_the_default(path: Path) -> Non
     assert idle_settings(load_yaml(path), config) == []
 
 
+def test_a_release_is_named_after_the_tenant_of_its_profile(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    values = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
+    for name in ("chengla/rewriter", "fivedoctors2/rewriter", "house/rewriter"):
+        path.write_text(yaml.safe_dump({**values, "register": {"name": name}}))
+        with pytest.raises(ConfigError, match=f"register.name: {name} is no release of fivedoctors"):
+            load_config("fivedoctors", str(path))
+
+    path.write_text(yaml.safe_dump({**values, "register": {"name": "fivedoctors/rewriter-2"}}))
+    assert load_config("fivedoctors", str(path)).register_.name == "fivedoctors/rewriter-2"
+
+
+def test_a_profile_that_says_a_thing_twice_is_refused_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text((CONFIGS / "fivedoctors" / "gpt.yaml").read_text() + "\nregister: {}\nregister: {}\n")
+
+    with pytest.raises(ConfigError, match=r"mine\.yaml:\d+: .*'register' is there twice"):
+        load_config("fivedoctors", str(path))
+
+
 @pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_training_file_loads_and_says_nothing_that_is_the_default(path: Path) -> None:
     profile = {"tenant_id": "fivedoctors", **load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml"), **DEPLOYED}

@@ -32,7 +32,8 @@ def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [(b"{}", "id: Field required"), (b'{"id": NaN}', "id: Input should be a"), (b"\xff\xfe", "not UTF-8"),
+    [(b"{}", "id: Field required"), (b'{"id": 1}', "id: Input should be a"), (b"\xff\xfe", "not UTF-8"),
+     (b'{"id": NaN}', "no JSON"), (b'{"id": "1", "id": "2"}', "'id' is there twice"), (b"[" * 99_999, "no JSON"),
      (dump_line(ROW).replace(b"question", b"qestion"), "qestion: Extra inputs")],
 )  # fmt: skip
 def test_a_bad_line_is_named_with_what_is_wrong(tmp_path: Path, line: bytes, said: str) -> None:

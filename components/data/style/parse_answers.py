@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import orjson
-
 from components.data.style.config import StyleColumns
+from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow
@@ -52,7 +51,7 @@ def _of_json(path: Path) -> Iterator[RawRow]:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}. Name the labelled answers: JSON or .xlsx.") from error
-    values = _parsed(path, content, "") if content.startswith(b"[") else _parsed_lines(path, content)
+    values = _parsed(path, content) if content.startswith(b"[") else _parsed_lines(path, content)
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"{path}: row {number} is no object. Each row is {{input, label, ...}}.")
@@ -61,14 +60,14 @@ def _of_json(path: Path) -> Iterator[RawRow]:
 
 def _parsed_lines(path: Path, content: bytes) -> list[Any]:
     numbered = enumerate(content.splitlines(), 1)
-    return [_parsed(path, line, f"line {number}: ") for number, line in numbered if line.strip()]
+    return [_parsed(path, line, number) for number, line in numbered if line.strip()]
 
 
-def _parsed(path: Path, content: bytes, where: str) -> Any:
+def _parsed(path: Path, content: bytes, line: int = 1) -> Any:
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"{path}: {where}not JSON ({error}). Save it as UTF-8 JSON, or as .xlsx.") from error
+        return parse_json(content, str(path), line)
+    except DataError as error:
+        raise DataError(f"{error} Save it as UTF-8 JSON, or as .xlsx.") from error
 
 
 def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[RawRow]:

@@ -13,6 +13,7 @@ from components.release.register.stage import (
     ReleaseDecision,
     fill_release,
     read_statements,
+    refuse_untrusted_steps,
     release_statement,
     utc_now,
 )
@@ -36,6 +37,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
     signer = load_signer("releaser")
     judged = _decision_without_verdict(inputs, system)
     refuse_disallowed_files(inputs.model)
+    refuse_untrusted_steps(judged, inputs, config)
     with atomic_folder(out) as folder:
         files = fill_release(folder, inputs, judged, config, signer)
         statement = release_statement(files, inputs, judged, config)

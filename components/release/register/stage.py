@@ -16,12 +16,14 @@ from components.release.register.config import RegisterConfig
 from components.release.register.model_card import model_card
 from components.release.register.publish import current_digest, publish
 from qinglan.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
-from qinglan.errors import DataError, GateHeldError
+from qinglan.errors import AlteredError, ConfigError, DataError, GateHeldError
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.kinds import Kind, kind_of
 from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import atomic_folder, sha256_bytes, sha256_file
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.evidence import FileEvidence
+from qinglan.lineage.findings import GRAVE
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
 from qinglan.lineage.record import RUN_VARIABLE, Artifact, code_version, environment_inputs, recorded, versions
@@ -42,6 +44,9 @@ from qinglan.lineage.release_folder import (
     unreferenced_files,
 )  # fmt: skip
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, parse_time, to_payload
+from qinglan.lineage.statement_index import tenant_fault
+from qinglan.lineage.trust import policy_at_hand
+from qinglan.lineage.walk import findings_of, walk
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
 
@@ -90,6 +95,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     signer = load_signer("releaser")
     judged = judge(inputs)
     refuse_disallowed_files(inputs.model)
+    refuse_untrusted_steps(judged, inputs, config)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
     publish(out, registered.release, config, before, signer.id)
@@ -129,6 +135,7 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     signer = load_signer("releaser")
     judged = judge(inputs, "hold")
     refuse_disallowed_files(inputs.model)
+    refuse_untrusted_steps(judged, inputs, config)
     return write_release(inputs, out, judged, config, signer)
 
 
@@ -171,6 +178,28 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
             "Run the stage that leaves this paper again."
         )
     return statements
+
+
+def refuse_untrusted_steps(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> None:
+    """Refuse what an audit of the release would refuse: steps of another tenant, or signed by no key that counts.
+
+    A tenant is compared everywhere; signatures where this machine has a trust policy.
+    """
+    tenant = config.name.partition("/")[0]
+    for entry in judged.statements:
+        if why := tenant_fault(entry.statement, tenant):
+            raise ConfigError(
+                f"register.name {config.name}: the statement of {entry.statement.stage} cannot be in it: {why}. Name "
+                "the release after the tenant of its run."
+            )
+    if (policy := policy_at_hand()) is None:
+        return
+    graph = walk((judged.model, sha256_file(inputs.evaluation)), FileEvidence(inputs.lineage), policy, tenant)
+    if faults := [str(finding) for finding in findings_of(graph) if finding.state in GRAVE]:
+        raise AlteredError(
+            f"{inputs.lineage}: {faults[-1]}. An audit would refuse this release, so it is not signed. See whose key "
+            "that is (`qinglan keys list`), and run the step again with a key that counts."
+        )
 
 
 def fill_release(

@@ -11,21 +11,23 @@ from components.release.register.config import RegisterConfig
 from components.release.register.publish import current_digest, publish
 from components.release.register.stage import Inputs, register, register_held
 from qinglan.digests import digest
-from qinglan.errors import ConfigError, ConflictError, DataError, GateHeldError
+from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError
 from qinglan.evaluation.kinds import REWRITER, STYLE, kind_of
 from qinglan.evaluation.style_gate import GateStyleConfig
 from qinglan.evaluation.style_gate import decide as decide_style
 from qinglan.lineage.deploy_gate import break_glass, may_deploy
-from qinglan.lineage.keys import KEYS_VARIABLE, keys_folder
+from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.keys import KEYS_VARIABLE, keys_folder, load_signer
 from qinglan.lineage.record import recorded
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.release_folder import read_lineage, read_release
 from qinglan.lineage.release_notes import read_override
 from qinglan.lineage.step_inputs import add_verdict
-from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.store import open_store
 from tests.qinglan.evaluation.test_rewriter_gate import changed
 from tests.qinglan.evaluation.test_style_gate import good as good_style
+from tests.qinglan.lineage import tampering as do
 from tests.registered_release import (
     NAME,
     Made,
@@ -177,6 +179,30 @@ def test_a_pickle_in_the_models_folder_is_refused_before_anything_is_signed(inpu
 
     with pytest.raises(DataError, match=r"vocab.txt: a pickle, which could run code"):
         register(inputs, tmp_path / "release", CONFIG)
+
+
+def test_a_release_is_of_the_tenant_of_its_steps(keys: Path, tmp_path: Path) -> None:
+    """A line's settings name their tenant: another's name on the release would serve one's model to the other."""
+    inputs = make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"))
+    path = next(inputs.lineage.glob("convert-*"))
+    statement = do.payload(path)
+    statement["predicate"]["buildDefinition"]["externalParameters"]["config"]["tenant_id"] = "fivedoctors"
+    path.write_bytes(sign_envelope(orjson.dumps(statement), IN_TOTO, [load_signer("builder")]))
+
+    with pytest.raises(ConfigError, match=r"statement of convert.*of tenant 'fivedoctors'"):
+        register(inputs, tmp_path / "release", RegisterConfig(name="chengla/rewriter"))
+    assert not (tmp_path / "release").exists()
+    assert register(inputs, tmp_path / "release", RegisterConfig(name=NAME)).name == NAME
+
+
+def test_steps_that_a_foreign_key_has_signed_become_no_release(inputs: Inputs, tmp_path: Path) -> None:
+    ensure_keys(tmp_path / "foreign")
+    for path in inputs.lineage.glob("*.dsse.json"):
+        do.reseal(path, load_signer("builder", tmp_path / "foreign"))
+
+    with pytest.raises(AlteredError, match=r"not in the trust policy.*An audit would refuse this release"):
+        register(inputs, tmp_path / "release", RegisterConfig(name=NAME, store=str(tmp_path / "store")))
+    assert not (tmp_path / "release").exists() and not list((tmp_path / "store").rglob("releases/*"))
 
 
 def test_the_key_is_asked_for_first(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import orjson
 
 from qinglan.lineage.findings import State
 from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE
+from qinglan.lineage.release_folder import BOM, EVALUATION, MODEL, PROVENANCE, SIGNATURE
 from qinglan.lineage.trust import TrustPolicy
 from tests.qinglan.lineage import tampering as do
 from tests.qinglan.lineage.tampering import Scene
@@ -212,6 +212,42 @@ def hold(scene: Scene) -> None:
     do.reseal(gate, scene.signer("builder"), swap_digest)
     do.reseal(scene.folder / PROVENANCE, scene.signer(), swap_digest)
     do.refit(scene, scene.signer())
+
+
+def other_figures(change: do.Change) -> Callable[[Scene], object]:
+    """Other figures, a gate that says promote of them, and all statements made to fit."""
+    from hashlib import sha256
+
+    def attack(scene: Scene) -> None:
+        path, gate = scene.folder / EVALUATION, scene.path("lineage/gate-")
+        old, figures = sha256(path.read_bytes()).hexdigest(), orjson.loads(path.read_bytes())
+        change(figures)
+        path.write_bytes(orjson.dumps(figures))
+        new = sha256(path.read_bytes()).hexdigest()
+
+        def follow(said: do.Json) -> None:
+            for item in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
+                if item["digest"].get("sha256") == old:
+                    item["digest"]["sha256"] = new
+
+        do.reseal(gate, scene.signer("builder"), follow)
+        do.reseal(scene.folder / PROVENANCE, scene.signer(), follow)
+        do.refit(scene, scene.signer())
+
+    return attack
+
+
+def other_rule(rule: do.Json) -> Callable[[Scene], object]:
+    """The gate's own statement names a rule by which it could not have promoted."""
+
+    def attack(scene: Scene) -> None:
+        def change(said: do.Json) -> None:
+            said["predicate"]["buildDefinition"]["externalParameters"]["config"] = rule
+
+        do.reseal(scene.path("lineage/gate-"), scene.signer("builder"), change)
+        do.refit(scene, scene.signer())
+
+    return attack
 
 
 def pickled(name: str, content: bytes = b"\x80\x04\x95\x10cposix\nsystem\n.") -> Callable[[Scene], object]:

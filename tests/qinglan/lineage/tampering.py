@@ -116,6 +116,12 @@ def reseal(path: Path, signer: Signer, change: Change = lambda said: None, kind:
     path.write_bytes(sign_envelope(orjson.dumps(said), kind, [signer]))
 
 
+def reseal_bytes(path: Path, signer: Signer, change: Callable[[bytes], bytes]) -> None:
+    """Change the payload's own bytes, and sign them."""
+    text = base64.b64decode(envelope(path)["payload"])
+    path.write_bytes(sign_envelope(change(text), IN_TOTO, [signer]))
+
+
 def named(name: str) -> Change:
     return lambda said: said["predicate"]["buildDefinition"]["externalParameters"]["config"].update(name=name)
 

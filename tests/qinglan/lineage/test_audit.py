@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.lines import ARTIFACT_FILES
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError
-from qinglan.lineage.audit import Audit, audit, audit_error, compare_answers
+from qinglan.lineage.audit import Audit, audit, audit_error
+from qinglan.lineage.audit_targets import FILLED_IN, SHOWN_NAMES
+from qinglan.lineage.paid_answers import compare_answers
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.llm.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from qinglan.store import open_store
 from tests.lineage_release import write_release
-from tests.lineage_world import NOW, Keys, make_keys, paid_paper, write_run
+from tests.lineage_world import NOW, Keys, call_named, make_keys, paid_paper, request_named, write_run
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +52,18 @@ def write_journal(path: Path, answers: dict[str, bytes]) -> None:
         database.executescript(SCHEMA)
         database.execute(f"PRAGMA application_id={APPLICATION_ID}")
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        for key, response in answers.items():
-            row = (key, "m", 0, b"{}", "answered", response)
+        for name, response in answers.items():
+            row = (call_named(name), "m", 0, request_named(name), "answered", response)
             database.execute(
                 "INSERT INTO calls (key, model, sample, request, state, response) VALUES (?,?,?,?,?,?)", row
+            )
+            database.execute(
+                "INSERT INTO attempts (call, step, row, role, sent_at, reserved, outcome, cost)"
+                " VALUES (?, 'generate', ?, 'teacher', 0, 0, 'answered', 0.01)", (call_named(name), name)
+            )  # fmt: skip
+            database.execute(
+                "INSERT INTO entries (step, row, role, call, hits) VALUES ('generate', ?, 'teacher', ?, 0)",
+                (name, call_named(name)),
             )
     database.close()
 
@@ -79,6 +90,17 @@ def test_a_moved_run_needs_nothing_of_its_old_place(run: Path, keys: Keys, tmp_p
     found = of(moved, keys)
 
     assert (found.verdict, states(found)["questions"]) == ("intact", "attested")
+
+
+def test_a_run_that_calls_itself_another_tenants_is_untrusted(run: Path, keys: Keys) -> None:
+    (run / "config.yaml").write_text("tenant_id: chengla\n")
+
+    found = of(run, keys)
+
+    assert found.verdict == "altered"
+    assert "it is of tenant 'fivedoctors', and 'chengla' is asked about" in " ".join(
+        one.why for one in found.findings
+    )
 
 
 def test_changed_bytes_are_altered(run: Path, keys: Keys) -> None:
@@ -117,13 +139,135 @@ def test_an_answer_that_was_changed_in_the_journal_is_named_by_its_key(run: Path
 
     found = of(run, keys)
 
-    assert (found.verdict, [one.what for one in found.findings]) == ("altered", ["answer k2"])
+    assert (found.verdict, [one.what for one in found.findings]) == ("altered", [f"answer {call_named('k2')[:12]}"])
 
 
 def test_a_journal_as_it_was_says_nothing(run: Path, keys: Keys) -> None:
     write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"two", "k3": b"of another stage"})
 
     assert of(run, keys).verdict == "intact"
+
+
+def shown(run: Path) -> Path:
+    """files/ with links to the artifacts, as a run leaves it."""
+    files = run / "files"
+    files.mkdir()
+    (files / "sft_model").symlink_to("../artifacts/line-1/sft/model")
+    (files / "rewrites.jsonl").symlink_to("../artifacts/line-1/generate/rewrites")
+    (files / "blind_sheet.xlsx").write_bytes(b"filled in")
+    (files / "notes.txt").write_text("a person's own")
+    return files
+
+
+def other_model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    return folder
+
+
+def relinked(files: Path, run: Path) -> None:
+    (files / "sft_model").unlink()
+    (files / "sft_model").symlink_to(other_model(run.parent / "tampered"))
+
+
+def relinked_inside(files: Path, run: Path) -> None:
+    (files / "sft_model").unlink()
+    (files / "sft_model").symlink_to(other_model(run / "artifacts/line-0/sft/model"))
+
+
+def replaced(files: Path, run: Path) -> None:
+    (files / "sft_model").unlink()
+    other_model(files / "sft_model")
+
+
+def replaced_file(files: Path, run: Path) -> None:
+    (files / "rewrites.jsonl").unlink()
+    (files / "rewrites.jsonl").write_text("anders")
+
+
+def exchanged(files: Path, run: Path) -> None:
+    (files / "sft_model").unlink()
+    (files / "sft_model").symlink_to("../artifacts/line-1/generate/rewrites")
+
+
+def dangling(files: Path, run: Path) -> None:
+    (files / "sft_model").unlink()
+    (files / "sft_model").symlink_to("../artifacts/gone")
+
+
+def test_the_audit_knows_by_which_names_a_run_shows_its_artifacts() -> None:
+    shown = {Path(file).stem: name for name, file in ARTIFACT_FILES.items() if Path(file).suffix not in FILLED_IN}
+
+    assert {file: name for file, name in shown.items() if file != name} == SHOWN_NAMES
+
+
+def test_files_that_show_the_artifacts_are_no_finding(run: Path, keys: Keys) -> None:
+    files = shown(run)
+    (files / "rewrites.copy").write_text("改写", encoding="utf-8")
+
+    assert of(run, keys).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("attack", "name"),
+    [(relinked, "sft_model"), (relinked_inside, "sft_model"), (replaced, "sft_model"), (exchanged, "sft_model"),
+     (dangling, "sft_model"), (replaced_file, "rewrites.jsonl")],
+)  # fmt: skip
+def test_a_file_that_shows_another_artifact_is_altered(run: Path, keys: Keys, attack: object, name: str) -> None:
+    files = shown(run)
+    attack(files, run)  # type: ignore[operator]
+
+    found = of(run, keys)
+
+    assert (found.verdict, [one.what for one in found.findings]) == ("altered", [f"files/{name}"])
+
+
+JOURNAL_ATTACKS = {
+    "an answer as text": ("UPDATE calls SET response = 'two' WHERE response = x'74776f'", "altered", "text or noth"),
+    "no answer": ("UPDATE calls SET response = NULL", "altered", "text or noth"),
+    "a number for an answer": ("UPDATE calls SET response = 7", "altered", "text or noth"),
+    "a key that is a number": ("UPDATE calls SET key = x'00' WHERE response = x'74776f'", "altered", "text or noth"),
+    "another request": ("UPDATE calls SET request = CAST('{\"model\":\"m\"}' AS BLOB)", "altered", "its key is the"),
+    "a request as text": ("UPDATE calls SET request = '{}'", "altered", "text or noth"),
+    "another sample": ("UPDATE calls SET sample = 1", "altered", "its key is the digest"),
+    "a sample that is none": ("UPDATE calls SET sample = 'x'", "altered", "its key is the digest"),
+    "another model": ("UPDATE calls SET model = 'cheap'", "altered", "the journal names another"),
+    "another cost": ("UPDATE attempts SET cost = 0", "altered", "it cost 0.0"),
+    "a cost as text": ("UPDATE attempts SET cost = '9'", "altered", "it cost 9.0"),
+    "nobody paid": ("DELETE FROM attempts", "altered", "no request for it was ever sent"),
+    "paid and not answered": ("UPDATE attempts SET outcome = 'lost'", "altered", "no request for it was ever sent"),
+    "two answers exchanged": (
+        "UPDATE calls SET response = CASE response WHEN x'74776f' THEN x'6f6e65' ELSE x'74776f' END",
+        "altered", "has digest",
+    ),
+    "an answer taken out": ("DELETE FROM calls WHERE response = x'74776f'", "incomplete", "the journal lacks it"),
+    "an answer not answered": ("UPDATE calls SET state = 'sent'", "incomplete", "the journal lacks it"),
+    "no table": ("DROP TABLE calls", "altered", "no such table"),
+    "another version": ("PRAGMA user_version = 99", "altered", "no journal of version"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", JOURNAL_ATTACKS)
+def test_a_journal_that_was_edited_is_found(run: Path, keys: Keys, attack: str) -> None:
+    query, verdict, why = JOURNAL_ATTACKS[attack]
+    write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"two"})
+    with sqlite3.connect(run / "journal.sqlite") as database:
+        database.execute(query)
+    database.close()
+
+    found = of(run, keys)
+
+    assert found.verdict == verdict
+    assert why in " ".join(one.why for one in found.findings)
+
+
+def test_a_list_of_paid_answers_that_is_gone_is_missed_where_the_journal_gives_another(run: Path, keys: Keys) -> None:
+    (run / "artifacts/line-1/sft/lineage/paid-generate.jsonl").unlink()
+    write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"zwei"})
+
+    found = of(run, keys)
+
+    assert (found.verdict, [one.what for one in found.findings]) == ("incomplete", ["paid answers of generate"])
 
 
 def test_answers_that_the_journal_lacks_are_missing_and_many_are_counted() -> None:

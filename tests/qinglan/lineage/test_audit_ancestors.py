@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from components.release.register import stage
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
+from qinglan.errors import AlteredError, ConfigError
 from qinglan.lineage.audit import audit
 from qinglan.lineage.findings import State
 from qinglan.lineage.release_folder import PROVENANCE
@@ -51,6 +53,13 @@ def resealed(
     stage: str, change: do.Change = lambda said: None, foreign: bool = False, role: Any = "builder"
 ) -> Attack:
     return lambda scene: do.reseal(scene.path(f"lineage/{stage}-"), scene.signer(role, foreign), change)
+
+
+def of_tenant(tenant: str) -> do.Change:
+    def change(said: do.Json) -> None:
+        said["predicate"]["buildDefinition"]["externalParameters"]["config"]["tenant_id"] = tenant
+
+    return change
 
 
 def unsealed(stage: str, change: do.Change) -> Attack:
@@ -144,6 +153,12 @@ ROWS = [
         {("statement of ppo", "altered"), *RELEASED}),
     Row("the training dated before the key", resealed("ppo", do.dated(datetime(2020, 1, 1, tzinfo=UTC))), "altered",
         {("rl_model", "untrusted")}),
+    Row("the data of another tenant", resealed("convert", of_tenant("chengla")), "altered", {("chats", "untrusted")}),
+    Row("the training of another tenant", resealed("ppo", of_tenant("chengla")), "altered",
+        {("rl_model", "untrusted")}),
+    Row("the gate of another tenant", resealed("gate", of_tenant("FIVEDOCTORS")), "altered",
+        {("verdict", "untrusted")}),
+    Row("the data of this tenant", resealed("convert", of_tenant("fivedoctors")), "intact"),
     Row("the base made of its own work", uses_own_work, "altered",
         {("base_model", "altered"), ("rl_model", "altered")}),
     Row("a foreign statement of the same model beside", another_beside, "intact"),
@@ -167,14 +182,23 @@ def plain(name: str) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_fault_in_the_statements_before_the_release_is_found(row: Row, scene: Scene, tmp_path: Path) -> None:
+def test_a_fault_in_the_statements_before_the_release_is_found(
+    row: Row, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Register refuses it; where register was deceived, the audit finds it."""
     model = tiny_weights(tmp_path / "rl_model")
     inputs = make_inputs(tmp_path, model)
     lineage = inputs.lineage.rename(tmp_path / "lineage")
     here = scene._replace(folder=tmp_path)
     row.attack(here)
     shutil.rmtree(tmp_path / "release")
-    register(inputs._replace(lineage=lineage), tmp_path / "release", RegisterConfig(name=NAME))
+    taken = inputs._replace(lineage=lineage), tmp_path / "release", RegisterConfig(name=NAME)
+    if row.verdict == "altered" and row.attack is not nothing:
+        with pytest.raises((AlteredError, ConfigError), match=r"An audit would refuse this release|cannot be in it"):
+            register(*taken)
+        assert not (tmp_path / "release").exists()
+        monkeypatch.setattr(stage, "refuse_untrusted_steps", lambda *given: None)
+    register(*taken)
     row.after(here)
 
     found = audit(str(tmp_path / "release"), row.policy(scene.policy, scene), name=NAME)

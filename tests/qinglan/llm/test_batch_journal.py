@@ -105,7 +105,7 @@ def test_a_journal_of_version_2_is_read_and_its_open_batch_is_fetched(tmp_path: 
     write_version_2(tmp_path)
     journal = tmp_path / "journal.sqlite"
     before = journal_digest(journal)
-    assert [key for key, _ in read_answers(journal)] == [call("paid").key]
+    assert [answer.call for answer in read_answers(journal)] == [call("paid").key]
     assert [one["name"] for one in read_report(journal)["batches"]] == ["n2"]
 
     with short_pauses(), running(echoing()) as teacher:

@@ -1,0 +1,186 @@
+"""JSON and YAML that people or strangers write: one meaning, or an error that says where.
+
+    parse_json(content, "evaluation.json")      a DataError with the line
+    parse_yaml(text, "trust.yaml")              a ConfigError with the line
+
+Programs disagree on a key that is written twice, on numbers beyond a float, and on NaN: a reviewer would read another
+document than the one that counts. All of these are refused here, and so is what would take all memory or time to
+read: nesting without end, and YAML aliases that unfold to millions of nodes.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import orjson
+
+from qinglan.errors import ConfigError, DataError
+from qinglan.terminal import visible
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_YAML_NODES = 100_000
+"""Keys and values of a YAML document, with every alias unfolded."""
+
+
+def parse_json(content: bytes | str, where: str, line: int = 1, half_characters: bool = False) -> Any:
+    """The document's value; a DataError with the line where programs could read it differently, or not at all.
+
+    `line` is that of the document's beginning in its file. With `half_characters` a text may hold what cannot be
+    written, for whoever sets such rows aside.
+    """
+    try:
+        if not half_characters:
+            orjson.loads(content)  # refuses what json takes: half characters, bytes that are not UTF-8
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+    except _AmbiguousError as error:
+        raise DataError(f"{where}:{line + _line_of(text)}: {error}.") from error
+    except json.JSONDecodeError as error:  # orjson's too
+        raise DataError(f"{where}:{line + error.lineno - 1}: no JSON: {error.msg}.") from error
+    except RecursionError as error:
+        raise DataError(f"{where}:{line}: no JSON: nested too deep.") from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise DataError(f"{where}:{line}: no JSON: {str(error)[:80]}.") from error
+
+
+def parse_json_mapping(content: bytes | str, where: str) -> dict[str, Any]:
+    """The same, where the document must be an object."""
+    value = parse_json(content, where)
+    if not isinstance(value, dict):
+        raise DataError(f"{where}:1: a JSON object belongs here, and this is {type(value).__name__}.")
+    return value
+
+
+class _AmbiguousError(ValueError):
+    """A document with two meanings."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _AmbiguousError(f"{visible(twice[:80])!r} is there twice; programs differ in which one counts")
+    return mapping
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise _AmbiguousError(f"{text[:40]} is beyond what a number can be")
+    return number
+
+
+def _line_of(text: str) -> int:
+    """Lines before the innermost object with the fault; the document is read once more."""
+    begun = [0]
+
+    def parse_object(text_and_end: tuple[str, int], *rest: Any) -> tuple[Any, int]:
+        begun.append(text_and_end[1])
+        parsed: tuple[Any, int] = json.decoder.JSONObject(text_and_end, *rest)  # type: ignore[attr-defined]
+        begun.pop()
+        return parsed
+
+    decoder: Any = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
+    decoder.parse_object = parse_object
+    decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
+    with suppress(ValueError, RecursionError):
+        decoder.decode(text)
+    return text.count("\n", 0, begun[-1])
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The one document's value; a ConfigError with the line where it has two meanings, or none."""
+    import yaml
+
+    try:
+        loader = _loader_class()(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except RecursionError as error:
+        raise ConfigError(f"{where}: not readable as YAML: nested too deep.") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        problem = " ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{where}{line}: not readable as YAML: {visible(problem)}.") from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # ValueError: a date that no calendar has
+        raise ConfigError(f"{where}: not readable as YAML: {visible(' '.join(str(error).split()))}.") from error
+
+
+@cache
+def _loader_class() -> "type[yaml.SafeLoader]":
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """SafeLoader without its leniency: a key counts once, a number is one, and aliases cannot multiply."""
+
+        def get_single_node(self) -> Any:
+            node = super().get_single_node()
+            if node is not None:
+                _refuse_bomb(node)
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            if isinstance(node, yaml.MappingNode):
+                _refuse_same_keys(self, node)
+            return super().construct_mapping(node, deep)
+
+        def construct_yaml_float(self, node: Any) -> float:
+            if not math.isfinite(number := float(super().construct_yaml_float(node))):
+                _refuse(node, f"{node.value[:40]} is no number that can be counted with")
+            return number
+
+    Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_yaml_float)
+    return Loader
+
+
+def _refuse_same_keys(loader: Any, node: Any) -> None:
+    """Keys as they are written, before a merge (`<<`) brings in others, which it may override."""
+    import yaml
+
+    names = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            if (name := loader.construct_object(key)) in names:
+                _refuse(key, f"{key.value[:80]!r} is there twice; the last would win without a word")
+            names.add(name)
+
+
+def _refuse_bomb(root: Any) -> None:
+    """Count the nodes with every alias unfolded; without recursion, for a document may be deep."""
+    sizes: dict[int, int] = {}
+    stack: list[tuple[Any, bool]] = [(root, False)]
+    while stack:
+        node, entered = stack.pop()
+        if entered:
+            sizes[id(node)] = 1 + sum(sizes[id(child)] for child in _children(node))
+            if sizes[id(node)] > MAX_YAML_NODES:
+                _refuse(node, f"more than {MAX_YAML_NODES:,} values with every alias unfolded")
+        elif sizes.get(id(node)) == 0:
+            _refuse(node, "an alias of something that it is in itself")
+        elif id(node) not in sizes:
+            sizes[id(node)] = 0
+            stack.append((node, True))
+            stack.extend((child, False) for child in _children(node))
+
+
+def _children(node: Any) -> Iterator[Any]:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        yield from (child for pair in node.value for child in pair)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+
+
+def _refuse(node: Any, problem: str) -> NoReturn:
+    import yaml
+
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -1,0 +1,104 @@
+"""Paid answers in an audit: the signed lists of a run compared with its journal, both ways.
+
+    findings = check_journals(evidence, statements)
+
+A list names each call by the digest of its request, and the answer by its own. Every answer that is listed must be in
+the journal as it is listed; every answer in the journal must be that of its own request, and somebody must have sent
+it. Where a list is gone, the journal must still give the list that the step signed.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
+from qinglan.files import sha256_bytes
+from qinglan.lineage.evidence import Evidence
+from qinglan.lineage.findings import WORST_FIRST, Finding
+from qinglan.lineage.statement import Statement
+from qinglan.llm.journal_reader import JournalAnswer, paid_answers_jsonl, read_answers
+
+PAID_ANSWERS_PATTERN = "paid-*.jsonl"
+JOURNAL = "journal"
+"""The input by which a statement names its list of paid answers."""
+
+MAX_NAMED_ANSWERS = 20
+"""Faulty answers that are named one by one; the rest are counted."""
+
+COST_TOLERANCE = 1e-9
+
+
+def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Iterator[Finding]:
+    """Compare every list of paid answers at hand with every journal at hand."""
+    papers = {digest: path for path, digest in evidence.papers() if path.match(PAID_ANSWERS_PATTERN)}
+    signed = {part.digest: item for item in statements for part in item.used if part.name == JOURNAL}
+    for journal in evidence.journals():
+        try:
+            answers = {answer.call: answer for answer in read_answers(journal)}
+            unlisted = [item for digest, item in signed.items() if digest not in papers]
+            lost = [item.stage for item in unlisted if not _gives(journal, item)]
+        except (DataError, sqlite3.DatabaseError) as error:
+            yield Finding(journal.name, "altered", str(error))
+            continue
+        yield from _capped(_journal_faults(answers.values()), journal.name)
+        for path in sorted(papers.values()):
+            with path.open("rb") as lines:
+                yield from compare_answers(path.name, lines, answers)
+        for stage in sorted(lost):
+            why = f"{stage} signed a list of paid answers; it is gone, and {journal.name} gives another"
+            yield Finding(f"paid answers of {stage}", "missing", why)
+
+
+def _gives(journal: Path, statement: Statement) -> bool:
+    """Tell if the journal still gives the list that the statement names."""
+    listed = sha256_bytes(paid_answers_jsonl(journal, statement.stage))
+    return listed in {part.digest for part in statement.used}
+
+
+def _journal_faults(answers: Iterable[JournalAnswer]) -> Iterator[Finding]:
+    for answer in answers:
+        what = f"answer {answer.call[:12]}"
+        if answer.fault:
+            yield Finding(what, "altered", answer.fault)
+        elif not answer.sent:
+            yield Finding(what, "altered", "the journal holds it, and no request for it was ever sent")
+
+
+def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
+    """Each call of the paper whose answer differs in the journal, or is not in it; `answers` are by call."""
+    yield from _capped(_list_faults(paper, lines, answers), paper)
+
+
+def _list_faults(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
+    for number, line in enumerate(lines, 1):
+        try:
+            row = parse_json_mapping(line, paper)
+            call, digest, model, cost = str(row["call"]), row["answer"], row.get("model"), row.get("cost")
+        except (DataError, KeyError):
+            yield Finding(f"{paper}:{number}", "altered", "no line of paid answers")
+            continue
+        what, answer = f"answer {call[:12]}", answers.get(call)
+        if answer is None:
+            yield Finding(what, "missing", f"{paper} names it; the journal lacks it")
+        elif answer.digest != digest:
+            why = f"the journal's answer to {call} has digest {answer.digest[:12]}, {paper} says {str(digest)[:12]}"
+            yield Finding(what, "altered", why)
+        elif model != answer.model:
+            yield Finding(what, "altered", f"the journal says that {answer.model} gave it, and {paper} says {model}")
+        elif not _same_cost(cost, answer.cost):
+            yield Finding(what, "altered", f"the journal says that it cost {answer.cost}, and {paper} says {cost}")
+
+
+def _same_cost(listed: object, journal: float | None) -> bool:
+    if journal is None:
+        return True
+    return isinstance(listed, (int, float)) and abs(listed - journal) <= COST_TOLERANCE
+
+
+def _capped(findings: Iterable[Finding], source: str) -> Iterator[Finding]:
+    """The gravest findings one by one, and the number of the rest."""
+    faults = sorted(findings, key=lambda fault: WORST_FIRST.index(fault.state))
+    yield from faults[:MAX_NAMED_ANSWERS]
+    if rest := faults[MAX_NAMED_ANSWERS:]:
+        yield Finding(f"{len(rest)} more answers of {source}", rest[0].state, "as those above")
