@@ -40,9 +40,6 @@ DATA = ("generate", "validate", "convert")
 STAGES = (*REWRITER.until("register"), "deploy", "serve")
 """Steps of a rehearsal; the last is the release's life after the line."""
 
-STORE = "s3://qinglan/fivedoctors"
-"""A store of releases as the documents name it."""
-
 SIZES: dict[str, Any] = {
     "sft": {"learning_rate": 1e-3, "epochs": 1.0, "validations": 2},
     "ppo": {
@@ -89,7 +86,7 @@ class Rehearsal(NamedTuple):
 
     def there(self) -> RunConfig:
         """The configuration on A100s, with the stand-ins of paid services."""
-        return self._config({"register": {"store": STORE}})
+        return self._config({"register": {"store": release.STORE}})
 
     def here(self) -> RunConfig:
         """The same with the settings above, on a small sample."""
