@@ -124,11 +124,13 @@ def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: 
         release_held(config, run, verdict["reasons"])
     elif name == "deploy":
         assert config.deploy is not None
-        say(yaml.safe_dump(release.deploy_to_file(run, config.deploy, rollouts), sort_keys=False).rstrip())
+        rollout = release.deploy_to_file(run, config.deploy, rollouts)
+        say(*yaml.safe_dump(rollout, sort_keys=False).splitlines())
     elif name == "serve":
         base = weights_folder(rehearsal) / config.base.model
         served = release.serve_release(rollouts, run, base, pythons[name], rehearsal.root / "served")
-        say(served)
+        texts = f"{served.same} of {served.asked} rewrites read as the evaluation's"
+        say(f"served: {texts}; the guard replaced {served.guarded}")
     else:
         run_step(config, run, [name], pythons)
 

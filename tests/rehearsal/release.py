@@ -6,6 +6,7 @@ by its CRD's schema, and is turned into an InferenceService by the controller's 
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,7 @@ def deploy_to_file(run: RunDir, config: DeployConfig, folder: Path) -> dict[str,
 
     The store's address is written as an S3 one before the CRD's schema checks it, which takes no folder.
     """
+    shutil.rmtree(folder, ignore_errors=True)
     rollouts = FileRollouts(folder)
     deploy(run.files / ARTIFACT_FILES["release"], config, load_trust(keys_folder() / TRUST_FILE), rollouts)
     [rollout] = rollouts.all()
@@ -115,6 +117,7 @@ def serve_release(rollouts: Path, run: RunDir, base: Path, python: str, folder: 
 
 def fetch(uri: str, folder: Path) -> None:
     """Run the initialiser, which verifies every byte and signature before anything is laid out."""
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     trust = (keys_folder() / TRUST_FILE).read_text(encoding="utf-8")
     command = [sys.executable, "-m", "serving.initialiser", uri, str(folder)]
