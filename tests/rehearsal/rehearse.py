@@ -44,14 +44,14 @@ SIZES: dict[str, Any] = {
     "sft": {"learning_rate": 1e-3, "epochs": 1.0, "validations": 2},
     "ppo": {
         "collection": 16, "batch": 16, "accumulation": 2, "ppo_epochs": 1, "steps": 2, "validations": 2,
-        "max_new_tokens": 24, "dev_rows": 16,
+        "max_new_tokens": 24, "dev_rows": 16, "actor_learning_rate": 5e-3,
         "hardware": {"rollout_memory": 0.2, "reward_workers": 1},
     },
     "evaluate": {
         "examined_rows": 10, "agreement_rows": 10, "latency_rows": 5, "draws": 500, "examples": 1, "blind_rows": 2,
     },
 }  # fmt: skip
-"""Sizes that take minutes here. The learning rate is that of a small model."""
+"""Sizes that take minutes here. The learning rates are those of a small model."""
 
 DEVICE: dict[str, Any] = {
     "sft": {"device": "cpu", "nodes": 1, "deepspeed": None},
