@@ -112,6 +112,16 @@ def make_inputs(folder: Path, model: Path, lead: float = 0.06) -> Inputs:
     return Inputs(evaluation, model, report, write_lineage(folder / "run", model, evaluation, report))
 
 
+def make_held_inputs(folder: Path) -> Inputs:
+    """A model whose gate said hold, with the lineage that says so."""
+    model = tiny_weights(folder / "rl_model")
+    figures = judged(model)
+    figures["paired"]["rl_vs_teacher"]["low"] = -0.2
+    evaluation, report = write_judged(folder / "evaluation.json", figures), folder / "report.html"
+    report.write_text("<!doctype html><title>Hold</title>", encoding="utf-8")
+    return Inputs(evaluation, model, report, write_lineage(folder / "run", model, evaluation, report))
+
+
 def use_keys(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     """Keys of this test alone."""
     patch.setenv(KEYS_VARIABLE, str(folder))

@@ -8,16 +8,19 @@ The folder is laid out as the release is, so that the server beside it can check
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import AlteredError, DataError
+from qinglan.lineage.audit_targets import read_notes
+from qinglan.lineage.deploy_gate import is_grave
 from qinglan.lineage.evidence import ReleaseFolder
 from qinglan.lineage.model_verification import is_merged_weights, release_files, verify_model
 from qinglan.lineage.release_address import ADAPTER, ReleaseAddress, parse_release_uri
 from qinglan.lineage.release_check import check_release
-from qinglan.lineage.release_folder import MODEL, read_release_statement
+from qinglan.lineage.release_folder import MODEL, ReleaseStatement, read_release_statement
+from qinglan.lineage.release_notes import Override, read_overrides
 from qinglan.lineage.statement_index import index_statements
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.store import open_store
@@ -40,7 +43,7 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
     store = open_store(address.store, _map_environment(environment))
     store.pull(address.digest, incoming, select=lambda name: not (address.adapter and is_merged_weights(name)))
     try:
-        report = verify_release(incoming, address, policy)
+        report = verify_release(incoming, address, policy, lambda: read_notes(store, address.digest))
     except Exception:
         shutil.rmtree(incoming)
         raise
@@ -50,11 +53,23 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
     return report
 
 
-def verify_release(release: Path, address: ReleaseAddress, policy: TrustPolicy) -> str:
-    """Altered or a DataError, with all that is wrong, where this is not the release of that digest, signed."""
+def verify_release(
+    release: Path, address: ReleaseAddress, policy: TrustPolicy, notes: Callable[[], Iterable[bytes]] = tuple
+) -> str:
+    """Altered or a DataError, with all that is wrong, where this is not the release of that digest, signed.
+
+    `notes` reads those beside the release in its store. They are read where something is missing, such as the gate's
+    promotion: an override among them covers that, as it does where the release is deployed. It covers nothing that is
+    altered or untrusted.
+    """
     claim = read_release_statement(release)
     absent = frozenset(name for name in release_files(release, claim) if address.adapter and is_merged_weights(name))
-    if faults := [*_verification_faults(release, policy, absent)]:
+    findings = [finding for finding in check_release(release, policy, absent=absent) if finding.state != "verified"]
+    lacking = any(not is_grave(finding) for finding in findings)
+    override = _find_override(notes(), policy, address.digest, claim) if lacking else None
+    refused = [finding for finding in findings if is_grave(finding) or override is None]
+    faults = [f"{finding.what}: {finding.why}" for finding in refused] + [*_statement_faults(release, policy)]
+    if faults:
         more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
         raise AlteredError(
             f"{address.uri}: {'; '.join(faults[:SHOWN])}{more}. Nothing of it is served. `qinglan audit` says who "
@@ -68,14 +83,22 @@ def verify_release(release: Path, address: ReleaseAddress, policy: TrustPolicy) 
     if address.adapter and not (release / ADAPTER.strip("/")).is_dir():
         raise DataError(f"{address.uri}: this release has no adapter. Name it without {ADAPTER}.")
     left = f"; {', '.join(sorted(absent))} stayed in the store" if absent else ""
-    return f"{claim.name} {address.digest[:12]}, model {proof.version}: every byte and signature verified{left}"
+    allowed = f"; it serves by an override of {override.by}: {override.reason}" if override else ""
+    return (
+        f"{claim.name} {address.digest[:12]}, model {proof.version}: every byte and signature verified{left}{allowed}"
+    )
 
 
-def _verification_faults(release: Path, policy: TrustPolicy, absent: frozenset[str]) -> Iterator[str]:
-    """Of its own files, and of every statement that it carries."""
-    for finding in check_release(release, policy, absent=absent):
-        if finding.state != "verified":
-            yield f"{finding.what}: {finding.why}"
+def _find_override(
+    notes: Iterable[bytes], policy: TrustPolicy, digest: str, claim: ReleaseStatement
+) -> Override | None:
+    """The override that a releaser's key has signed for this release and its name, if there is one."""
+    overrides = read_overrides(notes, policy, digest, claim.tenant, datetime.now(UTC))
+    return next((override for override in overrides if override.name == claim.name), None)
+
+
+def _statement_faults(release: Path, policy: TrustPolicy) -> Iterator[str]:
+    """Faults of the statements that it carries."""
     tenant = read_release_statement(release).tenant
     claims = index_statements(ReleaseFolder(release).statements(), policy, tenant, datetime.now(UTC))
     for step in claims.steps.values():

@@ -10,6 +10,9 @@ from components.training.ppo.overrides import TrainingPaths
 from components.training.sft.command import Paths, train_command
 from pipelines.rewriter import RunConfig
 from qinglan.jobs import Command
+from tests.qwen3 import CONFIG
+from tests.rehearsal.narrow_qwen3 import NARROW
+from tests.rehearsal.release import commands_here, runtime_commands
 
 SFT_PATHS = Paths(Path("/base_model"), Path("/train.jsonl"), Path("/dev.jsonl"), Path("/checkpoints"))
 PPO_PATHS = TrainingPaths(*map(Path, ("/sft_model", "/train.parquet", "/dev.parquet", "/checkpoints", "/f.py", "/s")))
@@ -40,7 +43,30 @@ def setting_differences(there: RunConfig, here: RunConfig, stages: Sequence[str]
 
 def command_differences(there: RunConfig, here: RunConfig, stage: str) -> list[Difference]:
     """The options and environment variables in which a training's two commands differ."""
-    first, second = (_words(_command(config, stage)) for config in (there, here))
+    return _differences(*(_words(_command(config, stage)) for config in (there, here)))
+
+
+def serving_differences(config: RunConfig) -> list[Difference]:
+    """The options in which the commands of the runtime's two containers differ."""
+    assert config.deploy is not None
+    there = runtime_commands(config.deploy.runtime, config.deploy.service)
+    here = commands_here(there, Path("/release"), Path("/weights"))
+    pairs = zip(there, here, strict=True)
+    return [entry for pair in pairs for entry in _differences(*(_words(Command(tuple(c), {})) for c in pair))]
+
+
+def other_differences(config: RunConfig, conversations: int) -> list[str]:
+    """Differences that no setting and no command shows."""
+    sizes = ", ".join(f"{name} {value}" for name, value in NARROW.items() if name in CONFIG)
+    return [
+        f"{config.base.model}: random weights, and the files of Qwen3-32B with {sizes}",
+        f"questions: a sample of {conversations} conversations",
+        "register: a release that the gate holds says so, and a signed override lets it be deployed",
+        "deploy: the ModelRollout goes to a file, and no controller carries it out",
+    ]
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Difference]:
     return [Difference(n, first.get(n), second.get(n)) for n in {**first, **second} if first.get(n) != second.get(n)]
 
 

@@ -50,13 +50,19 @@ STEPS, BATCH, RATE = 80, 16, 5e-3
 Chat = list[Message]
 
 
-def write_narrow_qwen3(folder: Path, chats: Sequence[Chat], steps: int = STEPS, seed: int = 0) -> Path:
-    """The model's folder; the tokenizer and the short training read these chats."""
+def write_narrow_qwen3(
+    folder: Path, chats: Sequence[Chat], steps: int = STEPS, seed: int = 0, tied: bool = False
+) -> Path:
+    """The model's folder; the tokenizer and the short training read these chats.
+
+    `tied`: input and output share their embeddings, as in Qwen3 up to 4B.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder, [turn["content"] for chat in chats for turn in chat])
-    (folder / "config.json").write_text(json.dumps({**CONFIG, **NARROW}, indent=2), encoding="utf-8")
+    config = {**CONFIG, **NARROW, "tie_word_embeddings": tied}
+    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     (folder / "generation_config.json").write_text(json.dumps(GENERATION, indent=2), encoding="utf-8")
-    write_weights(folder, chats, steps, seed)
+    write_weights(folder, config, chats, steps, seed)
     return folder
 
 
@@ -102,7 +108,7 @@ def tokenizer_config() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_weights(folder: Path, chats: Sequence[Chat], steps: int, seed: int) -> None:
+def write_weights(folder: Path, values: dict[str, Any], chats: Sequence[Chat], steps: int, seed: int) -> None:
     """Random weights in bfloat16, of which the used rows were trained for some seconds.
 
     The training knows the used tokens alone, and one that stands for all others: the logarithm of their number is
@@ -114,9 +120,9 @@ def write_weights(folder: Path, chats: Sequence[Chat], steps: int, seed: int) ->
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     examples = [encode(tokenizer, chat) for chat in chats]
     used = sorted({token for ids, _ in examples for token in ids} | {MERGED_TOKENS, MERGED_TOKENS + 2})
-    config = Qwen3Config(**{**CONFIG, **NARROW})
+    config = Qwen3Config(**values)
     torch.manual_seed(seed)
-    small = Qwen3ForCausalLM(Qwen3Config(**{**CONFIG, **NARROW, "vocab_size": len(used) + 1, **NO_IDS}))
+    small = Qwen3ForCausalLM(Qwen3Config(**{**values, "vocab_size": len(used) + 1, **NO_IDS}))
     small_examples = [(rows(ids, used), answer) for ids, answer in examples]
     train(small, small_examples, config.vocab_size - len(used), steps, seed)
     whole = Qwen3ForCausalLM(config)
@@ -128,7 +134,7 @@ def write_weights(folder: Path, chats: Sequence[Chat], steps: int, seed: int) ->
         else:
             state[name].copy_(tensor)
     whole.to(torch.bfloat16).save_pretrained(folder, save_original_format=False)
-    (folder / "config.json").write_text(json.dumps({**CONFIG, **NARROW}, indent=2), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(values, indent=2), encoding="utf-8")
     (folder / "generation_config.json").write_text(json.dumps(GENERATION, indent=2), encoding="utf-8")
 
 

@@ -1,53 +1,69 @@
 """One profile's steps, each by its KFP component in the environment of its own image's lock.
 
-The line is the one that `qinglan run` executes; the paid services are stand-ins on loopback, behind the gateway.
+The line is the one that `qinglan run` executes; the paid services are stand-ins on loopback, behind the gateway. What
+a cluster does after it, deploying and serving the release, is in release.py.
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import orjson
+import yaml
 
 from pipelines.config import load_config
 from pipelines.environments import make_environment
-from pipelines.execution import check_keys, prepare_run, run_lock, run_stages
+from pipelines.execution import check_keys, gate_verdict, prepare_run, run_lock, run_stages
+from pipelines.held_release import release_held
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_gateway
 from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet
 from pipelines.stage_environments import stage_images
 from qinglan.config import merge_settings
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
+from qinglan.sizing.shape import known_shapes
+from qinglan.terminal import say
 from standins.samples import write_sample
+from tests.rehearsal import release
 from tests.rehearsal.narrow_qwen3 import write_critic, write_narrow_qwen3
 
 TENANT = "fivedoctors"
 DATA = ("generate", "validate", "convert")
+STAGES = (*REWRITER.until("register"), "deploy", "serve")
+"""Steps of a rehearsal; the last is the release's life after the line."""
 
 SIZES: dict[str, Any] = {
     "sft": {"learning_rate": 1e-3, "epochs": 1.0, "validations": 2},
     "ppo": {
         "collection": 16, "batch": 16, "accumulation": 2, "ppo_epochs": 1, "steps": 2, "validations": 2,
-        "max_new_tokens": 24, "dev_rows": 16,
+        "max_new_tokens": 24, "dev_rows": 16, "actor_learning_rate": 5e-3,
         "hardware": {"rollout_memory": 0.2, "reward_workers": 1},
     },
     "evaluate": {
         "examined_rows": 10, "agreement_rows": 10, "latency_rows": 5, "draws": 500, "examples": 1, "blind_rows": 2,
     },
 }  # fmt: skip
-"""Sizes that take minutes here. The learning rate is that of a small model."""
+"""Sizes that take minutes here. The learning rates are those of a small model."""
 
 DEVICE: dict[str, Any] = {
     "sft": {"device": "cpu", "nodes": 1, "deepspeed": None},
     "ppo": {"hardware": {
         "device": "cpu", "plugin": "standins.verl_cpu.vllm_device", "nodes": 1, "per_node": 1, "tensor_parallel": 1,
     }},
+    "evaluate": {"engine": "vllm", "vllm_options": ["--enforce-eager"]},
 }  # fmt: skip
 """The device, and as many processes as two cores bear."""
+
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+"""GB of vLLM's cache on a CPU; by default it takes half of the machine's memory."""
 
 
 class StepTime(NamedTuple):
@@ -70,20 +86,25 @@ class Rehearsal(NamedTuple):
 
     def there(self) -> RunConfig:
         """The configuration on A100s, with the stand-ins of paid services."""
-        return load_config(TENANT, "demo", training=self.profile)
+        return self._config({"register": {"store": release.STORE}})
 
     def here(self) -> RunConfig:
         """The same with the settings above, on a small sample."""
         data = self.root / "data"
         files = {"questions": data / "questions.xlsx", "knowledge_base": data / "knowledge_base.jsonl"}
-        return load_config(TENANT, "demo", training=self.profile, **merge_settings(SIZES, DEVICE), **files)
+        store = {"register": {"store": str(self.root / "store")}}
+        return self._config(merge_settings(merge_settings(SIZES, DEVICE), {**files, **store}))
+
+    def _config(self, changes: Mapping[str, Any]) -> RunConfig:
+        return load_config(TENANT, "demo", training=self.profile, deploy={"namespace": TENANT}, **changes)
 
 
 def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
     """Run the data stages together and every later one alone; yields the time of each. An error ends it."""
     config, run = rehearsal.here(), rehearsal.run
     write_sample(TENANT, rehearsal.root / "data", rehearsal.conversations, seed=0)
-    images = stage_images(REWRITER, rehearsal.there(), stages)
+    images = stage_images(REWRITER, rehearsal.there(), [name for name in stages if name in REWRITER.stages])
+    images |= {"serve": release.SERVE_IMAGE} if "serve" in stages else {}
     pythons = {name: str(make_environment(image, cpu=True)) for name, image in images.items()}
     with _environment(rehearsal), run_lock(run):
         check_keys()
@@ -91,8 +112,27 @@ def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
         write_weights(rehearsal, config)
         yield from (step_time(rehearsal, name, images) for name in stages if name in DATA)
         for name in (name for name in stages if name not in DATA):
-            run_step(config, run, [name], pythons)
-            yield step_time(rehearsal, name, images)
+            started = time.monotonic()
+            run_later_step(rehearsal, config, name, pythons)
+            yield StepTime(rehearsal.profile, name, images.get(name, "cpu"), round(time.monotonic() - started, 1))
+
+
+def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: Mapping[str, str]) -> None:
+    run, rollouts = rehearsal.run, rehearsal.root / "rollouts"
+    verdict = gate_verdict({"gate": run.step_record("gate")}, ("gate",))
+    if name == "register" and verdict["word"] == "hold":
+        release_held(config, run, verdict["reasons"])
+    elif name == "deploy":
+        assert config.deploy is not None
+        rollout = release.deploy_to_file(run, config.deploy, rollouts)
+        say(*yaml.safe_dump(rollout, sort_keys=False).splitlines())
+    elif name == "serve":
+        base = weights_folder(rehearsal) / config.base.model
+        served = release.serve_release(rollouts, run, base, pythons[name], rehearsal.root / "served")
+        texts = f"{served.same} of {served.asked} rewrites read as the evaluation's"
+        say(f"served: {texts}; the guard replaced {served.guarded}")
+    else:
+        run_step(config, run, [name], pythons)
 
 
 def run_step(config: RunConfig, run: RunDir, stages: Sequence[str], pythons: Mapping[str, str]) -> None:
@@ -110,7 +150,8 @@ def write_weights(rehearsal: Rehearsal, config: RunConfig) -> None:
     chats = (rehearsal.run.shown("chats") / "train.jsonl").read_bytes().splitlines()
     base = weights_folder(rehearsal) / config.base.model
     if not base.is_dir():
-        write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats])
+        tied = known_shapes()[config.base.model].tied
+        write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats], tied=tied)
     if config.ppo.critic_model:
         write_critic(weights_folder(rehearsal) / config.ppo.critic_model, base)
 
@@ -120,6 +161,7 @@ def weights_folder(rehearsal: Rehearsal) -> Path:
 
 
 def step_time(rehearsal: Rehearsal, stage: str, images: Mapping[str, str]) -> StepTime:
+    """The time of a data stage, which runs together with the others."""
     record = rehearsal.run.step_record(stage) or {}
     started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
     seconds = round((ended - started).total_seconds(), 1)
@@ -129,11 +171,6 @@ def step_time(rehearsal: Rehearsal, stage: str, images: Mapping[str, str]) -> St
 @contextmanager
 def _environment(rehearsal: Rehearsal) -> Iterator[None]:
     """Keys and weights of this rehearsal alone."""
-    values = {"QINGLAN_BASE_WEIGHTS": weights_folder(rehearsal), "QINGLAN_KEYS": rehearsal.root / "keys"}
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update({name: str(path.resolve()) for name, path in values.items()})
-    try:
+    folders = {WEIGHTS_VARIABLE: weights_folder(rehearsal), KEYS_VARIABLE: rehearsal.root / "keys"}
+    with patch.dict(os.environ, ENVIRONMENT | {name: str(path.resolve()) for name, path in folders.items()}):
         yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})

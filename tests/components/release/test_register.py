@@ -33,6 +33,7 @@ from tests.registered_release import (
     Made,
     Thing,
     judged,
+    make_held_inputs,
     make_inputs,
     make_release,
     tiny_weights,
@@ -109,13 +110,7 @@ def test_a_model_that_is_held_is_no_release_whatever_its_file_calls_it(inputs: I
 
 @pytest.fixture
 def held(keys: Path, tmp_path: Path) -> Inputs:
-    """A model whose gate said hold, with the lineage that says so."""
-    model = tiny_weights(tmp_path / "rl_model")
-    figures = judged(model)
-    figures["paired"]["rl_vs_teacher"]["low"] = -0.2
-    evaluation, report = write_judged(tmp_path / "evaluation.json", figures), tmp_path / "report.html"
-    report.write_text("<!doctype html><title>Hold</title>", encoding="utf-8")
-    return Inputs(evaluation, model, report, write_lineage(tmp_path / "run", model, evaluation, report))
+    return make_held_inputs(tmp_path)
 
 
 def test_a_held_model_becomes_a_release_only_where_it_says_so_itself(held: Inputs, tmp_path: Path) -> None:

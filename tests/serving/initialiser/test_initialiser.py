@@ -11,15 +11,18 @@ from pathlib import Path
 import pytest
 
 from components.release.register.config import RegisterConfig
-from components.release.register.stage import register
+from components.release.register.stage import register, register_held
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError
+from qinglan.lineage.deploy_gate import break_glass
+from qinglan.lineage.keys import load_signer
 from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
+from qinglan.lineage.release_notes import make_override
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, revoke_key
 from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
-from tests.registered_release import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
+from tests.registered_release import NAME, Made, make_held_inputs, make_inputs, make_release, tiny_weights, use_keys
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,62 @@ def test_an_adapter_is_not_asked_of_a_release_without_one(made: Made, tmp_path: 
 
     with pytest.raises(DataError, match="has no adapter"):
         fetch_release(uri, into, made.policy)
+    assert files(into) == set()
+
+
+@pytest.fixture
+def held(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A release of a model that the gate held, which says so."""
+    use_keys(made.keys, monkeypatch)
+    inputs = make_held_inputs(tmp_path)
+    done = register_held(inputs, tmp_path / "held", RegisterConfig(name=NAME, base="Qwen/Qwen3-32B"))
+    return Made(tmp_path / "held", inputs, made.keys, done)
+
+
+def test_a_held_release_is_served_by_an_override_that_a_releaser_signed_and_by_nothing_else(
+    held: Made, tmp_path: Path, into: Path
+) -> None:
+    """The same override that lets it be deployed: without this its pods would never come."""
+    store = tmp_path / "store"
+    uri = pushed(held.folder, store)
+    with pytest.raises(AlteredError, match="the gate says hold, as the release says itself"):
+        fetch_release(uri, into, held.policy)
+    assert files(into) == set()
+    break_glass(str(held.folder), str(store), (), held.policy, "the pilot may be worse", "Li Na")
+
+    said = fetch_release(uri, into, held.policy)
+
+    assert digest(into) == held.registered.release
+    assert said.endswith("; it serves by an override of Li Na: the pilot may be worse")
+
+
+def test_an_override_of_other_keys_or_of_another_name_opens_nothing(
+    held: Made, tmp_path: Path, into: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, signer, made = tmp_path / "store", load_signer("releaser"), held.registered
+    uri = pushed(held.folder, store)
+    use_keys(tmp_path / "others", monkeypatch)
+    stranger = load_signer("releaser")
+    for who, name in ((stranger, NAME), (signer, "chengla/rewriter")):
+        note = make_override(who, made.release, name, "Li Na", "the pilot may be worse", ["verdict"])
+        open_store(str(store)).attach(made.release, "break-glass", note)
+
+    with pytest.raises(AlteredError, match="the gate says hold"):
+        fetch_release(uri, into, held.policy)
+    assert files(into) == set()
+
+
+def test_an_override_covers_no_file_that_was_altered(held: Made, tmp_path: Path, into: Path) -> None:
+    release = shutil.copytree(held.folder, tmp_path / "release")
+    with_another_byte(release)
+    uri = pushed(release, tmp_path / "store")
+    note = make_override(
+        load_signer("releaser"), digest(release), NAME, "Li Na", "the pilot may be worse", ["verdict"]
+    )
+    open_store(str(tmp_path / "store")).attach(digest(release), "break-glass", note)
+
+    with pytest.raises(AlteredError, match=r"model/model\.safetensors: its digest is"):
+        fetch_release(uri, into, held.policy)
     assert files(into) == set()
 
 

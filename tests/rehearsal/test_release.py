@@ -1,0 +1,44 @@
+"""Each profile's deployment makes a ModelRollout that the CRD's schema takes, and names the profile's runtime."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.rundir import ARTIFACT_FILES, RunDir
+from qinglan.digests import digest
+from qinglan.store import open_store
+from tests.registered_release import Made, use_keys
+from tests.rehearsal.__main__ import PROFILES
+from tests.rehearsal.rehearse import Rehearsal
+from tests.rehearsal.release import deploy_to_file, runtime_commands
+from tests.whole_release import make_whole_release
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        return make_whole_release(folder / "made", use_keys(folder / "keys", patch))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_release_is_deployed_to_the_runtime_of_its_training_file(
+    profile: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_keys(made.keys, monkeypatch)
+    rehearsal = Rehearsal(profile, tmp_path, 60)
+    config, run = rehearsal.here().deploy, RunDir(tmp_path / "run")
+    assert config is not None
+    run.files.mkdir(parents=True)
+    (run.files / ARTIFACT_FILES["release"]).symlink_to(made.folder)
+    open_store(config.store).push(made.folder, digest(made.folder))
+
+    rollout = deploy_to_file(run, config, tmp_path / "rollouts")
+
+    spec = rollout["spec"]
+    lora = rehearsal.there().base.model == "Qwen/Qwen3-32B" and rehearsal.there().sft.tuner == "lora"
+    assert spec["predictor"]["runtime"] == f"qinglan-rewriter-vllm{'' if lora else '-full'}"
+    assert spec["release"]["uri"].endswith("/model/adapter") is lora
+    engine, transformer = runtime_commands(spec["predictor"]["runtime"], spec["inferenceService"])
+    assert any("--lora-modules=rewriter=" in word for word in engine) is lora
+    assert ("--base=/mnt/base" in transformer) is lora
