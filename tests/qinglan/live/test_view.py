@@ -48,6 +48,7 @@ def test_what_is_written_so_far_can_be_read_after_each_step(folder: Path, tmp_pa
             assert 'http-equiv="refresh"' in (folder / "index.html").read_text()
     assert "polyline" in (folder / "sft" / "curve.svg").read_text()
     page = (folder / "index.html").read_text()
+    assert "<title>Trainings of run-1" in page
     assert "sft: done" in page and 'http-equiv="refresh"' in page, "the next training will be on it"
     assert not list(folder.rglob("*.partial"))
 
@@ -195,7 +196,7 @@ def test_a_browser_shows_the_page_of_a_training_under_way(folder: Path, tmp_path
         live.refresh()
         page = open_page(folder / "index.html", tmp_path / "profile")
 
-    assert page.title == "Trainings"
+    assert page.title == f"Trainings of {run_id()}"
     assert "sft: running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text
 
 
