@@ -40,7 +40,9 @@ def test_mlflow_is_reached_by_an_address_or_by_the_gateway(
     check_trackers(("mlflow",), environment, gateway_has_mlflow)
 
 
-def test_all_trackers_whose_package_is_not_here_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_trackers_whose_package_is_not_here_are_named_with_their_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: name if name == "tensorboard" else None)
 
     check_installed(("tensorboard",))

@@ -10,7 +10,7 @@ from components.data.style.config import StyleColumns
 from qinglan.errors import DataError
 from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow
-from qinglan.tables import Formula, is_spreadsheet, read_table
+from qinglan.tables import Formula, is_spreadsheet, misnamed_in_words, read_table
 
 SHOWN = 5
 QUESTION, ANSWER = "用户问题：", "\n回答："
@@ -68,7 +68,8 @@ def _parsed(path: Path, content: bytes, where: str) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise DataError(f"{path}: {where}not JSON ({error}). Save it as UTF-8 JSON, or as .xlsx.") from error
+        expected = misnamed_in_words(path) or " Save it as UTF-8 JSON, or as .xlsx."
+        raise DataError(f"{path}: {where}not JSON ({error}).{expected}") from error
 
 
 def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[RawRow]:
