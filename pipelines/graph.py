@@ -15,8 +15,9 @@ from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, resolve
 from pipelines.line import BEFORE, LINEAGE, Line, Stage
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
 from qinglan.lineage.keys import MOUNTED_KEYS
-from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
+from qinglan.lineage.record import IMAGE_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
+from qinglan.run_id import RUN_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
 

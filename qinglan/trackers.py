@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.live.view import run_id
+from qinglan.run_id import run_id
 from qinglan.terminal import say
 
 Tracker = Literal["tensorboard", "wandb", "mlflow"]

@@ -24,7 +24,7 @@ from qinglan.files import atomic_folder, sha256_bytes, sha256_file
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.record import RUN_VARIABLE, Artifact, code_version, environment_inputs, recorded, versions
+from qinglan.lineage.record import Artifact, code_version, environment_inputs, recorded, versions
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -44,6 +44,7 @@ from qinglan.lineage.release_folder import (
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, parse_time, to_payload
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
+from qinglan.run_id import RUN_VARIABLE
 
 
 class Inputs(NamedTuple):

@@ -11,7 +11,8 @@ from qinglan.live.alarms import Alarm
 from qinglan.live.follow import log_tail
 from qinglan.live.outlets import HEARTBEAT, LIVE_VARIABLE, Outlet, read_trainings
 from qinglan.live.snapshot import POINTS, TrainingSnapshot, curve_points, newest_figures, seconds_left
-from qinglan.live.view import LiveTraining, live_training, run_id
+from qinglan.live.view import LiveTraining, live_training
+from qinglan.run_id import run_id
 from tests.browser import open_page
 from tests.silent_training import silent_training
 from tests.strict_html import Strict
