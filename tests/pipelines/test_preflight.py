@@ -53,6 +53,14 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     return load_config("fivedoctors", "gpt", ppo={"critic_model": "Qwen/Qwen3-1.7B"})
 
 
+def test_the_base_stage_knows_the_critic_of_ppo() -> None:
+    for training in ("a100x4", "laptop"):
+        config = load_config("fivedoctors", "gpt", training=training)
+
+        assert (config.base.critic or "") == config.ppo.critic_model
+    assert load_config("fivedoctors", "gpt").stages()["base"]["critic"] == "Qwen/Qwen3-1.7B"
+
+
 def problems(config: RunConfig, stages: tuple[str, ...] = TRAINED) -> list[str]:
     return [f"{type(problem).__name__}: {problem}" for problem in model_problems(config, stages)]
 
