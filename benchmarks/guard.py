@@ -33,7 +33,7 @@ SPOILED: dict[str, Callable[[Question, str], str]] = {
 
 
 class Alarms(NamedTuple):
-    """Of one tenant."""
+    """Figures of one tenant."""
 
     rows: int
     longest: int

@@ -64,7 +64,7 @@ def ours(api: Api, folder: Path, run: str) -> Times:
 
 
 def raw(cluster: Cluster, namespace: str, run: str) -> float:
-    """What a user would write: make it, and ask until it is over."""
+    """Do what a user would write: make it, and ask until it is over."""
     from kubernetes import client
 
     api = client.CustomObjectsApi(cluster.admin())

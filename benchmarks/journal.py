@@ -1,4 +1,4 @@
-"""What the journal costs a call, and whether it keeps its promises when processes are killed.
+"""Cost of the journal for a call, and a test that it keeps its promises when processes are killed.
 
 python -m benchmarks.journal --calls 400 --kills 200
 
@@ -144,7 +144,7 @@ async def ask_all(url: str, calls: int) -> Measured:
 
 
 def question(row: str) -> list[Any]:
-    """What a row asks; some rows ask the same."""
+    """The question of a row; some rows ask the same."""
     return messages("shared" if int(row) % SHARED == 0 else row)
 
 

@@ -24,7 +24,7 @@ SYLLABLES = "安百宝辰诚川春德东方丰福光国海和恒弘华佳健江�
 
 
 class Query(NamedTuple):
-    """What is searched, as training and production do: an item, and an aspect in the house's words or a user's."""
+    """A query as training and production send it: an item, and an aspect in the house's words or a user's."""
 
     text: str
     gold: str

@@ -20,7 +20,7 @@ HEAD = "POST %s HTTP/1.1\r\nhost: here\r\ncontent-type: application/json\r\ncont
 
 
 class Load(NamedTuple):
-    """What some clients got."""
+    """Answers that some clients got."""
 
     clients: int
     requests_per_second: float

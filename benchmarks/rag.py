@@ -1,4 +1,4 @@
-"""What the RAG service costs over calling its engine: requests a second and latency at 10,000 passages.
+"""Cost of the RAG service over calling its engine: requests a second and latency at 10,000 passages.
 
 python -m benchmarks.rag    about 40 s; the last line is JSON
 """

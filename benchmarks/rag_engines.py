@@ -63,7 +63,7 @@ class Measured(NamedTuple):
     loading_mb: int
     serving_mb: int
     node_mb: int
-    """Of OpenSearch's own process, loading and serving."""
+    """Memory of OpenSearch's own process, loading and serving."""
 
     disk_mb: float
     search: Times
@@ -180,7 +180,7 @@ def ratio_of(measured: Sequence[Measured]) -> float:
 
 
 def not_tried(size: int, measured: Sequence[Measured]) -> str:
-    """What rank_bm25 would have taken, as far as a smaller size tells."""
+    """Estimate what rank_bm25 would have taken, from a smaller size."""
     smaller = [each for each in measured if each.engine == "rank_bm25"]
     if size <= RANK_BM25_LARGEST or not smaller:
         return ""

@@ -69,7 +69,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _needs(tenant: str, brain: ExtractiveBackend) -> dict[str, Text]:
-    """What stands in the labelled rows' need column when the reranker is fitted."""
+    """Texts of the labelled rows' need column when the reranker is fitted."""
     return {"stated needs": lambda row: _need(brain, tenant, row), "history + question": lambda row: ""}
 
 

@@ -42,7 +42,7 @@ Batch = Sequence[Rollout]
 
 
 class Calls(NamedTuple):
-    """What was paid for or sent to the RAG service."""
+    """Calls that were paid for or sent to the RAG service."""
 
     judgements: int
     retrievals: int

@@ -42,7 +42,7 @@ class Case(NamedTuple):
     term: str
     other_term: str
     passage: str
-    """What the teacher's rewrite finds first."""
+    """Passage that the teacher's rewrite finds first."""
 
 
 KINDS: dict[str, Callable[[Case], str]] = {

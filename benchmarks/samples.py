@@ -29,7 +29,7 @@ PER_SECOND = 1000
 """Conversations that a laptop should write in a second."""
 
 TEACHER = (0.67, 0.77)
-"""Where the teacher's top-1 leaves something to learn from and something to win."""
+"""Range of the teacher's top-1 that leaves something to learn from and something to win."""
 
 
 class Case(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a knowledge base can be searched with, each behind the same two steps: load it into a folder, then open that.
+"""Engines that search a knowledge base, each behind the same two steps: load it into a folder, then open that.
 
 All find passages by BM25 over character pairs (OpenSearch by those of its cjk analyzer) and hand over the first
 twenty. Ours is called as the RAG service calls it; the others as their manuals do.

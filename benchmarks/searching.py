@@ -21,7 +21,7 @@ from benchmarks.search_engines import CONTENDERS
 class Loading(NamedTuple):
     seconds: float
     cpu_seconds: float
-    """Of its process; where others work on the machine too, it tells more than the clock."""
+    """CPU seconds of its process; where others work on the machine too, it tells more than the clock."""
 
     megabytes: int
 

@@ -90,7 +90,7 @@ def capacity(target: Target, folder: Path) -> float:
 
 
 def run(folder: Path) -> tuple[dict[str, float], dict[str, Paced]]:
-    """What each can do, and how it answers at the common rate."""
+    """Throughput of each, and how it answers at the common rate."""
     from qinglan.prompts import student_messages
     from qinglan.rewriter.card import read_card
     from qinglan.rewriter.engine import COMPLETIONS_PATH, completion_request

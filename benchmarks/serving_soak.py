@@ -31,7 +31,7 @@ MOST_GROWTH = 1.2
 
 
 class Port(NamedTuple):
-    """Where one of the servers is, whichever process it is now."""
+    """Address of one of the servers, whichever process it is now."""
 
     number: int
     log: Path
@@ -69,7 +69,7 @@ class World:
 
 
 async def good_client(world: World, number: int) -> None:
-    """Whoever is refused a connection asks the other server."""
+    """Ask the other server where a connection is refused."""
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
         turn = number
         while world.running:

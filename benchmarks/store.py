@@ -75,7 +75,7 @@ def measured(folder: Path, kinds: dict[str, tuple[int, int]], rounds: int) -> di
 def ways(
     source: Path, back: Path, store: Store, raw: "Minio", prefix: str
 ) -> dict[str, dict[str, Callable[[], object]]]:
-    """What is timed: both ways by both sides, and the hash that ours takes in each."""
+    """Times: both ways by both sides, and the hash that ours takes in each."""
     own = digest(source)
     return {
         "push": {
@@ -130,7 +130,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def figures(kind: str, size: int, seconds: dict[str, list[float]]) -> dict[str, Any]:
-    """Of each way: bytes a second on both sides, and how much longer ours takes, round by round."""
+    """Figures of each way: bytes a second on both sides, and how much longer ours takes, round by round."""
     middle = {name: statistics.median(each) for name, each in seconds.items()}
     found: dict[str, Any] = {}
     for way in ("push", "pull"):

@@ -31,7 +31,7 @@ from standins.samples.style import load_manners
 ROWS, TEXTS, SEED, EPOCHS = 3000, 8000, 100, 5
 WANTED = ("诚实", "无伤害")
 TARGET = 0.6
-"""Of the reward's rise, what the independent judge should confirm."""
+"""Share of the reward's rise that the independent judge should confirm."""
 
 
 def main(wanted: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ def figures(counts: StylePolicyCounts, said: dict[str, float], seconds: float) -
 
 
 def manners(answers: Sequence[str], wanted: str) -> float:
-    """Of the whole sentences of any manner in these answers, the share that is the wanted one's."""
+    """Share of the wanted manner among the whole sentences of any manner in these answers."""
     found = {name: sum(count(answer, sentences) for answer in answers) for name, sentences in patterns().items()}
     return found[wanted] / max(1, sum(found.values()))
 

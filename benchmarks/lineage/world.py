@@ -19,7 +19,7 @@ class World(NamedTuple):
     folder: Path
     policy: TrustPolicy
     last: str
-    """What descends from the root and everything is found from."""
+    """Artifacts that descend from the root, from which everything is found."""
 
     root: str
     statements: int

@@ -49,7 +49,7 @@ def main(runs: Sequence[Path]) -> None:
 
 
 def asked(run: Path, cut: Cut, spent: Spent) -> Said:
-    """What every contender says of the rollouts asked about."""
+    """Scores of every contender for the rollouts asked about."""
     texts = list(dict.fromkeys(text for some in cut for one in some for text in one))
     scores = {}
     for name, contender in CONTENDERS.items():

@@ -1,4 +1,4 @@
-"""What may stand in for the paid judge: an online ridge regression, or a small pairwise judge trained by TRL.
+"""Stand-ins for the paid judge: an online ridge regression, or a small pairwise judge trained by TRL.
 
 A contender learns from judged rollouts and gives each of the texts a score; higher is better.
 """
@@ -14,7 +14,7 @@ from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, raw_features
 from qinglan.rewriter.model import load_tokenizer
 
 MOST_PAIRS = 8
-"""Of one prompt."""
+"""Most pairs of one prompt."""
 
 EPOCHS, BATCH, LEARNING_RATE = 3, 16, 1e-3
 MARGIN = 6.0

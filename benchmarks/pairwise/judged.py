@@ -1,4 +1,4 @@
-"""What the paid judge said in a run: its rollouts, oldest first, and how they are cut into known and asked."""
+"""The paid judge's scores in a run: its rollouts, oldest first, and how they are cut into known and asked."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ class Rolled(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What may be learned from, and what is asked about; they share no conversation."""
+    """Rollouts to learn from, and rollouts to judge; they share no conversation."""
 
     known: list[Rolled]
     asked: list[Rolled]

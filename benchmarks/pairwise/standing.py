@@ -17,7 +17,7 @@ Scores = Mapping[Text, float]
 
 
 class Said(NamedTuple):
-    """What each contender made of held-out conversations; `pairs` and `rollouts` name the conversation of each."""
+    """Scores of each contender on held-out conversations; `pairs` and `rollouts` name the conversation of each."""
 
     pairs: list[str]
     rollouts: list[str]
@@ -37,7 +37,7 @@ class Standing(NamedTuple):
 
 
 def said(cut: Cut, scores: Mapping[str, Scores]) -> Said:
-    """What the scores of contenders, by name, say of the rollouts asked about."""
+    """Compare the contenders' scores, by name, on the rollouts asked about."""
     apart = pairs(cut.asked)
     return Said(
         [better.conversation for better, _ in apart],

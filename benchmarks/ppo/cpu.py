@@ -24,7 +24,7 @@ class CpuMeter:
 
     @property
     def seconds(self) -> float:
-        """Of this process and of those that did not run before: servers that were there serve everybody."""
+        """CPU seconds of this process and of those that were started since: older servers serve everybody."""
         me = (self._here.pid, self._here.create_time())
         mine = self._seen[me] - self._before[me]
         return mine + sum(used for which, used in self._seen.items() if which not in self._before)

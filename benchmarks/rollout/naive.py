@@ -1,4 +1,4 @@
-"""What is usually scripted: every few minutes, if it is Ready and the error rate is low now, a larger share."""
+"""The usual script: every few minutes, if it is Ready and the error rate is low now, a larger share."""
 
 import math
 
@@ -9,7 +9,7 @@ from serving.rollout.state import DesiredModel, State
 
 INTERVAL = 300.0
 THRESHOLD = 0.02
-"""Of the canary's requests since the last look; the stable model fails at most half as many."""
+"""Share of failures among the canary's requests since the last look; the stable model fails at most half as many."""
 
 
 class Naive:

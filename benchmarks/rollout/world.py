@@ -22,8 +22,8 @@ TICK = 10.0
 STABLE_URI, CANARY_URI, FOREIGN_URI = "store://stable", "store://canary", "store://foreign"
 TRAFFIC_CHECKS = CHECKS[:-2]
 WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2 + 2
-"""Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost, and of
-both models the questions that cost too much."""
+"""Numbers in a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost,
+and of both models the questions that cost too much."""
 
 
 class Pods(NamedTuple):
@@ -67,7 +67,7 @@ class World:
         self._last: ServiceSnapshot | None = None
 
     def write(self, asked: DesiredModel, expected: str | None, by: str = "ours") -> None:
-        """What the API server does: refuse another version than expected, and count the generation."""
+        """Act as the API server: refuse another version than expected, and count the generation."""
         if expected is not None and expected != str(self.version):
             raise ConflictError("the InferenceService was changed meanwhile")
         if by == "ours":
@@ -104,7 +104,7 @@ class World:
         return served
 
     def stale(self) -> ServiceSnapshot:
-        """What was true a while ago."""
+        """State of a while ago."""
         now = self.read()
         return self._reads[int(self.random.integers(len(self._reads)))] if self._reads else now
 
@@ -214,7 +214,7 @@ class World:
         return np.append(rates, (canary["quality"], canary[COSTLY], stable[COSTLY]))
 
     def _harmful(self, percent: int) -> bool:
-        """Whether a bad model is bad by now; the first time that users met it is kept."""
+        """Tell if a bad model is bad by now; the first time that users met it is kept."""
         model, onset = self.schedule.model, self.schedule.model.onset
         if model.good or model.crashes:
             return False

@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
 
 
 def controls_of(tenant: str, place: Path) -> Iterator[Row]:
-    """What else could explain a gain, or take it away; RL's column holds the control's model."""
+    """Name other explanations of a gain or a loss; RL's column holds the control's model."""
     data, root = place / "data", place / "run"
     config = runs.settings(tenant, data)
     made = {

@@ -1,4 +1,4 @@
-"""What the content check catches: answers without care to questions that call for it, and what else it flags.
+"""Catches of the content check: answers without care to questions that call for it, and what else it flags.
 
 The sample knows which questions those are and how each answer was meant; no label takes part. Beside it stands the
 bare threshold on the answer's 无伤害, without a look at the question.

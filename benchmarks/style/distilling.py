@@ -20,7 +20,7 @@ TURN = 20
 
 
 class Distilled(NamedTuple):
-    """What the distil stage says, and beside it figures for the same three in its order."""
+    """Figures of the distil stage, and beside them figures for the same three in its order."""
 
     counts: DistilCounts
     lines: list[ModelRow]

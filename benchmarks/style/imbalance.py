@@ -1,4 +1,4 @@
-"""What helps where labels are rare: the same answers with two labels cut down, trained in four ways, asked on dev.
+"""Remedies for rare labels, compared: the same answers with two labels cut down, trained in four ways, asked on dev.
 
 Dev stays as it was. A seed decides which rows are cut and how the model begins, for all four alike. Oversampling and
 augmentation show more rows, and so take more steps.

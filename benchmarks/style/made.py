@@ -1,4 +1,4 @@
-"""What everything here is measured on: a sample of its own seed, prepared, a tiny base, and a model of it."""
+"""The material of every measurement here: a sample of its own seed, prepared, a tiny base, and a model of it."""
 
 import contextlib
 import sys

@@ -20,7 +20,7 @@ SHORTEST, LONGEST = 20, 2000
 """Characters; the longest are beyond what the model reads."""
 
 SPREAD = 1.2
-"""Of the logarithm of the characters, where lengths are those of messages."""
+"""Standard deviation of the logarithm of the characters, where lengths are those of messages."""
 
 CLOSE = 1e-4
 TARGET = 10.0

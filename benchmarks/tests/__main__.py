@@ -43,7 +43,7 @@ class Ring(NamedTuple):
     cpu: float
     code: int
     sessions: list[dict[str, Any]]
-    """What the plugin wrote for each run of pytest, the first one first."""
+    """Reports of the plugin for each run of pytest, the first one first."""
 
 
 def main(rings: Sequence[str]) -> None:
