@@ -78,7 +78,9 @@ def measure(tenant: str, out: Path, seed: int) -> Measured:
 
 
 def ask(brain: ExtractiveBackend, tenant: str, messages: list[Message]) -> str:
-    return str(brain.answer(tenant, [{"role": said["role"], "content": said["content"]} for said in messages], None))
+    return str(
+        brain.answer(tenant, [{"role": message["role"], "content": message["content"]} for message in messages], None)
+    )
 
 
 def dev_cases(out: Path, tenant: str) -> Iterator[Case]:

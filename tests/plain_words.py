@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-DOCSTRINGS_ALONE = ("benchmarks",)
-"""Folders whose docstrings are read, and not their names."""
-
-PRODUCT = ("qinglan", "components", "serving", "standins", "pipelines", "images", "examples", *DOCSTRINGS_ALONE)
+PRODUCT = ("qinglan", "components", "serving", "standins", "pipelines", "images", "examples", "benchmarks")
 
 REFUSED = frozenset({
     "one", "ones", "those", "others", "ours", "mine", "theirs", "own", "there", "way", "fate", "fates",
@@ -40,13 +37,13 @@ class Remark(NamedTuple):
 
 def remarks(path: str, source: str) -> Iterator[Remark]:
     """Names and docstrings of a file that the lint refuses."""
-    stem, tree = Path(path).stem, ast.parse(source)
-    if not path.startswith(DOCSTRINGS_ALONE):
-        if _is_refused(stem):
-            yield Remark(path, 1, f"module {stem!r}: name the thing it holds")
-        for name, line in bound_names(tree):
-            if _is_refused(name) and f"{path}:{name}" not in ALLOWED:
-                yield Remark(path, line, f"name {name!r}: name the thing")
+    stem = Path(path).stem
+    if _is_refused(stem):
+        yield Remark(path, 1, f"module {stem!r}: name the thing it holds")
+    tree = ast.parse(source)
+    for name, line in bound_names(tree):
+        if _is_refused(name) and f"{path}:{name}" not in ALLOWED:
+            yield Remark(path, line, f"name {name!r}: name the thing")
     for text, line in docstrings(tree):
         if (opening := text.split(maxsplit=1)[0].rstrip(",:;.") if text.split() else "") in OPENINGS:
             yield Remark(path, line, f"docstring begins with {opening!r}: begin with a verb or the thing")

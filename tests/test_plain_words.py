@@ -37,12 +37,6 @@ def test_only_whole_names_that_are_bound_here_count(source: str) -> None:
     assert list(remarks("a.py", source)) == []
 
 
-def test_of_a_benchmark_the_docstrings_alone_are_read() -> None:
-    [remark] = remarks("benchmarks/found.py", '"""What it costs."""\nfound = 1\n')
-
-    assert "begin with a verb" in remark.text
-
-
 def test_a_module_has_a_name_too() -> None:
     [remark] = remarks("folder/looking.py", "")
 

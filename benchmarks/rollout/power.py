@@ -39,7 +39,7 @@ def falsely_passed(runs: int, seed: int = 2) -> dict[str, float]:
 def needed(world: Scenario, runs: int = 100) -> tuple[float, float]:
     """The median of the canary's requests until harm is shown, and until safety is; infinite where it is not."""
     tried = run_trials(world, runs, 3, PER_LOOK, CHECKS)
-    return median([one.harm for one in tried]), median([one.safe for one in tried])
+    return median([trial.harm for trial in tried]), median([trial.safe for trial in tried])
 
 
 def table(runs: int = 100) -> list[str]:

@@ -53,7 +53,7 @@ def timed(seed: int) -> tuple[Run, float]:
 
 def simulate_naive(seed: int) -> Run:
     """A naive one on the same."""
-    return play(draw(seed), lambda wires: Naive(wires).look)
+    return play(draw(seed), lambda wires: Naive(wires).reconcile)
 
 
 def play(schedule: Schedule, controller: Callable[[Wires], Callable[[], str]]) -> Run:

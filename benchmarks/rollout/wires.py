@@ -161,9 +161,9 @@ class _Target:
         world = self.wires.world
         return self.wires.call(world.stale if self.wires.met("stale") else world.read)
 
-    def write(self, asked: DesiredModel, expected: str) -> None:
+    def write(self, desired: DesiredModel, expected: str) -> None:
         def effect() -> None:
-            self.wires.world.write(asked, expected)
+            self.wires.world.write(desired, expected)
 
         self.wires.call(effect, effect)
 

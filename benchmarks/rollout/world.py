@@ -66,22 +66,22 @@ class World:
         self._reads: deque[ServiceSnapshot] = deque(maxlen=4)
         self._last: ServiceSnapshot | None = None
 
-    def write(self, asked: DesiredModel, expected: str | None, by: str = "ours") -> None:
+    def write(self, requested: DesiredModel, expected: str | None, by: str = "ours") -> None:
         """Act as the API server: refuse another version than expected, and count the generation."""
         if expected is not None and expected != str(self.version):
             raise ConflictError("the InferenceService was changed meanwhile")
         if by == "ours":
             self.asks += 1
-            self.promoted |= asked.uri == CANARY_URI and asked.percent in (None, 100)
-        self._change(asked, self.rest, by)
+            self.promoted |= requested.uri == CANARY_URI and requested.percent in (None, 100)
+        self._change(requested, self.rest, by)
 
-    def _change(self, asked: DesiredModel, rest: str, by: str) -> None:
+    def _change(self, requested: DesiredModel, rest: str, by: str) -> None:
         self.version += 1
-        if (asked, rest) != (self.desired, self.rest):
+        if (requested, rest) != (self.desired, self.rest):
             self.generation += 1
             self.changed = self.now
             self.editor = by
-        self.desired, self.rest = asked, rest
+        self.desired, self.rest = requested, rest
 
     def read(self) -> ServiceSnapshot:
         newest, traffic = self.pods[-1], dict(self.shares)
@@ -127,13 +127,13 @@ class World:
         if edit.kind == "rest":
             self._change(self.desired, f"{self.rest}'", "somebody")
             return
-        asked = {
+        requested = {
             "uri": DesiredModel(uri=FOREIGN_URI, percent=self.desired.percent),
             "cleared": DesiredModel(uri=self.desired.uri),
             "full": DesiredModel(uri=self.desired.uri, percent=100),
             "percent": DesiredModel(uri=self.desired.uri, percent=30),
         }[edit.kind]
-        self.write(asked, None, "somebody")
+        self.write(requested, None, "somebody")
 
     def _reconcile(self) -> None:
         faults = self.schedule.faults
