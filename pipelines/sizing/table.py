@@ -54,7 +54,7 @@ def summary_lines(report: FitReport) -> Iterator[str]:
         yield f"Yes. The fullest is the {fullest.room} of {fullest.stage}: {full}."
     else:
         for room in report.rooms:
-            yield f"{room.stage} needs {room.needed:,.1f} GB of {'memory' if room.room == 'host' else room.room}."
+            yield f"{room.stage} needs {room.needed:,.1f} GB of {'memory' if room.room == 'host' else 'disk'}."
     yield from (pace_in_words(pace) for pace in report.paces)
     if not report.cards:
         yield NO_HOURS
