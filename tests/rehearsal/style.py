@@ -28,12 +28,12 @@ from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.services import stop_process
 from standins.samples.style import write_style_sample
+from tests.rehearsal.differences import setting_differences
 from tests.rehearsal.narrow_qwen2 import CONFIG, NARROW, write_narrow_qwen2
 from tests.rehearsal.rehearse import StepTime
 
-PROFILES = ("a100", "cpu", "one-gpu-24")
-PREFIX = "style-"
-"""Beginning of their names on the command line."""
+STYLE_PROFILES = {f"style-{profile}": profile for profile in ("a100", "cpu", "one-gpu-24")}
+"""Profiles of the style line by their names on the command line."""
 
 ROWS, SEED = 400, 3
 """Size and seed of the sample: one label is the most frequent, which is all that the gate's baseline learns."""
@@ -90,7 +90,7 @@ class StyleRehearsal(NamedTuple):
         return load_style_config(self.profile, labelled=self.root / "data", **changed)
 
 
-def other_differences(rehearsal: StyleRehearsal) -> list[str]:
+def unset_differences(rehearsal: StyleRehearsal) -> list[str]:
     """Differences that no setting shows."""
     there = rehearsal.there()
     sizes = ", ".join(f"{name} {CONFIG[name]} -> {value}" for name, value in NARROW.items())
@@ -102,6 +102,17 @@ def other_differences(rehearsal: StyleRehearsal) -> list[str]:
         lines.append("arithmetic: bfloat16 -> float32, as in every training of this line on a CPU")
     lines.append("packages: none differs; the lock of the image style is installed, and its torch finds no GPU")
     return lines
+
+
+def begin_style(name: str, folder: Path) -> Iterator[StepTime]:
+    """Print what differs from the profile; the steps run as they are taken."""
+    rehearsal = StyleRehearsal(STYLE_PROFILES[name], folder)
+    print(f"{name}: what differs from the profile")
+    for difference in setting_differences(rehearsal.there(), rehearsal.here(), SHOWN):
+        print(f"  {difference}")
+    for line in unset_differences(rehearsal):
+        print(f"  {line}")
+    return rehearse_style(rehearsal)
 
 
 def rehearse_style(rehearsal: StyleRehearsal) -> Iterator[StepTime]:

@@ -11,17 +11,17 @@ from tests.rehearsal.narrow_qwen2 import CONFIG, GENERATION, NARROW, write_narro
 from tests.rehearsal.style import (
     DEVICE,
     GATE,
-    PROFILES,
     SHOWN,
     SIZES,
+    STYLE_PROFILES,
     StyleRehearsal,
-    other_differences,
     runtime_container,
     server_command,
+    unset_differences,
 )
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", STYLE_PROFILES.values())
 def test_only_the_listed_settings_differ(profile: str, tmp_path: Path) -> None:
     rehearsal = StyleRehearsal(profile, tmp_path)
 
@@ -29,7 +29,7 @@ def test_only_the_listed_settings_differ(profile: str, tmp_path: Path) -> None:
 
     assert names <= {name for settings in (SIZES, DEVICE, GATE) for name, _ in _leaves(settings)}
     assert ("style.device" in names) is (profile != "cpu")
-    assert any("hidden_size 896 -> 112" in line for line in other_differences(rehearsal))
+    assert any("hidden_size 896 -> 112" in line for line in unset_differences(rehearsal))
 
 
 def test_the_small_model_is_served_by_its_runtimes_own_command(tmp_path: Path) -> None:
