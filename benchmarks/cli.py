@@ -14,7 +14,7 @@ for name in ("sample", "plan", "run", "compile", "demo", "serve"):
     app.command(name)(lambda: None)
 app()
 """
-OURS = "from pipelines.cli import main; main()"
+COMMAND = "from pipelines.cli import main; main()"
 RUNS = 15
 
 
@@ -25,11 +25,11 @@ def seconds(code: str) -> float:
 
 
 def main() -> None:
-    pairs = [(seconds(OURS), seconds(BARE)) for _ in range(RUNS + 1)][1:]
-    ours, bare = (statistics.median(side) for side in zip(*pairs, strict=True))
+    pairs = [(seconds(COMMAND), seconds(BARE)) for _ in range(RUNS + 1)][1:]
+    command, bare = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratio = statistics.median(a / b for a, b in pairs)
-    print(f"qinglan --help {ours * 1000:.0f} ms, a bare typer app {bare * 1000:.0f} ms: {ratio:.2f} times")
-    report("cli", ratio, 1.5, ratio <= 1.5, ours_ms=round(ours * 1000), bare_ms=round(bare * 1000), runs=RUNS)
+    print(f"qinglan --help {command * 1000:.0f} ms, a bare typer app {bare * 1000:.0f} ms: {ratio:.2f} times")
+    report("cli", ratio, 1.5, ratio <= 1.5, ours_ms=round(command * 1000), bare_ms=round(bare * 1000), runs=RUNS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the whole control plane costs beside a bare API server: seconds to come up, and memory.
+"""Cost of the whole control plane beside a bare API server: seconds to come up, and memory.
 
 python -m benchmarks.cluster --rounds 3
 
@@ -29,7 +29,7 @@ MEBIBYTE = 2**20
 class Cost(NamedTuple):
     seconds: float
     processor: float
-    """Of all parts together; it says more than seconds where the machine has other work."""
+    """CPU seconds of all parts together; they say more than the clock where the machine has other work."""
     mebibytes: dict[str, int]
 
 

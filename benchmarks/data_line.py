@@ -38,23 +38,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=500)
     parser.add_argument("--memory-rows", type=int, nargs="*", default=[1_000, 10_000, 100_000])
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        questions, knowledge_base = prepare(root, given.rows)
+        questions, knowledge_base = prepare(root, options.rows)
         with stand_ins(root, knowledge_base) as (teacher_url, rag_url, gateway_url):
-            theirs = time_plan(root / "theirs", questions, teacher_url, rag_url)
-            ours = time_ours(root / "ours", questions, gateway_url)
-    bound = given.rows * (TEACHER_SECONDS / TEACHER_AT_ONCE + 2 * RAG_SECONDS / RAG_AT_ONCE)
-    for name, seconds in (("plan", theirs), ("ours", ours)):
+            plan_time = time_plan(root / "theirs", questions, teacher_url, rag_url)
+            line_time = time_ours(root / "ours", questions, gateway_url)
+    bound = options.rows * (TEACHER_SECONDS / TEACHER_AT_ONCE + 2 * RAG_SECONDS / RAG_AT_ONCE)
+    for name, seconds in (("plan", plan_time), ("ours", line_time)):
         print(f"{name:>5}: " + ", ".join(f"{stage} {value:.2f} s" for stage, value in seconds.items()))
-    overall, faster = sum(ours.values()) / bound, theirs["validate"] / ours["validate"]
+    overall, faster = sum(line_time.values()) / bound, plan_time["validate"] / line_time["validate"]
     print(f"bound by the limits {bound:.2f} s; ours is {overall:.3f} of it; validation {faster:.1f} times faster")
-    memory = memory_table(given.memory_rows)
+    memory = memory_table(options.memory_rows)
     stages = {stage: {rows: cost._asdict() for rows, cost in costs.items()} for stage, costs in memory.items()}
     report(
         "data-line", faster, 8.0, faster >= 8 and overall <= 1.15, of_bound=round(overall, 3), of_bound_target=1.15,
-        rows=given.rows, plan=theirs, ours=ours, stages=stages,
+        rows=options.rows, plan=plan_time, ours=line_time, stages=stages,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.25
 TENANT = "fivedoctors"
 
 
-class Look(NamedTuple):
+class Reading(NamedTuple):
     """CPU seconds used up to a moment."""
 
     at: float
@@ -56,21 +56,21 @@ def main(folder: Path) -> None:
     )  # fmt: skip
 
 
-def watched(command: Sequence[str], folder: Path) -> tuple[list[Look], int]:
+def watched(command: Sequence[str], folder: Path) -> tuple[list[Reading], int]:
     """Run it, its own words in a log; the CPU time of all that it starts, a few times a second."""
     places = {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_CONFIG_HOME": str(folder / "config")}
     with (folder / "demo.log").open("wb") as log:
         meter, began = CpuMeter(), time.time()
-        looks = [Look(began, 0.0)]
+        looks = [Reading(began, 0.0)]
         demo = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **places})
         while demo.poll() is None:
             time.sleep(LOOK_SECONDS)
-            meter.look()
-            looks.append(Look(time.time(), meter.seconds))
+            meter.sample()
+            looks.append(Reading(time.time(), meter.seconds))
     return looks, demo.returncode
 
 
-def split(steps: Mapping[str, Any], looks: Sequence[Look]) -> list[Part]:
+def split(steps: Mapping[str, Any], looks: Sequence[Reading]) -> list[Part]:
     """The time line cut at each step's beginning: what a step needs before it starts counts to the one before."""
     done = {name: step for name, step in steps.items() if step and "started" in step}
     cuts = [("samples", looks[0].at), *((name, _seconds(step["started"])) for name, step in done.items())]
@@ -82,8 +82,8 @@ def split(steps: Mapping[str, Any], looks: Sequence[Look]) -> list[Part]:
     ]
 
 
-def cpu_at(looks: Sequence[Look], moment: float) -> float:
-    return max((look.cpu for look in looks if look.at <= moment), default=0.0)
+def cpu_at(looks: Sequence[Reading], moment: float) -> float:
+    return max((reading.cpu for reading in looks if reading.at <= moment), default=0.0)
 
 
 def _seconds(written: str) -> float:

@@ -33,7 +33,7 @@ SPOILED: dict[str, Callable[[Question, str], str]] = {
 
 
 class Alarms(NamedTuple):
-    """Of one tenant."""
+    """Figures of one tenant."""
 
     rows: int
     longest: int
@@ -64,23 +64,27 @@ def rewritten(tenant: str, folder: Path) -> Iterator[tuple[Question, str]]:
     brain = load_extractive_backend({tenant: folder / "knowledge_base.jsonl"})
     for row in read_questions(folder / "questions.xlsx", Columns(), tenant):
         if isinstance(row, Question):
-            messages: list[dict[str, Any]] = [dict(one.items()) for one in teacher_messages(row)]
+            messages: list[dict[str, Any]] = [dict(entry.items()) for entry in teacher_messages(row)]
             yield row, str(brain.answer(tenant, messages, None))
 
 
 def main() -> None:
     with TemporaryDirectory() as folder:
-        found = {tenant: alarms(tenant, Path(folder) / tenant) for tenant in TENANTS}
-    table = Table("", *found, title="taken back")
-    table.add_row("good rewrites (longest, characters)", *(f"{one.rows:,} ({one.longest})" for one in found.values()))
+        figures = {tenant: alarms(tenant, Path(folder) / tenant) for tenant in TENANTS}
+    table = Table("", *figures, title="taken back")
+    table.add_row(
+        "good rewrites (longest, characters)", *(f"{entry.rows:,} ({entry.longest})" for entry in figures.values())
+    )
     for guard in GUARDS:
-        table.add_row(f"of them by {guard}", *(str(one.false[guard]) for one in found.values()))
+        table.add_row(f"of them by {guard}", *(str(entry.false[guard]) for entry in figures.values()))
     for guard in SPOILED:
-        table.add_row(f"spoiled by {guard}", *("{:,} of {:,}".format(*one.caught[guard]) for one in found.values()))
+        table.add_row(
+            f"spoiled by {guard}", *("{:,} of {:,}".format(*entry.caught[guard]) for entry in figures.values())
+        )
     Console(file=sys.stdout).print(table)
-    rows = sum(one.rows for one in found.values())
-    false = sum(sum(one.false.values()) for one in found.values())
-    caught = [pair for one in found.values() for pair in one.caught.values()]
+    rows = sum(entry.rows for entry in figures.values())
+    false = sum(sum(entry.false.values()) for entry in figures.values())
+    caught = [pair for entry in figures.values() for pair in entry.caught.values()]
     share = sum(hit for hit, _ in caught) / sum(count for _, count in caught)
     report("guard", false / rows, MOST_ALARMS, false / rows <= MOST_ALARMS, rows=rows, false=false, caught=share)
 

@@ -1,4 +1,4 @@
-"""What the journal costs a call, and whether it keeps its promises when processes are killed.
+"""Cost of the journal for a call, and a test that it keeps its promises when processes are killed.
 
 python -m benchmarks.journal --calls 400 --kills 200
 
@@ -91,9 +91,9 @@ def run_benchmark() -> None:
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--latency", type=float, default=0.2, help="the stand-in's, in seconds")
     parser.add_argument("--kills", type=int, default=200)
-    given = parser.parse_args()
-    overhead = measure_overhead(given.calls, given.latency)
-    kills = kill_many(given.kills)
+    options = parser.parse_args()
+    overhead = measure_overhead(options.calls, options.latency)
+    kills = kill_many(options.kills)
     ok = overhead["ratio"] <= TARGET_RATIO and not any(kills[name] for name in ("lost", "exported_twice", "unnamed"))
     report("journal", overhead.pop("ratio"), TARGET_RATIO, ok, **overhead, kills=kills)
 
@@ -107,23 +107,23 @@ def forgetful_gateway() -> None:
 
 def measure_overhead(calls: int, latency: float) -> dict[str, Any]:
     """Rounds of both gateways in turn, at the stand-in's latency and, for the cost itself, without any."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, seconds in (("", latency), ("_without_latency", 0.0)):
         with running(create_app(EchoBrain(), Behaviour(latency=seconds))) as teacher:
             config = gateway_config(teacher, limits={"requests_per_minute": 10**6, "tokens_per_minute": 10**9})
             plain = [measure(ForgetfulGateway, config, calls) for _ in range(ROUNDS)]
-            kept = [measure(GatewayProcess, config, calls) for _ in range(ROUNDS)]
-        with_journal, without = (statistics.median(m.seconds for m in each) for each in (kept, plain))
-        found |= {
+            measurements = [measure(GatewayProcess, config, calls) for _ in range(ROUNDS)]
+        with_journal, without = (statistics.median(m.seconds for m in each) for each in (measurements, plain))
+        figures |= {
             f"ratio{name}": round(with_journal / without, 3),
             f"ms_per_call{name}": round(with_journal / calls * 1000, 3),
             f"ms_per_call_forgetful{name}": round(without / calls * 1000, 3),
         }
-        found["client_cpu_ms_per_call"] = round(statistics.median(m.cpu for m in kept) / calls * 1000, 3)
+        figures["client_cpu_ms_per_call"] = round(statistics.median(m.cpu for m in measurements) / calls * 1000, 3)
         print(
             f"{calls} calls, stand-in at {seconds:g} s: {without:.2f} s without a journal, {with_journal:.2f} s with"
         )
-    return found
+    return figures
 
 
 def measure(kind: type[GatewayProcess], config: GatewayConfig, calls: int) -> Measured:
@@ -144,7 +144,7 @@ async def ask_all(url: str, calls: int) -> Measured:
 
 
 def question(row: str) -> list[Any]:
-    """What a row asks; some rows ask the same."""
+    """The question of a row; some rows ask the same."""
     return messages("shared" if int(row) % SHARED == 0 else row)
 
 
@@ -214,13 +214,13 @@ def check(teacher: str, folder: Path) -> dict[str, int]:
     """Rows lost, rows or answers exported twice, prompts billed twice whose rows the report does not name."""
     rows = [orjson.loads(line) for line in (folder / "out.jsonl").read_bytes().splitlines()]
     right = {row["row"]: row["text"] for row in rows if row["text"] == f"回声 {question(row['row'])[-1]['content']}"}
-    found = read_report(folder / "journal.sqlite")
+    figures = read_report(folder / "journal.sqlite")
     calls = {str(row["call"]) for row in rows}
     count = export_journal(folder / "journal.sqlite", folder / "export.jsonl")
     exported = [orjson.loads(line)["key"] for line in (folder / "export.jsonl").read_bytes().splitlines()]
-    entries = sum(item["answers"] for item in found["exports"])
+    entries = sum(item["answers"] for item in figures["exports"])
     billed = httpx.get(f"{teacher}/stats", trust_env=False).json()["billed_by_prompt"]
-    named = {item.removeprefix("stage/") for item in found["possibly_billed"]}
+    named = {item.removeprefix("stage/") for item in figures["possibly_billed"]}
     named_prompts = {prompt_digest("echo", question(row)) for row in named}
     return {
         "lost": ROWS - len(right) + len(calls - set(exported)),

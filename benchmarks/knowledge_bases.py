@@ -24,7 +24,7 @@ SYLLABLES = "安百宝辰诚川春德东方丰福光国海和恒弘华佳健江�
 
 
 class Query(NamedTuple):
-    """What is searched, as training and production do: an item, and an aspect in the house's words or a user's."""
+    """A query as training and production send it: an item, and an aspect in the house's words or a user's."""
 
     text: str
     gold: str
@@ -38,15 +38,15 @@ def write_knowledge_base(path: Path, passages: int, queries: int, seed: int = 0)
     rng = random.Random(f"{seed}-queries")
     drawn = draw_tenant(TENANT, seed)
     series = -(-passages // (len(drawn.items) * (len(drawn.world.aspects) + len(drawn.world.fillers))))
-    asked: list[Query] = []
+    chosen: list[Query] = []
     written = 0
     with atomic_write(path) as partial, partial.open("wb") as file:
-        for made, candidates in itertools.islice(_series(drawn, seed), series):
-            kept = made[: passages - written]
-            file.writelines(map(dump_line, kept))
-            written += len(kept)
-            asked += _choose(candidates, {passage.id for passage in kept}, -(-queries // series), rng)
-    return rng.sample(asked, min(queries, len(asked)))
+        for new_passages, candidates in itertools.islice(_series(drawn, seed), series):
+            taken = new_passages[: passages - written]
+            file.writelines(map(dump_line, taken))
+            written += len(taken)
+            chosen += _choose(candidates, {passage.id for passage in taken}, -(-queries // series), rng)
+    return rng.sample(chosen, min(queries, len(chosen)))
 
 
 def _series(drawn: TenantDraw, seed: int) -> Iterator[tuple[list[Passage], dict[tuple[str, str], str]]]:
@@ -55,10 +55,10 @@ def _series(drawn: TenantDraw, seed: int) -> Iterator[tuple[list[Passage], dict[
     random.Random(f"{seed}-series").shuffle(names)
     for number, name in enumerate(names):
         its_own = drawn._replace(items=[name + item for item in drawn.items])
-        made, gold = make_passages(TENANT, seed * 10_000 + number, its_own)
+        new_passages, gold = make_passages(TENANT, seed * 10_000 + number, its_own)
         prefix = f"{TENANT}-{number:04d}-"
         yield (
-            [passage.model_copy(update={"id": _numbered(prefix, passage.id)}) for passage in made],
+            [passage.model_copy(update={"id": _numbered(prefix, passage.id)}) for passage in new_passages],
             {pair: _numbered(prefix, id) for pair, id in gold.items()},
         )
 
@@ -67,8 +67,8 @@ def _numbered(prefix: str, id: str) -> str:
     return prefix + id.rpartition("-")[2]
 
 
-def _choose(gold: dict[tuple[str, str], str], there: set[str], count: int, rng: random.Random) -> Iterator[Query]:
-    pairs = [pair for pair, id in gold.items() if id in there]
+def _choose(gold: dict[tuple[str, str], str], known_ids: set[str], count: int, rng: random.Random) -> Iterator[Query]:
+    pairs = [pair for pair, id in gold.items() if id in known_ids]
     asks = draw_tenant(TENANT, 0).world.aspects
     for item, term in rng.sample(pairs, min(count, len(pairs))):
         if rng.random() < 0.5:

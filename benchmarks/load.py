@@ -20,7 +20,7 @@ HEAD = "POST %s HTTP/1.1\r\nhost: here\r\ncontent-type: application/json\r\ncont
 
 
 class Load(NamedTuple):
-    """What some clients got."""
+    """Answers that some clients got."""
 
     clients: int
     requests_per_second: float
@@ -56,8 +56,8 @@ async def ask_for_a_while(url: str, bodies: Sequence[bytes], clients: int, secon
         writer.close()
         return times
 
-    found = await asyncio.gather(*(client(number) for number in range(clients)))
-    return summary(clients, [one for times in found for one in times], seconds)
+    results = await asyncio.gather(*(client(number) for number in range(clients)))
+    return summary(clients, [duration for times in results for duration in times], seconds)
 
 
 def summary(clients: int, times: Sequence[float], seconds: float) -> Load:
@@ -66,6 +66,6 @@ def summary(clients: int, times: Sequence[float], seconds: float) -> Load:
 
 
 if __name__ == "__main__":
-    url, asked, clients, seconds = sys.argv[1:]
-    lines = Path(asked).read_bytes().split(b"\n")
+    url, requests_file, clients, seconds = sys.argv[1:]
+    lines = Path(requests_file).read_bytes().split(b"\n")
     print(orjson.dumps(list(asyncio.run(ask_for_a_while(url, lines, int(clients), float(seconds))))).decode())

@@ -31,7 +31,7 @@ class Cost(NamedTuple):
 
 
 def memory_table(sizes: list[int]) -> dict[str, dict[str, Cost]]:
-    """What each stage costs by rows, printed as it comes."""
+    """Measure what each stage costs by rows, and print it as it comes."""
     table: dict[str, dict[str, Cost]] = {stage: {} for stage in STAGES}
     for rows in sizes:
         with tempfile.TemporaryDirectory() as folder, started("benchmarks.fast_gateway") as url:
@@ -85,7 +85,7 @@ def _conversations(path: Path) -> set[str]:
 
 
 def largest_memory(process: int | str = "self") -> int:
-    """Of a process since it began, in MB. (ru_maxrss would count its parent's, from before the exec.)"""
+    """Peak memory of a process since it began, in MB. (ru_maxrss would count its parent's, from before the exec.)"""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
 

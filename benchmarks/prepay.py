@@ -1,4 +1,4 @@
-"""What a prepaid row costs beside a live one, in money and in work, and the memory that it takes. `make bench-prepay`
+"""Cost of a prepaid row beside a live one, in money and in work, and the memory that it takes. `make bench-prepay`
 
 The same rows before a stand-in that answers at once: live through the gateway; prepaid (journaled, uploaded, polled,
 read) and then asked through the gateway, which pays nothing any more. The stand-in's own work is in both.

@@ -1,4 +1,4 @@
-"""What the RAG service costs over calling its engine: requests a second and latency at 10,000 passages.
+"""Cost of the RAG service over calling its engine: requests a second and latency at 10,000 passages.
 
 python -m benchmarks.rag    about 40 s; the last line is JSON
 """
@@ -46,10 +46,10 @@ def main() -> None:
         console.print(f"{PASSAGES:,} passages indexed in {time.perf_counter() - started:.1f} s")
         requests = make_requests()
         direct = measure_engine(TantivyEngine(Index.open(index), DEFAULT_RERANKER), requests)
-        asked = folder / "requests.jsonl"
-        asked.write_bytes(b"\n".join(requests))
+        queries = folder / "requests.jsonl"
+        queries.write_bytes(b"\n".join(requests))
         with service(kb, folder / "index") as url:
-            loads = [measure(url + RAG_PATH, asked, clients, SECONDS) for clients in CLIENTS]
+            loads = [measure(url + RAG_PATH, queries, clients, SECONDS) for clients in CLIENTS]
     report(console, direct, loads)
 
 
@@ -89,17 +89,17 @@ def make_requests() -> list[bytes]:
 
 def measure_engine(engine: TantivyEngine, bodies: list[bytes]) -> Load:
     """The same work without HTTP, in this process."""
-    asked = [RagRequest.model_validate_json(body) for body in bodies]
+    queries = [RagRequest.model_validate_json(body) for body in bodies]
 
     async def run() -> list[float]:
         times = []
-        for request in asked * 2:
+        for request in queries * 2:
             started = time.perf_counter()
             await retrieve(
                 engine, request.rewritten_query or "", request.top_k, request.score_threshold, request.need
             )
             times.append(time.perf_counter() - started)
-        return times[len(asked) :]
+        return times[len(queries) :]
 
     times = asyncio.run(run())
     return summary(0, times, sum(times))

@@ -23,7 +23,7 @@ from benchmarks.knowledge_bases import Query, write_knowledge_base
 from benchmarks.memory import largest_memory
 from benchmarks.report import report
 from benchmarks.search_engines import CONTENDERS, NODE
-from benchmarks.searching import Asked, Loading, Serving, load, serving
+from benchmarks.searching import Loading, Reply, Serving, load, serving
 from qinglan.terminal.progress import progress
 from tests.cluster.opensearch import Node, node
 
@@ -63,7 +63,7 @@ class Measured(NamedTuple):
     loading_mb: int
     serving_mb: int
     node_mb: int
-    """Of OpenSearch's own process, loading and serving."""
+    """Memory of OpenSearch's own process, loading and serving."""
 
     disk_mb: float
     search: Times
@@ -77,11 +77,11 @@ def main() -> None:
     measured: list[Measured] = []
     for size in parser.parse_args().sizes:
         with tempfile.TemporaryDirectory() as scratch:
-            found = list(measure(size, Path(scratch)))
-        measured += found
-        show(size, found)
-        if said := not_tried(size, measured):
-            say(said)
+            results = list(measure(size, Path(scratch)))
+        measured += results
+        show(size, results)
+        if reason := not_tried(size, measured):
+            say(reason)
     ratio = ratio_of(measured)
     figures = [{**each._asdict(), "search": each.search._asdict(), "answer": each.answer and each.answer._asdict()}
                for each in measured]  # fmt: skip
@@ -131,37 +131,38 @@ def ask_all(
     """The times of each engine, each way, and each process's largest memory."""
     cuts = WARM_UP, WARM_UP + SEARCHES
     ask_in_turn(opened, "search", queries[: cuts[0]])
-    asked = {"search": ask_in_turn(opened, "search", queries[cuts[0] : cuts[1]])}
+    replies = {"search": ask_in_turn(opened, "search", queries[cuts[0] : cuts[1]])}
     able = {engine: each for engine, each in opened.items() if each.can_answer}
-    asked["answer"] = ask_in_turn(able, "answer", queries[cuts[1] :])
+    replies["answer"] = ask_in_turn(able, "answer", queries[cuts[1] :])
     times = {
-        engine: {way: times_of(found[engine]) for way, found in asked.items() if engine in found} for engine in opened
+        engine: {operation: times_of(results[engine]) for operation, results in replies.items() if engine in results}
+        for engine in opened
     }
-    return times, {engine: max(one.megabytes for one, _ in asked["search"][engine]) for engine in opened}
+    return times, {engine: max(entry.megabytes for entry, _ in replies["search"][engine]) for engine in opened}
 
 
 def ask_in_turn(
-    opened: Mapping[str, Serving], way: str, queries: Sequence[Query]
-) -> dict[str, list[tuple[Asked, Query]]]:
+    opened: Mapping[str, Serving], operation: str, queries: Sequence[Query]
+) -> dict[str, list[tuple[Reply, Query]]]:
     """Each query goes to every engine before the next one, in another order each time."""
-    found: dict[str, list[tuple[Asked, Query]]] = {engine: [] for engine in opened}
+    results: dict[str, list[tuple[Reply, Query]]] = {engine: [] for engine in opened}
     spent = dict.fromkeys(opened, 0.0)
     names = list(opened)
-    with progress(f"{way} {', '.join(names)}", len(queries)) as tick:
+    with progress(f"{operation} {', '.join(names)}", len(queries)) as tick:
         for number, query in enumerate(queries):
             for engine in names[number % len(names) :] + names[: number % len(names)]:
-                if spent[engine] < SECONDS or len(found[engine]) < FEWEST:
-                    asked = opened[engine].ask(way, query.text)
-                    found[engine].append((asked, query))
-                    spent[engine] += asked.seconds
+                if spent[engine] < SECONDS or len(results[engine]) < FEWEST:
+                    replies = opened[engine].ask(operation, query.text)
+                    results[engine].append((replies, query))
+                    spent[engine] += replies.seconds
             tick()
-    return found
+    return results
 
 
-def times_of(found: Sequence[tuple[Asked, Query]]) -> Times:
-    cuts = statistics.quantiles([1000 * asked.seconds for asked, _ in found], n=100)
-    right = sum(asked.first == query.gold for asked, query in found)
-    return Times(round(cuts[49], 2), round(cuts[98], 2), round(right / len(found), 3), len(found))
+def times_of(results: Sequence[tuple[Reply, Query]]) -> Times:
+    cuts = statistics.quantiles([1000 * replies.seconds for replies, _ in results], n=100)
+    right = sum(replies.first == query.gold for replies, query in results)
+    return Times(round(cuts[49], 2), round(cuts[98], 2), round(right / len(results), 3), len(results))
 
 
 def cpu_seconds(process: int) -> float:
@@ -180,7 +181,7 @@ def ratio_of(measured: Sequence[Measured]) -> float:
 
 
 def not_tried(size: int, measured: Sequence[Measured]) -> str:
-    """What rank_bm25 would have taken, as far as a smaller size tells."""
+    """Estimate what rank_bm25 would have taken, from a smaller size."""
     smaller = [each for each in measured if each.engine == "rank_bm25"]
     if size <= RANK_BM25_LARGEST or not smaller:
         return ""
@@ -193,11 +194,11 @@ def not_tried(size: int, measured: Sequence[Measured]) -> str:
     )
 
 
-def show(size: int, found: Sequence[Measured]) -> None:
+def show(size: int, results: Sequence[Measured]) -> None:
     columns = ("load s", "CPU s", "a second", "MB loading", "serving", "node", "on disk")
     more = ("search p50 ms", "p99", "answer p50", "p99", "top-1", "queries")
     table = Table("", *columns, *more, title=f"{size:,} passages")
-    for each in found:
+    for each in results:
         answer = each.answer
         table.add_row(
             each.engine, f"{each.load_seconds:,}", f"{each.load_cpu_seconds:,}", f"{each.passages_per_second:,}",

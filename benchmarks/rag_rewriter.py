@@ -1,4 +1,4 @@
-"""What users of the RAG service wait for where the rewriter hangs, is slow, or is asked the same again.
+"""Waiting times of the RAG service's users where the rewriter hangs, is slow, or is asked the same again.
 
     make bench-rag-rewriter    about two minutes; the last line is JSON
 
@@ -36,7 +36,7 @@ from serving.rag.lexical_reranker import DEFAULT_RERANKER
 
 PER_SECOND, SECONDS = 20, 20.0
 TARGET = 10.0
-"""Of a wait of a second, a tenth is left where nobody waits: a search with its HTTP, and some room."""
+"""Factor by which a wait of a second shrinks where nobody waits: a search with its HTTP is left, and some room."""
 
 MEDIAN, SPREAD = 0.9, 0.27
 """Seconds of the slow rewriter: the plan's median, and 1.4 at the 95th percentile (log-normal)."""
@@ -58,7 +58,7 @@ class Scene(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What users got."""
+    """Answers that users got."""
 
     p50_ms: float
     p95_ms: float

@@ -44,12 +44,12 @@ def main() -> None:
             fits = {name: _fit(root, tenant, text) for name, text in _needs(tenant, brain).items()}
             for name, fitted in fits.items():
                 assert fitted.report is not None
-                found = fitted.report
+                fit = fitted.report
                 calibration.add_row(
-                    tenant, name, f"{found.auc:.3f}", f"{found.calibration_error:.3f}",
-                    f"{found.top1_calibration_error:.3f}",
+                    tenant, name, f"{fit.auc:.3f}", f"{fit.calibration_error:.3f}",
+                    f"{fit.top1_calibration_error:.3f}",
                 )  # fmt: skip
-                worst = max(worst, found.calibration_error or 0.0)
+                worst = max(worst, fit.calibration_error or 0.0)
             index = Index.open(build_index(root / KNOWLEDGE_BASE, root / "index", tenant))
             scorer = LexicalReranker(index, fits["history + question"])
             cases = list(dev_cases(root, tenant))
@@ -69,7 +69,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _needs(tenant: str, brain: ExtractiveBackend) -> dict[str, Text]:
-    """What stands in the labelled rows' need column when the reranker is fitted."""
+    """Texts of the labelled rows' need column when the reranker is fitted."""
     return {"stated needs": lambda row: _need(brain, tenant, row), "history + question": lambda row: ""}
 
 
@@ -96,17 +96,17 @@ def _fit(root: Path, tenant: str, need: Text) -> RerankerModel:
     return fit_from_rows(rows, root / KNOWLEDGE_BASE, root / "index", tenant, root / "reranker.json")
 
 
-def _top1(index: Index, scorer: LexicalReranker, asked: list[tuple[str, Case]]) -> tuple[float, float]:
+def _top1(index: Index, scorer: LexicalReranker, labelled_cases: list[tuple[str, Case]]) -> tuple[float, float]:
     """Share of questions whose first passage is gold: as BM25 orders them, and as the score would."""
     plain = reranked = 0
-    for query, case in asked:
+    for query, case in labelled_cases:
         numbers = [hit.number for hit in index.search(query, CANDIDATES)]
         if numbers:
             scores = scorer.scores(query, numbers)
             best = numbers[max(range(len(numbers)), key=scores.__getitem__)]
             plain += index.passage(numbers[0]).id in case.question.gold
             reranked += index.passage(best).id in case.question.gold
-    return plain / len(asked), reranked / len(asked)
+    return plain / len(labelled_cases), reranked / len(labelled_cases)
 
 
 if __name__ == "__main__":

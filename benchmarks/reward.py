@@ -42,7 +42,7 @@ Batch = Sequence[Rollout]
 
 
 class Calls(NamedTuple):
-    """What was paid for or sent to the RAG service."""
+    """Calls that were paid for or sent to the RAG service."""
 
     judgements: int
     retrievals: int
@@ -52,29 +52,30 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--serve", choices=["judge", "rag"], help="be one of the stand-ins")
-    given = parser.parse_args()
-    if given.serve:
-        serve(*((judge, JUDGE_SECONDS) if given.serve == "judge" else (rag, RAG_SECONDS)))
+    options = parser.parse_args()
+    if options.serve:
+        serve(*((judge, JUDGE_SECONDS) if options.serve == "judge" else (rag, RAG_SECONDS)))
     else:
-        compare(given.rounds)
+        compare(options.rounds)
 
 
 def compare(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder, stand_ins(Path(folder)) as (judge_url, rag_url, gateway_url):
-        [theirs] = asyncio.run(timed(Trainer(judge_url + "/v1", rag_url, "judge").rewards, [batch("theirs")]))
+        [plan_seconds] = asyncio.run(timed(Trainer(judge_url + "/v1", rag_url, "judge").rewards, [batch("theirs")]))
         every, sampled = (RewardConfig(judge_share=share, canary_share=0.0) for share in (1.0, 0.3))
-        ours = statistics.median(time_ours(gateway_url, every, [batch(f"r{n}") for n in range(rounds)]))
+        seconds = statistics.median(time_ours(gateway_url, every, [batch(f"r{n}") for n in range(rounds)]))
         before = asyncio.run(calls(gateway_url))
         [again] = time_ours(gateway_url, sampled, [batch("r0", epoch=1)])
         after = asyncio.run(calls(gateway_url))
     saved = Calls(after.judgements - before.judgements, after.retrievals - before.retrievals)
-    print(f"plan: {BATCH / theirs:6.1f} episodes a second ({theirs:.2f} s a batch of {BATCH})")
-    print(f"ours: {BATCH / ours:6.1f} episodes a second ({ours:.2f} s); bound by the limits {BOUND:.2f} s")
+    print(f"plan: {BATCH / plan_seconds:6.1f} episodes a second ({plan_seconds:.2f} s a batch of {BATCH})")
+    print(f"ours: {BATCH / seconds:6.1f} episodes a second ({seconds:.2f} s); bound by the limits {BOUND:.2f} s")
     print(f"a second epoch, judge sampled at .3: {BATCH / again:.1f} episodes a second ({again:.2f} s)")
     print(f"    with {saved.judgements} judgements for {2 * BATCH}, {saved.retrievals} retrievals for {2 * BATCH}")
     report(
-        "reward", theirs / ours, 1.0, ours / BOUND <= TARGET, of_bound=round(ours / BOUND, 3), of_bound_target=TARGET,
-        plan_episodes_a_second=round(BATCH / theirs, 2), ours_episodes_a_second=round(BATCH / ours, 2),
+        "reward", plan_seconds / seconds, 1.0, seconds / BOUND <= TARGET, of_bound=round(seconds / BOUND, 3),
+        of_bound_target=TARGET,
+        plan_episodes_a_second=round(BATCH / plan_seconds, 2), ours_episodes_a_second=round(BATCH / seconds, 2),
         cached_and_sampled=round(BATCH / again, 2), judgements=saved.judgements, retrievals=saved.retrievals,
     )  # fmt: skip
 
@@ -85,11 +86,11 @@ def batch(name: str, epoch: int = 0) -> Batch:
 
 
 def _prompt(id: str) -> TrainingPrompt:
-    found = Retrieval(query=id, hits=(Hit(id="k1", reranker_score=0.8),), top1_score=0.8, count=1)
+    outcome = Retrieval(query=id, hits=(Hit(id="k1", reranker_score=0.8),), top1_score=0.8, count=1)
     return TrainingPrompt(
         id=id, tenant_id="fivedoctors", question=f"{id} 一天吃几次", need=f"虾青素{id}一天吃几次", gold=("k1",),
         teacher_rewrite=f"虾青素{id} 每日服用频次", history_summary="用户在咨询虾青素软胶囊",
-        teacher_retrieval=found, plain_retrieval=found, scored_against="need", retrieved_with=RetrievalConfig(),
+        teacher_retrieval=outcome, plain_retrieval=outcome, scored_against="need", retrieved_with=RetrievalConfig(),
     )  # fmt: skip
 
 
@@ -118,8 +119,8 @@ async def timed(rewards: Callable[[Batch], Awaitable[Any]], batches: Sequence[Ba
 
 async def calls(gateway_url: str) -> Calls:
     async with GatewayClient(gateway_url, "benchmark") as gateway:
-        found = await gateway.report()
-    return Calls(int(found["calls"]), int(found["retrieval_misses"]))
+        outcome = await gateway.report()
+    return Calls(int(outcome["calls"]), int(outcome["retrieval_misses"]))
 
 
 @contextmanager
@@ -140,8 +141,8 @@ def stand_ins(root: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def judge(path: str, body: bytes) -> dict[str, Any]:
-    said = {"意图保留": 4, "自足": 4, "无编造": 4, "简洁": 4, "综合得分": 4, "评分理由": "可以。"}
-    message = {"role": "assistant", "content": orjson.dumps(said).decode()}
+    scores = {"意图保留": 4, "自足": 4, "无编造": 4, "简洁": 4, "综合得分": 4, "评分理由": "可以。"}
+    message = {"role": "assistant", "content": orjson.dumps(scores).decode()}
     return {
         "id": "c", "object": "chat.completion", "created": 0, "model": "judge",
         "choices": [{"index": 0, "finish_reason": "stop", "message": message}],

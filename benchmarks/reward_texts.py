@@ -37,8 +37,8 @@ def row(world: World, cases: list[Case], kind: str) -> list[str]:
 
 
 def faults(world: World, cases: list[Case], kind: str) -> list[str]:
-    seen = [world.score(case, kind, RewardConfig()) for case in cases]
-    return [f"{fmean(terms[name] for terms in seen):.3f}" for name in FAULTS]
+    scored = [world.score(case, kind, RewardConfig()) for case in cases]
+    return [f"{fmean(terms[name] for terms in scored):.3f}" for name in FAULTS]
 
 
 def without_gold(case: Case) -> Case:

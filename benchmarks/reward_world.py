@@ -42,7 +42,7 @@ class Case(NamedTuple):
     term: str
     other_term: str
     passage: str
-    """What the teacher's rewrite finds first."""
+    """Passage that the teacher's rewrite finds first."""
 
 
 KINDS: dict[str, Callable[[Case], str]] = {
@@ -71,14 +71,14 @@ class World:
     ) -> None:  # fmt: skip
         self.tenant = tenant
         self._folder, self._brain, self._engine, self._loop = folder, brain, engine, loop
-        self._found, self._rated = lru_cache(None)(self._find), lru_cache(None)(self._rate)
+        self._hits, self._rated = lru_cache(None)(self._find), lru_cache(None)(self._rate)
 
     def cases(self, split: Split, count: int | None = None) -> list[Case]:
         """Rows of a split, in the order of the sheet."""
         slices = {row["id"]: row for row in map(orjson.loads, (self._folder / SLICES).read_bytes().splitlines())}
         rows = read_questions(self._folder / QUESTIONS, Columns(), self.tenant)
-        mine = [row for row in rows if isinstance(row, Question) and row.split == split][:count]
-        return [self._case(row, slices[row.id]) for row in mine]
+        chosen = [row for row in rows if isinstance(row, Question) and row.split == split][:count]
+        return [self._case(row, slices[row.id]) for row in chosen]
 
     def score(self, case: Case, kind: str, config: RewardConfig) -> dict[str, float]:
         """Every term of the reward of a kind of text, judged every time."""
@@ -88,16 +88,16 @@ class World:
         rewrite = floor_checks.strip_turn_end(text)
         need = prompt.need if config.mode == "anchored_v2" else None
         student, teacher, plain = (
-            self._found(query, need) for query in (rewrite, prompt.teacher_rewrite, prompt.question)
+            self._hits(query, need) for query in (rewrite, prompt.teacher_rewrite, prompt.question)
         )
         judged = JudgeScores(self._rated(prompt, rewrite), self._rated(prompt, prompt.teacher_rewrite), judged=True)
         return compute_reward_terms(Episode(prompt, rewrite, student, teacher, plain, judged), config)
 
     def _case(self, row: Question, slice: dict[str, Any]) -> Case:
-        need = self._said(need_messages(row))
-        teacher = self._said(teacher_messages(row))
+        need = self._answer(need_messages(row))
+        teacher = self._answer(teacher_messages(row))
         prompt = Prompt.model_validate({**row.model_dump(), "need": need, "teacher_rewrite": teacher})
-        hits = self._found(teacher, None).hits
+        hits = self._hits(teacher, None).hits
         terms = list(load_tenant_content(self.tenant).aspects)
         other = terms[(terms.index(slice["aspect"]) + 7) % len(terms)]
         return Case(prompt, slice["item"], slice["aspect"], other, hits[0].content if hits else "")
@@ -110,10 +110,11 @@ class World:
 
     def _rate(self, prompt: Prompt, rewrite: str) -> float:
         return (
-            float(json.loads(self._said(judge_messages(prompt, rewrite), JUDGE_FORMAT))["综合得分"]) / MAX_JUDGE_SCORE
+            float(json.loads(self._answer(judge_messages(prompt, rewrite), JUDGE_FORMAT))["综合得分"])
+            / MAX_JUDGE_SCORE
         )
 
-    def _said(self, messages: Any, shape: dict[str, Any] | None = None) -> str:
+    def _answer(self, messages: Any, shape: dict[str, Any] | None = None) -> str:
         return str(self._brain.answer(self.tenant, messages, shape))
 
 

@@ -63,21 +63,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rollout_controller")
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=90.0, help="measured, of each of the two")
-    told = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as root, api_server(Folder(Path(root))) as api:
-        names = [f"model-{number}" for number in range(told.count)]
+        names = [f"model-{number}" for number in range(options.count)]
         each(lambda name: make(api, name), names)
         with controller(api, Path(root)) as (url, process):
-            idle = calls_a_minute(url, told.seconds)
+            idle = calls_a_minute(url, options.seconds)
             each(lambda name: begin(api, name), names)
-            busy = calls_a_minute(url, told.seconds)
+            busy = calls_a_minute(url, options.seconds)
             memory = resident(process)
             slow = looks_over(url, "1.0")
-    polled = POLLS_A_MINUTE * told.count
+    polled = POLLS_A_MINUTE * options.count
     ratio = busy / polled
     report(
         "rollout-controller", ratio, TARGET_RATIO, ratio <= TARGET_RATIO and memory <= TARGET_MEBIBYTES,
-        rollouts=told.count, calls_a_minute_ended=round(idle, 1), calls_a_minute_under_way=round(busy),
+        rollouts=options.count, calls_a_minute_ended=round(idle, 1), calls_a_minute_under_way=round(busy),
         calls_a_minute_polled=polled, mebibytes=memory, looks_over_1_s=slow, load=round(os.getloadavg()[0], 1),
     )  # fmt: skip
 
@@ -91,16 +91,16 @@ def api_server(folder: Folder) -> Iterator[Api]:
         certs.make(folder.pki, server(ports))
         for name in ("etcd", "kube-apiserver"):
             start(folder, each_part[name], outlives=False)
-        with asking(folder) as asked:
+        with asking(folder) as requests:
             for name in ("etcd", "kube-apiserver"):
-                until(f"{name} is ready", answering(asked, each_part[name]), folder)
-            found = objects.load(file for module in ("kserve", "knative") for file in manifests(module, "crds"))
-            kinds = [one for one in found if one["metadata"]["name"] in KINDS]
+                until(f"{name} is ready", answering(requests, each_part[name]), folder)
+            hits = objects.load(file for module in ("kserve", "knative") for file in manifests(module, "crds"))
+            kinds = [entry for entry in hits if entry["metadata"]["name"] in KINDS]
             kinds += read_objects(MANIFESTS / "platform/modelrollout.yaml")
             space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}}
             objects.apply(folder, [*kinds, space])
-            wanted = objects.served(kinds)
-            until("the kinds are served", lambda: objects.all_served(asked, server(ports), wanted), folder)
+            served_kinds = objects.served(kinds)
+            until("the kinds are served", lambda: objects.all_served(requests, server(ports), served_kinds), folder)
         os.environ["KUBECONFIG"] = str(folder.kubeconfig)
         api = connect()
         api.namespace = NS
@@ -117,15 +117,15 @@ def each(work: Callable[[str], None], names: list[str]) -> None:
 def make(api: Api, service: str) -> None:
     """As they stand at 5 %: two revisions, and a rollout that has ended."""
     rollout = rollout_object(NS, 1, spec_of(service))
-    one = first_inference_service(rollout)
-    one["spec"]["predictor"]["canaryTrafficPercent"] = 5
-    made = api.create("inferenceservices", one)
+    entry = first_inference_service(rollout)
+    entry["spec"]["predictor"]["canaryTrafficPercent"] = 5
+    created = api.create("inferenceservices", entry)
     revisions = {name: uri(digest) for name, digest in ((f"{service}-1", OLD), (f"{service}-2", NEW))}
     for name, source in revisions.items():
         body = api.create("revisions", revision(service, name, source))
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
         api.replace("revisions", f"{name}/status", {**body, "status": ready})
-    api.replace("inferenceservices", f"{service}/status", {**made, "status": status(*revisions)})
+    api.replace("inferenceservices", f"{service}/status", {**created, "status": status(*revisions)})
     body = api.create("modelrollouts", rollout)
     done = State(phase="Done", outcome="Promoted")
     api.replace("modelrollouts", f"{service}-1/status", {**body, "status": dump_status(done)})
@@ -133,19 +133,19 @@ def make(api: Api, service: str) -> None:
 
 def begin(api: Api, service: str) -> None:
     """A second rollout, in its first step; a person's word is what makes the controller look."""
-    found = api.get("inferenceservices", service)
-    assert found is not None, "made before"
-    revisions = {one: api.get("revisions", one) or {} for one in (f"{service}-1", f"{service}-2")}
-    seen = service_snapshot(ServiceObjects(found, revisions))
+    hits = api.get("inferenceservices", service)
+    assert hits is not None, "made before"
+    revisions = {entry: api.get("revisions", entry) or {} for entry in (f"{service}-1", f"{service}-2")}
+    observed = service_snapshot(ServiceObjects(hits, revisions))
     body = api.create("modelrollouts", rollout_object(NS, 2, {**spec_of(service), "paused": True}))
     spec = RolloutSpec.parse(body["spec"], service)
     state = State(
         phase="Analyse",
         stable=StableRelease(uri=uri(OLD), digest=OLD, model=OLD),
         desired=DesiredModel(uri=uri(NEW), percent=5),
-        rest=seen.rest,
-        uid=seen.uid,
-        generation=seen.generation,
+        rest=observed.rest,
+        uid=observed.uid,
+        generation=observed.generation,
         percent=5,
     )
     body["status"] = dump_status(enter_step(state, spec, 0))
@@ -188,7 +188,7 @@ def status(old: str, new: str) -> dict[str, Any]:
             {"revisionName": old, "latestRevision": False, "percent": 95, "tag": "prev"},
         ],
     }  # fmt: skip
-    conditions = [{"type": one, "status": "True"} for one in ("PredictorRouteReady", "Ready")]
+    conditions = [{"type": entry, "status": "True"} for entry in ("PredictorRouteReady", "Ready")]
     return {"deploymentMode": "Knative", "components": {"predictor": predictor}, "conditions": conditions}
 
 
@@ -217,8 +217,8 @@ def calls_a_minute(url: str, seconds: float) -> float:
 
 
 def calls(url: str) -> float:
-    found = re.findall(r"^qinglan_rollout_api_calls_total\{.*\} (\S+)$", metrics(url), re.MULTILINE)
-    return sum(map(float, found))
+    hits = re.findall(r"^qinglan_rollout_api_calls_total\{.*\} (\S+)$", metrics(url), re.MULTILINE)
+    return sum(map(float, hits))
 
 
 def looks_over(url: str, seconds: str) -> int:

@@ -29,7 +29,7 @@ PER_SECOND = 1000
 """Conversations that a laptop should write in a second."""
 
 TEACHER = (0.67, 0.77)
-"""Where the teacher's top-1 leaves something to learn from and something to win."""
+"""Range of the teacher's top-1 that leaves something to learn from and something to win."""
 
 
 class Case(NamedTuple):
@@ -78,7 +78,9 @@ def measure(tenant: str, out: Path, seed: int) -> Measured:
 
 
 def ask(brain: ExtractiveBackend, tenant: str, messages: list[Message]) -> str:
-    return str(brain.answer(tenant, [{"role": said["role"], "content": said["content"]} for said in messages], None))
+    return str(
+        brain.answer(tenant, [{"role": message["role"], "content": message["content"]} for message in messages], None)
+    )
 
 
 def dev_cases(out: Path, tenant: str) -> Iterator[Case]:

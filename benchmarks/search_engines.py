@@ -1,4 +1,4 @@
-"""What a knowledge base can be searched with, each behind the same two steps: load it into a folder, then open that.
+"""Engines that search a knowledge base, each behind the same two steps: load it into a folder, then open that.
 
 All find passages by BM25 over character pairs (OpenSearch by those of its cjk analyzer) and hand over the first
 twenty. Ours is called as the RAG service calls it; the others as their manuals do.
@@ -72,8 +72,8 @@ def open_opensearch(_: Path) -> Opened:
 
 def _engine(engine: Engine, loop: asyncio.AbstractEventLoop) -> Opened:
     def search(query: str) -> str:
-        found = loop.run_until_complete(engine.search(query, CANDIDATES))
-        return found[0].passage.id if found else ""
+        hits = loop.run_until_complete(engine.search(query, CANDIDATES))
+        return hits[0].passage.id if hits else ""
 
     def answer(query: str) -> str:
         shown = loop.run_until_complete(retrieve(engine, query, CANDIDATES, 0.0, None))
@@ -102,11 +102,11 @@ def load_fts5(kb: Path, folder: Path) -> None:
 def open_fts5(folder: Path) -> Opened:
     store = sqlite3.connect(folder / "fts5.sqlite")
     ranked = "SELECT rowid AS found, rank FROM searched WHERE searched MATCH ? ORDER BY rank LIMIT ?"
-    found = f"SELECT id, title, content FROM passages JOIN ({ranked}) ON number = found ORDER BY rank"
+    hits = f"SELECT id, title, content FROM passages JOIN ({ranked}) ON number = found ORDER BY rank"
 
     def search(query: str) -> str:
         words = " OR ".join(f'"{pair}"' for pair in dict.fromkeys(bigrams(query)))
-        rows = store.execute(found, (words, CANDIDATES)).fetchall()
+        rows = store.execute(hits, (words, CANDIDATES)).fetchall()
         return str(rows[0][0]) if rows else ""
 
     return Opened(search)
@@ -116,28 +116,28 @@ def load_rank_bm25(kb: Path, folder: Path) -> None:
     """It has no form on disk of its own: a user would pickle it."""
     from rank_bm25 import BM25Okapi
 
-    kept: list[Passage] = []
+    stored: list[Passage] = []
 
     def texts() -> Iterator[list[str]]:
         for passage in read_knowledge_base(kb):
-            kept.append(passage)
+            stored.append(passage)
             yield bigrams(searched_text(passage))
 
     ranked = BM25Okapi(texts(), k1=1.2, b=0.75)
     with (folder / "rank_bm25.pickle").open("wb") as file:
-        pickle.dump((ranked, kept), file)
+        pickle.dump((ranked, stored), file)
 
 
 def open_rank_bm25(folder: Path) -> Opened:
     import numpy as np
 
     with (folder / "rank_bm25.pickle").open("rb") as file:
-        ranked, kept = pickle.load(file)
+        ranked, stored = pickle.load(file)
 
     def search(query: str) -> str:
         scores: Any = ranked.get_scores(list(dict.fromkeys(bigrams(query))))
         best = np.argpartition(-scores, CANDIDATES)[:CANDIDATES]
-        return str(kept[best[np.argmax(scores[best])]].id)
+        return str(stored[best[np.argmax(scores[best])]].id)
 
     return Opened(search)
 

@@ -21,12 +21,12 @@ from benchmarks.search_engines import CONTENDERS
 class Loading(NamedTuple):
     seconds: float
     cpu_seconds: float
-    """Of its process; where others work on the machine too, it tells more than the clock."""
+    """CPU seconds of its process; where others work on the machine too, it tells more than the clock."""
 
     megabytes: int
 
 
-class Asked(NamedTuple):
+class Reply(NamedTuple):
     """One answer of an engine."""
 
     seconds: float
@@ -43,11 +43,11 @@ class Serving:
         self._process = process
         self.can_answer = bool(orjson.loads(self._line()))
 
-    def ask(self, way: str, query: str) -> Asked:
+    def ask(self, operation: str, query: str) -> Reply:
         assert self._process.stdin is not None
-        self._process.stdin.write(orjson.dumps([way, query]) + b"\n")
+        self._process.stdin.write(orjson.dumps([operation, query]) + b"\n")
         self._process.stdin.flush()
-        return Asked(*orjson.loads(self._line()))
+        return Reply(*orjson.loads(self._line()))
 
     def _line(self) -> bytes:
         assert self._process.stdout is not None
@@ -83,8 +83,8 @@ def _serve(engine: str, folder: Path) -> None:
     opened = CONTENDERS[engine].open(folder)
     _say(opened.answer is not None)
     for line in sys.stdin.buffer:
-        way, query = orjson.loads(line)
-        ask = opened.search if way == "search" else opened.answer
+        operation, query = orjson.loads(line)
+        ask = opened.search if operation == "search" else opened.answer
         assert ask is not None
         started = time.perf_counter()
         first = ask(query)

@@ -74,7 +74,7 @@ def capacity(target: Target, folder: Path) -> float:
 
 
 class Figures(NamedTuple):
-    """What each server can do, how it answers at the common rate, and what users of the RAG service get."""
+    """Throughput of each server, its latency at the common rate, and the answers of the RAG service."""
 
     able: dict[str, float]
     rate: float

@@ -25,13 +25,13 @@ from qinglan.services import end_with_parent, free_port
 V1 = "/v1/models/rewriter:predict"
 CLIENTS = 16
 RESTART_SECONDS = 20.0
-ASKED = orjson.dumps({"instances": [{"query": "那它一天吃几次", "tenant_id": "fivedoctors"}]})
+BODY = orjson.dumps({"instances": [{"query": "那它一天吃几次", "tenant_id": "fivedoctors"}]})
 HEAD = f"POST {V1} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 MOST_GROWTH = 1.2
 
 
 class Port(NamedTuple):
-    """Where one of the servers is, whichever process it is now."""
+    """Address of one of the servers, whichever process it is now."""
 
     number: int
     log: Path
@@ -54,7 +54,7 @@ class World:
     """Two servers: one is replaced again and again, the other lives through it all and has its memory measured."""
 
     def __init__(self, model: Path, folder: Path) -> None:
-        self.model, self.seen = model, Counter[str]()
+        self.model, self.answers = model, Counter[str]()
         self.ports = [Port(free_port(), folder / f"soak-{number}.log") for number in (0, 1)]
         self.processes = [port.start(model) for port in self.ports]
         self.until = 0.0
@@ -69,19 +69,19 @@ class World:
 
 
 async def good_client(world: World, number: int) -> None:
-    """Whoever is refused a connection asks the other server."""
+    """Ask the other server where a connection is refused."""
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
         turn = number
         while world.running:
             turn += 1
             url = f"http://127.0.0.1:{world.ports[turn % 2].number}{V1}"
             try:
-                answer = await http.post(url, content=ASKED, headers={"content-type": "application/json"})
-                world.seen[f"answered {answer.status_code}"] += 1
+                answer = await http.post(url, content=BODY, headers={"content-type": "application/json"})
+                world.answers[f"answered {answer.status_code}"] += 1
             except httpx.ConnectError:
-                world.seen["went to the other"] += 1
+                world.answers["went to the other"] += 1
             except httpx.HTTPError as error:
-                world.seen[f"lost: {type(error).__name__}"] += 1
+                world.answers[f"lost: {type(error).__name__}"] += 1
 
 
 async def bad_client(world: World, number: int) -> None:
@@ -93,35 +93,35 @@ async def bad_client(world: World, number: int) -> None:
             await kinds[number % len(kinds)](world, reader, writer)
             writer.close()
         except OSError:
-            world.seen["bad clients cut off"] += 1
+            world.answers["bad clients cut off"] += 1
         await asyncio.sleep(random.uniform(0.0, 0.2))
 
 
 async def _drops(world: World, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write((HEAD % len(ASKED)).encode())
-    for byte in ASKED:
+    writer.write((HEAD % len(BODY)).encode())
+    for byte in BODY:
         writer.write(bytes([byte]))
         await writer.drain()
         await asyncio.sleep(0.2)
         if writer.is_closing() or not world.running:
             break
-    world.seen[f"by drops: {(await reader.readline())[9:12].decode() or 'closed'}"] += 1
+    world.answers[f"by drops: {(await reader.readline())[9:12].decode() or 'closed'}"] += 1
 
 
 async def _silent(world: World, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(1.0)
-    world.seen["said nothing"] += 1
+    world.answers["said nothing"] += 1
 
 
 async def _oversize(world: World, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write((HEAD % 5_000_000).encode() + b"x" * 100_000)
-    world.seen[f"too much: {(await reader.readline())[9:12].decode() or 'closed'}"] += 1
+    world.answers[f"too much: {(await reader.readline())[9:12].decode() or 'closed'}"] += 1
 
 
 async def _hangs_up(world: World, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write((HEAD % len(ASKED)).encode() + ASKED)
+    writer.write((HEAD % len(BODY)).encode() + BODY)
     await writer.drain()
-    world.seen["hung up"] += 1
+    world.answers["hung up"] += 1
 
 
 async def restarts(world: World) -> None:
@@ -131,7 +131,7 @@ async def restarts(world: World) -> None:
         process = world.processes[1]
         process.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(process.wait, 30)
-        world.seen[f"restarts that ended with {code}"] += 1
+        world.answers[f"restarts that ended with {code}"] += 1
         world.processes[1] = await asyncio.to_thread(world.ports[1].start, world.model)
 
 
@@ -140,7 +140,7 @@ async def load(world: World, seconds: float) -> tuple[float, float]:
     world.until = time.monotonic() + seconds
     doing = [good_client(world, number) for number in range(CLIENTS)]
     doing += [bad_client(world, number) for number in range(8)]
-    tasks = [asyncio.create_task(one) for one in (*doing, restarts(world))]
+    tasks = [asyncio.create_task(task) for task in (*doing, restarts(world))]
     await asyncio.sleep(seconds / 10)
     before = world.memory()
     await asyncio.sleep(seconds * 9 / 10)
@@ -157,14 +157,14 @@ def soak(model: Path, folder: Path, seconds: float) -> None:
         for process in world.processes:
             process.kill()
             process.wait()
-    for name, count in sorted(world.seen.items()):
+    for name, count in sorted(world.answers.items()):
         print(f"{count:9,} {name}")
-    wrong = sum(count for name, count in world.seen.items() if name.startswith("lost") or _wrong(name))
+    wrong = sum(count for name, count in world.answers.items() if name.startswith("lost") or _wrong(name))
     print(f"memory {before:.0f} MiB after a tenth of the time, {after:.0f} MiB at the end")
     growth = after / before
     report(
         "serving-soak", growth, MOST_GROWTH, growth <= MOST_GROWTH and not wrong, seconds=seconds, errors=wrong,
-        answered=world.seen["answered 200"], memory_mib=[round(before), round(after)],
+        answered=world.answers["answered 200"], memory_mib=[round(before), round(after)],
     )  # fmt: skip
 
 

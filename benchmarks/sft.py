@@ -47,11 +47,12 @@ def main() -> None:
         started = time.perf_counter()
         counts = sft(folder / "base", chats, folder / "model", folder / "log", settings)
         seconds = time.perf_counter() - started
-        found = lengths(folder / "base", chats / "train.jsonl", settings.batch)
-        tokens = found.real * settings.epochs
+        measured = lengths(folder / "base", chats / "train.jsonl", settings.batch)
+        tokens = measured.real * settings.epochs
         report(
-            "sft", found.real / found.padded, TARGET, found.real / found.padded >= TARGET, rows=counts.rows,
-            steps=counts.steps, tokens_per_second=round(tokens / seconds), seconds=round(seconds, 1),
+            "sft", measured.real / measured.padded, TARGET, measured.real / measured.padded >= TARGET,
+            rows=counts.rows, steps=counts.steps, tokens_per_second=round(tokens / seconds),
+            seconds=round(seconds, 1),
         )  # fmt: skip
 
 
@@ -75,11 +76,11 @@ def write_rows(folder: Path) -> tuple[Path, Path]:
 
 
 def _validated(row: Question) -> ValidatedRewrite:
-    found = Retrieval(query=row.question, hits=(Hit(id="k", reranker_score=0.5),), top1_score=0.5, count=1)
+    measured = Retrieval(query=row.question, hits=(Hit(id="k", reranker_score=0.5),), top1_score=0.5, count=1)
     return ValidatedRewrite(
         **row.model_dump(exclude={"need"}), rewritten_query=row.question, teacher="bench", call="", need=row.question,
-        need_source="sheet", scored_against="need", snapshot="s", retrieved_with=RetrievalConfig(), plain=found,
-        rewritten=found, accepted=True, reason="",
+        need_source="sheet", scored_against="need", snapshot="s", retrieved_with=RetrievalConfig(), plain=measured,
+        rewritten=measured, accepted=True, reason="",
     )  # fmt: skip
 
 

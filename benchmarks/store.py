@@ -37,12 +37,12 @@ def main() -> None:
     parser.add_argument("--large", default="4x96", help="files x MiB")
     parser.add_argument("--small", default="400x64", help="files x KiB")
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        kinds = {"large": _sizes(given.large, 20), "small": _sizes(given.small, 10)}
-        found = measured(Path(folder), kinds, given.rounds)
-    ratio = max(found[f"{kind}_push"]["ratio"] for kind in kinds)
-    report("store", ratio, TARGET_RATIO, ratio <= TARGET_RATIO, **found)
+        kinds = {"large": _sizes(options.large, 20), "small": _sizes(options.small, 10)}
+        results = measured(Path(folder), kinds, options.rounds)
+    ratio = max(results[f"{kind}_push"]["ratio"] for kind in kinds)
+    report("store", ratio, TARGET_RATIO, ratio <= TARGET_RATIO, **results)
 
 
 def _sizes(text: str, shift: int) -> tuple[int, int]:
@@ -58,33 +58,33 @@ def measured(folder: Path, kinds: dict[str, tuple[int, int]], rounds: int) -> di
     with minio(folder / "minio") as server:
         raw = raw_client(server)
         raw.make_bucket(BUCKET)
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for kind, (count, size) in kinds.items():
             seconds: dict[str, list[float]] = {}
             for number in range(rounds):
                 source = write_files(folder / f"{kind}-{number}", count, size, number)
                 store = open_store(f"s3://{BUCKET}/ours-{kind}-{number}", server.environment)
-                for way, sides in ways(source, folder / "back", store, raw, f"raw-{kind}-{number}").items():
+                for direction, sides in ways(source, folder / "back", store, raw, f"raw-{kind}-{number}").items():
                     for side in sorted(sides, reverse=number % 2 == 1):
-                        seconds.setdefault(f"{way}_{side}", []).append(timed(sides[side]))
+                        seconds.setdefault(f"{direction}_{side}", []).append(timed(sides[side]))
                 shutil.rmtree(source)
-            found |= figures(kind, count * size, seconds)
-    return found
+            results |= figures(kind, count * size, seconds)
+    return results
 
 
 def ways(
     source: Path, back: Path, store: Store, raw: "Minio", prefix: str
 ) -> dict[str, dict[str, Callable[[], object]]]:
-    """What is timed: both ways by both sides, and the hash that ours takes in each."""
-    own = digest(source)
+    """Times: both ways by both sides, and the hash that ours takes in each."""
+    source_digest = digest(source)
     return {
         "push": {
-            "ours": lambda: store.push(source, own),
+            "ours": lambda: store.push(source, source_digest),
             "raw": lambda: raw_push(raw, source, prefix),
             "sha256": lambda: digest(source),
         },
         "pull": {
-            "ours": lambda: store.pull(own, back / "ours"),
+            "ours": lambda: store.pull(source_digest, back / "ours"),
             "raw": lambda: raw_pull(raw, prefix, back / "raw", sorted(path.name for path in source.iterdir())),
         },
     }
@@ -130,20 +130,20 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def figures(kind: str, size: int, seconds: dict[str, list[float]]) -> dict[str, Any]:
-    """Of each way: bytes a second on both sides, and how much longer ours takes, round by round."""
+    """Figures of each way: bytes a second on both sides, and how much longer ours takes, round by round."""
     middle = {name: statistics.median(each) for name, each in seconds.items()}
-    found: dict[str, Any] = {}
-    for way in ("push", "pull"):
-        ours, raw = middle[f"{way}_ours"], middle[f"{way}_raw"]
-        pairs = zip(seconds[f"{way}_ours"], seconds[f"{way}_raw"], strict=True)
+    results: dict[str, Any] = {}
+    for direction in ("push", "pull"):
+        product, raw = middle[f"{direction}_ours"], middle[f"{direction}_raw"]
+        pairs = zip(seconds[f"{direction}_ours"], seconds[f"{direction}_raw"], strict=True)
         ratios = [by_us / by_hand for by_us, by_hand in pairs]
-        found[f"{kind}_{way}"] = {
-            "ratio": round(statistics.median(ratios), 3), "mb_per_second": round(size / ours / 1e6, 1),
-            "mb_per_second_raw": round(size / raw / 1e6, 1), "seconds": round(ours, 2), "seconds_raw": round(raw, 2),
-            "seconds_sha256": round(middle["push_sha256"], 2),
+        results[f"{kind}_{direction}"] = {
+            "ratio": round(statistics.median(ratios), 3), "mb_per_second": round(size / product / 1e6, 1),
+            "mb_per_second_raw": round(size / raw / 1e6, 1), "seconds": round(product, 2),
+            "seconds_raw": round(raw, 2), "seconds_sha256": round(middle["push_sha256"], 2),
         }  # fmt: skip
-        print(f"{kind} {way}: {found[f'{kind}_{way}']}", flush=True)
-    return found
+        print(f"{kind} {direction}: {results[f'{kind}_{direction}']}", flush=True)
+    return results
 
 
 if __name__ == "__main__":

@@ -87,8 +87,8 @@ def learned_style_model(folder: Path, base: Path, rows: Sequence[StyleRow], epoc
             batch = sorted(order[start : start + 32])
             padded, mask = pad([ids[at] for at in batch], tokenizer.pad_token_id)
             logits = model(input_ids=torch.from_numpy(padded), attention_mask=torch.from_numpy(mask)).logits
-            wanted = torch.tensor([labels[at] for at in batch])
-            loss = torch.nn.functional.cross_entropy(logits, wanted, label_smoothing=0.1)
+            targets = torch.tensor([labels[at] for at in batch])
+            loss = torch.nn.functional.cross_entropy(logits, targets, label_smoothing=0.1)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

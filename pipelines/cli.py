@@ -136,17 +136,18 @@ def plan(
     from pipelines.config import load_config
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
-    from pipelines.preflight import input_file_problems, raise_missing
+    from pipelines.preflight import base_warnings, input_file_problems, raise_missing
     from pipelines.readiness import missing_for_run
     from pipelines.rewriter import REWRITER
 
     config = load_config(
         tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
     )
-    missing = missing_for_run(config, REWRITER.until(REWRITER.last))
+    stages = REWRITER.until(REWRITER.last)
+    missing = missing_for_run(config, stages)
     if any(input_file_problems(config, knowledge_base=False)):
         raise_missing(missing)
-    run_plan = make_plan(config, missing=missing)
+    run_plan = make_plan(config, missing=missing, warnings=base_warnings(config, stages))
     say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
 
 

@@ -35,6 +35,7 @@ from qinglan.trackers import check_installed, check_trackers
 Config = TypeVar("Config", bound=LineConfig)
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 INTERRUPTED = 130
+AGAIN = "Run the same command again"
 STEP_ENDS_SECONDS = 60.0
 """Time for a step that was stopped to end its training, before it is killed."""
 
@@ -198,13 +199,13 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None
                 live.update()
         except KeyboardInterrupt as error:
             where = _stop(child, run, stages)
-            message = f"Stopped{where and f' in {where}'}. Run the same command again to go on: {line.rerun_note}"
+            message = f"Stopped{where and f' in {where}'}. {AGAIN} to go on: {line.rerun_note}"
             raise StepFailed(message, exit_code=INTERRUPTED) from error
         except BaseException:
             _stop(child, run, stages)
             raise
     if child.returncode:
-        raise _failure(run, line, stages, log)
+        raise step_failure(run, line, stages, log)
 
 
 def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -> None:
@@ -257,14 +258,16 @@ def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subpro
         )  # fmt: skip
 
 
-def _failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:
-    mended = f"Run the same command again when that is mended: {line.rerun_note}"
+def step_failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:
+    """The error of a run whose child failed: the step that stopped it, by its record, and the way on."""
+    mended = f"{AGAIN} when that is mended: {line.rerun_note}"
     for stage in stages:
         record = run.step_record(stage)
         if record and record["status"] in ("failed", "running"):
             failure = record.get("failure") or KILLED
             detail = failure["message"] if failure["explained"] else failure["traceback"]
             what = [f"{stage}:", *quoted(detail)] if "\n" in detail else [f"{stage}: {detail}"]
-            return StepFailed(*what, f"Log: {log}", mended, exit_code=failure["exit_code"])
+            advice = [] if AGAIN in detail else [mended]  # an outage's error says so itself
+            return StepFailed(*what, f"Log: {log}", *advice, exit_code=failure["exit_code"])
     tail = quoted("\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:]))
     return StepFailed(f"The graph stopped outside of a step. {log} ends:", *tail, mended, exit_code=1)

@@ -15,8 +15,9 @@ from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, resolve
 from pipelines.line import BEFORE, LINEAGE, Line, Stage
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
 from qinglan.lineage.keys import MOUNTED_KEYS
-from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
+from qinglan.lineage.record import IMAGE_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
+from qinglan.run_id import RUN_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
 
@@ -213,7 +214,7 @@ def _from_a_branch(settings: Mapping[str, Any]) -> bool:
 
 
 def _launches_job(component: Any) -> bool:
-    """Whether the step hands its GPUs on to a job."""
+    """Tell if the step hands its GPUs on to a job."""
     return bool(component.component_spec.task_config_passthroughs)
 
 
@@ -228,7 +229,7 @@ def _with_own_resources(component: Any, machine: Machine | None) -> Any:
 
 
 def _mount_signing_key(task: Any, secret: str, image: str) -> None:
-    """What a step's statement needs of its pod: the key, the run, the image."""
+    """Give a pod the parts that its step's statement needs: the key, the run, the image."""
     kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path=str(MOUNTED_KEYS))
     kubernetes.use_field_path_as_env(task, RUN_VARIABLE, "metadata.labels['pipeline/runid']")
     kubernetes.add_pod_annotation(task, IMAGE_NOTE, image)
@@ -236,7 +237,7 @@ def _mount_signing_key(task: Any, secret: str, image: str) -> None:
 
 
 def _add_labels(task: Any, stage: str, tenant: str) -> None:
-    """By which network policies and people know the pod, and a job that it launches its tenant."""
+    """Add the labels by which network policies and people know the pod, and a job that it launches its tenant."""
     labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, "qinglan.dev/tenant": tenant}
     for name, value in labels.items():
         if value:
@@ -244,7 +245,7 @@ def _add_labels(task: Any, stage: str, tenant: str) -> None:
 
 
 def _set_pod_resources(task: Any, machine: Machine, retries: int) -> None:
-    """What quotas and Pod Security ask of any pod."""
+    """Set what quotas and Pod Security demand of any pod."""
     pod = machine.pod
     task.set_cpu_request(str(pod.cpu)).set_cpu_limit(str(pod.cpu))
     task.set_memory_request(f"{pod.memory}Gi").set_memory_limit(f"{pod.memory}Gi")

@@ -254,7 +254,7 @@ class Line:
 
     @property
     def required(self) -> Mapping[str, Mapping[str, list[str]]]:
-        """By the release's name, the stages that it must have come through, and the inputs that each must name."""
+        """The stages that a release must have come through, by its name, and the inputs that each must name."""
         releases = self.releases or {"": tuple(self.stages)}
         return {f"{self.name}{suffix}": self._required(stages) for suffix, stages in releases.items()}
 

@@ -17,8 +17,9 @@ from pipelines.line import BEFORE, LINEAGE, Line
 from pipelines.lines import LINES
 from pipelines.rundir import RunDir, write_json
 from qinglan.config import load_yaml
-from qinglan.lineage.record import RECORDS_VARIABLE, RUN_VARIABLE
+from qinglan.lineage.record import RECORDS_VARIABLE
 from qinglan.live.outlets import LIVE_VARIABLE
+from qinglan.run_id import RUN_VARIABLE
 from qinglan.scratch import SCRATCH_VARIABLE as SCRATCH_VARIABLE
 
 JOB = "job.json"

@@ -8,12 +8,9 @@ from pydantic import Field
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.preflight import (
-    base_warnings,
-    input_file_problems,
     known_gold,
     missing_gold,
     missing_lines,
-    raise_missing,
     rows_in_words,
     without_knowledge_base,
 )
@@ -98,7 +95,7 @@ class Plan(Config):
     """Chance that the gate promotes the run's model, with the known obstacles."""
 
     fit: tuple[str, ...] = ()
-    """Memory, steps and hours of the trainings, in words; empty where none runs on a GPU."""
+    """Memory, steps and hours of the trainings, in words; empty where the shape of a model is not known."""
 
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
@@ -130,9 +127,16 @@ class TokenCount(NamedTuple):
         return TokenCount(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
 
 
-def make_plan(config: RunConfig, today: date | None = None, missing: Sequence[QinglanError] = ()) -> Plan:
-    """Count the calls and the cost of a run from its sheet; no service is called."""
-    raise_missing(list(input_file_problems(config, knowledge_base=False)))
+def make_plan(
+    config: RunConfig,
+    today: date | None = None,
+    missing: Sequence[QinglanError] = (),
+    warnings: Sequence[str] = (),
+) -> Plan:
+    """Count the calls and the cost of a run from its sheet; no service is called.
+
+    The input files have been checked. `missing` and `warnings` are what the caller has noticed, for the plan to show.
+    """
     sheet, tokens = count_tokens(config)
     known = known_gold(config, sheet) if config.knowledge_base else {}
     steps = _steps(config, sheet, tokens)
@@ -155,7 +159,7 @@ def make_plan(config: RunConfig, today: date | None = None, missing: Sequence[Qi
         warnings=(
             *_warnings(config, total, today or date.today()),
             *_gold_warnings(config, sheet, known),
-            *base_warnings(config, REWRITER.until(REWRITER.last)),
+            *warnings,
             *uncounted_calls(steps),
         ),
         missing=tuple(missing_lines(missing)),
@@ -294,7 +298,7 @@ def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
 def fit_lines(config: RunConfig, sheet: Sheet) -> tuple[str, ...]:
     """The answer to "does it fit?" for the sheet's training rows."""
     report = planned_fit_report(config, config.training, Workload(sheet.splits["train"]))
-    return tuple(summary_lines(report)) if report and report.cards else ()
+    return tuple(summary_lines(report)) if report else ()
 
 
 def original_budget(

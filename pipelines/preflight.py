@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -33,7 +34,7 @@ FIRST_BYTES, SHOWN = 4096, 5
 
 
 def check_input_files(config: RunConfig) -> None:
-    """Check that both files exist and that every knowledge base begins with a passage."""
+    """Check that both files exist and that every line of a knowledge base is a passage."""
     raise_missing(list(input_file_problems(config)))
 
 
@@ -53,7 +54,7 @@ def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Itera
 
 
 def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
-    """Name every file that does not begin with a passage, the format found and the format needed."""
+    """Name every file with a line that is no passage, the line, and the format needed; each is read to its end."""
     bases = knowledge_bases(config)
     if not bases:
         yield ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
@@ -62,7 +63,7 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
             yield DataError(f"--knowledge-base {path}: {format_} {A_PASSAGE}")
             continue
         try:
-            next(read_knowledge_base(path))
+            deque(read_knowledge_base(path), maxlen=0)
         except DataError as error:
             problem = DataError(f"--knowledge-base {error} {A_PASSAGE}")
             problem.__cause__ = error

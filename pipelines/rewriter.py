@@ -193,6 +193,15 @@ class RunConfig(LineConfig):
         shared = {"retrieval": values.get("retrieval") or {}}
         return merge_settings(values, {"validate": shared, "ppo": {"reward": shared}, "evaluate": shared})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_critic(cls, values: Any) -> Any:
+        """The critic is written once; the base stage, the first that sees the weights, checks it too."""
+        ppo, base = (values.get("ppo"), values.get("base", {})) if isinstance(values, dict) else (None, None)
+        if not isinstance(ppo, dict) or not isinstance(base, dict) or not ppo.get("critic_model"):
+            return values
+        return {**values, "base": {**base, "critic": ppo["critic_model"]}}
+
     @model_validator(mode="after")
     def _release_of_its_tenant(self) -> Self:
         if "register_" in self.model_fields_set and self.register_.name.partition("/")[0] != self.tenant_id:

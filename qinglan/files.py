@@ -1,6 +1,6 @@
 """Files that are whole or not there: written beside their target, then renamed. JSONL is the typed truth.
 
-with replaced(path) as partial, partial.open("wb") as out: ...
+with atomic_write(path) as partial, partial.open("wb") as out: ...
 for number, row in read_jsonl(path, Question): ...
 """
 
@@ -23,14 +23,18 @@ Row = TypeVar("Row", bound=BaseModel)
 
 
 @contextmanager
-def atomic_write(target: Path) -> Iterator[Path]:
-    """A path to write to that becomes `target` only if the block ends well."""
+def atomic_write(target: Path, durable: bool = True) -> Iterator[Path]:
+    """A path to write to that becomes `target` only if the block ends well.
+
+    Without `durable` it does not wait for the disk: for a file that can be made anew.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         yield partial
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
+        if durable:
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from qinglan.config import Config, explain_validation_error
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.rows import QuarantinedRow, Question, Split
-from qinglan.tables import Cells, Formula, is_spreadsheet, read_table
+from qinglan.tables import Cells, Formula, is_spreadsheet, misnamed_in_words, read_table
 from qinglan.terminal import visible
 
 QUESTION_LIMIT = 2_000
@@ -125,11 +125,12 @@ def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
+            f"{misnamed_in_words(path)}"
         ) from error
     try:
         record = parse_json(text, str(path), number, half_characters=True)
     except DataError as error:
-        raise DataError(f"{error} A file of questions is .xlsx or JSONL.") from error
+        raise DataError(f"{error}{misnamed_in_words(path) or ' A file of questions is .xlsx or JSONL.'}") from error
     if not isinstance(record, dict):
         raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
     return record

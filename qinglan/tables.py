@@ -20,6 +20,7 @@ from qinglan.reproducible_workbook import reproducible_workbook
 UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes a sheet may unpack to; 100,000 rows of conversations take about 80 MB."""
 
+SHEET_ENDINGS = (".xlsx", ".xlsm", ".xls", ".et")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 CELL_LIMIT = 32_767
 
@@ -43,6 +44,16 @@ def is_spreadsheet(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(4) == b"PK\x03\x04"
+
+
+def misnamed_in_words(path: Path) -> str:
+    """Words for an error about a file that is no .xlsx: empty where its name does not say that it is one."""
+    if path.suffix.lower() not in SHEET_ENDINGS:
+        return ""
+    return (
+        f" Its name ends in {path.suffix}, but it is no .xlsx spreadsheet: open it in a spreadsheet program and save "
+        "it as .xlsx, or give it the ending of what it is."
+    )
 
 
 def read_table(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.live.view import run_id
+from qinglan.run_id import run_id
 from qinglan.terminal import say
 
 Tracker = Literal["tensorboard", "wandb", "mlflow"]
@@ -50,11 +50,12 @@ def check_trackers(trackers: Collection[str], environment: Mapping[str, str], ga
 
 def check_installed(trackers: Collection[str]) -> None:
     """Refuse trackers whose package this environment lacks; the images of trainings have them all."""
-    for package in trackers:
-        if find_spec(package) is None:
-            raise ConfigError(
-                f"trackers names {package}, which is not here. Install it: pip install {PACKAGES[package]}"
-            )
+    missing = [package for package in trackers if find_spec(package) is None]
+    if missing:
+        packages = " ".join(PACKAGES[package] for package in missing)
+        raise ConfigError(
+            f"trackers names {', '.join(missing)}, which this environment lacks. Install: pip install {packages}"
+        )
 
 
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-skinny"}

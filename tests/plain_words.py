@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PRODUCT = ("qinglan", "components", "serving", "standins", "pipelines", "images", "examples")
+PRODUCT = ("qinglan", "components", "serving", "standins", "pipelines", "images", "examples", "benchmarks")
 
 REFUSED = frozenset({
     "one", "ones", "those", "others", "ours", "mine", "theirs", "own", "there", "way", "fate", "fates",

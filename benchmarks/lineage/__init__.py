@@ -1,1 +1,1 @@
-"""What signing, verifying and walking cost, beside the bare work that they cannot do without."""
+"""Cost of signing, verifying and walking, beside the bare work that they cannot do without."""

@@ -24,10 +24,10 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--artifacts", type=int, default=100_000)
-    given = parser.parse_args()
-    signed = signing.measure(given.megabytes, given.rounds)
+    options = parser.parse_args()
+    signed = signing.measure(options.megabytes, options.rounds)
     print(f"signing: {signed or 'model-signing is not installed'}", flush=True)
-    sizes = [given.artifacts // 4, given.artifacts // 2, given.artifacts]
+    sizes = [options.artifacts // 4, options.artifacts // 2, options.artifacts]
     walks = {size: walking.measure(size, walking.KINDS if size == sizes[-1] else ("walk",)) for size in sizes}
     whole = walks[sizes[-1]]
     ratio = whole["walk"]["cpu_seconds"] / whole["bare"]["cpu_seconds"]

@@ -31,9 +31,9 @@ def measure(megabytes: int, rounds: int) -> dict[str, Any]:
         for _ in range(rounds + 1):
             for what, run in work.items():
                 times[what].append(seconds(run))
-    found = {what: statistics.median(all_of[1:]) for what, all_of in times.items()}
-    ratios = {f"{what}_ratio": round(found[what] / found["hash"], 3) for what in ("sign", "verify")}
-    return {"megabytes": megabytes, **{f"{what}_s": round(one, 3) for what, one in found.items()}, **ratios}
+    medians = {what: statistics.median(all_of[1:]) for what, all_of in times.items()}
+    ratios = {f"{what}_ratio": round(medians[what] / medians["hash"], 3) for what in ("sign", "verify")}
+    return {"megabytes": megabytes, **{f"{what}_s": round(part, 3) for what, part in medians.items()}, **ratios}
 
 
 def write_model(folder: Path, megabytes: int) -> None:
@@ -55,7 +55,7 @@ def oms(place: Path) -> dict[str, Callable[[], object]]:
     """The library with a release's settings: an EC key, a digest for each file, nothing ignored."""
     model, signature = place / "model", place / "model.sig"
     signing, verifying, hashing = (
-        import_module(f"model_signing.{one}") for one in ("signing", "verifying", "hashing")
+        import_module(f"model_signing.{part}") for part in ("signing", "verifying", "hashing")
     )
 
     def settings() -> Any:

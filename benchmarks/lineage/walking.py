@@ -35,13 +35,13 @@ def measure(artifacts: int, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:
         world = write_world(Path(folder), artifacts)
         save_trust(Path(folder) / "trust.yaml", world.policy)
         (Path(folder) / "world.json").write_text(json.dumps([world.last, world.root, world.statements]))
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         for kind in kinds:
             command = [sys.executable, "-m", "benchmarks.lineage", "walking", kind, folder]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found[kind] = json.loads(done.stdout.splitlines()[-1])
-            print(f"{artifacts:,} artifacts, {kind}: {found[kind]}", flush=True)
-    return found
+            figures[kind] = json.loads(done.stdout.splitlines()[-1])
+            print(f"{artifacts:,} artifacts, {kind}: {figures[kind]}", flush=True)
+    return figures
 
 
 def run(kind: str, folder: Path) -> None:
@@ -52,10 +52,10 @@ def run(kind: str, folder: Path) -> None:
         "bare": bare, "walk": walked, "descendants": descendants,
     }  # fmt: skip
     started, cpu = time.perf_counter(), time.process_time()
-    found = work[kind](world)
+    figures = work[kind](world)
     times = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps({**{name: round(one, 2) for name, one in times.items()}, "megabytes": peak, **found}))
+    print(json.dumps({**{name: round(value, 2) for name, value in times.items()}, "megabytes": peak, **figures}))
 
 
 def bare(world: World) -> dict[str, Any]:
@@ -75,6 +75,6 @@ def walked(world: World) -> dict[str, Any]:
 
 def descendants(world: World) -> dict[str, Any]:
     """Everything that descends from the root."""
-    found = which_models(world.root, [world.folder], world.policy)
-    assert found[0].total == world.statements
+    figures = which_models(world.root, [world.folder], world.policy)
+    assert figures[0].total == world.statements
     return {}

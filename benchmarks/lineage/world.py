@@ -19,7 +19,7 @@ class World(NamedTuple):
     folder: Path
     policy: TrustPolicy
     last: str
-    """What descends from the root and everything is found from."""
+    """Artifacts that descend from the root, from which everything is found."""
 
     root: str
     statements: int
@@ -48,8 +48,8 @@ def _statement(number: int, luck: random.Random, signer: Signer) -> bytes:
     """The one before it is always a parent, so that the chain is as deep as it is long."""
     parents = {number - 1, *(luck.randrange(-1, number) for _ in range(luck.randrange(3)))}
     used = [
-        ArtifactRef(f"thing {one}", name(one), "", {EXTERNAL_INPUT: True} if one < 0 else {})
-        for one in sorted(parents)
+        ArtifactRef(f"thing {parent}", name(parent), "", {EXTERNAL_INPUT: True} if parent < 0 else {})
+        for parent in sorted(parents)
     ]
     at = (BEGAN + timedelta(seconds=number)).isoformat(timespec="milliseconds")
     config = {"seed": number, "train": {"epochs": 3, "learning_rate": 1e-5}, "note": "as a stage's settings are"}

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.pairwise.contenders import CONTENDERS
 from benchmarks.pairwise.judged import Cut, cuts, read_rolled
-from benchmarks.pairwise.standing import Said, Standing, pooled, said, standing
+from benchmarks.pairwise.standing import ContenderScores, Standing, pooled, score_contenders, standing
 from benchmarks.report import report
 from qinglan.errors import QinglanError
 from qinglan.evaluation.statistics import Estimate
@@ -33,45 +33,47 @@ Spent = dict[str, float]
 
 def main(runs: Sequence[Path]) -> None:
     spent: dict[str, Spent] = {}
-    held: list[dict[str, Said]] = []
+    held: list[dict[str, ContenderScores]] = []
     for run, rolled in [(run, read_rolled(run)) for run in runs]:
-        held.append({name: asked(run, cut, spent.setdefault(name, {})) for name, cut in cuts(rolled).items()})
+        held.append(
+            {name: ask_contenders(run, cut, spent.setdefault(name, {})) for name, cut in cuts(rolled).items()}
+        )
         now = {name: standing(held[-1][DECIDES], name).correlation.value for name in CONTENDERS}
         print(f"{run}, {DECIDES}: " + ", ".join(f"{name} {value:.3f}" for name, value in now.items()), flush=True)
-    found = {name: standings(pooled([run[name] for run in held])) for name in held[0]}
-    Console(width=118).print(table(found, spent))
-    ratio = found[DECIDES][BENT].correlation.value / found[DECIDES][PAIRWISE].correlation.value
+    by_learned = {name: standings(pooled([run[name] for run in held])) for name in held[0]}
+    Console(width=118).print(table(by_learned, spent))
+    ratio = by_learned[DECIDES][BENT].correlation.value / by_learned[DECIDES][PAIRWISE].correlation.value
     report(
         "pairwise", ratio, TARGET, ratio >= TARGET, runs=len(held), cpu_seconds=spent,
-        **{name: {who: {"pairs_right": rounded(one.right), "correlation": rounded(one.correlation)}
-                  for who, one in rows.items()} for name, rows in found.items()},
+        **{name: {who: {"pairs_right": rounded(entry.right), "correlation": rounded(entry.correlation)}
+                  for who, entry in rows.items()} for name, rows in by_learned.items()},
     )  # fmt: skip
 
 
-def asked(run: Path, cut: Cut, spent: Spent) -> Said:
-    """What every contender says of the rollouts asked about."""
-    texts = list(dict.fromkeys(text for some in cut for one in some for text in one))
+def ask_contenders(run: Path, cut: Cut, spent: Spent) -> ContenderScores:
+    """Scores of every contender for the rollouts asked about."""
+    texts = list(dict.fromkeys(text for some in cut for entry in some for text in entry))
     scores = {}
     for name, contender in CONTENDERS.items():
         started = time.process_time()
         scores[name] = dict(zip(texts, contender(run, cut.known, texts), strict=True))
         spent[name] = round(spent.get(name, 0.0) + time.process_time() - started, 2)
-    return said(cut, scores)
+    return score_contenders(cut, scores)
 
 
-def standings(held: Said) -> dict[str, Standing]:
+def standings(held: ContenderScores) -> dict[str, Standing]:
     """Each contender's, then each duel's."""
     alone = {name: standing(held, name) for name in CONTENDERS}
-    return alone | {f"{one} − {other}": standing(held, one, other) for one, other in DUELS}
+    return alone | {f"{entry} − {other}": standing(held, entry, other) for entry, other in DUELS}
 
 
-def table(found: Mapping[str, Mapping[str, Standing]], spent: Mapping[str, Spent]) -> Table:
-    made = Table("learned", "stands in", "pairs put right", "correlation", "CPU s")
-    for name, rows in found.items():
-        for who, one in rows.items():
-            made.add_row(name, who, cell(one.right), cell(one.correlation), str(spent[name].get(who, "")))
-        made.add_section()
-    return made
+def table(by_learned: Mapping[str, Mapping[str, Standing]], spent: Mapping[str, Spent]) -> Table:
+    out = Table("learned", "stands in", "pairs put right", "correlation", "CPU s")
+    for name, rows in by_learned.items():
+        for who, entry in rows.items():
+            out.add_row(name, who, cell(entry.right), cell(entry.correlation), str(spent[name].get(who, "")))
+        out.add_section()
+    return out
 
 
 def cell(estimate: Estimate) -> str:

@@ -1,4 +1,4 @@
-"""What may stand in for the paid judge: an online ridge regression, or a small pairwise judge trained by TRL.
+"""Stand-ins for the paid judge: an online ridge regression, or a small pairwise judge trained by TRL.
 
 A contender learns from judged rollouts and gives each of the texts a score; higher is better.
 """
@@ -14,7 +14,7 @@ from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, raw_features
 from qinglan.rewriter.model import load_tokenizer
 
 MOST_PAIRS = 8
-"""Of one prompt."""
+"""Most pairs of one prompt."""
 
 EPOCHS, BATCH, LEARNING_RATE = 3, 16, 1e-3
 MARGIN = 6.0
@@ -32,7 +32,7 @@ def straight(run: Path, known: Sequence[Rolled], texts: Sequence[Text]) -> list[
 
 def bent(run: Path, known: Sequence[Rolled], texts: Sequence[Text]) -> list[float]:
     """The reward's Imputer."""
-    return _regressed(Imputer(FEATURE_COUNT), lambda text: features(*_seen(text)), known, texts)
+    return _regressed(Imputer(FEATURE_COUNT), lambda text: features(*_described(text)), known, texts)
 
 
 def pairwise(run: Path, known: Sequence[Rolled], texts: Sequence[Text]) -> list[float]:
@@ -76,12 +76,12 @@ CONTENDERS: dict[str, Contender] = {
 
 
 def _regressed(
-    imputer: Imputer, seen: Callable[[Text], Sequence[float]], known: Sequence[Rolled], texts: Sequence[Text]
+    imputer: Imputer, describe: Callable[[Text], Sequence[float]], known: Sequence[Rolled], texts: Sequence[Text]
 ) -> list[float]:
-    for one in known:
-        imputer.add(seen(one.student), one.student.judge)
-        imputer.add(seen(one.teacher), one.teacher.judge)
-    return [imputer.predict(seen(text)) for text in texts]
+    for entry in known:
+        imputer.add(describe(entry.student), entry.student.judge)
+        imputer.add(describe(entry.teacher), entry.teacher.judge)
+    return [imputer.predict(describe(text)) for text in texts]
 
 
 def _scored(model: Any, tokenizer: Any, texts: Sequence[Text]) -> list[float]:
@@ -107,12 +107,12 @@ def _ids(tokenizer: Any, text: Text) -> list[int]:
         "原始查询": prompt.question, "历史摘要": prompt.history_summary, "老师": prompt.teacher_rewrite,
         "改写": text.rewrite,
     }  # fmt: skip
-    digits = zip(("质量", "首", "知", "需"), raw_features(*_seen(text)), strict=True)
-    lines = [f"{name}: {said}" for name, said in fields.items() if said]
+    digits = zip(("质量", "首", "知", "需"), raw_features(*_described(text)), strict=True)
+    lines = [f"{name}: {content}" for name, content in fields.items() if content]
     words = "\n".join([*lines, " ".join(f"{name} {min(9, int(10 * figure))}" for name, figure in digits)])
     ids: list[int] = tokenizer(words + tokenizer.eos_token, add_special_tokens=False).input_ids
     return ids
 
 
-def _seen(text: Text) -> tuple[Prompt, str, float, float]:
+def _described(text: Text) -> tuple[Prompt, str, float, float]:
     return text.prompt, text.rewrite, text.quality, text.top1

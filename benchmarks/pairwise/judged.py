@@ -1,4 +1,4 @@
-"""What the paid judge said in a run: its rollouts, oldest first, and how they are cut into known and asked."""
+"""The paid judge's scores in a run: its rollouts, oldest first, and how they are cut into known and asked."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -41,10 +41,10 @@ class Rolled(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What may be learned from, and what is asked about; they share no conversation."""
+    """Rollouts to learn from, and rollouts to judge; they share no conversation."""
 
     known: list[Rolled]
-    asked: list[Rolled]
+    queried: list[Rolled]
 
 
 def cuts(rolled: Sequence[Rolled]) -> dict[str, Cut]:
@@ -52,22 +52,24 @@ def cuts(rolled: Sequence[Rolled]) -> dict[str, Cut]:
     half = len(rolled) // 2
     spans = {"mid-run": (rolled[:half], rolled[half:]), "hindsight": (rolled, rolled)}
     return {
-        name: Cut([one for one in known if not _held_out(one)], [one for one in asked if _held_out(one)])
-        for name, (known, asked) in spans.items()
+        name: Cut(
+            [entry for entry in known if not _held_out(entry)], [entry for entry in queried if _held_out(entry)]
+        )
+        for name, (known, queried) in spans.items()
     }
 
 
 def pairs(rolled: Iterable[Rolled], most: int | None = None) -> list[tuple[Text, Text]]:
     """The better and the worse, by the judge, of every two texts of one prompt; at most so many of each prompt."""
     texts: dict[str, dict[str, Text]] = {}
-    for text in (text for one in rolled for text in (one.teacher, one.student)):
+    for text in (text for entry in rolled for text in (entry.teacher, entry.student)):
         texts.setdefault(text.prompt.id, {}).setdefault(text.rewrite, text)
-    draw, found = random.Random(SEED), []
+    draw, collected = random.Random(SEED), []
     for id in sorted(texts):
         ranked = sorted(texts[id].values(), key=lambda text: -text.judge)
         apart = [(a, b) for a, b in combinations(ranked, 2) if a.judge > b.judge]
-        found += apart if most is None or len(apart) <= most else draw.sample(apart, most)
-    return found
+        collected += apart if most is None or len(apart) <= most else draw.sample(apart, most)
+    return collected
 
 
 def read_rolled(run: Path) -> list[Rolled]:
@@ -75,8 +77,8 @@ def read_rolled(run: Path) -> list[Rolled]:
     import pyarrow.parquet
 
     rollouts = [
-        one for folder in run.glob("scratch/ppo/*/reward") for one in read_rollouts(folder)
-        if one["judged"] and one["split"] == "train"
+        entry for folder in run.glob("scratch/ppo/*/reward") for entry in read_rollouts(folder)
+        if entry["judged"] and entry["split"] == "train"
     ]  # fmt: skip
     if not rollouts:
         raise ConfigError(
@@ -90,18 +92,18 @@ def read_rolled(run: Path) -> list[Rolled]:
     }
     prompts = {id: Prompt.model_validate(info) for id, info in infos.items()}
 
-    def text(one: dict[str, float], id: str, rewrite: str, whose: str) -> Text:
-        figures = (one[f"{name}{whose}"] for name in ("quality", "top1", "judge"))
+    def text(entry: dict[str, float], id: str, rewrite: str, whose: str) -> Text:
+        figures = (entry[f"{name}{whose}"] for name in ("quality", "top1", "judge"))
         return Text(infos[id]["conversation_id"], prompts[id], rewrite, *figures)
 
     return [
         Rolled(
-            text(one, one["id"], strip_turn_end(one["rewrite"]), ""),
-            text(one, one["id"], prompts[one["id"]].teacher_rewrite, "_teacher"),
+            text(entry, entry["id"], strip_turn_end(entry["rewrite"]), ""),
+            text(entry, entry["id"], prompts[entry["id"]].teacher_rewrite, "_teacher"),
         )
-        for one in sorted(rollouts, key=lambda one: one["at"])
+        for entry in sorted(rollouts, key=lambda entry: entry["at"])
     ]
 
 
-def _held_out(one: Rolled) -> bool:
-    return in_sample(one.student.conversation, HELD_OUT, SEED, "pairwise")
+def _held_out(entry: Rolled) -> bool:
+    return in_sample(entry.student.conversation, HELD_OUT, SEED, "pairwise")

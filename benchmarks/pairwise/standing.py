@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 Scores = Mapping[Text, float]
 
 
-class Said(NamedTuple):
-    """What each contender made of held-out conversations; `pairs` and `rollouts` name the conversation of each."""
+class ContenderScores(NamedTuple):
+    """Scores of each contender on held-out conversations; `pairs` and `rollouts` name the conversation of each."""
 
     pairs: list[str]
     rollouts: list[str]
@@ -36,21 +36,21 @@ class Standing(NamedTuple):
     correlation: Estimate
 
 
-def said(cut: Cut, scores: Mapping[str, Scores]) -> Said:
-    """What the scores of contenders, by name, say of the rollouts asked about."""
-    apart = pairs(cut.asked)
-    return Said(
+def score_contenders(cut: Cut, scores: Mapping[str, Scores]) -> ContenderScores:
+    """Compare the contenders' scores, by name, on the rollouts asked about."""
+    apart = pairs(cut.queried)
+    return ContenderScores(
         [better.conversation for better, _ in apart],
-        [one.student.conversation for one in cut.asked],
-        np.array([one.ahead for one in cut.asked]),
-        {name: np.array([_right(given[a] - given[b]) for a, b in apart]) for name, given in scores.items()},
-        {name: _predicted(cut, given) for name, given in scores.items()},
+        [entry.student.conversation for entry in cut.queried],
+        np.array([entry.ahead for entry in cut.queried]),
+        {name: np.array([_right(by_text[a] - by_text[b]) for a, b in apart]) for name, by_text in scores.items()},
+        {name: _predicted(cut, by_text) for name, by_text in scores.items()},
     )
 
 
-def pooled(runs: Sequence[Said]) -> Said:
+def pooled(runs: Sequence[ContenderScores]) -> ContenderScores:
     """All of them as one; conversations of different runs stay apart."""
-    return Said(
+    return ContenderScores(
         [f"{at} {name}" for at, run in enumerate(runs) for name in run.pairs],
         [f"{at} {name}" for at, run in enumerate(runs) for name in run.rollouts],
         np.concatenate([run.truth for run in runs]),
@@ -59,7 +59,7 @@ def pooled(runs: Sequence[Said]) -> Said:
     )
 
 
-def standing(held: Said, name: str, than: str | None = None) -> Standing:
+def standing(held: ContenderScores, name: str, than: str | None = None) -> Standing:
     """A contender's figures; or by how much they are above another's, on the same draws of conversations."""
     right, correlations = held.right[name], _correlations(held, name)
     if than:
@@ -75,14 +75,14 @@ def _right(difference: float) -> float:
     return 0.5 if abs(difference) < SAME else float(difference > 0)
 
 
-def _predicted(cut: Cut, given: Scores) -> Floats:
+def _predicted(cut: Cut, by_text: Scores) -> Floats:
     """A line over the known rollouts brings a contender's differences to the judge's scale."""
-    known, asked = ([given[one.student] - given[one.teacher] for one in some] for some in cut)
-    line = np.polyfit(known, [one.ahead for one in cut.known], 1)
-    return np.polyval(line, np.array(asked))
+    known, queried = ([by_text[entry.student] - by_text[entry.teacher] for entry in some] for some in cut)
+    line = np.polyfit(known, [entry.ahead for entry in cut.known], 1)
+    return np.polyval(line, np.array(queried))
 
 
-def _correlations(held: Said, name: str) -> Floats:
+def _correlations(held: ContenderScores, name: str) -> Floats:
     """The correlation with the truth, first over all rollouts, then over each draw of conversations."""
     x, y, conversations = held.predicted[name], held.truth, group_numbers(held.rollouts)
     size = int(conversations.max()) + 1

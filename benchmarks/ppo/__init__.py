@@ -1,1 +1,1 @@
-"""What a step of PPO spends its time on, and how verl's PPO learns for its CPU time beside TRL's RLOO."""
+"""Time of each part of a step of PPO, and how verl's PPO learns for its CPU time beside TRL's RLOO."""

@@ -45,12 +45,12 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as scratch, gateway(config, folder / "run") as url:
         here = Path(scratch)
         os.environ["QINGLAN_SCRATCH"] = str(here / "scratch")
-        ours = config.ppo.model_copy(update={"steps": STEPS, "validations": 1})
-        verl = by_verl(files, url, ours, here)
+        short_run = config.ppo.model_copy(update={"steps": STEPS, "validations": 1})
+        verl = by_verl(files, url, short_run, here)
         [work] = (here / "scratch" / "ppo").iterdir()
-        rloo = by_rloo(files / "sft_model", work, ours, here)
+        rloo = by_rloo(files / "sft_model", work, short_run, here)
         rewards = {
-            name: held_out(model, work / "dev.parquet", url, ours.reward)
+            name: held_out(model, work / "dev.parquet", url, short_run.reward)
             for name, model in (("sft", files / "sft_model"), ("verl", verl.model), ("rloo", rloo.model))
         }
         split = step_split(here / "log" / "metrics.jsonl")
@@ -64,8 +64,9 @@ def main(folder: Path) -> None:
     for name, side in (("verl", verl), ("rloo", rloo)):
         print(f"{name}: {rewards['sft']:.3f} -> {rewards[name]:.3f} on dev in {side.cpu_minutes:.1f} CPU minutes")
     report(
-        "ppo", gains["verl"] / gains["rloo"], 1.0, gains["verl"] >= gains["rloo"], rollouts=STEPS * ours.collection,
-        step_seconds=split, dev_reward={name: round(value, 4) for name, value in rewards.items()},
+        "ppo", gains["verl"] / gains["rloo"], 1.0, gains["verl"] >= gains["rloo"],
+        rollouts=STEPS * short_run.collection, step_seconds=split,
+        dev_reward={name: round(value, 4) for name, value in rewards.items()},
         cpu_minutes={"verl": round(verl.cpu_minutes, 2), "rloo": round(rloo.cpu_minutes, 2)},
     )  # fmt: skip
 
@@ -101,7 +102,7 @@ def held_out(model: Path, dev: Path, url: str, config: RewardConfig) -> float:
     texts: list[str] = []
     for start in range(0, len(rows), TOGETHER):
         texts += [
-            one.text for one in student.write_messages([row["prompt"] for row in rows[start : start + TOGETHER]])
+            entry.text for entry in student.write_messages([row["prompt"] for row in rows[start : start + TOGETHER]])
         ]
     return asyncio.run(_mean_reward(rows, texts, url, config.model_copy(update={"judge_share": 1.0})))
 
@@ -112,16 +113,16 @@ async def _mean_reward(rows: list[dict[str, Any]], texts: list[str], url: str, c
             read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"]) for row in rows
         ]
         terms = await asyncio.gather(*(scorer.score(*pair) for pair in zip(prompts, texts, strict=True)))
-    return statistics.fmean(one["score"] for one in terms)
+    return statistics.fmean(entry["score"] for entry in terms)
 
 
 def step_split(metrics: Path) -> dict[str, float]:
     """Medians over the steps but the first, which warms up; dev is looked at in some steps only."""
     steps = [orjson.loads(line) for line in metrics.read_bytes().splitlines()]
     trained = [step for step in steps if step.get("step", 0) > 1 and "avg_reward" in step]
-    found = {name: [step[f"seconds_{name}"] for step in trained if f"seconds_{name}" in step] for name in PARTS}
-    found["seconds"] = [step["seconds"] for step in trained]
-    return {name: round(statistics.median(values), 2) if values else 0.0 for name, values in found.items()}
+    durations = {name: [step[f"seconds_{name}"] for step in trained if f"seconds_{name}" in step] for name in PARTS}
+    durations["seconds"] = [step["seconds"] for step in trained]
+    return {name: round(statistics.median(values), 2) if values else 0.0 for name, values in durations.items()}
 
 
 if __name__ == "__main__":

@@ -13,21 +13,21 @@ class CpuMeter:
     """Looks at this process and its descendants now and then; a process counts as far as it was last seen."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, float], float] = {}
+        self._sampled: dict[tuple[int, float], float] = {}
         self._here = psutil.Process()
-        self._before = {(one.pid, one.create_time()): _seconds(one) for one in self._all()}
+        self._before = {(running.pid, running.create_time()): _seconds(running) for running in self._all()}
 
-    def look(self) -> None:
-        for one in self._all():
+    def sample(self) -> None:
+        for running in self._all():
             with suppress(psutil.Error):
-                self._seen[one.pid, one.create_time()] = _seconds(one)
+                self._sampled[running.pid, running.create_time()] = _seconds(running)
 
     @property
     def seconds(self) -> float:
-        """Of this process and of those that did not run before: servers that were there serve everybody."""
+        """CPU seconds of this process and of those that were started since: older servers serve everybody."""
         me = (self._here.pid, self._here.create_time())
-        mine = self._seen[me] - self._before[me]
-        return mine + sum(used for which, used in self._seen.items() if which not in self._before)
+        own_seconds = self._sampled[me] - self._before[me]
+        return own_seconds + sum(used for which, used in self._sampled.items() if which not in self._before)
 
     def _all(self) -> list[psutil.Process]:
         return [self._here, *self._here.children(recursive=True)]
@@ -40,7 +40,7 @@ def measured() -> Iterator[CpuMeter]:
 
     def watch() -> None:
         while not over.wait(EVERY_SECONDS):
-            meter.look()
+            meter.sample()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -49,7 +49,7 @@ def measured() -> Iterator[CpuMeter]:
     finally:
         over.set()
         thread.join()
-        meter.look()
+        meter.sample()
 
 
 def _seconds(process: psutil.Process) -> float:

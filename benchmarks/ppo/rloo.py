@@ -38,16 +38,16 @@ def main(job: Job) -> None:
     from qinglan.rewriter.model import load_tokenizer
 
     async def reward(completions: list[Any], row: list[str], **_: Any) -> list[float]:
-        rows = [orjson.loads(one) for one in row]
+        rows = [orjson.loads(entry) for entry in row]
         samples = [
             {
-                "data_source": one["data_source"], "solution_str": said[0]["content"],
-                "ground_truth": one["reward_model"]["ground_truth"], "extra_info": one["extra_info"],
+                "data_source": entry["data_source"], "solution_str": completion[0]["content"],
+                "ground_truth": entry["reward_model"]["ground_truth"], "extra_info": entry["extra_info"],
             }
-            for one, said in zip(rows, completions, strict=True)
+            for entry, completion in zip(rows, completions, strict=True)
         ]  # fmt: skip
         terms = await compute_scores(samples, job.reward)
-        return [one["score"] for one in terms]
+        return [entry["score"] for entry in terms]
 
     settings = RLOOConfig(
         output_dir=job.out, max_steps=job.steps * job.collection // job.batch, per_device_train_batch_size=job.batch,

@@ -31,11 +31,11 @@ def main(schedules: int) -> None:
         both = pool.map(timed, range(schedules), chunksize=50)
         seconds = time.monotonic() - began
         naive = pool.map(simulate_naive, range(schedules // 5), chunksize=50)
-    ours, cpu = [run for run, _ in both], sum(spent for _, spent in both)
-    print("\n".join(by_fault(ours)))
-    print("\n".join(by_model(ours, naive)))
+    controlled, cpu = [run for run, _ in both], sum(spent for _, spent in both)
+    print("\n".join(by_fault(controlled)))
+    print("\n".join(by_model(controlled, naive)))
     print("\n".join(table()))
-    summary(ours, naive, seconds, cpu)
+    summary(controlled, naive, seconds, cpu)
 
 
 def failed(run: Run) -> bool:
@@ -47,44 +47,45 @@ def by_fault(runs: Sequence[Run]) -> list[str]:
         "fault          schedules  failed  good promoted  stopped by edit  minutes to promote  to take back  calls"
     ]
     for kind in KINDS:
-        own = [run for run in runs if run.fault == kind]
-        good = [run for run in own if run.good]
+        matching = [run for run in runs if run.fault == kind]
+        good = [run for run in matching if run.good]
         done = [run.seconds / 60 for run in good if run.outcome == "Promoted"]
-        back = [run.taken_back / 60 for run in own if run.taken_back is not None]
-        calls = np.mean([run.calls for run in own]) if own else 0
+        back = [run.taken_back / 60 for run in matching if run.taken_back is not None]
+        calls = np.mean([run.calls for run in matching]) if matching else 0
         lines.append(
-            f"{kind:<14} {len(own):>9}  {sum(map(failed, own)):>6}  {_share(done, good):>13}  "
+            f"{kind:<14} {len(matching):>9}  {sum(map(failed, matching)):>6}  {_share(done, good):>13}  "
             f"{sum(run.stopped for run in good):>15}  {_median(done):>18}  {_median(back):>12}  {calls:>5.0f}"
         )
     return lines
 
 
-def by_model(ours: Sequence[Run], naive: Sequence[Run]) -> list[str]:
+def by_model(controlled: Sequence[Run], naive: Sequence[Run]) -> list[str]:
     lines = [
         "model          schedules  promoted  minutes to take back, median and 99 %       promoted by the naive one"
     ]
     for kind in (*GOOD, *BAD):
-        own, other = ([run for run in runs if run.model == kind] for runs in (ours, naive))
-        back = [run.taken_back / 60 for run in own if run.taken_back is not None]
+        matching, other = ([run for run in runs if run.model == kind] for runs in (controlled, naive))
+        back = [run.taken_back / 60 for run in matching if run.taken_back is not None]
         worst = f"{np.percentile(back, 99):.1f}" if back else "-"
         lines.append(
-            f"{kind:<14} {len(own):>9}  {_share(_promoted(own), own):>8}  {_median(back):>28} {worst:>17}  "
+            f"{kind:<14} {len(matching):>9}  {_share(_promoted(matching), matching):>8}  {_median(back):>28} "
+            f"{worst:>17}  "
             f"{_share(_promoted(other), other):>25}"
         )
     return lines
 
 
-def summary(ours: Sequence[Run], naive: Sequence[Run], seconds: float, cpu: float) -> None:
-    good = [run for run in ours if run.good]
-    back = [run.taken_back for run in ours if run.taken_back is not None]
+def summary(controlled: Sequence[Run], naive: Sequence[Run], seconds: float, cpu: float) -> None:
+    good = [run for run in controlled if run.good]
+    back = [run.taken_back for run in controlled if run.taken_back is not None]
     promoted = len(_promoted(good)) / max(len(good), 1)
-    fails, naive_fails = (sum(map(failed, runs)) / len(runs) for runs in (ours, naive))
+    fails, naive_fails = (sum(map(failed, runs)) / len(runs) for runs in (controlled, naive))
     ok = not fails and promoted >= PROMOTED and naive_fails >= NAIVE_FAILS and cpu / WORKERS <= SECONDS
     ratio = fails / naive_fails if naive_fails else 1.0
     report(
-        "rollout", ratio, 0.0, ok, schedules=len(ours), seconds=round(seconds, 1), cpu_seconds=round(cpu, 1),
-        failed=sum(map(failed, ours)), failed_seeds=[run.seed for run in ours if failed(run)][:10],
-        bad_at_full=sum(run.at_full for run in ours), never_ended=sum(not run.outcome for run in ours),
+        "rollout", ratio, 0.0, ok, schedules=len(controlled), seconds=round(seconds, 1), cpu_seconds=round(cpu, 1),
+        failed=sum(map(failed, controlled)), failed_seeds=[run.seed for run in controlled if failed(run)][:10],
+        bad_at_full=sum(run.at_full for run in controlled), never_ended=sum(not run.outcome for run in controlled),
         good_promoted=round(promoted, 4), naive_fails=round(naive_fails, 4), naive_fails_on_errors=_on_errors(naive),
         minutes_to_take_back={"median": round(float(np.median(back)) / 60, 1), "p99": round(_p99(back) / 60, 1)},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated rollout, drawn from its seed before the rollout begins.
+"""Faults of a simulated rollout, drawn from its seed before the rollout begins.
 
 Each schedule has one chief kind of fault, in strength, over a background in which every call may fail now and then.
 Written before the controller, so that neither was fitted to the other.
@@ -46,7 +46,7 @@ RECONCILE_SECONDS = (1.0, 20.0)
 
 
 class Chances(NamedTuple):
-    """Of each call to the API server: what it meets."""
+    """Faults that each call to the API server meets."""
 
     timeout: float
     lost_reply: float

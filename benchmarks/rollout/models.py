@@ -18,7 +18,7 @@ STABLE_COSTLY = (0.02, 0.08)
 GOOD_SHARE = 0.4
 GOOD = ("equal", "better")
 BETTER = {"errors": 0.5, "slow": 0.8, "fallbacks": 0.7, "zero_hits": 0.7, "costly": 0.8, "quality": 0.8}
-"""What a better model's rates are multiplied by."""
+"""Factor of a better model's rates."""
 
 WORSE = {
     "failing": ("errors", 0.04, 0.12),
@@ -78,7 +78,7 @@ class Traffic(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What a schedule's canary is, beside its stable model."""
+    """Kind of a schedule's canary, beside its stable model."""
 
     kind: str
     rates: Rates

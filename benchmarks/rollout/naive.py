@@ -1,4 +1,4 @@
-"""What is usually scripted: every few minutes, if it is Ready and the error rate is low now, a larger share."""
+"""The usual script: every few minutes, if it is Ready and the error rate is low now, a larger share."""
 
 import math
 
@@ -9,7 +9,7 @@ from serving.rollout.state import DesiredModel, State
 
 INTERVAL = 300.0
 THRESHOLD = 0.02
-"""Of the canary's requests since the last look; the stable model fails at most half as many."""
+"""Share of failures among the canary's requests since the last look; the stable model fails at most half as many."""
 
 
 class Naive:
@@ -18,9 +18,9 @@ class Naive:
     def __init__(self, wires: Wires) -> None:
         self.wires, self.ports = wires, wires.ports()
         self.due = 0.0
-        self.seen: float | None = None
+        self.observed: float | None = None
 
-    def look(self) -> str:
+    def reconcile(self) -> str:
         now = self.ports.clock.now()
         if now < self.due or self.wires.state.phase == "Done":
             return "waited"
@@ -50,16 +50,16 @@ class Naive:
         self._write(DesiredModel(uri=CANARY_URI, percent=ahead[0]))
 
     def _error_rate(self) -> float:
-        window = self.ports.evidence.since("", "", self.seen)
+        window = self.ports.evidence.since("", "", self.observed)
         if window is None:
             return 0.0
-        self.seen = window.until
+        self.observed = window.until
         count = window.canary.get("errors")
         rate = count.failed / count.total if count and count.total else 0.0
         return 0.0 if math.isnan(rate) else rate
 
-    def _write(self, asked: DesiredModel) -> None:
-        self.wires.call(lambda: self.wires.world.write(asked, None), lambda: self.wires.world.write(asked, None))
+    def _write(self, model: DesiredModel) -> None:
+        self.wires.call(lambda: self.wires.world.write(model, None), lambda: self.wires.world.write(model, None))
 
     def _done(self, outcome: str) -> None:
         self.wires.state = State(phase="Done").model_copy(update={"outcome": outcome})

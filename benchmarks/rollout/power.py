@@ -18,7 +18,7 @@ def wrong(world: Scenario, runs: int, seed: int, question: Callable[[TrialOutcom
 
 
 def falsely_taken_back(runs: int, seed: int = 1) -> dict[str, float]:
-    """Of canaries that are just as good, by how both rates move; each check may spend ALPHA / CHECKS."""
+    """Outcomes of canaries that are just as good, by how both rates move; each check may spend ALPHA / CHECKS."""
     even = Scenario(0.01, 0.01, 0.2, 0.02)
     worlds = {"steady": even, "swinging": even._replace(swing=5.0), "half": even._replace(share=0.5, margin=0.01)}
     return {
@@ -27,7 +27,7 @@ def falsely_taken_back(runs: int, seed: int = 1) -> dict[str, float]:
 
 
 def falsely_passed(runs: int, seed: int = 2) -> dict[str, float]:
-    """Of canaries that are worse by exactly the margin; each step may spend BETA."""
+    """Outcomes of canaries that are worse by exactly the margin; each step may spend BETA."""
     worse = Scenario(0.01, 0.02, 0.5, 0.01)
     pairs = Scenario(0.5, 0.6, 0.05, 0.10, pairs=True)
     worlds = {"errors": worse, "early": Scenario(0.01, 0.06, 0.05, 0.05), "quality": pairs}
@@ -39,7 +39,7 @@ def falsely_passed(runs: int, seed: int = 2) -> dict[str, float]:
 def needed(world: Scenario, runs: int = 100) -> tuple[float, float]:
     """The median of the canary's requests until harm is shown, and until safety is; infinite where it is not."""
     tried = run_trials(world, runs, 3, PER_LOOK, CHECKS)
-    return median([one.harm for one in tried]), median([one.safe for one in tried])
+    return median([trial.harm for trial in tried]), median([trial.safe for trial in tried])
 
 
 def table(runs: int = 100) -> list[str]:

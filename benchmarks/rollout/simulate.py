@@ -19,7 +19,7 @@ AFTER = 180.0
 
 
 class Run(NamedTuple):
-    """What became of one schedule."""
+    """Outcome of one schedule."""
 
     seed: int
     model: str
@@ -53,7 +53,7 @@ def timed(seed: int) -> tuple[Run, float]:
 
 def simulate_naive(seed: int) -> Run:
     """A naive one on the same."""
-    return play(draw(seed), lambda wires: Naive(wires).look)
+    return play(draw(seed), lambda wires: Naive(wires).reconcile)
 
 
 def play(schedule: Schedule, controller: Callable[[Wires], Callable[[], str]]) -> Run:
@@ -124,7 +124,7 @@ def _judged(world: World, wires: Wires, outcome: str) -> Run:
 
 
 def _given_everybody(world: World) -> bool:
-    """Whether the controller ever asked for the canary to have every user, or what else it asked did that."""
+    """Tell if the controller ever asked for the canary to have every user, or what else it asked did that."""
     return world.promoted or any(
         now.canary == 100 and now.by == "ours" and before.canary < 100 for before, now in pairwise(world.moments)
     )

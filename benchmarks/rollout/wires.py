@@ -107,7 +107,7 @@ class Wires:
 
 
 def counted(world: World, after: float | None) -> Window:
-    """What a Prometheus that scraped a moment ago would answer."""
+    """Answer as a Prometheus that scraped a moment ago."""
     until = max((world.now - SCRAPE_SECONDS) // TICK * TICK, 0.0)
     begin = until if after is None else min(after, until)
     row = world.counters[int(until / TICK)] - world.counters[int(begin / TICK)]
@@ -161,9 +161,9 @@ class _Target:
         world = self.wires.world
         return self.wires.call(world.stale if self.wires.met("stale") else world.read)
 
-    def write(self, asked: DesiredModel, expected: str) -> None:
+    def write(self, desired: DesiredModel, expected: str) -> None:
         def effect() -> None:
-            self.wires.world.write(asked, expected)
+            self.wires.world.write(desired, expected)
 
         self.wires.call(effect, effect)
 

@@ -22,8 +22,8 @@ TICK = 10.0
 STABLE_URI, CANARY_URI, FOREIGN_URI = "store://stable", "store://canary", "store://foreign"
 TRAFFIC_CHECKS = CHECKS[:-2]
 WIDTH = 2 + 2 * len(TRAFFIC_CHECKS) + 2 + 2
-"""Of a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost, and of
-both models the questions that cost too much."""
+"""Numbers in a row of counters: requests of canary and stable, their failures by check, shadow pairs untied and lost,
+and of both models the questions that cost too much."""
 
 
 class Pods(NamedTuple):
@@ -66,22 +66,22 @@ class World:
         self._reads: deque[ServiceSnapshot] = deque(maxlen=4)
         self._last: ServiceSnapshot | None = None
 
-    def write(self, asked: DesiredModel, expected: str | None, by: str = "ours") -> None:
-        """What the API server does: refuse another version than expected, and count the generation."""
+    def write(self, requested: DesiredModel, expected: str | None, by: str = "ours") -> None:
+        """Act as the API server: refuse another version than expected, and count the generation."""
         if expected is not None and expected != str(self.version):
             raise ConflictError("the InferenceService was changed meanwhile")
         if by == "ours":
             self.asks += 1
-            self.promoted |= asked.uri == CANARY_URI and asked.percent in (None, 100)
-        self._change(asked, self.rest, by)
+            self.promoted |= requested.uri == CANARY_URI and requested.percent in (None, 100)
+        self._change(requested, self.rest, by)
 
-    def _change(self, asked: DesiredModel, rest: str, by: str) -> None:
+    def _change(self, requested: DesiredModel, rest: str, by: str) -> None:
         self.version += 1
-        if (asked, rest) != (self.desired, self.rest):
+        if (requested, rest) != (self.desired, self.rest):
             self.generation += 1
             self.changed = self.now
             self.editor = by
-        self.desired, self.rest = asked, rest
+        self.desired, self.rest = requested, rest
 
     def read(self) -> ServiceSnapshot:
         newest, traffic = self.pods[-1], dict(self.shares)
@@ -104,7 +104,7 @@ class World:
         return served
 
     def stale(self) -> ServiceSnapshot:
-        """What was true a while ago."""
+        """State of a while ago."""
         now = self.read()
         return self._reads[int(self.random.integers(len(self._reads)))] if self._reads else now
 
@@ -127,13 +127,13 @@ class World:
         if edit.kind == "rest":
             self._change(self.desired, f"{self.rest}'", "somebody")
             return
-        asked = {
+        requested = {
             "uri": DesiredModel(uri=FOREIGN_URI, percent=self.desired.percent),
             "cleared": DesiredModel(uri=self.desired.uri),
             "full": DesiredModel(uri=self.desired.uri, percent=100),
             "percent": DesiredModel(uri=self.desired.uri, percent=30),
         }[edit.kind]
-        self.write(asked, None, "somebody")
+        self.write(requested, None, "somebody")
 
     def _reconcile(self) -> None:
         faults = self.schedule.faults
@@ -214,7 +214,7 @@ class World:
         return np.append(rates, (canary["quality"], canary[COSTLY], stable[COSTLY]))
 
     def _harmful(self, percent: int) -> bool:
-        """Whether a bad model is bad by now; the first time that users met it is kept."""
+        """Tell if a bad model is bad by now; the first time that users met it is kept."""
         model, onset = self.schedule.model, self.schedule.model.onset
         if model.good or model.crashes:
             return False

@@ -42,25 +42,25 @@ def main(folder: Path) -> None:
             config = runs.settings(tenant, data)
             rows.append(show(row(f"{tenant} {seed}", runs.thread(config, place / "run"))))
             write(folder / "results.md", rows, controls)
-    for one in controls_of(TENANTS[0], folder / f"{TENANTS[0]}-{SEEDS[0]}"):
-        controls.append(show(one))
+    for entry in controls_of(TENANTS[0], folder / f"{TENANTS[0]}-{SEEDS[0]}"):
+        controls.append(show(entry))
         write(folder / "results.md", rows, controls)
     write(RESULTS, rows, controls)
-    low = min(one.low for one in rows)
-    shown = sum(one.low_enough for one in rows)
+    low = min(entry.low for entry in rows)
+    shown = sum(entry.low_enough for entry in rows)
     report("science", round(low, 4), 0.0, shown == len(rows), runs=len(rows), shown=shown)
 
 
 def controls_of(tenant: str, place: Path) -> Iterator[Row]:
-    """What else could explain a gain, or take it away; RL's column holds the control's model."""
+    """Name other explanations of a gain or a loss; RL's column holds the control's model."""
     data, root = place / "data", place / "run"
     config = runs.settings(tenant, data)
-    made = {
+    figures = {
         "shuffled rewards": runs.shuffled_rewards,
         "SFT on the best rollouts": runs.best_of_rollouts,
         "SFT, twice the epochs": runs.longer_sft,
     }
-    for name, make in made.items():
+    for name, make in figures.items():
         out = place / name.replace(" ", "-").replace(",", "")
         model = make(config, root, out)
         yield row(f"{tenant}: {name}", runs.judged(config, root, model, out))
@@ -69,14 +69,18 @@ def controls_of(tenant: str, place: Path) -> Iterator[Row]:
     yield row(f"{tenant}: no gold labels", blind)
 
 
-def row(name: str, found: dict[str, Any]) -> Row:
-    paired, systems, slices = found["paired"], found["systems"], found["slices"]
+def row(name: str, evaluation: dict[str, Any]) -> Row:
+    paired, systems, slices = evaluation["paired"], evaluation["systems"], evaluation["slices"]
     against, over_sft = paired["rl_vs_teacher"], paired["rl_vs_sft"]
-    cells = [name, str(against["n"]), *(f"{systems[one]['top1']['value']:.3f}" for one in ("teacher", "sft", "rl"))]
-    cells += [interval(against), f"{against['p']:.4f}", interval(over_sft), found["verdict"]["word"]]
-    cells += [", ".join(share(slices, part, one) for one in ("sft", "rl")) for part in ("gap", "documented")]
-    new = ", ".join(share(slices, "new_ask", one) for one in ("sft", "rl"))
-    cells += [f"{new} ({share(slices, 'new_ask', 'teacher')})", revision(found["digests"]["code"])]
+    cells = [
+        name,
+        str(against["n"]),
+        *(f"{systems[entry]['top1']['value']:.3f}" for entry in ("teacher", "sft", "rl")),
+    ]
+    cells += [interval(against), f"{against['p']:.4f}", interval(over_sft), evaluation["verdict"]["word"]]
+    cells += [", ".join(share(slices, part, entry) for entry in ("sft", "rl")) for part in ("gap", "documented")]
+    new = ", ".join(share(slices, "new_ask", entry) for entry in ("sft", "rl"))
+    cells += [f"{new} ({share(slices, 'new_ask', 'teacher')})", revision(evaluation["digests"]["code"])]
     return Row(f"| {' | '.join(cells)} |", against["low"], against["low"] > 0)
 
 
@@ -93,15 +97,15 @@ def share(slices: dict[str, Any], part: str, system: str) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def show(one: Row) -> Row:
-    print(one.text, flush=True)
-    return one
+def show(entry: Row) -> Row:
+    print(entry.text, flush=True)
+    return entry
 
 
 def write(table: Path, rows: list[Row], controls: list[Row]) -> None:
     names = COLUMNS.split("|")
     header = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
-    six, beside = ([*header, *(one.text for one in some), ""] for some in (rows, controls))
+    six, beside = ([*header, *(entry.text for entry in some), ""] for some in (rows, controls))
     parts = [
         "# Six runs, and what else could explain them", "",
         "Written by `make bench-science`; what was asked, and how, is in [science.md](science.md). Shares of",

@@ -43,8 +43,8 @@ def thread(config: RunConfig, root: Path) -> dict[str, Any]:
     record = RunDir(root).record
     if not (record.exists() and orjson.loads(record.read_bytes())["status"] == "done"):
         run_pipeline(config, root)
-    found: dict[str, Any] = orjson.loads((root / "files" / "evaluation.json").read_bytes())
-    return found
+    result: dict[str, Any] = orjson.loads((root / "files" / "evaluation.json").read_bytes())
+    return result
 
 
 def without_gold(data: Path) -> Path:
@@ -89,12 +89,16 @@ def best_of_rollouts(config: RunConfig, root: Path, out: Path) -> Path:
 
 def best(root: Path) -> dict[str, str]:
     """By row: the rollout with the highest reward, where it found better than the teacher."""
-    kept: dict[str, tuple[float, str]] = {}
+    first_rewrites: dict[str, tuple[float, str]] = {}
     for folder in root.glob("scratch/ppo/*/reward"):
-        for one in read_rollouts(folder):
-            if one["split"] == "train" and one["win"] > 0 and one["score"] > kept.get(one["id"], (0.0, ""))[0]:
-                kept[one["id"]] = (one["score"], one["rewrite"])
-    return {row: rewrite for row, (_, rewrite) in kept.items()}
+        for rollout in read_rollouts(folder):
+            if (
+                rollout["split"] == "train"
+                and rollout["win"] > 0
+                and rollout["score"] > first_rewrites.get(rollout["id"], (0.0, ""))[0]
+            ):
+                first_rewrites[rollout["id"]] = (rollout["score"], rollout["rewrite"])
+    return {row: rewrite for row, (_, rewrite) in first_rewrites.items()}
 
 
 def _chats(rewrites: dict[str, str], prompts: Path) -> Iterator[dict[str, Any]]:
@@ -117,18 +121,18 @@ def longer_sft(config: RunConfig, root: Path, out: Path) -> Path:
 
 def judged(config: RunConfig, root: Path, model: Path, out: Path) -> dict[str, Any]:
     """The run's own evaluation with another model in RL's place."""
-    found = out / "evaluation.json"
-    if not found.exists():
+    result = out / "evaluation.json"
+    if not result.exists():
         files = root / "files"
         paths = Outputs(
-            found, out / "report.html", out / "predictions.jsonl", out / "blind.xlsx", out / "blind_key.json"
+            result, out / "report.html", out / "predictions.jsonl", out / "blind.xlsx", out / "blind_key.json"
         )
-        own = {"own": out / "chats"} if (out / "chats").exists() else {}
+        extra = {"own": out / "chats"} if (out / "chats").exists() else {}
         with gateway(config, root) as url:
             evaluation.evaluate(
                 files / "locked_test.jsonl", {"sft": files / "sft_model", "rl": model},
-                {"sft": files / "sft", "ppo": files / "ppo", **own},
+                {"sft": files / "sft", "ppo": files / "ppo", **extra},
                 {"sft": files / "sft_log", "ppo": files / "ppo_log"}, paths, config.evaluate, url,
             )  # fmt: skip
-    values: dict[str, Any] = orjson.loads(found.read_bytes())
+    values: dict[str, Any] = orjson.loads(result.read_bytes())
     return values

@@ -16,15 +16,15 @@ from qinglan.reward.summary import read_rollouts
 
 def main(folder: Path) -> None:
     questions = [orjson.loads(line) for line in (folder / "data" / "slices.jsonl").read_bytes().splitlines()]
-    gap = {one["id"]: one["gap"] for one in questions}
+    gap = {entry["id"]: entry["gap"] for entry in questions}
     scores: dict[tuple[bool, bool], list[float]] = defaultdict(list)
     for rollouts in (folder / "run").glob("scratch/ppo/*/reward"):
-        for one in read_rollouts(rollouts):
-            if one["split"] == "train" and one["gold_known"]:
-                scores[gap[one["id"]], bool(one["gold"])].append(one["top1"])
-    for (in_gap, first), found in sorted(scores.items()):
+        for entry in read_rollouts(rollouts):
+            if entry["split"] == "train" and entry["gold_known"]:
+                scores[gap[entry["id"]], bool(entry["gold"])].append(entry["top1"])
+    for (in_gap, first), values in sorted(scores.items()):
         where, what = "gap" if in_gap else "elsewhere", "first" if first else "not first"
-        print(f"{where:10} gold {what:10} score {statistics.fmean(found):.3f}  ({len(found):,} rollouts)")
+        print(f"{where:10} gold {what:10} score {statistics.fmean(values):.3f}  ({len(values):,} rollouts)")
 
 
 if __name__ == "__main__":

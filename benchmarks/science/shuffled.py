@@ -10,8 +10,8 @@ from typing import Any
 
 from qinglan.reward import reward_function
 
-SEED, KEPT = 7, 128
-_scores: deque[float] = deque(maxlen=KEPT)
+SEED, TAKEN = 7, 128
+_scores: deque[float] = deque(maxlen=TAKEN)
 _rng = random.Random(SEED)
 
 

@@ -12,29 +12,29 @@ from rich.console import Console
 
 from benchmarks.report import report
 from benchmarks.style import content, distilling, imbalance, predicting, serving, training
-from benchmarks.style.made import Opened, make, train
+from benchmarks.style.material import Opened, make, train
 
 ROWS = 2000
 
 
 def main(folder: Path, console: Console) -> None:
-    made = make(folder, ROWS)
-    model = train(made)
-    texts = made.texts("train")
+    material = make(folder, ROWS)
+    model = train(material)
+    texts = material.texts("train")
     predicted = predicting.measure(Opened.of(model), texts)
     console.print(predicting.table(predicted))
     served = serving.load(model, texts, folder)
     console.print(serving.table(served))
-    trained = training.measure(made, folder / "steps")
+    trained = training.measure(material, folder / "steps")
     console.print(training.table(trained))
-    small = distilling.measure(made, model, folder)
+    small = distilling.measure(material, model, folder)
     console.print(distilling.table(small))
     ratio = predicted[0].ratio
     enough = ratio >= predicting.TARGET and trained.ratio >= training.TARGET
     report(
-        "style", ratio, predicting.TARGET, enough and all(one.agrees for one in predicted),
-        predicting=[one._asdict() for one in predicted],
-        serving={name: [one._asdict() for one in loads] for name, loads in served.items()},
+        "style", ratio, predicting.TARGET, enough and all(entry.agrees for entry in predicted),
+        predicting=[entry._asdict() for entry in predicted],
+        serving={name: [entry._asdict() for entry in loads] for name, loads in served.items()},
         training=trained._asdict(), training_target=training.TARGET,
         distilled=[
             line._asdict() | {"texts_per_second": speed, "dev_f1": round(dev, 4)}
@@ -45,6 +45,6 @@ def main(folder: Path, console: Console) -> None:
 
 
 if __name__ == "__main__":
-    others = {"imbalance": imbalance.main, "content": content.main}
+    more = {"imbalance": imbalance.main, "content": content.main}
     with tempfile.TemporaryDirectory() as scratch:
-        others.get("".join(sys.argv[1:]), main)(Path(scratch), Console(width=118))
+        more.get("".join(sys.argv[1:]), main)(Path(scratch), Console(width=118))

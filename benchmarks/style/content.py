@@ -1,4 +1,4 @@
-"""What the content check catches: answers without care to questions that call for it, and what else it flags.
+"""Catches of the content check: answers without care to questions that call for it, and what else it flags.
 
 The sample knows which questions those are and how each answer was meant; no label takes part. Beside it stands the
 bare threshold on the answer's 无伤害, without a look at the question.
@@ -12,12 +12,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.style.made import make, train
+from benchmarks.style.material import make, train
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from standins.samples.style import StyleRow, style_rows
 
-ROWS, ASKED, SEED = 4000, 4000, 77
+ROWS, QUESTIONS, SEED = 4000, 4000, 77
 CARE, CALLS = "无伤害", "risk"
 HALF = 0.5
 """The service's own thresholds."""
@@ -30,17 +30,17 @@ class Flagged(NamedTuple):
     """To questions that call for care, meant in any other manner."""
 
     careful: float
-    others: float
+    rest: float
     """To every other question."""
 
 
 def main(folder: Path, console: Console) -> None:
     model = StyleModel.load(train(make(folder, ROWS)))
-    rows = list(style_rows(ASKED, SEED))
+    rows = list(style_rows(QUESTIONS, SEED))
     checked, bare = measure(model, rows)
     table = Table("flagged of", "careless answers", "careful answers", "answers to other questions")
-    for name, found in (("question and answer", checked), ("the answer alone", bare)):
-        table.add_row(name, *(f"{share:.1%}" for share in found))
+    for name, checked_rows in (("question and answer", checked), ("the answer alone", bare)):
+        table.add_row(name, *(f"{share:.1%}" for share in checked_rows))
     console.print(table)
 
 
@@ -48,8 +48,8 @@ def measure(model: StyleModel, rows: Sequence[StyleRow]) -> tuple[Flagged, Flagg
     """As the service flags, and by the bare threshold."""
     care = model.labels.ids[CARE]
     called = model.probabilities([format_training_text(row.question, "") for row in rows])[:, care]
-    given = model.probabilities([format_training_text(row.question, row.answer) for row in rows])[:, care]
-    return _flagged(rows, (called >= HALF) & (given < HALF)), _flagged(rows, given < HALF)
+    harmless = model.probabilities([format_training_text(row.question, row.answer) for row in rows])[:, care]
+    return _flagged(rows, (called >= HALF) & (harmless < HALF)), _flagged(rows, harmless < HALF)
 
 
 def _flagged(rows: Sequence[StyleRow], flags: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Flagged:

@@ -10,7 +10,7 @@ import orjson
 from rich.table import Table
 
 from benchmarks.style.imbalance import f1
-from benchmarks.style.made import Made, aside
+from benchmarks.style.material import Material, aside
 from components.training.style.distil import DistilCounts, ModelRow, distil
 from qinglan.style.model import EngineName, StyleModel
 
@@ -20,7 +20,7 @@ TURN = 20
 
 
 class Distilled(NamedTuple):
-    """What the distil stage says, and beside it figures for the same three in its order."""
+    """Figures of the distil stage, and beside them figures for the same three in its order."""
 
     counts: DistilCounts
     lines: list[ModelRow]
@@ -30,16 +30,16 @@ class Distilled(NamedTuple):
     dev_f1: list[float]
 
 
-def measure(made: Made, teacher: Path, folder: Path) -> Distilled:
+def measure(material: Material, teacher: Path, folder: Path) -> Distilled:
     student, page = folder / "student", folder / "table.json"
     with aside():
-        counts = distil(teacher, made.rows, student, page, folder / "log", made.config.distil)
+        counts = distil(teacher, material.rows, student, page, folder / "log", material.config.distil)
     opened: list[tuple[Path, EngineName]] = [(teacher, "torch"), (student, "torch"), (student, "onnx")]
-    models = [StyleModel.load(*one) for one in opened]
-    lines = [ModelRow(**one) for one in orjson.loads(page.read_bytes())]
-    dev = made.split("dev")
+    models = [StyleModel.load(*entry) for entry in opened]
+    lines = [ModelRow(**entry) for entry in orjson.loads(page.read_bytes())]
+    dev = material.split("dev")
     return Distilled(
-        counts, lines, one_by_one(models, made.texts("train")[:TEXTS]), [f1(model, dev)[0] for model in models]
+        counts, lines, one_by_one(models, material.texts("train")[:TEXTS]), [f1(model, dev)[0] for model in models]
     )
 
 
@@ -55,10 +55,10 @@ def one_by_one(models: Sequence[StyleModel], texts: Sequence[str]) -> list[float
     return [round(TURN / statistics.median(seconds), 1) for seconds in turns]
 
 
-def table(found: Distilled) -> Table:
-    title = f"one text at a time; int8 differs by {found.counts.int8_difference:.4f} at most"
+def table(distilled: Distilled) -> Table:
+    title = f"one text at a time; int8 differs by {distilled.counts.int8_difference:.4f} at most"
     out = Table("", "MB", "texts a second", "macro-F1, dev", "macro-F1, test", "parameters", title=title)
-    for line, speed, dev in zip(found.lines, found.texts_per_second, found.dev_f1, strict=True):
+    for line, speed, dev in zip(distilled.lines, distilled.texts_per_second, distilled.dev_f1, strict=True):
         cells = (
             f"{line.megabytes:.2f}",
             f"{speed:,.0f}",

@@ -1,4 +1,4 @@
-"""What helps where labels are rare: the same answers with two labels cut down, trained in four ways, asked on dev.
+"""Remedies for rare labels, compared: the same answers with two labels cut down, trained in four ways, asked on dev.
 
 Dev stays as it was. A seed decides which rows are cut and how the model begins, for all four alike. Oversampling and
 augmentation show more rows, and so take more steps.
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import report
-from benchmarks.style.made import Made, aside, make
+from benchmarks.style.material import Material, aside, make
 from components.training.style.config import StyleConfig
 from components.training.style.stage import train_style
 from qinglan.files import dump_line
@@ -29,7 +29,7 @@ ROWS = 3000
 DEV = 0.3
 """A rare label's F1 on a tenth of the rows would be chance."""
 
-KEPT = {"售后": 12, "诚实": 6}
+SHARES = {"售后": 12, "诚实": 6}
 """One row in so many."""
 
 SEEDS = (1, 2, 3)
@@ -37,7 +37,7 @@ WAYS = ("none", "weights", "sampling", "augmented")
 ANSWER = "\n回答："
 
 
-class Found(NamedTuple):
+class Outcome(NamedTuple):
     """One training's F1 on dev."""
 
     macro: float
@@ -46,46 +46,49 @@ class Found(NamedTuple):
 
 
 def main(folder: Path, console: Console) -> None:
-    made = make(folder, ROWS, dev=DEV, test=0.1)
-    found: dict[str, list[Found]] = {way: [] for way in WAYS}
+    material = make(folder, ROWS, dev=DEV, test=0.1)
+    outcomes: dict[str, list[Outcome]] = {remedy: [] for remedy in WAYS}
     for seed in SEEDS:
-        for way in WAYS:
-            found[way].append(train_one(made, way, seed))
-            console.print(f"seed {seed}, {way}: macro-F1 {found[way][-1].macro:.3f}", highlight=False)
-    console.print(table(found))
-    means = {way: statistics.mean(one.macro for one in found[way]) for way in WAYS}
+        for remedy in WAYS:
+            outcomes[remedy].append(train_one(material, remedy, seed))
+            console.print(f"seed {seed}, {remedy}: macro-F1 {outcomes[remedy][-1].macro:.3f}", highlight=False)
+    console.print(table(outcomes))
+    means = {remedy: statistics.mean(outcome.macro for outcome in outcomes[remedy]) for remedy in WAYS}
     report(
         "style-imbalance", means["weights"] / means["none"], 1.0,
-        all(one.macro > plain.macro for one, plain in zip(found["weights"], found["none"], strict=True)),
-        dev_rows=len(made.split("dev")), found={way: [one._asdict() for one in found[way]] for way in WAYS},
+        all(a.macro > plain.macro for a, plain in zip(outcomes["weights"], outcomes["none"], strict=True)),
+        dev_rows=len(material.split("dev")),
+        found={remedy: [outcome._asdict() for outcome in outcomes[remedy]] for remedy in WAYS},
     )  # fmt: skip
 
 
-def train_one(made: Made, way: str, seed: int) -> Found:
+def train_one(material: Material, remedy: str, seed: int) -> Outcome:
     """Train with the rare labels cut; nothing but train.jsonl differs from what was prepared."""
-    place = made.folder / f"{way}-{seed}"
-    shutil.copytree(made.rows, place / "rows")
-    rows = cut(made.split("train"), KEPT, seed)
-    if way == "augmented":
+    place = material.folder / f"{remedy}-{seed}"
+    shutil.copytree(material.rows, place / "rows")
+    rows = cut(material.split("train"), SHARES, seed)
+    if remedy == "augmented":
         rows = augmented(rows, seed)
     (place / "rows" / "train.jsonl").write_bytes(b"".join(map(dump_line, rows)))
     with aside():
-        counts = train_style(made.base, place / "rows", place / "model", place / "log", settings(made, way, seed))
-    macro, by_label = f1(StyleModel.load(place / "model"), made.split("dev"))
-    return Found(round(macro, 4), {name: round(by_label[name], 4) for name in KEPT}, counts.steps)
+        counts = train_style(
+            material.base, place / "rows", place / "model", place / "log", settings(material, remedy, seed)
+        )
+    macro, by_label = f1(StyleModel.load(place / "model"), material.split("dev"))
+    return Outcome(round(macro, 4), {name: round(by_label[name], 4) for name in SHARES}, counts.steps)
 
 
-def settings(made: Made, way: str, seed: int) -> StyleConfig:
-    balance = "none" if way == "augmented" else way
-    return StyleConfig.parse(made.config.style.model_dump() | {"balance": balance, "seed": seed}, way)
+def settings(material: Material, remedy: str, seed: int) -> StyleConfig:
+    balance = "none" if remedy == "augmented" else remedy
+    return StyleConfig.parse(material.config.style.model_dump() | {"balance": balance, "seed": seed}, remedy)
 
 
-def cut(rows: Sequence[StyleRow], kept: dict[str, int], seed: int) -> list[StyleRow]:
+def cut(rows: Sequence[StyleRow], shares: dict[str, int], seed: int) -> list[StyleRow]:
     """A seeded share of the labels named, and all of the others."""
     rng = random.Random(f"cut-{seed}")
     counts = Counter(row.label for row in rows)
-    chosen = {row.id for name, times in kept.items() for row in drawn(rows, name, counts[name] // times, rng)}
-    return [row for row in rows if row.label not in kept or row.id in chosen]
+    chosen = {row.id for name, times in shares.items() for row in drawn(rows, name, counts[name] // times, rng)}
+    return [row for row in rows if row.label not in shares or row.id in chosen]
 
 
 def drawn(rows: Sequence[StyleRow], label: str, count: int, rng: random.Random) -> list[StyleRow]:
@@ -97,10 +100,10 @@ def augmented(rows: Sequence[StyleRow], seed: int) -> list[StyleRow]:
     rng = random.Random(f"augmented-{seed}")
     counts = Counter(row.label for row in rows)
     more = []
-    for name in KEPT:
-        mine = [row.input.removeprefix("用户问题：").partition(ANSWER) for row in rows if row.label == name]
+    for name in SHARES:
+        labelled = [row.input.removeprefix("用户问题：").partition(ANSWER) for row in rows if row.label == name]
         for number in range(max(counts.values()) - counts[name]):
-            text = format_training_text(rng.choice(mine)[0], reworded(rng.choice(mine)[2], rng))
+            text = format_training_text(rng.choice(labelled)[0], reworded(rng.choice(labelled)[2], rng))
             more.append(StyleRow(id=f"{name}-{number}", input=text, label=name))
     return [*rows, *more]
 
@@ -114,8 +117,8 @@ def reworded(answer: str, rng: random.Random) -> str:
     return f"{rng.choice(data.openings)}{inner}{rng.choice(data.closings)}"
 
 
-def longest(given: Sequence[str], fits: Callable[[str], bool]) -> str:
-    return max(filter(fits, given), key=len, default="")
+def longest(candidates: Sequence[str], fits: Callable[[str], bool]) -> str:
+    return max(filter(fits, candidates), key=len, default="")
 
 
 def f1(model: StyleModel, rows: Sequence[StyleRow]) -> tuple[float, dict[str, float]]:
@@ -128,12 +131,12 @@ def f1(model: StyleModel, rows: Sequence[StyleRow]) -> tuple[float, dict[str, fl
     return float(each.mean()), dict(zip(model.labels.names, map(float, each), strict=True))
 
 
-def table(found: dict[str, list[Found]]) -> Table:
-    kept = ", ".join(f"{name} 1 in {times}" for name, times in KEPT.items())
-    out = Table("", "macro-F1", *(f"F1 {name}" for name in KEPT), "steps", title=f"F1 on dev, {kept} in training")
-    for way, runs in found.items():
-        rare = [spread([one.rare[name] for one in runs]) for name in KEPT]
-        out.add_row(way, spread([one.macro for one in runs]), *rare, str(runs[0].steps))
+def table(outcomes: dict[str, list[Outcome]]) -> Table:
+    shares = ", ".join(f"{name} 1 in {times}" for name, times in SHARES.items())
+    out = Table("", "macro-F1", *(f"F1 {name}" for name in SHARES), "steps", title=f"F1 on dev, {shares} in training")
+    for remedy, runs in outcomes.items():
+        rare = [spread([outcome.rare[name] for outcome in runs]) for name in SHARES]
+        out.add_row(remedy, spread([outcome.macro for outcome in runs]), *rare, str(runs[0].steps))
     return out
 
 

@@ -39,15 +39,15 @@ def serve(folder: Path, padding: str) -> None:
     from fastapi import FastAPI
     from pydantic import BaseModel
 
-    from benchmarks.style.made import Opened
+    from benchmarks.style.material import Opened
 
-    class Asked(BaseModel):
+    class Request(BaseModel):
         text: str
 
     app, opened = FastAPI(), Opened.of(folder)
 
-    async def predict(asked: Asked) -> Any:
-        return predict_style(asked.text, *opened, padding=padding)
+    async def predict(request: Request) -> Any:
+        return predict_style(request.text, *opened, padding=padding)
 
     app.post("/predict")(predict)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from benchmarks.style.made import Opened
+from benchmarks.style.material import Opened
 from benchmarks.style.plan import MAX_LENGTH, predict_style
 from qinglan.style.predict import Prediction, batch_predict
 
@@ -20,7 +20,7 @@ SHORTEST, LONGEST = 20, 2000
 """Characters; the longest are beyond what the model reads."""
 
 SPREAD = 1.2
-"""Of the logarithm of the characters, where lengths are those of messages."""
+"""Standard deviation of the logarithm of the characters, where lengths are those of messages."""
 
 CLOSE = 1e-4
 TARGET = 10.0
@@ -44,7 +44,7 @@ class Predicting(NamedTuple):
     texts: str
     """How long they are."""
 
-    ours: float
+    product: float
     plan: float
     ratio: float
     difference: float
@@ -60,8 +60,8 @@ def measure(opened: Opened, texts: Sequence[str]) -> list[Predicting]:
     """Three mixtures of lengths made of these texts; the first is the one that counts."""
     rng = random.Random(0)
     middle = statistics.median(map(len, texts))
-    messages = [of_length(texts, one, rng) for one in like_messages(TEXTS, middle)]
-    even = [of_length(texts, one, rng) for one in evenly(TEXTS)]
+    messages = [of_length(texts, entry, rng) for entry in like_messages(TEXTS, middle)]
+    even = [of_length(texts, entry, rng) for entry in evenly(TEXTS)]
     return [
         measure_one(f"log-normal, median {middle:.0f} characters", opened, messages),
         measure_one("log-uniform: as many of 20 to 60 as of 600 to 1,800", opened, even),
@@ -71,16 +71,16 @@ def measure(opened: Opened, texts: Sequence[str]) -> list[Predicting]:
 
 def measure_one(name: str, opened: Opened, texts: Sequence[str]) -> Predicting:
     """Both in turn, a few rounds; the ratio is the median of the rounds'."""
-    ours: list[Prediction] = []
+    product: list[Prediction] = []
     plan: list[Prediction] = []
     seconds = []
     for _ in range(ROUNDS):
-        took, ours = timed(lambda: batch_predict(texts, *opened))
+        took, product = timed(lambda: batch_predict(texts, *opened))
         took_plan, plan = timed(lambda: [predict_style(text, *opened) for text in texts])
         seconds.append((took, took_plan))
     fast, slow = (round(len(texts) / statistics.median(side), 1) for side in zip(*seconds, strict=True))
     ratio = round(statistics.median(b / a for a, b in seconds), 2)
-    return Predicting(name, fast, slow, ratio, *compared(ours, plan), lengths(opened.tokenizer, texts))
+    return Predicting(name, fast, slow, ratio, *compared(product, plan), lengths(opened.tokenizer, texts))
 
 
 def timed(call: Callable[[], list[Prediction]]) -> tuple[float, list[Prediction]]:
@@ -89,12 +89,14 @@ def timed(call: Callable[[], list[Prediction]]) -> tuple[float, list[Prediction]
     return time.perf_counter() - started, answers
 
 
-def compared(ours: Sequence[Prediction], plan: Sequence[Prediction]) -> tuple[float, bool]:
+def compared(product: Sequence[Prediction], plan: Sequence[Prediction]) -> tuple[float, bool]:
     """The largest difference of any probability, and whether every label is the same."""
     far, same = 0.0, True
-    for mine, theirs in zip(ours, plan, strict=True):
-        same = same and mine["predicted_label"] == theirs["predicted_label"]
-        far = max(far, *(abs(mine["probabilities"][name] - one) for name, one in theirs["probabilities"].items()))
+    for answer, expected in zip(product, plan, strict=True):
+        same = same and answer["predicted_label"] == expected["predicted_label"]
+        far = max(
+            far, *(abs(answer["probabilities"][name] - entry) for name, entry in expected["probabilities"].items())
+        )
     return far, same
 
 
@@ -102,7 +104,7 @@ def like_messages(count: int, median: float) -> list[int]:
     """Lengths as people's messages have them: most near the median, few very long ones."""
     normal = NormalDist(math.log(median), SPREAD)
     drawn = (round(math.exp(normal.inv_cdf((at + 0.5) / count))) for at in range(count))
-    return [min(max(one, SHORTEST), LONGEST) for one in drawn]
+    return [min(max(entry, SHORTEST), LONGEST) for entry in drawn]
 
 
 def evenly(count: int) -> list[int]:
@@ -120,20 +122,27 @@ def of_length(texts: Sequence[str], characters: int, rng: random.Random) -> str:
 
 def lengths(tokenizer: Any, texts: Sequence[str]) -> Lengths:
     tokens = [len(ids) for ids in tokenizer(list(texts)).input_ids]
-    cut = sum(one > MAX_LENGTH for one in tokens)
+    cut = sum(entry > MAX_LENGTH for entry in tokens)
     return Lengths(
         min(tokens), round(statistics.median(tokens)), round(statistics.mean(tokens)), max(tokens), cut
     )  # fmt: skip
 
 
-def table(found: Sequence[Predicting]) -> Table:
+def table(results: Sequence[Predicting]) -> Table:
     out = Table(
         "lengths", "tokens", "batch_predict", "the plan's loop", "ratio", "largest difference",
         title=f"texts a second, {TEXTS} texts",
     )  # fmt: skip
-    for one in found:
-        tokens = f"{one.lengths.shortest} to {one.lengths.longest}, mean {one.lengths.mean}, {one.lengths.cut} cut"
+    for entry in results:
+        tokens = (
+            f"{entry.lengths.shortest} to {entry.lengths.longest}, mean {entry.lengths.mean}, {entry.lengths.cut} cut"
+        )
         out.add_row(
-            one.texts, tokens, f"{one.ours:,.0f}", f"{one.plan:,.0f}", f"{one.ratio:.1f}", f"{one.difference:.0e}"
+            entry.texts,
+            tokens,
+            f"{entry.product:,.0f}",
+            f"{entry.plan:,.0f}",
+            f"{entry.ratio:.1f}",
+            f"{entry.difference:.0e}",
         )
     return out

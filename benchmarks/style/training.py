@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from rich.table import Table
 
-from benchmarks.style.made import Made, aside
+from benchmarks.style.material import Material, aside
 from components.training.style import trainer as fitting
 from components.training.style.base_model import open_base
 from components.training.style.dataset import StyleDataset, collate, one_hot
@@ -29,7 +29,7 @@ DEV = 8
 class Training(NamedTuple):
     """Steps a second, medians of all rounds' steps."""
 
-    ours: float
+    product: float
     padded: float
     ratio: float
     batch: int
@@ -49,31 +49,33 @@ class Clocked:
 
     def steps(self) -> list[float]:
         """Seconds from step to step; the first is the trainer's warming up."""
-        return [later - one for one, later in zip(self.at[1:], self.at[2:], strict=False)]
+        return [later - first for first, later in zip(self.at[1:], self.at[2:], strict=False)]
 
 
-def measure(made: Made, folder: Path) -> Training:
+def measure(material: Material, folder: Path) -> Training:
     """The same trainer, model and rows; the collator differs, a few rounds in turn."""
-    batch = made.config.style.batch
-    rows = made.split("train")[: STEPS * batch]
-    labels = read_mapping(made.rows)
-    _, tokenizer = open_base(made.base, labels, [row.input for row in made.split("train")], made.config.style)
+    batch = material.config.style.batch
+    rows = material.split("train")[: STEPS * batch]
+    labels = read_mapping(material.rows)
+    _, tokenizer = open_base(
+        material.base, labels, [row.input for row in material.split("train")], material.config.style
+    )
     ids = encode(tokenizer, [row.input for row in rows], WIDTH)
     examples = StyleDataset(ids, one_hot([labels.ids[row.label] for row in rows], len(labels.labels), 0.0))
-    ours: list[float] = []
+    product: list[float] = []
     padded: list[float] = []
     for number in range(ROUNDS):
-        ours += _seconds(made, examples, folder / f"ours-{number}")
+        product += _seconds(material, examples, folder / f"ours-{number}")
         with patch.object(fitting, "collate", widest):
-            padded += _seconds(made, examples, folder / f"padded-{number}")
-    fast, slow = (round(1 / statistics.median(side), 2) for side in (ours, padded))
+            padded += _seconds(material, examples, folder / f"padded-{number}")
+    fast, slow = (round(1 / statistics.median(side), 2) for side in (product, padded))
     return Training(fast, slow, round(fast / slow, 2), batch, round(statistics.mean(map(len, ids))))
 
 
-def _seconds(made: Made, examples: StyleDataset, checkpoints: Path) -> list[float]:
-    labels = read_mapping(made.rows)
-    model, _ = open_base(made.base, labels, [row.input for row in made.split("train")], made.config.style)
-    style = made.config.style.model_copy(update={"epochs": 1.0})
+def _seconds(material: Material, examples: StyleDataset, checkpoints: Path) -> list[float]:
+    labels = read_mapping(material.rows)
+    model, _ = open_base(material.base, labels, [row.input for row in material.split("train")], material.config.style)
+    style = material.config.style.model_copy(update={"epochs": 1.0})
     pace = FitSettings(**{name: getattr(style, name) for name in FitSettings._fields})
     dev = StyleDataset([examples[at]["input_ids"] for at in range(DEV)], examples.targets[:DEV])
     loss = Clocked(weighted_loss([0], len(labels.labels), weighted=False))
@@ -102,9 +104,9 @@ def widest(features: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, A
     return {**batch, "input_ids": ids, "attention_mask": torch.nn.functional.pad(batch["attention_mask"], more)}
 
 
-def table(found: Training) -> Table:
-    title = f"training, batches of {found.batch}, texts of {found.mean_tokens} tokens in the mean"
+def table(comparison: Training) -> Table:
+    title = f"training, batches of {comparison.batch}, texts of {comparison.mean_tokens} tokens in the mean"
     out = Table("", "steps a second", "texts a second", title=title)
-    for name, steps in (("to the batch's longest", found.ours), ("to 512", found.padded)):
-        out.add_row(name, f"{steps:.2f}", f"{steps * found.batch:,.0f}")
+    for name, steps in (("to the batch's longest", comparison.product), ("to 512", comparison.padded)):
+        out.add_row(name, f"{steps:.2f}", f"{steps * comparison.batch:,.0f}")
     return out

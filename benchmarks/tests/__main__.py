@@ -43,7 +43,7 @@ class Ring(NamedTuple):
     cpu: float
     code: int
     sessions: list[dict[str, Any]]
-    """What the plugin wrote for each run of pytest, the first one first."""
+    """Reports of the plugin for each run of pytest, the first one first."""
 
 
 def main(rings: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ def main(rings: Sequence[str]) -> None:
             figures.setdefault(name, session_figures(session))
     print_table(note for ring in measured.values() for session in ring.sessions for note in notes(session))
     print_imports()
-    ratios = {name: found["seconds"] / TARGETS[name] for name, found in figures.items()}
+    ratios = {name: entry["seconds"] / TARGETS[name] for name, entry in figures.items()}
     worst = max(ratios.values())
     passed = all(ring.code == 0 for ring in measured.values())
     report("tests", worst, 1.0, passed and worst <= 1.0, passed=passed, **figures)
@@ -95,10 +95,10 @@ def notes(session: dict[str, Any]) -> list[list[Any]]:
     return [note for process in session["processes"] for note in process["notes"]]
 
 
-def print_table(found: Iterable[list[Any]]) -> None:
+def print_table(entry: Iterable[list[Any]]) -> None:
     """The dearest tests, fixtures and files; of what comes several times, the sum."""
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
-    for kind, name, seconds, cpu in found:
+    for kind, name, seconds, cpu in entry:
         row = sums[kind, name]
         row[0], row[1], row[2] = row[0] + seconds, row[1] + cpu, row[2] + 1
     dearest = sorted(sums.items(), key=lambda item: -item[1][0])[:ROWS]

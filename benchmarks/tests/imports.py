@@ -1,4 +1,4 @@
-"""What collecting the tests imports, package by package, by the interpreter's own count (-X importtime)."""
+"""Imports of collecting the tests, package by package, by the interpreter's own count (-X importtime)."""
 
 import subprocess
 import sys

@@ -84,7 +84,7 @@ class Times:
             return (yield)
 
     def pytest_sessionfinish(self) -> None:
-        own = {
+        own_time = {
             "start": self._start,
             "collection": self._collection,
             "tests": cpu_seconds() - self._tests_from,
@@ -93,10 +93,10 @@ class Times:
         }
         output = getattr(self._config, "workeroutput", None)
         if output is not None:
-            output["times"] = own
+            output["times"] = own_time
         else:
             path = Path(os.environ[VARIABLE]) / f"{os.getpid()}.json"
-            path.write_text(json.dumps({"processes": [own, *self._workers]}))
+            path.write_text(json.dumps({"processes": [own_time, *self._workers]}))
 
     def worker_done(self, times: dict[str, Any]) -> None:
         self._workers.append(times)

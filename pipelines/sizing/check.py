@@ -46,17 +46,34 @@ def planned_fit_report(config: LineConfig, name: str, load: Workload) -> FitRepo
         return None
 
 
-def check_fit(config: LineConfig, machine: Machine | None = None, stages: Sequence[str] | None = None) -> None:
-    """A ConfigError where a stage of a run needs more than its machine has: any stage, or one of these."""
+def volume_bytes(config: LineConfig) -> dict[str, float]:
+    """The most bytes that a run on a cluster keeps on each of its volumes, by the names of the claims."""
+    report = _gpu_report(config, None)
+    claims = {"scratch volume": config.cluster.scratch, "base weights": config.cluster.base_weights}
+    rooms = [room for room in report.rooms if room.stage == WHOLE_RUN] if report else []
+    return {claims[room.room]: room.needed * GB for room in rooms}
+
+
+def _gpu_report(config: LineConfig, machine: Machine | None) -> FitReport | None:
     on_gpus = any(cards.gpus for cards in config.machines().values())
-    report = fit_report(config, "this profile", machine.card if machine else None, machine) if on_gpus else None
+    return fit_report(config, "this profile", machine.card if machine else None, machine) if on_gpus else None
+
+
+def check_fit(
+    config: LineConfig, machine: Machine | None = None, stages: Sequence[str] | None = None, volumes: bool = True
+) -> None:
+    """A ConfigError where a stage of a run needs more than its machine has: any stage, or one of these.
+
+    Without `volumes` those of the manifests are not compared: a cluster's own claims are read.
+    """
+    report = _gpu_report(config, machine)
     if report is None:
         return
-    rooms = tuple(room for room in report.rooms if stages is None or room.stage in stages)
-    if rooms:
-        rooms += tuple(room for room in report.rooms if room.stage == WHOLE_RUN and stages is not None)
+    rooms = [room for room in report.rooms if room.stage != WHOLE_RUN and (stages is None or room.stage in stages)]
+    if rooms and volumes:
+        rooms += [room for room in report.rooms if room.stage == WHOLE_RUN]
     if not all(room.fits for room in rooms):
-        part = report.model_copy(update={"rooms": rooms, "fits": False})
+        part = report.model_copy(update={"rooms": tuple(rooms), "fits": False})
         raise ConfigError(*verdict_lines(part), "`qinglan fit` shows what it is made of. Nothing was paid for.")
 
 

@@ -37,6 +37,7 @@ PLAN_ROWS = 560
 
 HOUR = 3600
 TRAININGS = ("sft", "ppo")
+NO_HOURS = "Hours on a CPU are not estimated."
 DEFAULT_CARD = card_of_size(80)
 """The card of a profile whose labels name none that is known."""
 
@@ -298,7 +299,9 @@ def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
             f"ppo takes no step over {load.rows:,} training rows: a step takes {config.ppo.prompts:,} prompts "
             "(ppo.collection / ppo.rollouts). Take as many rows at least, or a smaller ppo.collection."
         )
-    if _cards(config) and not card.teraflops:
+    if not _cards(config):
+        yield NO_HOURS
+    elif not card.teraflops:
         yield f"Hours and price are not estimated: the speed of {card.name} is not known."
     rank = config.ppo.lora.rank + (config.sft.lora_rank if config.sft.tuner == "lora" else 0)
     runtime = serving_runtime(config)

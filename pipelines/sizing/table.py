@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipelines.sizing.report import FitReport, Pace, Room
+from pipelines.sizing.report import NO_HOURS, FitReport, Pace, Room
 
 MARKS = {"counted": "", "measured": " m", "published": " p", "guessed": " g"}
 """Letters behind a part that say what its bytes rest on."""
@@ -45,14 +45,19 @@ def uncounted_in_words(models: Sequence[str]) -> str:
 
 def summary_lines(report: FitReport) -> Iterator[str]:
     """The answer in a few lines, for a plan."""
-    yield f"On {report.cards} x {report.card}:"
-    if report.fits:
+    yield f"On {report.cards} x {report.card}:" if report.cards else "On a CPU:"
+    if not report.fits:
+        yield from verdict_lines(report)
+    elif report.cards:
         fullest = max(report.rooms, key=lambda room: room.needed / room.available if room.available else 0)
         full = f"{fullest.needed:,.1f} of {fullest.available:,.1f} GB"
         yield f"Yes. The fullest is the {fullest.room} of {fullest.stage}: {full}."
     else:
-        yield from verdict_lines(report)
+        for room in report.rooms:
+            yield f"{room.stage} needs {room.needed:,.1f} GB of {'memory' if room.room == 'host' else 'disk'}."
     yield from (pace_in_words(pace) for pace in report.paces)
+    if not report.cards:
+        yield NO_HOURS
 
 
 def pace_in_words(pace: Pace) -> str:

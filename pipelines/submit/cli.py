@@ -47,24 +47,24 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Stay until the run is over; its end is the exit code.")] = True,
     skip_checks: Annotated[
         bool,
-        typer.Option("--skip-checks", help="Do not check memory and disk, nor the cluster for what the run needs."),
+        typer.Option("--skip-checks", help="Do not check memory, nor the cluster for what the run needs."),
     ] = False,
     cancel_on_interrupt: StopIt = False,
     as_json: Json = False,
 ) -> None:
     """Start a run on Kubeflow Pipelines and follow it.
 
-    First the profile's memory and disk are counted, as `qinglan fit` shows them. Then all that the run needs is
-    looked for through KUBECONFIG: Secrets and their keys, volumes, nodes with the GPUs, quotas, PyTorchJobs. KFP says
-    RUNNING of a pod that waits for one of these for ever. The same graph is uploaded once. The token
-    is in KFP_TOKEN, in a file that KFP_TOKEN_FILE names, or mounted for the service account.
+    First the profile's memory is counted, as `qinglan fit` shows them. Then all that the run needs is
+    looked for through KUBECONFIG: Secrets and their keys, volumes and their size, nodes with the GPUs, quotas,
+    PyTorchJobs. KFP says RUNNING of a pod that waits for one of these for ever. The same graph is uploaded once. The
+    token is in KFP_TOKEN, in a file that KFP_TOKEN_FILE names, or mounted for the service account.
     """
     import tempfile
 
     from pipelines.config import load_config
     from pipelines.graph_compiler import target_of
     from pipelines.promotion import cluster_promotion_notes
-    from pipelines.sizing.check import check_fit
+    from pipelines.sizing.check import check_fit, volume_bytes
     from pipelines.submit.kfp_client import KfpClient, read_access
     from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
     from pipelines.submit.start_run import submit as start
@@ -76,11 +76,15 @@ def submit(
     kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
         graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
+        volumes: dict[str, float] = {}
         if not skip_checks and not line.endswith(".yaml"):
-            check_fit(target_of(tenant or line, profile, training).config)
+            config = target_of(tenant or line, profile, training).config
+            check_fit(config, volumes=False)
+            volumes = volume_bytes(config)
         request = RunRequest(
-            pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks
-        )
+            pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
+            volumes,
+        )  # fmt: skip
         if line == "rewriter":
             for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):
                 say(f"note: {note}")

@@ -61,6 +61,7 @@ class _ClusterReader:
         self._api, self._namespace = api, namespace
         self._unread: list[str] = []
         self._unbound: set[str] = set()
+        self._claim_bytes: dict[str, float] = {}
         self._without_token: set[str] = set()
         self._cloud_identity = False
 
@@ -82,6 +83,7 @@ class _ClusterReader:
         )
         return snapshot._replace(
             unbound=frozenset(self._unbound),
+            claim_bytes=self._claim_bytes,
             without_token=frozenset(self._without_token),
             cloud_identity=self._cloud_identity,
             unread=tuple(dict.fromkeys(self._unread)),
@@ -137,6 +139,7 @@ class _ClusterReader:
             self._account(answer)
         if need.kind != "PersistentVolumeClaim" or answer is None:
             return answer
+        self._claim_bytes[need.name] = _claim_bytes(answer)
         if answer.status.phase == "Pending":
             self._unbound.add(need.name)
         return None if answer.status.phase == "Lost" else answer
@@ -275,6 +278,11 @@ def _store_secret(data: Mapping[str, str]) -> StoreSecret:
         b64decode(data.get(name) or "").decode("utf-8", "replace") for name in (FETCH_ENDPOINT, STORE_ENDPOINT)
     )
     return StoreSecret(frozenset(name for name, value in data.items() if value), fetch.strip(), store.strip())
+
+
+def _claim_bytes(claim: Any) -> float:
+    requested = claim.spec.resources.requests if claim.spec.resources else None
+    return _count((claim.status.capacity or requested or {}).get("storage", "0"))
 
 
 def _node(node: Any) -> Node:

@@ -51,6 +51,9 @@ class ClusterSnapshot(NamedTuple):
     unbound: frozenset[str] = frozenset()
     """Volume claims that have no volume yet: some get one with their first pod, some never."""
 
+    claim_bytes: Mapping[str, float] = {}
+    """Bytes of each volume claim: of its volume, or as requested where it has none yet."""
+
     by_tag: frozenset[str] | None = None
     """Images admitted by tag where others must be named by digest; None: every image is admitted."""
 

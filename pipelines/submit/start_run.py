@@ -15,6 +15,7 @@ from pipelines.submit.cluster_snapshot import Finding
 from pipelines.submit.graph import Graph, read_graph, read_parameters
 from pipelines.submit.kfp_client import KfpClient
 from pipelines.submit.requirements import read_requirements
+from pipelines.submit.volume_checks import volume_findings
 from qinglan.errors import ConfigError
 
 FILE_PARAMETERS = ("questions", "knowledge_base", "labelled")
@@ -37,6 +38,8 @@ class RunRequest(NamedTuple):
     namespace: str = ""
     service_account: str = "pipeline-runner"
     checks: bool = True
+    volumes: Mapping[str, float] = {}
+    """Bytes that the run keeps on its volumes, by the names of their claims."""
 
 
 class SubmittedRun(NamedTuple):
@@ -57,7 +60,7 @@ def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str
     parameters = read_parameters(graph, check_input_addresses(request.parameters))
     kfp_namespace, namespace = namespaces(kfp.many_users(), request.namespace)
     if request.checks:
-        check_cluster(graph, parameters, request.service_account, namespace, say)
+        check_cluster(graph, parameters, request, namespace, say)
     pipeline, version, uploaded = kfp.version(request.pipeline, graph, kfp_namespace)
     say(f"{request.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
     experiment = kfp.experiment(request.experiment, kfp_namespace)
@@ -131,13 +134,14 @@ def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_cluster(
-    graph: Graph, parameters: Mapping[str, Any], service_account: str, namespace: str, say: Callable[[str], None]
+    graph: Graph, parameters: Mapping[str, Any], request: RunRequest, namespace: str, say: Callable[[str], None]
 ) -> None:
     """An error that names all that is missing; what is only worth knowing is said."""
     from pipelines.submit.cluster_reader import connect, read_cluster
 
-    needs = read_requirements(graph, parameters, service_account)
-    refuse_missing(check_requirements(needs, read_cluster(connect(), needs, namespace)), say)
+    needs = read_requirements(graph, parameters, request.service_account)
+    snapshot = read_cluster(connect(), needs, namespace)
+    refuse_missing([*volume_findings(request.volumes, snapshot), *check_requirements(needs, snapshot)], say)
 
 
 def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:

@@ -32,11 +32,10 @@ from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
+from qinglan.run_id import RUN_VARIABLE
 from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
-RUN_VARIABLE = "QINGLAN_RUN"
-"""The run's id: on Kubeflow that of the run, here its folder's name."""
 
 IMAGE_VARIABLE = "QINGLAN_IMAGE"
 """The image that the step runs in, by digest where it is a release."""

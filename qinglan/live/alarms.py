@@ -1,10 +1,11 @@
 """Alarms of a training under way, and those of a loss: pure functions over the metrics so far."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 LOSSES = ("loss", "eval_loss", "gradient_norm")
+LOWER_RATE = "Lower the learning rate, or look for odd rows."
 RISE = 0.02
 """Share by which a validation loss must stand above the lowest, so that noise raises no alarm."""
 
@@ -23,21 +24,21 @@ class Alarm(NamedTuple):
 
 def loss_alarms(rows: Sequence[Mapping[str, float]]) -> list[Alarm]:
     """All alarms that a training on labelled rows raises so far."""
-    raised = (not_finite(rows), validation_rising(rows))
+    raised = (not_finite(rows, LOSSES), validation_rising(rows))
     return [alarm for alarm in raised if alarm is not None]
 
 
-def not_finite(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
-    """A loss or gradient of the newest row that is no number."""
+def not_finite(
+    rows: Sequence[Mapping[str, float]], names: Collection[str] | None = None, advice: str = LOWER_RATE
+) -> Alarm | None:
+    """Figures of the newest row that are no finite number: all of them, or those of these names."""
     row = rows[-1] if rows else {}
-    broken = next((name for name in LOSSES if name in row and not math.isfinite(row[name])), None)
-    if broken is None:
+    broken = [name for name in sorted(row) if (names is None or name in names) and not math.isfinite(row[name])]
+    if not broken:
         return None
-    return Alarm(
-        "not-a-number", "stop",
-        f"{broken.replace('_', ' ')} is {row[broken]} at step {row['step']:.0f}. "
-        "Lower the learning rate, or look for odd rows.",
-    )  # fmt: skip
+    figures = ", ".join(f"{name.replace('_', ' ')} is {row[name]}" for name in broken)
+    message = f"{figures} at step {row.get('step', len(rows)):.0f}: the training has diverged. {advice}"
+    return Alarm("not-a-number", "stop", message)
 
 
 def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:

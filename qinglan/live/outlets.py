@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 
 from qinglan.curves import CURVE_FILE, curve_svg
+from qinglan.files import atomic_write
 from qinglan.live.page import trainings_page
 from qinglan.live.snapshot import TRAININGS_PATH, TrainingSnapshot
 from qinglan.terminal import say
@@ -69,14 +70,13 @@ def file_writer(root: Path) -> Write:
 
     def write(snapshot: TrainingSnapshot, rows: Rows) -> None:
         folder = root / snapshot.stage
-        folder.mkdir(parents=True, exist_ok=True)
         alarms = (alarm.model_dump() for alarm in snapshot.alarms)
-        _replace(folder / "metrics.jsonl", _json_lines(rows))
-        _replace(folder / "alarms.jsonl", _json_lines(alarms))
-        _replace(folder / "log.txt", "".join(line + "\n" for line in snapshot.log).encode())
-        _replace(folder / CURVE_FILE, curve_svg(snapshot.title, snapshot.curves).encode())
-        _replace(folder / SNAPSHOT_FILE, snapshot.model_dump_json().encode())
-        _replace(root / PAGE_FILE, trainings_page(read_trainings(root)).encode())
+        _write(folder / "metrics.jsonl", _json_lines(rows))
+        _write(folder / "alarms.jsonl", _json_lines(alarms))
+        _write(folder / "log.txt", "".join(line + "\n" for line in snapshot.log).encode())
+        _write(folder / CURVE_FILE, curve_svg(snapshot.title, snapshot.curves).encode())
+        _write(folder / SNAPSHOT_FILE, snapshot.model_dump_json().encode())
+        _write(root / PAGE_FILE, trainings_page(read_trainings(root)).encode())
 
     return write
 
@@ -106,8 +106,6 @@ def _json_lines(rows: Iterable[Mapping[str, object]]) -> bytes:
     return b"".join(orjson.dumps(row) + b"\n" for row in rows)
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file that a reader finds whole; without waiting for the disk, since it can be made anew."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+def _write(path: Path, content: bytes) -> None:
+    with atomic_write(path, durable=False) as partial:
+        partial.write_bytes(content)

@@ -20,13 +20,20 @@ def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
     running = any(training.state == "running" for training in trainings)
     return render_page(
         Path(__file__).parent / "trainings.html.j2",
-        "Trainings",
+        headline(trainings),
         refresh=REFRESH_SECONDS if running else IDLE_REFRESH_SECONDS,
         trainings=[
             {"at": training, "curve": Markup(curve_svg(training.title, training.curves)), **_words(training)}
             for training in ordered
         ],
     )
+
+
+def headline(trainings: Sequence[TrainingSnapshot]) -> str:
+    """The page's title: tabs of several runs are told apart by it."""
+    runs = sorted({training.run for training in trainings})
+    more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+    return f"Trainings of {runs[0]}{more}" if runs else "Trainings"
 
 
 def _words(training: TrainingSnapshot) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Follow a training: keep its steps and alarms, write them to the run's folder, and send them to its gateway."""
 
-import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +19,9 @@ from qinglan.live.snapshot import (
     newest_figures,
     seconds_left,
 )
+from qinglan.run_id import run_id
 from qinglan.terminal import say
 from qinglan.terminal.progress import ShowStep, step_progress
-
-RUN_VARIABLE = "QINGLAN_RUN"
-"""As in qinglan.lineage.record, which knows the reward and so cannot be imported by what the reward's alarms use."""
 
 
 @contextmanager
@@ -137,11 +133,6 @@ class LiveTraining:
             ],
             log=log_tail(self._log, LOG_LINES, LOG_WIDTH) if self._log else self._notes,
         )
-
-
-def run_id() -> str:
-    """The run's id from the environment, in letters that a URL and a label may hold."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", os.environ.get(RUN_VARIABLE, "")).lstrip("._-")[:128] or "run"
 
 
 def _size(log: Path | None) -> int:

@@ -8,7 +8,7 @@ canaries_failed (steps with control pairs only). What is missing raises no alarm
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from qinglan.live.alarms import Alarm
+from qinglan.live.alarms import Alarm, not_finite
 
 StepMetrics = Mapping[str, float]
 
@@ -33,6 +33,7 @@ JUDGE_WARN, JUDGE_STOP = 0.1, 0.5
 PAIRS_WARN, PAIRS_STOP = 0.2, 0.5
 """Shares of the control pairs that the judge puts in the wrong order; a coin gets half of them wrong."""
 
+DIVERGED = "Lower the learning rates or the gradient clip, and go on from the last checkpoint."
 REWARD_RISE = 0.05
 GOLD_FALL = 0.05
 GOLD_POINTS = 3
@@ -47,14 +48,7 @@ def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:
 
 
 def not_a_number(steps: Sequence[StepMetrics]) -> Alarm | None:
-    broken = sorted(name for name, value in steps[-1].items() if not math.isfinite(value)) if steps else []
-    if not broken:
-        return None
-    return Alarm(
-        "not-a-number", "stop",
-        f"{', '.join(broken)} is no finite number at {_at(steps)}: the update has diverged. "
-        "Lower the learning rates or the gradient clip, and go on from the last checkpoint.",
-    )  # fmt: skip
+    return not_finite(steps, advice=DIVERGED)
 
 
 def constant_reward(steps: Sequence[StepMetrics]) -> Alarm | None:

@@ -41,6 +41,8 @@ def environment(config: PpoConfig) -> dict[str, str]:
     variables |= {"RAY_worker_niceness": "0"}
     threads = str(config.hardware.threads)
     variables |= {"OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "passive", "TORCHDYNAMO_DISABLE": "1"}
+    # verl's transfer queue takes 8 threads, and warns at each of its messages where there are fewer cores.
+    variables |= {"TQ_NUM_THREADS": threads}
     # A process that forks has no threads: this allocator would start one.
     variables |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
     # Otherwise Ray starts workers in advance, of a kind that verl does not use.

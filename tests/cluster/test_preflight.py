@@ -396,3 +396,7 @@ def submitted(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     with pytest.raises(SystemExit) as end:
         main()
     return int(end.value.code or 0)
+
+
+def test_the_size_of_a_claim_is_read_from_the_cluster(api: Any, wanted: Requirements, furnished: str) -> None:
+    assert read_cluster(api, wanted, furnished).claim_bytes == {"qinglan-scratch": 1024**3}

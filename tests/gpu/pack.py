@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from qinglan.files import atomic_folder
 from tests.gpu.wheels import ROOT
 
 MODULES = ("qinglan", "components", "tests/gpu")
@@ -28,13 +29,16 @@ LIMIT = 64 * 2**20
 
 def pack(out: Path, python: str) -> int:
     """Write the tree; returns its bytes, and refuses more than LIMIT."""
-    for name in MODULES:
-        shutil.copytree(ROOT / name, out / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    (out / "tests" / "__init__.py").write_text("")
-    download(out / "wheels", python)
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    if size > LIMIT:
-        raise SystemExit(f"{out}: {size / 2**20:.1f} MiB, and {LIMIT / 2**20:.0f} are allowed. Leave out wheels.")
+    if out.exists():
+        raise SystemExit(f"{out}: is there already. Name a new folder.")
+    with atomic_folder(out) as folder:
+        for name in MODULES:
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        (folder / "tests" / "__init__.py").write_text("")
+        download(folder / "wheels", python)
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        if size > LIMIT:
+            raise SystemExit(f"{out}: {size / 2**20:.1f} MiB, and {LIMIT / 2**20:.0f} are allowed. Leave out wheels.")
     return size
 
 
@@ -46,7 +50,11 @@ def download(folder: Path, python: str) -> None:
         "--python-version", python, "--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64",
         "--platform", "manylinux_2_27_x86_64", *wanted,
     ]  # fmt: skip
-    subprocess.run(command, check=True)
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit(
+            f"pip has no wheels for Python {python}; its words are above. Give --python the version of that machine, "
+            "3.11 or newer: `python3 --version` there shows it."
+        )
 
 
 def locked_versions() -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gpu import wheels
 from tests.gpu.checks import CHECKS, DRY, Device, fits, step_figures
-from tests.gpu.pack import WHEELS, locked_versions
+from tests.gpu.pack import WHEELS, locked_versions, pack
 from tests.gpu.report import Measured, Result, table
 from tests.gpu.wheels import ROOT
 
@@ -59,6 +59,16 @@ def test_every_carried_package_is_in_the_lock() -> None:
     locked = {line.partition("==")[0] for line in locked_versions()}
 
     assert set(WHEELS) <= locked
+
+
+def test_a_python_without_wheels_is_refused_and_leaves_no_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+    with pytest.raises(SystemExit, match=r"no wheels for Python 2\.7.*3\.11 or newer"):
+        pack(tmp_path / "packed", "2.7")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_carried_wheel_is_unpacked_where_its_module_is_missing(

@@ -1,6 +1,7 @@
 """A plan counts the sheet's rows, prices them, and warns before money is spent."""
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 
@@ -57,14 +58,16 @@ def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
 
 
 def test_a_base_that_is_not_here_is_among_the_warnings(
-    questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    questions: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
-    paying = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
-    demo = make_plan(load_config("fivedoctors", "demo", questions=questions), TODAY)
+    paying, demo = (
+        json.loads(here("plan", "fivedoctors", "--profile", profile, "--questions", questions, "--json").out)
+        for profile in ("gpt", "demo")
+    )
 
-    assert [line for line in paying.warnings if line.startswith("base.model Qwen/Qwen3-32B is not in")]
-    assert not [line for line in demo.warnings if "base.model" in line]
+    assert [line for line in paying["warnings"] if line.startswith("base.model Qwen/Qwen3-32B is not in")]
+    assert not [line for line in demo["warnings"] if "base.model" in line]
 
 
 def test_a_critic_that_cannot_be_read_is_named_by_the_plan_and_does_not_end_it(
@@ -241,6 +244,9 @@ def test_the_plan_says_whether_the_training_fits_and_estimates_the_plans_days(qu
 
     assert plan.fit[0] == "On 4 x NVIDIA-A100-SXM4-80GB:" and plan.fit[1].startswith("Yes.")
     assert tiny.fit == ()
+    cpu = make_plan(load_config("fivedoctors", "gpt", questions=questions, training="cpu"), TODAY).fit
+    assert cpu[0] == "On a CPU:" and cpu[-1] == "Hours on a CPU are not estimated."
+    assert any(re.fullmatch(r"ppo needs \d+\.\d GB of memory\.", line) for line in cpu)
     days = {line.theirs: line.ours for line in plan.original}
     assert "h, an estimate" in days["4 A100-80GB, 2-3 days"]
     assert plan.fit[3] == "ppo: no step over so few rows." and days["3-5 days"].startswith("no step over")

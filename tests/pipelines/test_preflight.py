@@ -53,6 +53,14 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     return load_config("fivedoctors", "gpt", ppo={"critic_model": "Qwen/Qwen3-1.7B"})
 
 
+def test_the_base_stage_knows_the_critic_of_ppo() -> None:
+    for training in ("a100x4", "laptop"):
+        config = load_config("fivedoctors", "gpt", training=training)
+
+        assert (config.base.critic or "") == config.ppo.critic_model
+    assert load_config("fivedoctors", "gpt").stages()["base"]["critic"] == "Qwen/Qwen3-1.7B"
+
+
 def problems(config: RunConfig, stages: tuple[str, ...] = TRAINED) -> list[str]:
     return [f"{type(problem).__name__}: {problem}" for problem in model_problems(config, stages)]
 
@@ -181,6 +189,8 @@ def test_a_sheet_too_small_for_one_step_of_ppo_is_refused_where_ppo_is_to_run(tm
         ('{"编号": "k1", "正文": "段"}\n', "id: Field required; content: Field required"),
         ("PK\x03\x04 a workbook", "spreadsheet"),
         ("", "holds no passage"),
+        ('{"id": "k1", "content": "段"}\n\n{"id": "k2"}\n', r"kb\.jsonl:3: content: Field required"),
+        ('{"id": "k1", "content": "段"}\n{"id": "k1", "content": "段"}\n', r"kb\.jsonl:2: id 'k1' is used in line 1"),
     ],
 )
 def test_another_format_of_a_knowledge_base_is_named_and_a_line_is_shown(

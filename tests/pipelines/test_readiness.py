@@ -9,6 +9,7 @@ import orjson
 import pytest
 import yaml
 
+from pipelines.cli import _ask_to_spend
 from pipelines.config import CONFIGS, load_config
 from pipelines.prepay import prepay_run
 from pipelines.readiness import disallowed_hosts, missing_for_run
@@ -153,6 +154,20 @@ def test_a_run_says_before_it_pays_that_its_base_is_not_here(
             run_pipeline(config, tmp_path / "run", until=until, approve=refuse)
         warned = "! base.model Qwen/Qwen3-32B is not in QINGLAN_BASE_WEIGHTS" in capsys.readouterr().err
         assert warned == (until == "sft")
+
+
+def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
+    config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
+
+    with pytest.raises(ConfigError, match="add --yes"):
+        run_pipeline(config, tmp_path / "run", approve=lambda config, stages: _ask_to_spend(config, evaluates=True))
+
+    shown = capsys.readouterr()
+    assert "Before anything is spent" in shown.out
+    assert (shown.out + shown.err).count("base.model Qwen/Qwen3-32B is not in") == 1
 
 
 def test_two_unusable_files_are_named_together(tmp_path: Path) -> None:

@@ -127,6 +127,17 @@ def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None
         read(path)
 
 
+@pytest.mark.parametrize("content", ["问题,画像\n吃几次,50岁\n".encode("gbk"), "问题,画像\n".encode()])
+def test_a_text_file_with_the_name_of_a_spreadsheet_is_told_so(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "questions.xlsx"
+    path.write_bytes(content)
+
+    with pytest.raises(
+        DataError, match=r"name ends in \.xlsx, but it is no \.xlsx spreadsheet: .* save it as \.xlsx"
+    ):
+        read(path)
+
+
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         read(tmp_path / "none.xlsx")

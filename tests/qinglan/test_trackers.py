@@ -40,12 +40,14 @@ def test_mlflow_is_reached_by_an_address_or_by_the_gateway(
     check_trackers(("mlflow",), environment, gateway_has_mlflow)
 
 
-def test_a_tracker_whose_package_is_not_here_is_named_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: None if name == "mlflow" else name)
+def test_all_trackers_whose_package_is_not_here_are_named_with_their_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qinglan.trackers.find_spec", lambda name: name if name == "tensorboard" else None)
 
-    check_installed(("tensorboard", "wandb"))
-    with pytest.raises(ConfigError, match="pip install mlflow-skinny"):
-        check_installed(("tensorboard", "mlflow"))
+    check_installed(("tensorboard",))
+    with pytest.raises(ConfigError, match=r"names wandb, mlflow, .* pip install wandb mlflow-skinny$"):
+        check_installed(("tensorboard", "wandb", "mlflow"))
 
 
 def test_each_tracker_gets_the_names_of_run_and_stage_and_files_in_the_stages_log(

@@ -1,11 +1,13 @@
 """python -m tests.rehearsal PROFILE ...      rehearse profiles for GPUs here, to a served release; `make rehearse`
+python -m tests.rehearsal style-a100 ...   the style line, of a profile of pipelines/configs/style
 
-Prints what differs from the GPUs' settings and commands, then the time of each step; the last line is JSON.
+Prints what differs from the real settings and commands, then the time of each step; the last line is JSON.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +21,7 @@ from tests.rehearsal.differences import (
     setting_differences,
 )
 from tests.rehearsal.rehearse import ENVIRONMENT, STAGES, Rehearsal, StepTime, rehearse
+from tests.rehearsal.style import STYLE_PROFILES, begin_style
 
 PROFILES = sorted(path.stem for name in ("a100*", "one-gpu*") for path in TRAINING.glob(f"{name}.yaml"))
 
@@ -42,25 +45,34 @@ def print_differences(rehearsal: Rehearsal, stages: tuple[str, ...]) -> None:
             print(f"  {difference}")
 
 
+def begin(profile: str, folder: Path, conversations: int, stages: tuple[str, ...]) -> Iterator[StepTime]:
+    """Print the differences of a profile of either line; the steps run as they are taken."""
+    if profile in STYLE_PROFILES:
+        return begin_style(profile, folder)
+    rehearsal = Rehearsal(profile, folder, conversations)
+    print_differences(rehearsal, stages)
+    return rehearse(rehearsal, stages)
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.rehearsal", description="Rehearse profiles for GPUs.")
-    parser.add_argument("profiles", nargs="*", default=PROFILES, help="files of pipelines/configs/training")
-    parser.add_argument("--until", default=STAGES[-1], choices=STAGES, help="the last step; all without this")
+    known = [*PROFILES, *STYLE_PROFILES]
+    parser.add_argument("profiles", nargs="*", default=known, help=f"of {', '.join(known)}; all without a name")
+    parser.add_argument(
+        "--until", default=STAGES[-1], choices=STAGES, help="the last step of the rewriter's; all without this"
+    )
     parser.add_argument("--conversations", type=int, default=60, help="conversations of the sample tenant")
     parser.add_argument("--out", type=Path, help="a folder that stays; a temporary one without this")
     options = parser.parse_args(arguments)
-    if unknown := set(options.profiles) - set(PROFILES):
-        parser.error(f"no profile {', '.join(sorted(unknown))}. There are: {', '.join(PROFILES)}")
+    if unknown := set(options.profiles) - set(known):
+        parser.error(f"no profile {', '.join(sorted(unknown))}. There are: {', '.join(known)}")
     stages = STAGES[: STAGES.index(options.until) + 1]
     times: list[StepTime] = []
     with TemporaryDirectory() as temporary:
         for profile in options.profiles:
-            rehearsal = Rehearsal(
-                profile, (options.out or Path(temporary)).resolve() / profile, options.conversations
-            )
-            print_differences(rehearsal, stages)
+            folder = (options.out or Path(temporary)).resolve() / profile
             try:
-                for step in rehearse(rehearsal, stages):
+                for step in begin(profile, folder, options.conversations, stages):
                     times.append(step)
                     print(f"{profile}: {step.stage} in the environment of {step.image}: {step.seconds} s", flush=True)
             except QinglanError as error:

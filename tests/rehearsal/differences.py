@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from components.training.ppo.launch import verl_command
 from components.training.ppo.overrides import TrainingPaths
 from components.training.sft.command import Paths, train_command
+from pipelines.line import LineConfig
 from pipelines.rewriter import RunConfig
 from qinglan.jobs import Command
 from tests.qwen3 import CONFIG
@@ -34,7 +35,7 @@ class Difference(NamedTuple):
         )
 
 
-def setting_differences(there: RunConfig, here: RunConfig, stages: Sequence[str]) -> list[Difference]:
+def setting_differences(there: LineConfig, here: LineConfig, stages: Sequence[str]) -> list[Difference]:
     """The settings of these stages in which two configurations differ, by their dotted names."""
     first, second = (dict(_leaves(config.stages())) for config in (there, here))
     names = [name for name in {**first, **second} if name.partition(".")[0] in stages]

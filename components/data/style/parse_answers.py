@@ -9,7 +9,7 @@ from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow
-from qinglan.tables import Formula, is_spreadsheet, read_table
+from qinglan.tables import Formula, is_spreadsheet, misnamed_in_words, read_table
 
 SHOWN = 5
 QUESTION, ANSWER = "用户问题：", "\n回答："
@@ -67,7 +67,8 @@ def _parsed(path: Path, content: bytes, line: int = 1) -> Any:
     try:
         return parse_json(content, str(path), line)
     except DataError as error:
-        raise DataError(f"{error} Save it as UTF-8 JSON, or as .xlsx.") from error
+        expected = misnamed_in_words(path) or " Save it as UTF-8 JSON, or as .xlsx."
+        raise DataError(f"{error}{expected}") from error
 
 
 def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[RawRow]:

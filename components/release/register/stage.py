@@ -26,7 +26,7 @@ from qinglan.lineage.evidence import FileEvidence
 from qinglan.lineage.findings import GRAVE
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.record import RUN_VARIABLE, Artifact, code_version, environment_inputs, recorded, versions
+from qinglan.lineage.record import Artifact, code_version, environment_inputs, recorded, versions
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -49,6 +49,7 @@ from qinglan.lineage.trust import policy_at_hand
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
+from qinglan.run_id import RUN_VARIABLE
 
 
 class Inputs(NamedTuple):

@@ -50,6 +50,10 @@ class BaseConfig(Config):
     revision: str = "main"
     """Commit of the model's repository; a release requires one."""
 
+    critic: str | None = None
+    """Model that PPO's critic starts from; where it lies beside the base, both are checked together. A rewriter's run
+    takes it from ppo.critic_model."""
+
     seed: int = 0
     """Seed of the tiny model."""
 

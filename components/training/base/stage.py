@@ -18,7 +18,7 @@ from qinglan.models.references import refuse_foreign_files
 from qinglan.models.weights import count_parameters
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
-from qinglan.rewriter.base_check import refuse_unfit_base
+from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary, refuse_unfit_base
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.scratch import source_digest
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
@@ -42,8 +42,15 @@ def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -
     if config.source == "tiny" and not files:
         raise DataError(f"{knowledge_base}: no passages to train a base model from.")
     if config.source == "hub":
-        return _from_hub(model, config, refuse_unfit_base)
+        return _from_hub(model, config, lambda folder: refuse_unfit_models(folder, config.critic))
     return _from_files(model, [*files, train], config, lambda folder: _train_tiny(files, train, folder, config))
+
+
+def refuse_unfit_models(base: Path, critic: str | None) -> None:
+    """Refuse the base, or a critic that is here and does not fit it: PPO would only after SFT was paid for."""
+    refuse_unfit_base(base)
+    if critic and local_model_folder(critic):
+        refuse_other_vocabulary(find_critic(critic), base)
 
 
 def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:

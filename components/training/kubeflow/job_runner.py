@@ -10,13 +10,14 @@ from qinglan.jobs import LocalRunner, Runner
 from qinglan.jobs.job_labels import RUN_LABEL, TENANT_LABEL
 from qinglan.jobs.launch_context import LaunchContext
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
+from qinglan.run_id import RUN_VARIABLE
 
 if TYPE_CHECKING:
     from qinglan.kubernetes.client import Api
 
 KFP_RUN_LABEL = "pipeline/runid"
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
-REQUIRED_VARIABLES = "QINGLAN_RUN and QINGLAN_JOB_IMAGE"
+REQUIRED_VARIABLES = f"{RUN_VARIABLE} and QINGLAN_JOB_IMAGE"
 
 
 def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
@@ -55,7 +56,7 @@ def context_from_pod(
     containers = pod["spec"]["containers"]
     main = next((container for container in containers if container["name"] == "main"), containers[0])
     run = (
-        environment.get("QINGLAN_RUN")
+        environment.get(RUN_VARIABLE)
         or labels.get(RUN_LABEL)
         or labels.get(KFP_RUN_LABEL)
         or labels.get(WORKFLOW_LABEL)
@@ -74,7 +75,7 @@ def context_from_pod(
 def _context_from_environment(
     namespace: str, task: Mapping[str, Any], environment: Mapping[str, str]
 ) -> LaunchContext:
-    run, image = environment.get("QINGLAN_RUN"), environment.get("QINGLAN_JOB_IMAGE")
+    run, image = environment.get(RUN_VARIABLE), environment.get("QINGLAN_JOB_IMAGE")
     if not run or not image:
         raise ConfigError(
             f"A job on the cluster needs its run and its image, and this is no pod of {namespace} to read them from. "

@@ -137,6 +137,13 @@ def test_a_file_without_rows_says_what_to_give(tmp_path: Path, content: str) -> 
         read_rows(tmp_path / "in.json", StyleColumns(), DEFAULT_LABELS)
 
 
+def test_a_text_file_with_the_name_of_a_spreadsheet_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "in.xlsx").write_text("问题,回答,标签\n")
+
+    with pytest.raises(DataError, match=r"name ends in \.xlsx, but it is no \.xlsx spreadsheet"):
+        read_rows(tmp_path / "in.xlsx", StyleColumns(), DEFAULT_LABELS)
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_a_label_with_too_few_answers_is_named(tmp_path: Path, count: int) -> None:
     with pytest.raises(DataError, match=rf"Too few different answers of 售后 \({count}\)"):

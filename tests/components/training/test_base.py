@@ -1,5 +1,6 @@
 """The weights that training starts from: made from the knowledge base alone, once, or taken from a hub or folder."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -235,6 +236,27 @@ def test_a_base_that_nobody_can_ask_is_refused(prompts: Path, tmp_path: Path) ->
     with pytest.raises(DataError, match=r"no chat template.* Take an instruct model"):
         base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
     text_base(tmp_path, tmp_path / "classifier", BaseConfig(model=str(mine)))  # a classifier is not asked
+
+
+def test_a_critic_beside_the_base_that_does_not_fit_is_refused_before_any_training(
+    prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path / "weights"))
+    _, critic = (tiny_model(tmp_path / "weights" / "Qwen" / name) for name in ("Qwen3-32B", "Qwen3-1.7B"))
+    config = BaseConfig(critic="Qwen/Qwen3-1.7B")
+
+    base(tmp_path, prompts, tmp_path / "fit", config)
+    vocabulary = json.loads((critic / "tokenizer.json").read_bytes())
+    vocabulary["added_tokens"][-1]["content"] = "<|another|>"
+    (critic / "tokenizer.json").write_text(json.dumps(vocabulary))
+    with pytest.raises(ConfigError, match=r"critic_model .*Qwen3-1\.7B has another vocabulary"):
+        base(tmp_path, prompts, tmp_path / "out", config)
+    (critic / "config.json").write_text('{"architectures": ["BertModel"], "model_type": "bert"}')
+    with pytest.raises(DataError, match=r"a BertModel, and a rewriter is"):
+        base(tmp_path, prompts, tmp_path / "out", config)
+    shutil.rmtree(critic)
+    base(tmp_path, prompts, tmp_path / "without", config)  # PPO says so, where it runs
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_hub_that_cannot_be_reached_says_what_to_do(

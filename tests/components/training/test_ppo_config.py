@@ -34,7 +34,8 @@ def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], sa
 def test_threads_on_a_cpu_are_a_setting() -> None:
     configs = [PpoConfig.parse(load_yaml(TRAINING / f"{name}.yaml")["ppo"], name) for name in ("laptop", "cpu")]
 
-    assert [verl_environment(config)["OMP_NUM_THREADS"] for config in configs] == ["1", "8"]
+    for name in ("OMP_NUM_THREADS", "TQ_NUM_THREADS"):
+        assert [verl_environment(config)[name] for config in configs] == ["1", "8"]
 
 
 @pytest.mark.parametrize(

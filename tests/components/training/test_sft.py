@@ -262,7 +262,7 @@ def test_a_loss_without_bounds_ends_with_a_word_and_not_with_a_model(
     inputs = tiny_model(tmp_path / "base", stage="base"), chats(tmp_path / "chats")
     config = SftConfig(device="cpu", tuner="full", max_length=256)
 
-    with pytest.raises(TrainingError, match=r"loss is nan at step 2\..* The setting is sft\.learning_rate"):
+    with pytest.raises(TrainingError, match=r"loss is nan at step 2: .* The setting is sft\.learning_rate"):
         sft(*inputs, tmp_path / "model", tmp_path / "log", config, Diverging())
 
     assert not (tmp_path / "model").exists()

@@ -9,9 +9,10 @@ from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.dsse import open_envelope, sign_envelope
 from qinglan.lineage.keys import KEYS_VARIABLE, load_signer
-from qinglan.lineage.record import RUN_VARIABLE, recorded
+from qinglan.lineage.record import recorded
 from qinglan.lineage.statement import ArtifactRef, Statement, from_payload, to_payload
 from qinglan.lineage.step_inputs import add_supporting_file
+from qinglan.run_id import RUN_VARIABLE
 from tests.kfp_artifacts import File
 
 PARTS = (

@@ -11,7 +11,8 @@ from qinglan.live.alarms import Alarm
 from qinglan.live.follow import log_tail
 from qinglan.live.outlets import HEARTBEAT, LIVE_VARIABLE, Outlet, read_trainings
 from qinglan.live.snapshot import POINTS, TrainingSnapshot, curve_points, newest_figures, seconds_left
-from qinglan.live.view import LiveTraining, live_training, run_id
+from qinglan.live.view import LiveTraining, live_training
+from qinglan.run_id import run_id
 from tests.browser import open_page
 from tests.silent_training import silent_training
 from tests.strict_html import Strict
@@ -48,6 +49,7 @@ def test_what_is_written_so_far_can_be_read_after_each_step(folder: Path, tmp_pa
             assert 'http-equiv="refresh"' in (folder / "index.html").read_text()
     assert "polyline" in (folder / "sft" / "curve.svg").read_text()
     page = (folder / "index.html").read_text()
+    assert "<title>Trainings of run-1" in page
     assert "sft: done" in page and 'http-equiv="refresh"' in page, "the next training will be on it"
     assert not list(folder.rglob("*.partial"))
 
@@ -195,7 +197,7 @@ def test_a_browser_shows_the_page_of_a_training_under_way(folder: Path, tmp_path
         live.refresh()
         page = open_page(folder / "index.html", tmp_path / "profile")
 
-    assert page.title == "Trainings"
+    assert page.title == f"Trainings of {run_id()}"
     assert "sft: running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text
 
 

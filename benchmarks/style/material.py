@@ -1,4 +1,4 @@
-"""What everything here is measured on: a sample of its own seed, prepared, a tiny base, and a model of it."""
+"""The material of every measurement here: a sample of its own seed, prepared, a tiny base, and a model of it."""
 
 import contextlib
 import sys
@@ -20,7 +20,7 @@ from standins.samples.style import write_style_sample
 SEED = 100
 
 
-class Made(NamedTuple):
+class Material(NamedTuple):
     """Files of one sample."""
 
     config: StyleRunConfig
@@ -52,21 +52,23 @@ class Opened(NamedTuple):
         return cls(model, AutoTokenizer.from_pretrained(folder), mapping["id_to_label"])
 
 
-def make(folder: Path, rows: int, **shares: float) -> Made:
+def make(folder: Path, rows: int, **shares: float) -> Material:
     """The sample, its splits and a base model; the base is kept in the cache for the next run."""
     write_style_sample(folder / "data", rows, SEED)
     config = load_style_config("laptop", labelled=folder / "data", prepare=shares)
     with aside():
         prepare(config.labelled, folder / "rows", folder / "page.html", config.prepare)
         text_base(folder / "rows", folder / "base", config.base)
-    return Made(config, folder / "rows", folder / "base", folder)
+    return Material(config, folder / "rows", folder / "base", folder)
 
 
-def train(made: Made) -> Path:
+def train(material: Material) -> Path:
     """The model that the laptop profile makes, kept in the cache as well."""
     with aside():
-        train_style(made.base, made.rows, made.folder / "model", made.folder / "log", made.config.style)
-    return made.folder / "model"
+        train_style(
+            material.base, material.rows, material.folder / "model", material.folder / "log", material.config.style
+        )
+    return material.folder / "model"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,24 @@
+"""The error of a run that stopped names its step, its log, and once the way on."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.execution import step_failure
+from pipelines.rewriter import REWRITER
+from pipelines.rundir import RunDir, write_json
+from serving.gateway.paid_calls import RUN_AGAIN
+
+
+@pytest.mark.parametrize("message", [f"teacher at h: ConnectError. {RUN_AGAIN}", "the budget is spent"])
+def test_a_failed_step_is_told_with_one_way_on(tmp_path: Path, message: str) -> None:
+    run, log = RunDir(tmp_path), tmp_path / "run.log"
+    run.records.mkdir(parents=True)
+    failure = {"message": message, "explained": True, "exit_code": 4}
+    write_json(run.records / "generate.json", {"status": "failed", "failure": failure})
+
+    error = step_failure(run, REWRITER, ("generate",), log)
+
+    assert error.lines[:2] == (f"generate: {message}", f"Log: {log}")
+    assert str(error).count("Run the same command again") == 1
+    assert error.exit_code == 4

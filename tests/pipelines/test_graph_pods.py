@@ -1,0 +1,138 @@
+"""The pods of the compiled graphs ask for what each profile says: keys, quotas, GPUs, volumes, retries."""
+
+import pytest
+
+from tests.pipelines.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(name: str) -> None:
+    found = compiled(name)
+
+    for step, container in found.steps.items():
+        pod = found.pod(step)
+        [secret] = pod["secretAsVolume"]
+        assert secret["mountPath"] == "/etc/qinglan/keys"
+        assert secret["secretName"] == ("qinglan-release-keys" if "register" in step else "qinglan-builder-key")
+        assert {one["name"] for one in pod["fieldPathAsEnv"]} == {"QINGLAN_RUN", "QINGLAN_IMAGE"}
+        assert pod["podMetadata"]["annotations"] == {"qinglan/image": container["image"]}
+
+
+def fetching(found: Compiled) -> set[str]:
+    """The steps that take an artifact which an importer brings, in branches too."""
+    components, executors = found.spec["components"], found.spec["deploymentSpec"]["executors"]
+    labels = {
+        name: components[task["componentRef"]["name"]].get("executorLabel") for name, task in found.tasks.items()
+    }
+    importers = {name for name, label in labels.items() if label and "importer" in executors[label]}
+    return {
+        name
+        for name, task in found.tasks.items()
+        for source in task.get("inputs", {}).get("artifacts", {}).values()
+        if source.get("taskOutputArtifact", {}).get("producerTask") in importers
+    }
+
+
+def store_keys(found: Compiled, step: str) -> dict[str, str]:
+    """By variable, the key of the store's Secret that a step is given."""
+    given = [one for one in found.pod(step).get("secretAsEnv", ()) if one["secretName"] == "qinglan-store"]
+    assert all(one["optional"] for one in given)
+    return {key["envVar"]: key["secretKey"] for one in given for key in one["keyToEnv"]}
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_steps_that_take_an_imported_input_and_no_others_can_fetch_it(name: str) -> None:
+    found = compiled(name)
+
+    expected = {"generate", "validate", "base"} if name.startswith("rewriter") else {"prepare"}
+    assert fetching(found) == expected
+    for step in found.steps:
+        if step in expected:
+            assert store_keys(found, step) == FETCHING
+        else:
+            assert "AWS_ENDPOINT_URL_S3" not in store_keys(found, step)
+            assert bool(store_keys(found, step)) is step.startswith("register")
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) -> None:
+    found = compiled(name)
+
+    for step, container in found.steps.items():
+        asked, pod = container["resources"], found.pod(step)
+        assert asked["resourceCpuRequest"] == asked["resourceCpuLimit"]
+        assert asked["resourceMemoryRequest"] == asked["resourceMemoryLimit"]
+        assert asked["resourceMemoryLimit"].endswith("Gi")
+        assert pod["securityContext"] == {"runAsUser": "65532", "runAsGroup": "65532", "runAsNonRoot": True}
+        assert int(pod["activeDeadlineSeconds"]) >= 3600
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> None:
+    found = compiled(name)
+    tenant = {"qinglan.dev/tenant": "fivedoctors"} if name.startswith("rewriter") else {}
+
+    for step in found.steps:
+        stage = step.removeprefix("text-").removesuffix("-style").replace("-", "_")
+        labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, **tenant}
+        assert found.pod(step)["podMetadata"]["labels"] == labels
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_steps_that_waiting_can_mend_are_retried_long_enough(name: str) -> None:
+    found = compiled(name)
+
+    for task in found.steps:
+        retry = found.tasks[task].get("retryPolicy")
+        assert (retry is None) == (task in ("convert", "prepare", "gate", "gate-style", "gate-small"))
+        if retry:
+            assert retry["maxRetryCount"] == 2
+            # Argo counts from the first attempt's start.
+            assert int(retry["backoffMaxDuration"][:-1]) == 3 * int(found.pod(task)["activeDeadlineSeconds"])
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: str) -> None:
+    found = compiled(name)
+    asked = {step: one["resources"].get("accelerator") for step, one in found.steps.items()}
+
+    assert {step: int(one["resourceCount"]) for step, one in asked.items() if one} == ON_GPUS.get(name, {})
+    for step, one in asked.items():
+        pod = found.pod(step)
+        if not one:
+            assert not {"nodeSelector", "tolerations", "emptyDirMounts"} & set(pod)
+            continue
+        assert one["resourceType"] == "nvidia.com/gpu"
+        assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        card = "NVIDIA-L4" if name.endswith("-24") else "NVIDIA-A100-SXM4-80GB"
+        assert pod["nodeSelector"] == {"labels": {"nvidia.com/gpu.product": card}}
+        if not hands_on(found, step):
+            assert pod["emptyDirMounts"] == [{"mountPath": "/dev/shm", "medium": "Memory", "volumeName": "shm"}]
+
+
+def hands_on(found: Compiled, step: str) -> bool:
+    """Whether its GPUs go to a job that it launches."""
+    return any(
+        one["field"] == "RESOURCES" and not one.get("applyToTask")
+        for one in found.spec["components"][f"comp-{step}"].get("taskConfigPassthroughs", ())
+    )
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_one(name: str) -> None:
+    found = compiled(name)
+    mounted = {step: {one["constant"] for one in found.pod(step).get("pvcMount", ())} for step in found.steps}
+    caches = {step for step, one in found.steps.items() if {"name": "QINGLAN_CACHE", "value": CACHE} in env(one)}
+
+    if name not in ON_GPUS:
+        assert {claim for claims in mounted.values() for claim in claims} <= {"qinglan-base-weights"} and not caches
+        return
+    public = {"base", "ppo"} if name.startswith("rewriter") else {"text-base"}  # ppo: a critic of its own
+    resuming = {"base", "sft", "ppo"} if name.startswith("rewriter") else {"style", "distil"}
+    assert {step for step, claims in mounted.items() if "qinglan-scratch" in claims} == resuming == caches
+    assert {step for step, claims in mounted.items() if "qinglan-base-weights" in claims} == public
+
+
+CACHE = "/var/lib/qinglan/cache"

@@ -1,0 +1,197 @@
+"""A profile of the style line, run here to its end: each step in its image's environment, on a narrow Qwen2.5.
+
+Both releases are registered, and the small one is served by the command of its runtime on a cluster.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import httpx
+import orjson
+
+from pipelines.config import load_style_config
+from pipelines.environments import make_environment
+from pipelines.execution import check_keys, prepare_run, run_lock, run_stages
+from pipelines.rundir import RunDir
+from pipelines.stage_environments import PRESENT, image_name
+from pipelines.style import STYLE, StyleRunConfig
+from qinglan.config import load_yaml, merge_settings
+from qinglan.errors import GateHeldError, QinglanError
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
+from qinglan.services import stop_process
+from standins.samples.style import write_style_sample
+from tests.rehearsal.differences import setting_differences
+from tests.rehearsal.narrow_qwen2 import CONFIG, NARROW, write_narrow_qwen2
+from tests.rehearsal.rehearse import StepTime
+
+STYLE_PROFILES = {f"style-{profile}": profile for profile in ("a100", "cpu", "one-gpu-24")}
+"""Profiles of the style line by their names on the command line."""
+
+ROWS, SEED = 400, 3
+"""Size and seed of the sample: one label is the most frequent, which is all that the gate's baseline learns."""
+
+STAGES = STYLE.until(STYLE.last)
+SHOWN = ("prepare", "base", "style", "evaluate", "register", "distil")
+"""Stages whose settings are compared: the gates and the small model's evaluation have the evaluation's."""
+
+RUNTIME = Path(__file__).parents[2] / "manifests" / "base" / "runtimes" / "style-onnx.yaml"
+SERVED_ROWS = 20
+SAME = 1e-4
+"""Difference of a served probability from the judged one that still counts as the same."""
+
+SIZES: dict[str, Any] = {
+    "style": {"learning_rate": 2e-3}, "distil": {"learning_rate": 2e-3, "epochs": 1.0},
+    "evaluate": {"draws": 200, "examples": 1, "blind_rows": 5},
+}  # fmt: skip
+"""Sizes that take minutes here. The learning rates are those of a small model with random weights."""
+
+DEVICE: dict[str, Any] = {"style": {"device": "cpu"}, "distil": {"device": "cpu"}}
+
+GATE: dict[str, Any] = {"evaluate": {
+    "baseline_c": [1e-5],
+    "gate": {
+        "rows": 20, "class_rows": 1, "p": 1.0, "class_margin": 1.0, "ece": 1.0, "ece_worse": 1.0,
+        "teacher_margin": 1.0,
+    },
+}}  # fmt: skip
+"""A gate that promotes a model with random weights: the baseline is so regularised that it predicts one label."""
+
+
+class StyleRehearsal(NamedTuple):
+    """A profile's rehearsal in a folder."""
+
+    profile: str
+    root: Path
+    rows: int = ROWS
+
+    @property
+    def run(self) -> RunDir:
+        return RunDir(self.root / "run")
+
+    @property
+    def weights(self) -> Path:
+        return self.root / "weights"
+
+    def there(self) -> StyleRunConfig:
+        """The profile's configuration."""
+        return load_style_config(self.profile, labelled=self.root / "data")
+
+    def here(self) -> StyleRunConfig:
+        """The same with the settings above."""
+        changed = merge_settings(merge_settings(SIZES, DEVICE), GATE)
+        return load_style_config(self.profile, labelled=self.root / "data", **changed)
+
+
+def unset_differences(rehearsal: StyleRehearsal) -> list[str]:
+    """Differences that no setting shows."""
+    there = rehearsal.there()
+    sizes = ", ".join(f"{name} {CONFIG[name]} -> {value}" for name, value in NARROW.items())
+    lines = [
+        f"{there.base.model}: its files with random weights, {sizes}",
+        f"labelled answers: a sample of {rehearsal.rows}",
+    ]
+    if there.style.device == "cuda":
+        lines.append("arithmetic: bfloat16 -> float32, as in every training of this line on a CPU")
+    lines.append("packages: none differs; the lock of the image style is installed, and its torch finds no GPU")
+    return lines
+
+
+def begin_style(name: str, folder: Path) -> Iterator[StepTime]:
+    """Print what differs from the profile; the steps run as they are taken."""
+    rehearsal = StyleRehearsal(STYLE_PROFILES[name], folder)
+    print(f"{name}: what differs from the profile")
+    for difference in setting_differences(rehearsal.there(), rehearsal.here(), SHOWN):
+        print(f"  {difference}")
+    for line in unset_differences(rehearsal):
+        print(f"  {line}")
+    return rehearse_style(rehearsal)
+
+
+def rehearse_style(rehearsal: StyleRehearsal) -> Iterator[StepTime]:
+    """Run the whole line, then serve the small model; yields the time of each. An error ends it."""
+    images = {name: image_name(STYLE.stages[name].load_component()) for name in STAGES}
+    server = runtime_container()
+    images["serve"] = server["image"].rpartition("/")[2].partition(":")[0]
+    made = {image: str(make_environment(image)) for image in sorted({*images.values()} - {PRESENT})}
+    write_inputs(rehearsal)
+    own = {WEIGHTS_VARIABLE: rehearsal.weights, KEYS_VARIABLE: rehearsal.root / "keys"}
+    with patch.dict(os.environ, {name: str(path.resolve()) for name, path in own.items()}):
+        check_keys()
+        with run_lock(rehearsal.run):
+            steps = run_line(rehearsal, {name: made[images[name]] for name in STAGES if images[name] in made})
+        for name, record in steps.items():
+            started, ended = (datetime.fromisoformat(record[at]) for at in ("started", "ended"))
+            yield StepTime(rehearsal.profile, name, images[name], round((ended - started).total_seconds(), 1))
+        clock = time.monotonic()
+        check_served(rehearsal, server_command(server, made[images["serve"]], rehearsal.run.shown("small_release")))
+        yield StepTime(rehearsal.profile, "serve", images["serve"], round(time.monotonic() - clock, 1))
+
+
+def write_inputs(rehearsal: StyleRehearsal) -> None:
+    """The labelled answers, and the base model in the folder of weights by its public name."""
+    data = rehearsal.root / "data"
+    write_style_sample(data, rehearsal.rows, seed=SEED)
+    texts = [row["input"] for row in orjson.loads((data / "style.json").read_bytes())]
+    write_narrow_qwen2(rehearsal.weights / rehearsal.here().base.model, texts)
+
+
+def run_line(rehearsal: StyleRehearsal, pythons: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Execute all stages as `qinglan style run` does; the record of each. A gate that holds is an error."""
+    run, inputs = rehearsal.run, {"labelled": (rehearsal.root / "data").resolve()}
+    prepare_run(STYLE, rehearsal.here(), run, STAGES, alone=False)
+    record = run_stages(STYLE, run, STAGES, inputs, alone=False, quiet=False, pythons=pythons)
+    held = [verdict for name in ("verdict", "small_verdict") if (verdict := record[name]).get("word") == "hold"]
+    if held:
+        raise GateHeldError(f"The relaxed gate holds: {' '.join(held[0]['reasons'])}")
+    return {name: record["steps"][name] for name in STAGES}
+
+
+def check_served(rehearsal: StyleRehearsal, command: list[str]) -> None:
+    """Serve the small release, and compare its answers with those that were judged."""
+    files = rehearsal.run.files
+    texts = [orjson.loads(line)["input"] for line in (files / "style_rows" / "test.jsonl").read_bytes().splitlines()]
+    judged = [orjson.loads(line)["model"] for line in (files / "small_predictions.jsonl").read_bytes().splitlines()]
+    with serving(command, rehearsal.run.logs / "serve.log") as url:
+        for text, row in list(zip(texts, judged, strict=True))[:SERVED_ROWS]:
+            served = httpx.post(f"{url}/predict", json={"text": text}, timeout=60).raise_for_status().json()
+            differences = [abs(served["probabilities"][name] - p) for name, p in row["probabilities"].items()]
+            if max(differences) > SAME:
+                raise QinglanError(
+                    f"{text!r}: the served probabilities differ by {max(differences):g} from the judged."
+                )
+
+
+def runtime_container() -> dict[str, Any]:
+    """The container that serves a small style model on a cluster."""
+    container: dict[str, Any] = load_yaml(RUNTIME)["spec"]["containers"][0]
+    return container
+
+
+def server_command(container: Mapping[str, Any], python: str, release: Path) -> list[str]:
+    """The runtime's command with this release, on a free port of loopback."""
+    here = {"model": str(release.resolve() / "model"), "name": "style-small", "host": "127.0.0.1", "port": "0"}
+    names = [option.partition("=")[0].removeprefix("--") for option in container["args"]]
+    values = [here.get(name, option.partition("=")[2]) for name, option in zip(names, container["args"], strict=True)]
+    return [python, *container["command"][1:], *(f"--{n}={v}" for n, v in zip(names, values, strict=True))]
+
+
+@contextmanager
+def serving(command: Sequence[str], log: Path) -> Iterator[str]:
+    """The address that a server announces; it is stopped at the end."""
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        if not (line := process.stdout.readline()):
+            raise QinglanError(f"The server of the small model did not start. Its log: {log}")
+        yield str(orjson.loads(line)["style"])
+    finally:
+        stop_process(process)
