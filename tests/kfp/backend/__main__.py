@@ -1,0 +1,62 @@
+"""python -m tests.kfp.backend up|down|status|check"""
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from shlex import quote
+
+from qinglan.errors import OutageError, QinglanError
+from tests.cluster.plane.processes import Folder, records, runs
+from tests.kfp.backend.backend import down, status, up
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.kfp.backend", description="A real KFP back end, here.")
+    parser.add_argument("--folder", type=Path, default=Path("runs/kfp"))
+    parser.add_argument("--cluster", type=Path, default=Path("runs/cluster"))
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("up").add_argument("source", type=Path, help="a clone of kubeflow/pipelines")
+    for name in ("down", "status", "check"):
+        commands.add_parser(name)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that half a back end is cleared away
+    try:
+        {"up": bring_up, "down": take_down, "status": show, "check": check}[options.command](options)
+    except QinglanError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(error.exit_code) from error
+    except KeyboardInterrupt as error:
+        raise SystemExit(130) from error
+
+
+def bring_up(options: argparse.Namespace) -> None:
+    began = time.monotonic()
+    folder = up(options.folder, options.cluster, options.source)
+    print(f"KFP runs ({time.monotonic() - began:.0f} s). `qinglan submit` finds it after:")
+    print(f"source {quote(str(folder.root / 'env'))}")
+
+
+def take_down(options: argparse.Namespace) -> None:
+    ended = down(options.folder)
+    print(f"ended: {', '.join(record.part.name for record in ended)}" if ended else "nothing of KFP ran here")
+
+
+def show(options: argparse.Namespace) -> None:
+    print("\n".join(status(options.folder)))
+    ended = [record.part.name for record in records(Folder(options.folder.resolve())) if not runs(record)]
+    if ended:
+        raise OutageError(
+            f"{', '.join(ended)} ended: see {options.folder / 'logs'}, then make kfp-down, and make kfp."
+        )
+
+
+def check(options: argparse.Namespace) -> None:
+    from tests.kfp.backend.check import run_two_steps
+
+    run_two_steps(Folder(options.folder.resolve()))
+
+
+if __name__ == "__main__":
+    main()
