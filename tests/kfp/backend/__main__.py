@@ -1,4 +1,4 @@
-"""python -m tests.kfp.backend up|down|status|check"""
+"""python -m tests.kfp.backend up|down|status|check|run"""
 
 import argparse
 import signal
@@ -20,10 +20,13 @@ def main() -> None:
     commands.add_parser("up").add_argument("source", type=Path, help="a clone of kubeflow/pipelines")
     for name in ("down", "status", "check"):
         commands.add_parser(name)
+    run_options = commands.add_parser("run")
+    run_options.add_argument("--conversations", type=int, default=1600)
+    run_options.add_argument("--seed", type=int, default=0, help="of the sample")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that half a back end is cleared away
     try:
-        {"up": bring_up, "down": take_down, "status": show, "check": check}[options.command](options)
+        COMMANDS[options.command](options)
     except QinglanError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.exit_code) from error
@@ -56,6 +59,15 @@ def check(options: argparse.Namespace) -> None:
     from tests.kfp.backend.check import run_two_steps
 
     run_two_steps(Folder(options.folder.resolve()))
+
+
+def run(options: argparse.Namespace) -> None:
+    from tests.kfp.backend.rewriter_run import run_rewriter
+
+    run_rewriter(Folder(options.folder.resolve()), options.cluster, options.conversations, options.seed)
+
+
+COMMANDS = {"up": bring_up, "down": take_down, "status": show, "check": check, "run": run}
 
 
 if __name__ == "__main__":

@@ -38,7 +38,19 @@ AUDIENCE = "pipelines.kubeflow.org"
 PROFILE = "qinglan"
 """The namespace of the tenant, as manifests/overlays/laptop-cluster has it."""
 
-OWNED = ("accounts", "config", "database", "database.sock", "mlmd.sqlite", "parts", "pods", "token", "logs", "env")
+OWNED = (
+    "accounts",
+    "config",
+    "database",
+    "database.sock",
+    "mlmd.sqlite",
+    "parts",
+    "pods",
+    "token",
+    "logs",
+    "env",
+    "tenant",
+)
 
 
 def up(root: Path, cluster: Path, source: Path) -> Folder:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
+from typing import Any, TypeVar
 
 from kubernetes import client
 
@@ -18,6 +18,7 @@ TOOLS = {"driver": "driver", "launcher": "launcher-v2", "argoexec": "argoexec"}
 """Programs of the images of KFP and Argo, and their names there."""
 
 RETRY_SECONDS, LOOK_SECONDS = 2.0, 0.05
+Answer = TypeVar("Answer")
 
 
 class ApiLookup:
@@ -148,7 +149,7 @@ class PodRun:
         command = pod_spec.command_line(spec, environment)
         return containers.Process(command, environment, spec.get("workingDir") or "/", hosts, mounts)
 
-    def patiently(self, name: str, attempt: Callable[[], Any]) -> Any:
+    def patiently(self, name: str, attempt: Callable[[], Answer]) -> Answer:
         """Try again while something is missing, and say so in the status of this container."""
         while True:
             try:
