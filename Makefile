@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
 .PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants cluster cluster-binaries cluster-status cluster-down \
-  kfp kfp-check kfp-status kfp-down \
+  kfp kfp-check kfp-run kfp-page kfp-status kfp-down \
   check bench lock image-locks images try-image golden docs clean
 
 help: ## what can be made here
@@ -93,6 +93,12 @@ kfp: cluster ## a real Kubeflow Pipelines 2.17 beside it, in runs/kfp; SOURCE=a 
 
 kfp-check: $(READY) ## two steps run there
 	@$(KFP) check
+
+kfp-run: $(READY) ## the rewriter's whole line there: from a sheet in a bucket to a model that KServe serves
+	@$(KFP) run
+
+kfp-page: $(READY) ## KFP's own page, built with npm once, on http://127.0.0.1:3000
+	@$(KFP) page
 
 kfp-status: $(READY) ## which parts of it run, and their memory
 	@$(KFP) status

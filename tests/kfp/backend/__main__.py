@@ -1,4 +1,4 @@
-"""python -m tests.kfp.backend up|down|status|check|run"""
+"""python -m tests.kfp.backend up|down|status|check|run|page"""
 
 import argparse
 import signal
@@ -9,7 +9,7 @@ from shlex import quote
 
 from qinglan.errors import OutageError, QinglanError
 from tests.cluster.plane.processes import Folder, records, runs
-from tests.kfp.backend.backend import down, status, up
+from tests.kfp.backend.backend import PROFILE, down, status, up
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--cluster", type=Path, default=Path("runs/cluster"))
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("up").add_argument("source", type=Path, help="a clone of kubeflow/pipelines")
-    for name in ("down", "status", "check"):
+    for name in ("down", "status", "check", "page"):
         commands.add_parser(name)
     run_options = commands.add_parser("run")
     run_options.add_argument("--conversations", type=int, default=1600)
@@ -67,7 +67,13 @@ def run(options: argparse.Namespace) -> None:
     run_rewriter(Folder(options.folder.resolve()), options.cluster, options.conversations, options.seed)
 
 
-COMMANDS = {"up": bring_up, "down": take_down, "status": show, "check": check, "run": run}
+def page(options: argparse.Namespace) -> None:
+    from tests.kfp.backend.page import show_page
+
+    print(f"KFP's page: {show_page(Folder(options.folder.resolve()), options.cluster, PROFILE)}")
+
+
+COMMANDS = {"up": bring_up, "down": take_down, "status": show, "check": check, "run": run, "page": page}
 
 
 if __name__ == "__main__":

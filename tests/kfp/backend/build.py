@@ -57,7 +57,7 @@ def build(source: Path) -> Dist:
     """The back end of this clone; what was built before is used again."""
     commit = kfp_source.commit_of_tag(source)
     dist = Dist(cache_folder("kfp") / f"{kfp_source.TAG}-{build_key(commit)}")
-    with _one_builder(dist.root):
+    with one_builder(dist.root):
         if not dist.source.exists():
             _say(f"unpacks {kfp_source.TAG} ({commit[:12]})")
             with atomic_folder(dist.source) as partial:
@@ -146,7 +146,7 @@ def _run(command: list[str], folder: Path, step: str = "") -> None:
 
 
 @contextmanager
-def _one_builder(folder: Path) -> Iterator[None]:
+def one_builder(folder: Path) -> Iterator[None]:
     for name in ("bin", "logs"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -112,8 +112,9 @@ class PodRun:
             raise ValueError(f"volume {volume['name']}: hostPath is not allowed")
         if "persistentVolumeClaim" in volume:
             claim: str = volume["persistentVolumeClaim"]["claimName"]
-            return self.patiently(next(iter(self.states)), lambda: self.lookup.claim_folder(claim))
-        folder = self.home / "volumes" / volume["name"]
+            path: Path = self.patiently(next(iter(self.states)), lambda: self.lookup.claim_folder(claim))
+            return path
+        folder: Path = self.home / "volumes" / volume["name"]
         folder.mkdir(parents=True)
         files = self.patiently(
             next(iter(self.states)), lambda: pod_spec.volume_files(self.pod, volume, self.lookup)
