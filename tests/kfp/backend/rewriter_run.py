@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from qinglan.errors import OutageError, QinglanError
+from qinglan.errors import ConfigError, OutageError, QinglanError
 from tests.cluster.plane.objects import kubectl
 from tests.cluster.plane.processes import Folder
 from tests.kfp.backend.backend import PROFILE as NAMESPACE
@@ -33,6 +33,7 @@ def run_rewriter(folder: Folder, cluster_root: Path, conversations: int, seed: i
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
     cluster = running_cluster(cluster_root)
+    require_no_model(cluster)
     tenant = set_up(folder, cluster, store_of(cluster), conversations, seed)
     say(f"tenant {TENANT} in namespace {NAMESPACE}")
     submit(folder, tenant)
@@ -43,6 +44,15 @@ def run_rewriter(folder: Folder, cluster_root: Path, conversations: int, seed: i
     say(f"InferenceService {SERVICE} is Ready")
     command(folder, "audit", "--live", SERVICE, "-n", NAMESPACE)
     say("audited")
+
+
+def require_no_model(cluster: Folder) -> None:
+    """Refuse where a model is served: a second one is a canary, and without Prometheus it is never promoted."""
+    if _objects(cluster, "inferenceservices.serving.kserve.io"):
+        raise ConfigError(
+            f"Namespace {NAMESPACE} serves a model already, and a second one is a canary that nobody watches here. "
+            "Submit by hand (docs/kfp.md), or begin anew: make kfp-down cluster-down"
+        )
 
 
 def submit(folder: Folder, tenant: Tenant) -> None:

@@ -1,5 +1,6 @@
 """One pod from its scheduling to its end: its volumes, its containers in turn, and its status at the API server."""
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -69,7 +70,14 @@ class PodRun:
         self.stopped = False
 
     def run(self) -> str:
-        """Run it to its end; the phase that it ended in."""
+        """Run it to its end; the phase that it ended in. Volumes go with it, claims stay."""
+        try:
+            return self.run_containers()
+        finally:
+            self.stop()
+            shutil.rmtree(self.home / "volumes", ignore_errors=True)
+
+    def run_containers(self) -> str:
         initial, main = self.pod["spec"].get("initContainers") or [], self.pod["spec"]["containers"]
         self.states = {it["name"]: ContainerState(it["name"], it["image"]) for it in (*initial, *main)}
         volumes = {it["name"]: self.volume(it) for it in self.pod["spec"].get("volumes") or ()}
