@@ -1,4 +1,4 @@
-"""python -m tests.kfp.backend up|down|status|check|run|page"""
+"""python -m tests.kfp.backend up|down|status|check|run|page|picture"""
 
 import argparse
 import signal
@@ -23,6 +23,10 @@ def main() -> None:
     run_options = commands.add_parser("run")
     run_options.add_argument("--conversations", type=int, default=1600)
     run_options.add_argument("--seed", type=int, default=0, help="of the sample")
+    picture_options = commands.add_parser("picture")
+    picture_options.add_argument("out", type=Path)
+    picture_options.add_argument("route", help="such as '#/runs/details/RUN_ID'")
+    picture_options.add_argument("--click", action="append", default=[], metavar="TEXT", help="may be repeated")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that half a back end is cleared away
     try:
@@ -73,7 +77,17 @@ def page(options: argparse.Namespace) -> None:
     print(f"KFP's page: {show_page(Folder(options.folder.resolve()), options.cluster, PROFILE)}")
 
 
-COMMANDS = {"up": bring_up, "down": take_down, "status": show, "check": check, "run": run, "page": page}
+def picture(options: argparse.Namespace) -> None:
+    from tests.kfp.backend.page import show_page
+    from tests.kfp.backend.picture import take_picture
+
+    address = show_page(Folder(options.folder.resolve()), options.cluster, PROFILE)
+    take_picture(f"{address}/{options.route}", options.click, options.out)
+
+
+COMMANDS = {
+    "up": bring_up, "down": take_down, "status": show, "check": check, "run": run, "page": page, "picture": picture,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from tests.kfp.backend.command_lines import (
     HTTP,
     LOOPBACK,
     MLMD,
+    PAGE,
     Ports,
     Setting,
     agent_token,
@@ -190,7 +191,7 @@ class Rise:
         """What a shell needs to submit a run."""
         settings = {
             "KFP_ENDPOINT": f"http://{LOOPBACK}:{HTTP}", "KFP_TOKEN_FILE": member_token(self.folder),
-            "KFP_NAMESPACE": PROFILE,
+            "KFP_NAMESPACE": PROFILE, "KFP_UI_ENDPOINT": f"http://{LOOPBACK}:{PAGE}",
         }  # fmt: skip
         lines = [f"source {self.cluster.root / 'env'}", *(f'export {name}="{it}"' for name, it in settings.items())]
         write_private(self.folder.root / "env", "\n".join(lines) + "\n")

@@ -10,7 +10,7 @@ from tests.kfp.backend.objects import BUCKET, MEMBER, NAMESPACE, Store
 from tests.kfp.backend.source import TAG
 
 LOOPBACK = "127.0.0.1"
-GRPC, HTTP, MLMD, ARGO_HEALTH = 8887, 8888, 8080, 6060
+GRPC, HTTP, MLMD, ARGO_HEALTH, PAGE = 8887, 8888, 8080, 6060, 3000
 """KFP's driver and launcher ask the first and the third by these numbers, so a machine has one back end."""
 
 USER_HEADER = "kubeflow-userid"

@@ -21,11 +21,10 @@ from qinglan.files import atomic_folder
 from tests.cluster.plane.processes import Folder, Part, answering, records, runs, start, until
 from tests.kfp.backend.build import Dist, one_builder
 from tests.kfp.backend.cluster import running_cluster, store_of, write_kubeconfig
-from tests.kfp.backend.command_lines import HTTP, LOOPBACK, USER_HEADER
+from tests.kfp.backend.command_lines import HTTP, LOOPBACK, PAGE, USER_HEADER
 from tests.kfp.backend.objects import BUCKET, NAMESPACE, PERSON, Store
 from tests.kfp.backend.source import Change, change
 
-PORT = 3000
 ACCOUNT = "ml-pipeline-ui"
 MISSING = "fs"
 """An empty package that holds a name against misuse; some mirrors of npm lack it, and nothing imports it."""
@@ -66,7 +65,7 @@ def show_page(folder: Folder, cluster_root: Path, profile: str) -> str:
         start(folder, part, outlives=True)
         with httpx.Client(trust_env=False) as client:
             until("KFP's page is ready", answering(client, part), folder)
-    return f"http://{LOOPBACK}:{PORT}"
+    return f"http://{LOOPBACK}:{PAGE}"
 
 
 def page_folder(dist: Dist) -> Path:
@@ -144,5 +143,5 @@ def page_part(folder: Folder, dist: Dist, store: Store, metadata_port: int) -> P
         "MINIO_ACCESS_KEY": store.access_key, "MINIO_SECRET_KEY": store.secret_key, "ARGO_ARCHIVE_LOGS": "true",
         "ARGO_ARCHIVE_BUCKETNAME": BUCKET, "DISABLE_GKE_METADATA": "true",
     }  # fmt: skip
-    arguments = [str(front / "server" / "dist" / "server.js"), str(front / "build"), str(PORT)]
-    return Part("page", str(node(dist)), arguments, settings, f"http://{LOOPBACK}:{PORT}/apis/v2beta1/healthz")
+    arguments = [str(front / "server" / "dist" / "server.js"), str(front / "build"), str(PAGE)]
+    return Part("page", str(node(dist)), arguments, settings, f"http://{LOOPBACK}:{PAGE}/apis/v2beta1/healthz")
