@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kfp.backend.pods.container import Process, clear, kill, start
+from tests.kfp.backend.pods.container import Process, clear, kill, start, terminate
 
 SECONDS = 30.0
+LOOP = "sh -c 'while :; do sleep 1; done' sleep-of-{}"
 
 
 def may_run() -> bool:
@@ -91,8 +92,7 @@ def until_there(root: Path) -> None:
 
 
 def loop(root: Path) -> Process:
-    inner = f"sh -c 'while :; do sleep 1; done' sleep-of-{root.name}"
-    return process(["sh", "-c", f"{inner} & wait"])
+    return process(["sh", "-c", f"{LOOP.format(root.name)} & wait"])
 
 
 def test_killing_a_container_ends_all_that_it_started(tmp_path: Path) -> None:
@@ -104,6 +104,17 @@ def test_killing_a_container_ends_all_that_it_started(tmp_path: Path) -> None:
 
     assert container.wait(SECONDS) == -9
     assert until_gone(root)
+
+
+def test_a_container_may_end_in_order(tmp_path: Path) -> None:
+    root = tmp_path / f"{tmp_path.parent.name}-asked"
+    container = start(root, process(["sh", "-c", f"trap 'echo saved; exit 3' TERM; {LOOP.format(root.name)} & wait"]))
+    until_there(root)
+
+    terminate(container)
+
+    assert container.wait(SECONDS) == 3
+    assert (root / "log").read_text() == "saved\n"
 
 
 def test_a_container_ends_with_the_thread_that_started_it(tmp_path: Path) -> None:

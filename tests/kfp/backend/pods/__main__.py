@@ -67,7 +67,7 @@ class Runner:
             status = {"phase": "Failed", "reason": "RunnerError", "message": f"{type(error).__name__}: {error}"}
             self.api.patch_namespaced_pod_status(run.name, run.lookup.namespace, {"status": status})
 
-    def end_canceled(self) -> None:
+    def cancel_pods(self) -> None:
         """End the steps of workflows that KFP canceled: Argo asks for it through pods/exec, which needs a kubelet."""
         workflows = client.CustomObjectsApi()
         while True:
@@ -82,7 +82,7 @@ class Runner:
             names = {it["metadata"]["name"] for it in every if is_canceled(it)}
             for run in list(self.runs.values()):
                 if run.pod["metadata"]["labels"][WORKFLOW] in names:
-                    run.end_main()
+                    run.cancel()
 
 
 def must_start(pod: Object) -> bool:
@@ -107,7 +107,7 @@ def main() -> None:
     options = parser.parse_args()
     config.load_kube_config(os.environ["KUBECONFIG"])
     runner = Runner(options.folder, options.tools)
-    threading.Thread(target=runner.end_canceled, daemon=True).start()
+    threading.Thread(target=runner.cancel_pods, daemon=True).start()
     runner.watch()
 
 

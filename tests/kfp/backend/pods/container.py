@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +64,14 @@ def start(root: Path, process: Process) -> "subprocess.Popen[bytes]":
 def _killed_with_parent() -> None:
     """`unshare` ignores SIGTERM; when it is killed, so is the container, and with it all that it started."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def terminate(process: "subprocess.Popen[bytes]") -> None:
+    """Send SIGTERM to the container's first process: `unshare`, its parent, ignores it."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    with suppress(OSError):
+        for child in children.read_text().split():
+            os.kill(int(child), signal.SIGTERM)
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:

@@ -18,7 +18,7 @@ from tests.kfp.backend.pods.pod_status import ContainerState, exit_code, pod_sta
 TOOLS = {"driver": "driver", "launcher": "launcher-v2", "argoexec": "argoexec"}
 """Programs of the images of KFP and Argo, and their names there."""
 
-RETRY_SECONDS, LOOK_SECONDS = 2.0, 0.05
+RETRY_SECONDS, LOOK_SECONDS, GRACE_SECONDS = 2.0, 0.05, 30.0
 Answer = TypeVar("Answer")
 
 
@@ -68,6 +68,7 @@ class PodRun:
         self.processes: dict[str, Popen[bytes]] = {}
         self.states: dict[str, ContainerState] = {}
         self.stopped = False
+        self.canceled: float | None = None
 
     def run(self) -> str:
         """Run it to its end; the phase that it ended in. Volumes go with it, claims stay."""
@@ -97,10 +98,14 @@ class PodRun:
         for process in list(self.processes.values()):
             containers.kill(process)
 
-    def end_main(self) -> None:
-        """End the step itself; Argo's `wait` then saves what there is and ends."""
-        if process := self.processes.get("main"):
-            containers.kill(process)
+    def cancel(self) -> None:
+        """Ask the step to end, and end the pod where it does not: Argo's `wait` saves what there is in between."""
+        if self.canceled is None:
+            self.canceled = time.monotonic()
+            if process := self.processes.get("main"):
+                containers.terminate(process)
+        elif time.monotonic() - self.canceled > GRACE_SECONDS:
+            self.stop()
 
     def wait(self, names: list[str]) -> None:
         """Follow these containers to their end, with a report whenever one ends."""
