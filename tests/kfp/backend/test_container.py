@@ -1,9 +1,11 @@
 """A container is a process that sees the machine's files and changes none, and that ends with all that it started."""
 
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,10 @@ LOOP = "sh -c 'while :; do sleep 1; done' sleep-of-{}"
 
 def may_run() -> bool:
     """True where this user may make namespaces and overlays, as `make kfp` needs."""
-    probe = "mkdir u w r && mount -t overlay overlay -o lowerdir=/,upperdir=$PWD/u,workdir=$PWD/w r"
-    command = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", f"cd $(mktemp -d) && {probe}"]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    script = "mkdir u w r && mount -t overlay overlay -o lowerdir=/,upperdir=$PWD/u,workdir=$PWD/w r"
+    command = ["unshare", "--mount", "--pid", "--fork", "sh", "-ec", script]
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
 
 
 pytestmark = pytest.mark.skipif(not may_run(), reason="this user may not make mount namespaces and overlays")
@@ -71,10 +74,12 @@ def test_a_command_that_does_not_exist_is_a_code_and_a_line(tmp_path: Path) -> N
 
 def grandchild(root: Path) -> list[str]:
     """Processes of the machine that run a container's loop, known by the folder in their words."""
-    words = [(pid, pid / "cmdline") for pid in Path("/proc").iterdir() if pid.name.isdigit()]
-    return [
-        pid.name for pid, file in words if file.exists() and f"sleep-of-{root.name}".encode() in file.read_bytes()
-    ]
+    each = []
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):  # others come and go meanwhile
+            if folder.name.isdigit() and f"sleep-of-{root.name}".encode() in (folder / "cmdline").read_bytes():
+                each.append(folder.name)
+    return each
 
 
 def until_gone(root: Path) -> bool:
