@@ -13,8 +13,9 @@ import httpx
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from tests.cluster.plane.objects import Object, all_served, apply, kubectl, served
+from tests.cluster.plane.plane import status as lines_of_parts
 from tests.cluster.plane.ports import found as free_ports
-from tests.cluster.plane.processes import Folder, Record, asking, end, records, resident, runs, start, until
+from tests.cluster.plane.processes import Folder, Record, asking, end, records, runs, start, until
 from tests.kfp.backend import objects
 from tests.kfp.backend.build import Dist, build
 from tests.kfp.backend.cluster import create_token, running_cluster, store_of, write_kubeconfig, write_private
@@ -61,9 +62,9 @@ def up(root: Path, cluster: Path, source: Path) -> Folder:
     with _one_command(folder):
         if not _runs_whole(folder):
             control_plane = running_cluster(cluster)
-            dist = build(source)
             _require_root()
             _require_free_ports()
+            dist = build(source)
             _clear(folder)
             try:
                 Rise(folder, control_plane, dist).all()
@@ -87,16 +88,9 @@ def down(root: Path) -> list[Record]:
 
 def status(root: Path) -> list[str]:
     """A line of each part: whether it runs, and its memory."""
-    each = records(Folder(root.resolve()))
-    if not each:
+    if not records(Folder(root.resolve())):
         return ["No KFP here: make kfp starts one."]
-    memory = {record.part.name: resident(record) / 2**20 for record in each if runs(record)}
-    lines = [f"{it.part.name:22} pid {it.pid:7}  {_memory(memory.get(it.part.name))}" for it in each]
-    return [*lines, f"{'all':35} {sum(memory.values()):6.0f} MiB"]
-
-
-def _memory(mebibytes: float | None) -> str:
-    return "does not run" if mebibytes is None else f"{mebibytes:6.0f} MiB"
+    return lines_of_parts(root)
 
 
 class Rise:
