@@ -182,7 +182,7 @@ class Rise:
         return False
 
     def leave(self) -> None:
-        """What a shell needs to submit a run."""
+        """Write the environment in which a shell submits runs."""
         settings = {
             "KFP_ENDPOINT": f"http://{LOOPBACK}:{HTTP}", "KFP_TOKEN_FILE": member_token(self.folder),
             "KFP_NAMESPACE": PROFILE, "KFP_UI_ENDPOINT": f"http://{LOOPBACK}:{PAGE}",

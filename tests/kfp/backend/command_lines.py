@@ -58,11 +58,11 @@ def member_token(folder: Folder) -> Path:
 
 
 def parts(setting: Setting) -> dict[str, Part]:
-    made = [
+    each = [
         _mariadb(setting), _mlmd(setting), _apiserver(setting), _workflow_controller(setting), _agent(setting),
         _scheduledworkflow(setting), _pods(setting),
     ]  # fmt: skip
-    return {part.name: part for part in made}
+    return {part.name: part for part in each}
 
 
 def mariadb_libraries(dist: Dist) -> dict[str, str]:

@@ -95,7 +95,7 @@ def store_secret(namespace: str, store: Store) -> Object:
 
 
 def launcher_settings(namespace: str, store: Store) -> Object:
-    """Where a step's outputs go. Upstream names no provider: its store has a fixed name, and this one a port."""
+    """The store of steps' outputs. Upstream names no provider: its store has a fixed name, and this one a port."""
     secret = {"secretName": "mlpipeline-minio-artifact", "accessKeyKey": "accesskey", "secretKeyKey": "secretkey"}
     provider = {
         "endpoint": store.endpoint, "region": "minio", "disableSSL": True, "forcePathStyle": True,
@@ -138,9 +138,9 @@ def _artifact_repositories(namespace: str, store: Store) -> Object:
         "keyFormat": f"private-artifacts/{namespace}/{{{{workflow.name}}}}/{created}/{{{{pod.name}}}}",
     }  # fmt: skip
     data = {"default-namespaced": json.dumps({"archiveLogs": True, "s3": s3})}
-    made = _object("v1", "ConfigMap", "artifact-repositories", namespace, data=data)
-    made["metadata"]["annotations"] = {"workflows.argoproj.io/default-artifact-repository": "default-namespaced"}
-    return made
+    settings = _object("v1", "ConfigMap", "artifact-repositories", namespace, data=data)
+    settings["metadata"]["annotations"] = {"workflows.argoproj.io/default-artifact-repository": "default-namespaced"}
+    return settings
 
 
 def _binding(namespace: str, role: str) -> Object:

@@ -49,8 +49,8 @@ def commit_of_tag(source: Path) -> str:
         raise ConfigError(
             f"SOURCE={source}: no such folder. `{CLONE}` makes one; then name it: make kfp SOURCE=pipelines"
         )
-    asked = ["git", "-C", str(source), "rev-parse", "--verify", "--quiet", f"refs/tags/{TAG}^{{commit}}"]
-    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    command = ["git", "-C", str(source), "rev-parse", "--verify", "--quiet", f"refs/tags/{TAG}^{{commit}}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise ConfigError(
             f"SOURCE={source}: no clone of kubeflow/pipelines that has the tag {TAG}"

@@ -118,11 +118,11 @@ def key_objects(files: Mapping[str, bytes]) -> list[Object]:
         "qinglan-builder-key": ("builder.pem",), "qinglan-release-keys": ("builder.pem", "releaser.pem"),
         "qinglan-rollout-key": ("rollout.pem",),
     }  # fmt: skip
-    made = [
+    keys = [
         _named("Secret", name, {file: base64.b64encode(files[file]).decode() for file in content})
         for name, content in secrets.items()
     ]
-    return [*made, _named("ConfigMap", "qinglan-trust", {"trust.yaml": files["trust.yaml"].decode()})]
+    return [*keys, _named("ConfigMap", "qinglan-trust", {"trust.yaml": files["trust.yaml"].decode()})]
 
 
 def _named(kind: str, name: str, data: dict[str, str]) -> Object:

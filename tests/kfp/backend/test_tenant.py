@@ -31,11 +31,11 @@ DEMO = MANIFESTS.parent / "pipelines" / "configs" / TENANT / "demo.yaml"
 def test_the_profile_is_the_demos_with_a_store_and_a_deployment(tmp_path: Path) -> None:
     (tmp_path / "profile.yaml").write_text(profile_text(DEMO.read_text()))
 
-    ours, demo = load_config(TENANT, str(tmp_path / "profile.yaml")), load_config(TENANT, "demo")
+    profile, demo = load_config(TENANT, str(tmp_path / "profile.yaml")), load_config(TENANT, "demo")
 
-    assert (ours.register_.store, ours.deploy.namespace if ours.deploy else None) == (RELEASES, "qinglan")
-    assert ours.evaluate == demo.evaluate
-    assert ours.ppo == demo.ppo
+    assert (profile.register_.store, profile.deploy.namespace if profile.deploy else None) == (RELEASES, "qinglan")
+    assert profile.evaluate == demo.evaluate
+    assert profile.ppo == demo.ppo
 
 
 def test_every_service_of_the_gateway_is_on_this_machine() -> None:
@@ -49,11 +49,11 @@ def test_every_service_of_the_gateway_is_on_this_machine() -> None:
 def test_a_step_that_trains_cannot_read_the_releasers_key() -> None:
     files = {name: name.encode() for name in ("builder.pem", "releaser.pem", "rollout.pem", "trust.yaml")}
 
-    made = {it["metadata"]["name"]: it for it in key_objects(files)}
+    objects = {it["metadata"]["name"]: it for it in key_objects(files)}
 
-    assert set(made["qinglan-builder-key"]["data"]) == {"builder.pem"}
-    assert base64.b64decode(made["qinglan-rollout-key"]["data"]["rollout.pem"]) == b"rollout.pem"
-    assert made["qinglan-trust"]["data"] == {"trust.yaml": "trust.yaml"}
+    assert set(objects["qinglan-builder-key"]["data"]) == {"builder.pem"}
+    assert base64.b64decode(objects["qinglan-rollout-key"]["data"]["rollout.pem"]) == b"rollout.pem"
+    assert objects["qinglan-trust"]["data"] == {"trust.yaml": "trust.yaml"}
 
 
 def test_the_store_is_named_for_our_steps_and_for_kfps_launcher() -> None:

@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 
 class ApiLookup:
-    """What a pod may ask the API server for, in its own namespace."""
+    """Answers of the API server that a pod needs, from its own namespace."""
 
     def __init__(self, api: Any, pod: Object) -> None:
         self.api, self.pod = api, pod
@@ -154,7 +154,7 @@ class PodRun:
         environment = pod_spec.environment(self.pod, spec, self.lookup, known)
         services = self.api.api_client.sanitize_for_serialization(self.api.list_service_for_all_namespaces().items)
         hosts = pod_spec.service_hosts(services, self.lookup.namespace, self.name)
-        mounts = [(self.tools / ours, f"/usr/local/bin/{theirs}") for ours, theirs in TOOLS.items()]
+        mounts = [(self.tools / program, f"/usr/local/bin/{name}") for program, name in TOOLS.items()]
         for mount in pod_spec.mounts(spec):
             source = volumes[mount.volume] / mount.sub_path
             if not source.exists():

@@ -136,11 +136,11 @@ def _downward(pod: Object, items: Iterable[Object]) -> dict[str, bytes]:
 
 def mounts(container: Object) -> list[Mount]:
     """The container's mounts, outer folders before inner ones. /var/run is a link to /run."""
-    made = [
+    each = [
         Mount(it["name"], it.get("subPath", ""), it["mountPath"].replace("/var/run/", "/run/", 1))
         for it in container.get("volumeMounts") or ()
     ]
-    return sorted(made, key=lambda mount: mount.target.count("/"))
+    return sorted(each, key=lambda mount: mount.target.count("/"))
 
 
 def service_hosts(services: Iterable[Object], namespace: str, host: str) -> str:
