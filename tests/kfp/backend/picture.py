@@ -63,17 +63,21 @@ class Tab:
     def click(self, text: str) -> None:
         """Click on the first element with this text, as soon as there is one."""
         deadline = time.monotonic() + SECONDS
-        script = f"{FIND}({json.dumps(text)})"
-        while not (
-            place := self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
-        ):
+        while self.position(text) is None:
             if time.monotonic() > deadline:
-                raise OutageError(f"KFP's page shows no {text!r} after {SECONDS:.0f} s.")
+                raise OutageError(f"The page shows no {text!r} after {SECONDS:.0f} s.")
             time.sleep(0.2)
         time.sleep(SETTLE_SECONDS)  # the graph moves until it is laid out
-        place = self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"]["value"]
+        position = self.position(text) or {}
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **place)
+            self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **position)
+
+    def position(self, text: str) -> dict[str, float] | None:
+        """The middle of the first element with this text."""
+        script = f"{FIND}({json.dumps(text)})"
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        position: dict[str, float] | None = answer["result"].get("value")
+        return position
 
 
 @contextmanager
