@@ -60,8 +60,8 @@ def up(root: Path, cluster: Path, source: Path) -> Folder:
     folder = Folder(root.resolve())
     folder.root.mkdir(parents=True, exist_ok=True)
     with _one_command(folder):
-        if not _runs_whole(folder):
-            control_plane = running_cluster(cluster)
+        control_plane = running_cluster(cluster)
+        if not _runs_whole(folder, store_of(control_plane)):
             _require_root()
             _require_free_ports()
             dist = build(source)
@@ -194,18 +194,25 @@ class Rise:
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
 
-def _runs_whole(folder: Folder) -> bool:
+def _runs_whole(folder: Folder, store: objects.Store) -> bool:
+    """True if a KFP runs here beside this cluster, whose store it knows by its key; False if none runs."""
     each = records(folder)
-    ended = [record.part.name for record in each if not runs(record)]
-    if len(ended) == len(each):
+    if not any(runs(record) for record in each):
         return False
-    if ended or not (folder.root / "env").exists():
-        state = f"{', '.join(ended)} ended" if ended else "whoever started it was ended before it was up"
-        raise OutageError(
-            f"{folder.root}: a KFP runs here that is not whole: {state}. "
-            f"See {folder.root / 'logs'}, then make kfp-down."
-        )
+    if problem := broken_state(each, (folder.root / "env").exists(), store):
+        raise OutageError(f"{folder.root}: {problem}. See {folder.root / 'logs'}; make kfp-down, and make kfp again.")
     return True
+
+
+def broken_state(each: list[Record], up: bool, store: objects.Store) -> str:
+    """Tell why a KFP some of whose parts run is of no use; empty if it is whole."""
+    ended = [record.part.name for record in each if not runs(record)]
+    if ended:
+        return f"{', '.join(ended)} ended"
+    if not up:
+        return "whoever started this KFP was ended before it was up"
+    keys = {record.part.settings.get("OBJECTSTORECONFIG_ACCESSKEY") for record in each} - {None}
+    return "" if keys == {store.access_key} else "the cluster that this KFP was started beside is gone"
 
 
 def _require_root() -> None:
