@@ -86,9 +86,9 @@ cluster-status: $(READY) ## which parts of it run, and their memory
 cluster-down: $(READY) ## end what `make cluster` started, and nothing else
 	@$(BIN)/python -m tests.cluster.plane down
 
-SOURCE ?= pipelines-source
+SOURCE ?= ../kubeflow-pipelines
 KFP := $(BIN)/python -m tests.kfp.backend
-kfp: cluster ## a real Kubeflow Pipelines 2.17 beside it, in runs/kfp; SOURCE=a clone of kubeflow/pipelines (docs/kfp.md)
+kfp: $(READY) ## a real Kubeflow Pipelines 2.17 beside `make cluster`, in runs/kfp; SOURCE=a clone of kubeflow/pipelines (docs/kfp.md)
 	@$(KFP) up $(SOURCE)
 
 kfp-check: $(READY) ## two steps run there

@@ -14,6 +14,7 @@ import httpx
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from tests.cluster.plane.objects import Object, all_served, apply, kubectl, served
 from tests.cluster.plane.plane import status as lines_of_parts
+from tests.cluster.plane.plane import up as start_cluster
 from tests.cluster.plane.ports import found as free_ports
 from tests.cluster.plane.processes import Folder, Record, asking, end, records, runs, start, until
 from tests.kfp.backend import objects
@@ -35,6 +36,7 @@ from tests.kfp.backend.command_lines import (
     member_token,
     parts,
 )  # fmt: skip
+from tests.kfp.backend.source import commit_of_tag
 
 AUDIENCE = "pipelines.kubeflow.org"
 PROFILE = "qinglan"
@@ -56,21 +58,24 @@ OWNED = (
 
 
 def up(root: Path, cluster: Path, source: Path) -> Folder:
-    """A whole back end in this folder: the one that runs there, or a new one."""
+    """A whole back end in this folder, and the cluster too: the ones that run, or new ones."""
     folder = Folder(root.resolve())
     folder.root.mkdir(parents=True, exist_ok=True)
     with _one_command(folder):
-        control_plane = running_cluster(cluster)
-        if not _runs_whole(folder, store_of(control_plane)):
-            _require_root()
-            _require_free_ports()
-            dist = build(source)
-            _clear(folder)
-            try:
-                Rise(folder, control_plane, dist).all()
-            except BaseException:
-                end(records(folder))  # the logs stay
-                raise
+        if any(runs(record) for record in records(folder)):
+            _require_whole(folder, store_of(running_cluster(cluster)))
+            return folder
+        commit_of_tag(source)
+        _require_root()
+        _require_free_ports()
+        control_plane = start_cluster(cluster)
+        dist = build(source)
+        _clear(folder)
+        try:
+            Rise(folder, control_plane, dist).all()
+        except BaseException:
+            end(records(folder))  # the logs stay
+            raise
     return folder
 
 
@@ -194,14 +199,10 @@ class Rise:
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
 
-def _runs_whole(folder: Folder, store: objects.Store) -> bool:
-    """True if a KFP runs here beside this cluster, whose store it knows by its key; False if none runs."""
-    each = records(folder)
-    if not any(runs(record) for record in each):
-        return False
-    if problem := broken_state(each, (folder.root / "env").exists(), store):
+def _require_whole(folder: Folder, store: objects.Store) -> None:
+    """Refuse a KFP that lacks a part, or that another cluster's store belongs to."""
+    if problem := broken_state(records(folder), (folder.root / "env").exists(), store):
         raise OutageError(f"{folder.root}: {problem}. See {folder.root / 'logs'}; make kfp-down, and make kfp again.")
-    return True
 
 
 def broken_state(each: list[Record], up: bool, store: objects.Store) -> str:

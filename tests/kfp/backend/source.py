@@ -12,7 +12,7 @@ from typing import NamedTuple
 from qinglan.errors import ConfigError, QinglanError
 
 TAG = "2.17.0"
-CLONE = f"git clone --depth 1 --branch {TAG} https://github.com/kubeflow/pipelines"
+CLONE = f"git clone --depth 1 --branch {TAG} https://github.com/kubeflow/pipelines ../kubeflow-pipelines"
 
 
 class Change(NamedTuple):
@@ -46,9 +46,7 @@ ARGO_CHANGES = (
 def commit_of_tag(source: Path) -> str:
     """The commit that the tag names in this clone; the error tells how to get one."""
     if not source.is_dir():
-        raise ConfigError(
-            f"SOURCE={source}: no such folder. `{CLONE}` makes one; then name it: make kfp SOURCE=pipelines"
-        )
+        raise ConfigError(f"SOURCE={source}: no such folder. `{CLONE}` makes one that make kfp finds by itself.")
     command = ["git", "-C", str(source), "rev-parse", "--verify", "--quiet", f"refs/tags/{TAG}^{{commit}}"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
