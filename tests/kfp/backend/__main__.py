@@ -9,7 +9,7 @@ from shlex import quote
 
 from qinglan.errors import OutageError, QinglanError
 from tests.cluster.plane.processes import Folder, records, runs
-from tests.kfp.backend.backend import PROFILE, down, status, up
+from tests.kfp.backend.backend import PROFILE, down, require_running, status, up
 
 
 def main() -> None:
@@ -30,6 +30,8 @@ def main() -> None:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that half a back end is cleared away
     try:
+        if options.command not in ("up", "down", "status"):
+            require_running(Folder(options.folder.resolve()))
         COMMANDS[options.command](options)
     except QinglanError as error:
         print(error, file=sys.stderr)

@@ -91,6 +91,12 @@ def down(root: Path) -> list[Record]:
     return running
 
 
+def require_running(folder: Folder) -> None:
+    """Refuse where no KFP is up; the error names the command that starts one."""
+    if not (folder.root / "env").exists() or not any(runs(record) for record in records(folder)):
+        raise ConfigError(f"{folder.root}: no KFP runs there. make kfp starts one.")
+
+
 def status(root: Path) -> list[str]:
     """A line of each part: whether it runs, and its memory."""
     if not records(Folder(root.resolve())):
