@@ -13,6 +13,7 @@ READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
 .PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants cluster cluster-binaries cluster-status cluster-down \
+  kfp kfp-check kfp-run kfp-page kfp-status kfp-down \
   check bench lock image-locks images try-image golden docs clean
 
 help: ## what can be made here
@@ -85,6 +86,26 @@ cluster-status: $(READY) ## which parts of it run, and their memory
 cluster-down: $(READY) ## end what `make cluster` started, and nothing else
 	@$(BIN)/python -m tests.cluster.plane down
 
+SOURCE ?= ../kubeflow-pipelines
+KFP := $(BIN)/python -m tests.kfp.backend
+kfp: $(READY) ## a real Kubeflow Pipelines 2.17 beside `make cluster`, in runs/kfp; SOURCE=a clone of kubeflow/pipelines (docs/kfp.md)
+	@$(KFP) up $(SOURCE)
+
+kfp-check: $(READY) ## two steps run there
+	@$(KFP) check
+
+kfp-run: $(READY) ## the rewriter's whole line there: from a sheet in a bucket to a model that KServe serves
+	@$(KFP) run
+
+kfp-page: $(READY) ## KFP's own page, built with npm once, on http://127.0.0.1:3000
+	@$(KFP) page
+
+kfp-status: $(READY) ## which parts of it run, and their memory
+	@$(KFP) status
+
+kfp-down: $(READY) ## end what `make kfp` started; the cluster stays
+	@$(KFP) down
+
 check: $(READY) ## ruff, mypy strict, import rules, plain names
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -127,7 +148,8 @@ try-image: $(READY) ## run a compiled step inside the built CPU image, as strict
 docs: $(READY) ## write settings tables of READMEs, docs/imports.svg and what deploying requires of each stage again
 	@$(BIN)/python -m pipelines.docs
 
-clean: ## end the cluster of `make cluster`, remove the environment and every run
+clean: ## end what `make kfp` and `make cluster` started, remove the environment and every run
+	@if [ -d runs/kfp ]; then $(KFP) down || { echo "KFP may run in runs/kfp: make kfp-down first." >&2; exit 1; }; fi
 	@if [ -d runs/cluster ]; then $(BIN)/python -m tests.cluster.plane down \
 	  || { echo "A cluster may run in runs/cluster: make cluster-down first." >&2; exit 1; }; fi
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -160,7 +160,7 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
     if config.stand_ins.rag:
         arguments = [*knowledge_base_options(config), "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():
-            if reranker := _fit_reranker(config, run, tenant, path):
+            if reranker := fit_local_reranker(config, run, tenant, path):
                 arguments += ["--reranker", f"{tenant}={reranker}"]
         here = {"base_url": stack.enter_context(run_service("serving.rag", arguments, run.logs / "rag.log"))}
         gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
@@ -197,7 +197,7 @@ def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
     return stack.enter_context(run_service("serving.gateway", arguments, run.logs / "gateway.log"))
 
 
-def _fit_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_base: Path) -> Path | None:
+def fit_local_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_base: Path) -> Path | None:
     """Fit the local reranker on training conversations that people labelled, where there are any."""
     from qinglan.files import atomic_write, dump_line
     from qinglan.questions import read_questions

@@ -8,6 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OURS = ("qinglan", "components", "serving", "standins", "pipelines", "images", "examples", "benchmarks", "tests")
+LISTS = ("requirements.in", "tests/kfp/backend/mlmd.in")
+"""The second is of a program that runs in an environment of its own."""
+
 DISTRIBUTIONS = {"google": "protobuf"}
 """Of names that several distributions share."""
 
@@ -29,7 +32,7 @@ def modules_of(node: ast.AST) -> list[str]:
 
 
 def named() -> set[str]:
-    lines = (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines()
+    lines = [line for path in LISTS for line in (ROOT / path).read_text(encoding="utf-8").splitlines()]
     names = (re.split(r"[\[ #<>=]", line, maxsplit=1)[0] for line in lines)
     return {normal(name) for name in names if name}
 

@@ -31,10 +31,10 @@ class Run(NamedTuple):
         return self.log.read_text(errors="replace").splitlines()
 
 
-def go(what: str, arguments: Sequence[str], folder: Path, log: Path) -> None:
+def go(what: str, arguments: Sequence[str], folder: Path, log: Path, **settings: str) -> None:
     """Run it to its end, with a line every few seconds: go says nothing for a minute while it links."""
     began = time.monotonic()
-    with started(what, arguments, folder, log) as run:
+    with started(what, arguments, folder, log, **settings) as run:
         while run.process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 run.process.wait(EVERY_SECONDS)

@@ -30,6 +30,7 @@ LAST_LINES = 15
 class Part(NamedTuple):
     name: str
     program: str
+    """A name of tests/cluster/programs.py, or an absolute path."""
     arguments: list[str]
     settings: dict[str, str]
     ready: str = ""
@@ -68,7 +69,7 @@ class Folder(NamedTuple):
 
 def start(folder: Folder, part: Part, outlives: bool) -> Record:
     """`outlives`: it stays when we end. Otherwise it is told to stop when we are killed."""
-    executable = str(binary(part.program))
+    executable = part.program if part.program.startswith("/") else str(binary(part.program))
     folder.log(part.name).parent.mkdir(parents=True, exist_ok=True)
     with folder.log(part.name).open("ab") as said:
         process = subprocess.Popen(
@@ -77,7 +78,7 @@ def start(folder: Folder, part: Part, outlives: bool) -> Record:
             env={"HOME": str(folder.root), "PATH": "/usr/bin:/bin", "GOGC": "50", **part.settings},
         )  # fmt: skip
     process.returncode = 0  # nobody waits for it through this object: `end` and `gone` look at the process itself
-    record = Record(part, executable, process.pid, _born(process.pid))
+    record = Record(part, str(Path(executable).resolve()), process.pid, _born(process.pid))
     folder.records.mkdir(mode=0o700, exist_ok=True)
     with atomic_write(folder.records / f"{part.name}.json") as partial:
         partial.write_text(json.dumps(record))
