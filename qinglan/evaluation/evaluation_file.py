@@ -73,4 +73,3 @@ def read_predictions(path: Path) -> Iterable[Json]:
     """The lines of predictions.jsonl: every number of the evaluation can be traced to one."""
     with path.open("rb") as file:
         yield from map(orjson.loads, file)
-
