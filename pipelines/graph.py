@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kfp import dsl, kubernetes
 
 from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, resolve_image
-from pipelines.graph_descriptions import PARAMETERS, describe_component, describe_graph
+from pipelines.graph_descriptions import DESCRIPTIONS, describe_component, describe_graph
 from pipelines.graph_importer import import_artifact
 from pipelines.line import BEFORE, LINEAGE, Line, Stage
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
@@ -121,8 +121,8 @@ def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dic
     """The addresses of the line's inputs, and what people may choose for each run."""
     parameters = {name: RunParameter(item.about) for name, item in line.inputs.items()}
     if line.gateway:
-        parameters[GATEWAY_URL] = RunParameter(PARAMETERS[GATEWAY_URL], GATEWAY)
-    parameters[RELEASE_NAME] = RunParameter(PARAMETERS[RELEASE_NAME], settings["register"]["name"])
+        parameters[GATEWAY_URL] = RunParameter(DESCRIPTIONS[GATEWAY_URL], GATEWAY)
+    parameters[RELEASE_NAME] = RunParameter(DESCRIPTIONS[RELEASE_NAME], settings["register"]["name"])
     return parameters
 
 
@@ -160,9 +160,7 @@ def single_stage_graph(stage: Stage, uris: dict[str, str], inputs: GraphInputs) 
 def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> Any:
     """One stage, with the artifacts and parameters that it names."""
     machine, settings = inputs.cluster.machines.get(stage.name), inputs.settings[stage.name]
-    renamed = {name: parameter for parameter, name in INPUT_NAMES.items()}
-    described = describe_component(stage.load_component(), stage, inputs.artifacts, renamed)
-    component = _with_own_resources(described, machine)
+    component = _with_own_resources(describe_component(stage.load_component(), stage, inputs.artifacts), machine)
     names = component.component_spec.inputs
     arguments = {INPUT_NAMES.get(name, name): value for name, value in inputs.parameters.items()}
     arguments = {name: value for name, value in arguments.items() if name in names}

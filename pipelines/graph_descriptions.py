@@ -9,39 +9,31 @@ from typing import Any
 
 from pipelines.line import BEFORE, LINEAGE, Stage
 
-PARAMETERS = {
+RELEASE = "Tenant and model under which what passes is registered, and asked for in production."
+DESCRIPTIONS = {
     "gateway_url": "The gateway of this run, the only way to the paid models and to the RAG service.",
     "monitor_url": "The gateway that shows the training while it runs.",
-    "release_name": "Tenant and model under which what passes is registered, and asked for in production.",
+    "name": RELEASE,
+    "release_name": RELEASE,
     "task_config": "The machine of the step, which it hands on to a job that it launches; KFP fills it in.",
-}
-"""By the name of a graph's parameter or of a step's input."""
-
-ARTIFACTS = {
     BEFORE: "The signed statements of all steps before this one.",
     LINEAGE: "The signed statements of this step and of all before it.",
-}
-RESULTS = {
     "Output": "The verdict: `promote` or `hold`. What follows runs on `promote` alone.",
     "classification": "The confusion matrix on the locked test.",
     "decision": "The verdict and its reasons.",
     "summary": "The result of the step in short; read this first.",
 }
-"""Outputs that a page shows, and that no stage takes."""
+"""Parameters of a graph and of its steps, and the artifacts that no line declares, by name."""
 
 METRICS = "_metrics"
 """The ending of an output with a step's figures."""
 
 
-def describe_component(component: Any, stage: Stage, artifacts: Mapping[str, str], renamed: Mapping[str, str]) -> Any:
-    """A copy of the component with a description of each input and output.
-
-    `artifacts`: descriptions by name; `renamed`: names of a graph's parameters, by the component's name for them.
-    """
-    known = {**PARAMETERS, **ARTIFACTS, **RESULTS, **artifacts}
-    known |= {name: PARAMETERS[parameter] for name, parameter in renamed.items()}
+def describe_component(component: Any, stage: Stage, artifacts: Mapping[str, str]) -> Any:
+    """A copy of the component with a description of each input and output; `artifacts`: the line's, by name."""
     folder = stage.folder.replace(".", "/")
-    known["config"] = f"The settings that differ from the defaults, which the table in {folder} lists."
+    config = f"The settings that differ from the defaults, which the table in {folder} lists."
+    known = {**DESCRIPTIONS, **artifacts, "config": config}
     spec, described = component.component_spec, copy.copy(component)
     described.component_spec = dataclasses.replace(
         spec, inputs=_described(spec.inputs or {}, known), outputs=_described(spec.outputs or {}, known)
