@@ -53,7 +53,7 @@ def _description(name: str, known: Mapping[str, str]) -> str | None:
 
 def describe_graph(about: str, parameters: Mapping[str, str], stages: Iterable[Stage]) -> str:
     """The graph's description as Markdown: KFP's page shows no other of its parameters and steps."""
-    lines = [about, "", "A run is started with:", ""]
+    lines = [about, "", "A run is started with the service account `pipeline-runner`, and with:", ""]
     lines += [f"- `{name}`: {description}" for name, description in parameters.items()]
     lines += ["", "Its steps:", ""]
     lines += [f"- `{stage.name}`: {stage.load_component().description}" for stage in stages]

@@ -95,7 +95,8 @@ class RunConfig(LineConfig):
     """The spreadsheet or JSONL of questions; also `--questions`."""
 
     knowledge_base: Annotated[Path | None, Input(
-        "knowledge_base.jsonl", "The JSONL that the RAG service serves; its digest is checked against the answers."
+        "knowledge_base.jsonl",
+        "The JSONL that the RAG service serves, such as s3://bucket/knowledge_base.jsonl; answers name its digest.",
     )] = None  # fmt: skip
     """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
 
