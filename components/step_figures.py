@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST = 10
-"""KFP's page shows a table without order or groups: more rows than these nobody compares."""
+"""The rows that KFP's page shows at once, sorted by name."""
 
 HUNDREDTHS = (", %", ", points")
 """Units that show a share or a difference of shares times hundred."""
