@@ -12,7 +12,7 @@ from qinglan.lineage.step_inputs import add_verdict
 
 
 def run_gate(
-    kind: Kind, evaluation: Artifact, config: Mapping[str, Any], before: Artifact, decision: Artifact, metrics: Any,
+    kind: Kind, evaluation: Artifact, config: Mapping[str, Any], before: Artifact, decision: Artifact,
     lineage: Artifact, stage: str = "gate", evaluation_name: str = "evaluation",
 ) -> str:  # fmt: skip
     """Record and sign the verdict on a written evaluation, and show it; the answer is its word.
@@ -26,5 +26,4 @@ def run_gate(
         step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
         add_verdict(step, verdict)
     Path(decision.path).write_text(to_markdown(verdict), encoding="utf-8")
-    metrics.log_metric("promote", int(verdict.promote))
     return verdict.word

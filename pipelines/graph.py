@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from kfp import dsl, kubernetes
 
 from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, resolve_image
+from pipelines.graph_descriptions import DESCRIPTIONS, describe_component, describe_graph
+from pipelines.graph_importer import import_artifact
 from pipelines.line import BEFORE, LINEAGE, Line, Stage
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
 from qinglan.lineage.keys import MOUNTED_KEYS
@@ -66,11 +68,8 @@ class GraphInputs(NamedTuple):
 
     cluster: Cluster = LOCAL_CLUSTER
 
-
-def import_artifact(uri: Any, kind: Any = dsl.Dataset, immutable: bool = False) -> Any:
-    """An artifact that no stage made. KFP's cache knows it by its import, so bytes that may change come in anew."""
-    # No display name: the 2.17 back end looks an importer up by its task name, and records the display name.
-    return dsl.importer(artifact_uri=uri, artifact_class=kind, reimport=not immutable).output
+    artifacts: Mapping[str, str] = {}
+    """The description of each artifact, by name."""
 
 
 def line_graph(
@@ -89,9 +88,10 @@ def line_graph(
     def graph(*values: Any) -> None:
         chosen = dict(zip(parameters, values, strict=True))
         artifacts = {
-            name: import_artifact(chosen.pop(name), immutable=cluster.immutable_inputs) for name in line.inputs
+            name: import_artifact(name, chosen.pop(name), cluster, about=item.about)
+            for name, item in line.inputs.items()
         }
-        wire_stages(line, stages, artifacts, GraphInputs(settings, chosen, cluster))
+        wire_stages(line, stages, artifacts, GraphInputs(settings, chosen, cluster, line.artifacts))
 
     # KFP reads names, types and defaults from the signature, and the descriptions from the docstring.
     graph.__signature__ = Signature(  # type: ignore[attr-defined]
@@ -103,7 +103,12 @@ def line_graph(
     graph.__doc__ = f"{line.about}\n\nArgs:\n" + "\n".join(
         f"    {name}: {parameter.about}" for name, parameter in parameters.items()
     )
-    return dsl.pipeline(graph, name=f"qinglan-{line.name}", description=f"{line.about} {about}".strip())
+    described = describe_graph(
+        f"{line.about} {about}".strip(),
+        {name: parameter.about for name, parameter in parameters.items()},
+        [line.stages[name] for name in stages],
+    )
+    return dsl.pipeline(graph, name=f"qinglan-{line.name}", description=described)
 
 
 class RunParameter(NamedTuple):
@@ -117,10 +122,8 @@ def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dic
     """The addresses of the line's inputs, and what people may choose for each run."""
     parameters = {name: RunParameter(item.about) for name, item in line.inputs.items()}
     if line.gateway:
-        about = "The gateway of this run, the only way to the paid models and to the RAG service."
-        parameters[GATEWAY_URL] = RunParameter(about, GATEWAY)
-    about = "Tenant and model under which what passes is registered, and asked for in production."
-    parameters[RELEASE_NAME] = RunParameter(about, settings["register"]["name"])
+        parameters[GATEWAY_URL] = RunParameter(DESCRIPTIONS[GATEWAY_URL], GATEWAY)
+    parameters[RELEASE_NAME] = RunParameter(DESCRIPTIONS[RELEASE_NAME], settings["register"]["name"])
     return parameters
 
 
@@ -146,7 +149,9 @@ def single_stage_graph(stage: Stage, uris: dict[str, str], inputs: GraphInputs) 
     @dsl.pipeline(name=f"qinglan-{stage.name}")
     def graph() -> None:
         types = stage.load_component().component_spec.inputs
-        artifacts = {name: import_artifact(uri, KINDS[types[name].type]) for name, uri in uris.items()}
+        artifacts = {
+            name: import_artifact(name, uri, inputs.cluster, KINDS[types[name].type]) for name, uri in uris.items()
+        }
         artifacts[LINEAGE] = artifacts.get(BEFORE)
         _task(stage, artifacts, inputs)
 
@@ -156,7 +161,7 @@ def single_stage_graph(stage: Stage, uris: dict[str, str], inputs: GraphInputs) 
 def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> Any:
     """One stage, with the artifacts and parameters that it names."""
     machine, settings = inputs.cluster.machines.get(stage.name), inputs.settings[stage.name]
-    component = _with_own_resources(stage.load_component(), machine)
+    component = _with_own_resources(describe_component(stage.load_component(), stage, inputs.artifacts), machine)
     names = component.component_spec.inputs
     arguments = {INPUT_NAMES.get(name, name): value for name, value in inputs.parameters.items()}
     arguments = {name: value for name, value in arguments.items() if name in names}
@@ -165,7 +170,7 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     if BEFORE in names:
         arguments[BEFORE] = artifacts[LINEAGE]
     taken = {name: artifacts[name] for name in stage.inputs}
-    task = component(**taken, **arguments, config=dict(settings))
+    task = component(**taken, **arguments, config=stage.config.parse(settings, stage.name).changes())
     image = resolve_image(component.component_spec.implementation.container.image, inputs.cluster.images)
     task.set_container_image(image)
     if python := inputs.cluster.pythons.get(stage.name):

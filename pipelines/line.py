@@ -2,7 +2,9 @@
 
     class ToyConfig(LineConfig):
         questions: Annotated[Path | None, Input("questions.xlsx", "The spreadsheet of questions.")] = None
-        count: Annotated[CountConfig, Stage(("questions",), {"counts": "counts.json"})] = CountConfig()
+        count: Annotated[CountConfig, Stage(
+            ("questions",), {"counts": Output("counts.json", "The number of questions.")}
+        )] = CountConfig()
 
     TOY = Line("toy", ToyConfig, last="count", about="It counts.", rerun_note="nothing is counted twice.")
 
@@ -14,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
 
 from pydantic import model_validator
 
@@ -40,7 +42,17 @@ class Input:
     """Its name in a run's files/."""
 
     about: str
-    """The description of the graph's parameter."""
+    """Its description, and that of the graph's parameter with its address."""
+
+
+class Output(NamedTuple):
+    """An artifact that a stage makes."""
+
+    file: str
+    """Its name in a run's files/."""
+
+    about: str
+    """Its description in the graph, where a stage makes it and where one takes it."""
 
 
 def no_gpus(config: Any) -> int:
@@ -69,8 +81,8 @@ class Stage:
     inputs: tuple[str, ...]
     """Artifacts of earlier stages, and inputs of the line."""
 
-    outputs: Mapping[str, str] = field(default_factory=dict)
-    """Artifacts, and their names in a run's files/."""
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    """The artifacts that it makes, by name."""
 
     name: str = ""
     """The field's, by default."""
@@ -138,11 +150,18 @@ class Stage:
         return getattr(import_module(f"{self.folder}.component"), self.component or self.name)
 
 
-EVALUATION_FILES = {
-    "evaluation": "evaluation.json", "report": "report.html", "predictions": "predictions.jsonl",
-    "blind_sample": "blind_sample.xlsx", "blind_key": "blind_key.json",
+EVALUATION_OUTPUTS = {
+    "evaluation": Output("evaluation.json", "All figures with their intervals, and the verdict on them."),
+    "report": Output("report.html", "The evaluation as a page: tables, curves, examples."),
+    "predictions": Output("predictions.jsonl", "The answer of each system to each locked row."),
+    "blind_sample": Output("blind_sample.xlsx", "A sheet for people who judge without knowing the systems."),
+    "blind_key": Output("blind_key.json", "Which column of the blind sheet is which system."),
 }  # fmt: skip
 """The outputs of every evaluation."""
+
+BASE_OUTPUTS = {"base_model": Output("base_model", "The model that training starts from.")}
+RELEASE_OUTPUTS = {"release": Output("release", "The release: all that may serve, signed.")}
+"""The outputs of every base stage, and of every release."""
 
 DEPLOY = Stage(inputs=("release",), cached=False, behind_gate=True)
 """The same stage in every line."""
@@ -244,8 +263,16 @@ class Line:
         """Artifacts of a run, and their names in its files/."""
         files = {name: item.file for name, item in self.inputs.items()}
         for stage in self.stages.values():
-            files |= stage.outputs
+            files |= {name: output.file for name, output in stage.outputs.items()}
         return files | {LINEAGE: LINEAGE}
+
+    @property
+    def artifacts(self) -> Mapping[str, str]:
+        """The description of each artifact, by name."""
+        descriptions = {name: item.about for name, item in self.inputs.items()}
+        for stage in self.stages.values():
+            descriptions |= {name: output.about for name, output in stage.outputs.items()}
+        return descriptions
 
     @property
     def gateway(self) -> frozenset[str]:

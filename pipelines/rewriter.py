@@ -23,11 +23,14 @@ from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
 from pipelines.cluster_resources import ClusterConfig
 from pipelines.line import (
+    BASE_OUTPUTS,
     DEPLOY,
-    EVALUATION_FILES,
+    EVALUATION_OUTPUTS,
+    RELEASE_OUTPUTS,
     Input,
     Line,
     LineConfig,
+    Output,
     Stage,
     base_from_hub,
     with_release_name,
@@ -92,7 +95,8 @@ class RunConfig(LineConfig):
     """The spreadsheet or JSONL of questions; also `--questions`."""
 
     knowledge_base: Annotated[Path | None, Input(
-        "knowledge_base.jsonl", "The JSONL that the RAG service serves; its digest is checked against the answers."
+        "knowledge_base.jsonl",
+        "The JSONL that the RAG service serves, such as s3://bucket/knowledge_base.jsonl; answers name its digest.",
     )] = None  # fmt: skip
     """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
 
@@ -107,22 +111,33 @@ class RunConfig(LineConfig):
 
     generate: Annotated[GenerateConfig, Stage(
         inputs=("questions",), gateway=True, required=("questions", "journal", "prices", "prompt *"),
-        outputs={"rewrites": "rewrites.jsonl", "rewrites_table": "rewrites.xlsx",
-                 "generate_quarantine": "generate_quarantine.jsonl"},
+        outputs={
+            "rewrites": Output("rewrites.jsonl", "Each question with the teacher's rewrite."),
+            "rewrites_table": Output("rewrites.xlsx", "The same rewrites as a spreadsheet, for people."),
+            "generate_quarantine": Output("generate_quarantine.jsonl", "Rows without a rewrite, with the reason."),
+        },
     )]  # fmt: skip
     """The first stage."""
 
     validate_: Annotated[ValidateConfig, Stage(
         inputs=("rewrites", "knowledge_base"), gateway=True,
         required=("rewrites", "knowledge*base*", "journal", "prompt *"),
-        outputs={"validated": "validated.jsonl", "validated_table": "validated.xlsx",
-                 "validate_quarantine": "validate_quarantine.jsonl"},
+        outputs={
+            "validated": Output("validated.jsonl", "Each rewrite with both retrievals and whether it was accepted."),
+            "validated_table": Output("validated.xlsx", "The same rows as a spreadsheet, for people."),
+            "validate_quarantine": Output("validate_quarantine.jsonl", "Rows without a verdict, with the reason."),
+        },
     )] = Field(default=ValidateConfig(), alias="validate")  # fmt: skip
     """The second stage."""
 
     convert: Annotated[ConvertConfig, Stage(
         inputs=("validated",), retried=False, required=(),
-        outputs={"chats": "sft", "prompts": "ppo", "locked_test": "locked_test.jsonl", "left_out": "left_out.jsonl"},
+        outputs={
+            "chats": Output("sft", "Chat rows for SFT: train and dev."),
+            "prompts": Output("ppo", "Prompts for PPO, as parquet: train and dev."),
+            "locked_test": Output("locked_test.jsonl", "The rows that no training sees."),
+            "left_out": Output("left_out.jsonl", "Rows in no split, with the reason."),
+        },
     )] = ConvertConfig()  # fmt: skip
     """The third stage."""
 
@@ -130,7 +145,7 @@ class RunConfig(LineConfig):
     """A file of configs/training: the machine that trains, and what that changes below."""
 
     base: Annotated[BaseConfig, Stage(
-        inputs=("knowledge_base", "prompts"), outputs={"base_model": "base_model"}, resumes=True, required=(),
+        inputs=("knowledge_base", "prompts"), outputs=BASE_OUTPUTS, resumes=True, required=(),
         base_weights=base_from_hub,
     )] = BaseConfig()  # fmt: skip
     """The model that training starts from."""
@@ -138,14 +153,22 @@ class RunConfig(LineConfig):
     # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
     sft: Annotated[SftConfig, Stage(
         inputs=("base_model", "chats"), cached=False, resumes=True, required=("base_model", "chats"), gpus=sft_gpus,
-        outputs={"sft_model": "sft_model", "sft_log": "sft_log", "sft_curve": "sft_curve.html"},
+        outputs={
+            "sft_model": Output("sft_model", "The student after SFT."),
+            "sft_log": Output("sft_log", "The training's figures, step by step."),
+            "sft_curve": Output("sft_curve.html", "The training's curves as a page."),
+        },
     )] = SftConfig()  # fmt: skip
     """The student learns the teacher's rewrites."""
 
     ppo: Annotated[PpoConfig, Stage(
         inputs=("sft_model", "prompts"), gateway=True, resumes=True, gpus=ppo_gpus, base_weights=public_critic,
         required=("sft_model", "prompts", "journal", "prompt *", "reward"),
-        outputs={"rl_model": "rl_model", "ppo_log": "ppo_log", "ppo_curve": "ppo_curve.html"},
+        outputs={
+            "rl_model": Output("rl_model", "The student after PPO."),
+            "ppo_log": Output("ppo_log", "The training's figures, step by step."),
+            "ppo_curve": Output("ppo_curve.html", "The training's curves as a page."),
+        },
     )] = PpoConfig()  # fmt: skip
     """The student competes with the teacher."""
 
@@ -153,7 +176,7 @@ class RunConfig(LineConfig):
         EvaluateConfig,
         Stage(
             inputs=("locked_test", "chats", "prompts", "sft_model", "rl_model", "sft_log", "ppo_log"),
-            outputs=EVALUATION_FILES, gateway=True, gpus=student_gpus,
+            outputs=EVALUATION_OUTPUTS, gateway=True, gpus=student_gpus,
             required=("locked_test", "rl_model", "journal", "prompt *"),
         ),
         Stage(name="gate", part="gate", inputs=("evaluation",), retried=False, required=("evaluation",)),
@@ -161,7 +184,7 @@ class RunConfig(LineConfig):
     """The locked test, and the gate."""
 
     register_: Annotated[RegisterConfig, Stage(
-        inputs=("evaluation", "rl_model", "report"), outputs={"release": "release"}, cached=False, behind_gate=True
+        inputs=("evaluation", "rl_model", "report"), outputs=RELEASE_OUTPUTS, cached=False, behind_gate=True
     )] = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")  # fmt: skip
     """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
 

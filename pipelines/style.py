@@ -23,11 +23,14 @@ from components.training.base.config import BaseConfig
 from components.training.style.config import DistilConfig, StyleConfig
 from pipelines.cluster_resources import ClusterConfig
 from pipelines.line import (
+    BASE_OUTPUTS,
     DEPLOY,
-    EVALUATION_FILES,
+    EVALUATION_OUTPUTS,
+    RELEASE_OUTPUTS,
     Input,
     Line,
     LineConfig,
+    Output,
     Stage,
     base_from_hub,
     with_release_name,
@@ -45,7 +48,10 @@ fallbacks, and no search."""
 
 DEPLOY_DEFAULTS = {"deploy": RELEASE_DEFAULTS["style"], "deploy_small": RELEASE_DEFAULTS[f"style{SMALL}"]}
 
-SMALL_EVALUATION_FILES = {f"small_{name}": f"small_{file}" for name, file in EVALUATION_FILES.items()}
+SMALL_EVALUATION_OUTPUTS = {
+    f"small_{name}": Output(f"small_{output.file}", f"Of the smaller model: {output.about}")
+    for name, output in EVALUATION_OUTPUTS.items()
+}
 
 
 def style_gpus(config: "StyleRunConfig") -> int:
@@ -71,26 +77,33 @@ class StyleRunConfig(LineConfig):
 
     prepare: Annotated[PrepareStyleConfig, Stage(
         inputs=("labelled",), retried=False, required=("labelled",),
-        outputs={"style_rows": "style_rows", "distribution": "distribution.html"},
+        outputs={
+            "style_rows": Output("style_rows", "The labelled answers in splits, alike ones in the same."),
+            "distribution": Output("distribution.html", "How many rows each label has, as a page."),
+        },
     )] = PrepareStyleConfig()  # fmt: skip
     """The splits of the labelled answers."""
 
     base: Annotated[BaseConfig, Stage(
-        inputs=("style_rows",), outputs={"base_model": "base_model"}, component="text_base", required=(),
+        inputs=("style_rows",), outputs=BASE_OUTPUTS, component="text_base", required=(),
         base_weights=base_from_hub,
     )]  # fmt: skip
     """The model that training starts from: a profile names it."""
 
     style: Annotated[StyleConfig, Stage(
         inputs=("base_model", "style_rows"), resumes=True, required=("base_model", "style_rows"), gpus=style_gpus,
-        outputs={"style_model": "style_model", "style_log": "style_log", "style_curve": "style_curve.html"},
+        outputs={
+            "style_model": Output("style_model", "The classifier."),
+            "style_log": Output("style_log", "The training's figures, step by step."),
+            "style_curve": Output("style_curve.html", "The training's curves as a page."),
+        },
     )] = StyleConfig()  # fmt: skip
     """The classifier."""
 
     evaluate: Annotated[
         EvaluateStyleConfig,
         Stage(
-            inputs=("style_rows", "style_model"), outputs=EVALUATION_FILES, component="evaluate_style",
+            inputs=("style_rows", "style_model"), outputs=EVALUATION_OUTPUTS, component="evaluate_style",
             required=("style_rows", "style_model"), gpus=style_gpus,
         ),
         Stage(
@@ -98,7 +111,7 @@ class StyleRunConfig(LineConfig):
             required=("evaluation",),
         ),
         Stage(
-            name="evaluate_small", after="distil", outputs=SMALL_EVALUATION_FILES, behind_gate=True,
+            name="evaluate_small", after="distil", outputs=SMALL_EVALUATION_OUTPUTS, behind_gate=True,
             inputs=("style_rows", "student_model", "evaluation", "predictions"),
             required=("style_rows", "student_model", "predictions"),
         ),
@@ -112,12 +125,13 @@ class StyleRunConfig(LineConfig):
     register_: Annotated[
         RegisterConfig,
         Stage(
-            inputs=("evaluation", "style_model", "report"), outputs={"release": "release"}, cached=False,
+            inputs=("evaluation", "style_model", "report"), outputs=RELEASE_OUTPUTS, cached=False,
             component="register_style", behind_gate=True,
         ),
         Stage(
             name="register_small", after="gate_small", inputs=("small_evaluation", "student_model", "small_report"),
-            outputs={"small_release": "small_release"}, cached=False, behind_gate=True,
+            outputs={"small_release": Output("small_release", "The smaller model's release, signed.")},
+            cached=False, behind_gate=True,
         ),
     ] = Field(default=RegisterConfig(name=NAME), alias="register")  # fmt: skip
     """The releases. The name is house/style, where a profile gives none; the smaller model's ends in -small."""
@@ -128,7 +142,11 @@ class StyleRunConfig(LineConfig):
     distil: Annotated[DistilConfig, Stage(
         inputs=("style_model", "style_rows"), resumes=True, behind_gate=True, gpus=distil_gpus,
         required=("style_model", "style_rows"),
-        outputs={"student_model": "student_model", "distil_log": "distil_log", "distil_table": "distil.json"},
+        outputs={
+            "student_model": Output("student_model", "The smaller classifier, with int8 weights for a CPU."),
+            "distil_log": Output("distil_log", "The training's figures, step by step."),
+            "distil_table": Output("distil.json", "Size, speed and accuracy of the classifier and the smaller one."),
+        },
     )] = DistilConfig()  # fmt: skip
     """The smaller one."""
 

@@ -29,6 +29,10 @@ class Config(BaseModel):
         """Like model_validate, but the error says where, which field, and what to do."""
         return parse_as(cls, values, where)
 
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from the defaults, as plain data: `parse` makes the same configuration of them."""
+        return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -73,8 +73,3 @@ def read_predictions(path: Path) -> Iterable[Json]:
     """The lines of predictions.jsonl: every number of the evaluation can be traced to one."""
     with path.open("rb") as file:
         yield from map(orjson.loads, file)
-
-
-def measured(numbers: Mapping[str, float | None]) -> dict[str, float]:
-    """The numbers that could be measured: metrics of an orchestrator know no null."""
-    return {name: value for name, value in numbers.items() if value is not None}

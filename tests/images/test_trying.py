@@ -12,7 +12,7 @@ def test_the_step_gets_every_input_and_output_that_its_component_declares() -> N
 
     assert found["inputs"]["parameterValues"] == {"config": {"seed": 1}}
     assert found["inputs"]["artifacts"]["labelled"]["artifacts"][0]["uri"] == f"{BUCKET}/given/style.json"
-    assert set(found["outputs"]["artifacts"]) == {"style_rows", "distribution", "metrics", "lineage"}
+    assert set(found["outputs"]["artifacts"]) == {"style_rows", "distribution", "prepare_metrics", "lineage"}
 
 
 def test_the_command_is_the_compiled_one_with_the_input_in_its_place() -> None:

@@ -5,9 +5,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pipelines.graph_compiler import COMPILED
+from pipelines.graph_compiler import (
+    COMPILED,
+)  # fmt: skip
 
 GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
+
 
 ON_GPUS = {
     "rewriter.a100x4": {"sft": 4, "ppo": 4, "evaluate": 1},
@@ -20,6 +23,7 @@ ON_GPUS = {
     "style.one-gpu-24": {"style": 1, "evaluate-style": 1, "distil": 1},
 }
 """By graph and task: GPUs of one node."""
+
 
 DIGEST = "sha256:" + "a1" * 32
 

@@ -8,7 +8,9 @@ from google.protobuf.json_format import MessageToDict
 
 from pipelines.config import load_config, load_style_config
 from pipelines.graph import GraphInputs, single_stage_graph
-from pipelines.graph_compiler import COMPILED
+from pipelines.graph_compiler import (
+    COMPILED,
+)  # fmt: skip
 from pipelines.line import BEFORE, LINEAGE, Line
 from pipelines.lines import ARTIFACT_FILES, LINES
 from pipelines.rewriter import REWRITER
@@ -24,12 +26,12 @@ def test_the_graph_is_the_thread(name: str) -> None:
     parents = {name: sorted(task.get("dependentTasks", [])) for name, task in tasks.items()}
 
     assert parents == {
-        "importer": [],
-        "importer-2": [],
-        "generate": ["importer"],
-        "validate": ["generate", "importer-2"],
+        "questions": [],
+        "knowledge-base": [],
+        "generate": ["questions"],
+        "validate": ["generate", "knowledge-base"],
         "convert": ["validate"],
-        "base": ["convert", "importer-2"],
+        "base": ["convert", "knowledge-base"],
         "sft": ["base", "convert"],
         "ppo": ["convert", "sft"],
         "evaluate": ["convert", "ppo", "sft"],
@@ -44,8 +46,8 @@ def test_the_style_graph_is_its_line(name: str) -> None:
     parents = {name: sorted(task.get("dependentTasks", [])) for name, task in tasks.items()}
 
     assert parents == {
-        "importer": [],
-        "prepare": ["importer"],
+        "labelled": [],
+        "prepare": ["labelled"],
         "text-base": ["prepare"],
         "style": ["prepare", "text-base"],
         "evaluate-style": ["prepare", "style"],
@@ -138,7 +140,7 @@ def test_a_branch_is_given_every_parameter_that_it_uses(name: str) -> None:
 @pytest.mark.parametrize("line", [REWRITER, STYLE], ids=lambda line: line.name)
 def test_every_stage_can_run_alone(line: Line) -> None:
     rewriter, style = load_config("fivedoctors", "demo"), load_style_config("laptop", labelled=Path("x.json"))
-    place = {"namespace": "qinglan"}
+    place = {"namespace": "qinglan", "name": "a/b", "store": "s3://qinglan/house"}
     settings = (rewriter if line is REWRITER else style).stages() | {"deploy": place, "deploy_small": place}
     for name, stage in line.stages.items():
         uris = {artifact: f"/tmp/{artifact}" for artifact in stage.inputs}

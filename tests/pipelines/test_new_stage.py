@@ -84,7 +84,10 @@ IMPORT = "from components.data.count.config import CountConfig\n"
 ENTRY = '''
     count: Annotated[
         CountConfig,
-        Stage(inputs=("locked_test",), outputs={"row_counts": "row_counts.json"}, required=("locked_test",)),
+        Stage(
+            inputs=("locked_test",), required=("locked_test",),
+            outputs={"row_counts": Output("row_counts.json", "The number of rows of the locked test.")},
+        ),
     ] = CountConfig()
     """How the locked test's rows are counted."""
 '''

@@ -14,14 +14,15 @@ def convert(
     prompts: dsl.Output[dsl.Dataset],
     locked_test: dsl.Output[dsl.Dataset],
     left_out: dsl.Output[dsl.Dataset],
-    metrics: dsl.Output[dsl.Metrics],
+    convert_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """Validated rewrites become SFT chat rows, PPO parquet, a locked test, and a list of the rows left out."""
+    """Split the rewrites into chat rows for SFT, prompts for PPO, a locked test, and the rows left out."""
     from pathlib import Path
 
     from components.data.convert import stage
     from components.data.convert.config import ConvertConfig
+    from components.step_figures import log_figures
     from qinglan.lineage.record import recorded
 
     settings = ConvertConfig.parse(config, "convert")
@@ -38,5 +39,4 @@ def convert(
             settings,
         )
         step.facts.update(counts._asdict())
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(convert_metrics, counts._asdict(), stage.FIGURES)

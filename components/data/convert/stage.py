@@ -38,6 +38,19 @@ class ConvertCounts(NamedTuple):
     test: int
 
 
+FIGURES = {
+    "rows": "rewrites",
+    "near_duplicates": "left out as near-duplicates, rows",
+    "left_out_for_balance": "left out for balance of tenants, rows",
+    "sft_train": "SFT train, rows",
+    "sft_dev": "SFT dev, rows",
+    "ppo_train": "PPO train, rows",
+    "ppo_dev": "PPO dev, rows",
+    "test": "locked test, rows",
+}
+"""The figures on KFP's page, by field."""
+
+
 def convert(
     validated: Path, sft: Path, ppo: Path, test: Path, left_out: Path, config: ConvertConfig
 ) -> ConvertCounts:

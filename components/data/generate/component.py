@@ -13,14 +13,15 @@ def generate(
     rewrites: dsl.Output[dsl.Dataset],
     rewrites_table: dsl.Output[dsl.Dataset],
     generate_quarantine: dsl.Output[dsl.Dataset],
-    metrics: dsl.Output[dsl.Metrics],
+    generate_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The teacher rewrites each question; a failed call is a quarantined row."""
+    """Rewrite each question with the teacher; a failed call becomes a quarantined row."""
     from pathlib import Path
 
     from components.data.generate import stage
     from components.data.generate.config import GenerateConfig
+    from components.step_figures import log_figures
     from qinglan.lineage.record import recorded
     from qinglan.lineage.step_inputs import add_gateway_usage, add_teacher_prompt
 
@@ -42,5 +43,4 @@ def generate(
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "generate", gateway_url)
         add_teacher_prompt(step, settings.system_prompt)
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(generate_metrics, counts._asdict(), stage.FIGURES)

@@ -31,6 +31,15 @@ class GenerateCounts(NamedTuple):
     """Answers that the journal already held: they cost nothing this time."""
 
 
+FIGURES = {
+    "rows": "questions",
+    "rewritten": "questions with a rewrite",
+    "quarantined": "questions without one",
+    "paid_earlier": "answers paid for earlier",
+}
+"""The figures on KFP's page, by field."""
+
+
 def generate(
     questions: Path, rewrites: Path, table: Path, quarantine: Path, config: GenerateConfig, gateway_url: str
 ) -> GenerateCounts:

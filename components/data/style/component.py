@@ -11,14 +11,15 @@ def prepare(
     config: dict,  # type: ignore[type-arg]
     style_rows: dsl.Output[dsl.Dataset],
     distribution: dsl.Output[dsl.HTML],
-    metrics: dsl.Output[dsl.Metrics],
+    prepare_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """Labelled answers become splits, alike ones together."""
+    """Split the labelled answers, alike ones together."""
     from pathlib import Path
 
     from components.data.style import stage
     from components.data.style.config import PrepareStyleConfig
+    from components.step_figures import log_figures
     from qinglan.lineage.record import recorded
 
     settings = PrepareStyleConfig.parse(config, "prepare")
@@ -26,5 +27,4 @@ def prepare(
     with recorded("prepare", {"labelled": labelled}, outputs, settings.model_dump(mode="json"), lineage) as step:
         counts = stage.prepare(Path(labelled.path), Path(style_rows.path), Path(distribution.path), settings)
         step.facts.update(counts._asdict())
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(prepare_metrics, counts._asdict(), stage.FIGURES)

@@ -38,6 +38,19 @@ class PreparedCounts(NamedTuple):
     unlabelled: int
 
 
+FIGURES = {
+    "rows": "labelled answers",
+    "train": "train, rows",
+    "dev": "dev, rows",
+    "test": "locked test, rows",
+    "labels": "labels",
+    "smallest_label": "label with the fewest, rows",
+    "contradicting": "same words and another label, rows",
+    "unlabelled": "texts without a label",
+}
+"""The figures on KFP's page, by field."""
+
+
 def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> PreparedCounts:
     """Write the splits and the page; `data` is a file, or a folder that also holds unlabelled texts."""
     labelled, unlabelled = find_inputs(data)

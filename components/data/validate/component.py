@@ -15,14 +15,15 @@ def validate(
     validated: dsl.Output[dsl.Dataset],
     validated_table: dsl.Output[dsl.Dataset],
     validate_quarantine: dsl.Output[dsl.Dataset],
-    metrics: dsl.Output[dsl.Metrics],
+    validate_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The plain question and its rewrite go through the RAG; each row is accepted, or says why not."""
+    """Search the knowledge base with each question and its rewrite, and accept the rewrite or say why not."""
     from pathlib import Path
 
     from components.data.validate import stage
     from components.data.validate.config import ValidateConfig
+    from components.step_figures import log_figures
     from qinglan.lineage.record import recorded
     from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
 
@@ -46,5 +47,4 @@ def validate(
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "validate", gateway_url)
         add_prompts(step, "need")
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(validate_metrics, counts._asdict(), stage.FIGURES)

@@ -44,6 +44,19 @@ class ValidateCounts(NamedTuple):
     rewritten_top1: int
 
 
+FIGURES = {
+    "rows": "rewrites",
+    "accepted": "rewrites accepted",
+    "validated": "rewrites with a verdict",
+    "quarantined": "rewrites without a verdict",
+    "scored_against_query": "rewrites scored against the query, not the need",
+    "labelled": "rows with gold passages",
+    "plain_top1": "gold passage first without rewriting, rows",
+    "rewritten_top1": "gold passage first with the rewrite, rows",
+}
+"""The figures on KFP's page, by field."""
+
+
 def validate(
     rewrites: Path,
     knowledge_base: Path,

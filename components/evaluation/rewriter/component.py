@@ -23,10 +23,10 @@ def evaluate(
     blind_key: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
-    metrics: dsl.Output[dsl.Metrics],
+    evaluation_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """No rewrite, history, teacher, SFT and RL on the same locked questions."""
+    """Compare no rewrite, history, teacher, SFT and RL on the same locked questions."""
     from pathlib import Path
 
     import orjson
@@ -34,6 +34,7 @@ def evaluate(
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
     from components.evaluation.rewriter.report import to_markdown
+    from components.step_figures import log_figures
     from qinglan.evaluation.evaluation_file import Outputs
     from qinglan.lineage.record import recorded
     from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
@@ -70,8 +71,7 @@ def evaluate(
         add_prompts(step, "judge")
     result = orjson.loads(Path(evaluation.path).read_bytes())
     Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
-    for name, value in {**counts._asdict(), **stage.headline_numbers(result)}.items():
-        metrics.log_metric(name, value)
+    log_figures(evaluation_metrics, {**counts._asdict(), **stage.headline_numbers(result)}, stage.FIGURES)
 
 
 @dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
@@ -80,11 +80,10 @@ def gate(
     evaluation: dsl.Input[dsl.Artifact],
     config: dict,  # type: ignore[type-arg]
     decision: dsl.Output[dsl.Markdown],
-    metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> str:
-    """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
+    """Answer `promote` or `hold`, on which the graph branches; the reasons are in the decision."""
     from components.gate_step import run_gate
     from qinglan.evaluation.kinds import REWRITER
 
-    return run_gate(REWRITER, evaluation, config, before, decision, metrics, lineage)
+    return run_gate(REWRITER, evaluation, config, before, decision, lineage)

@@ -21,7 +21,7 @@ from components.evaluation.rewriter.student_timing import StudentOutput
 from components.evaluation.rewriter.training_curves import curves
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
-from qinglan.evaluation.evaluation_file import Origins, Outputs, measured, with_verdict, write_evaluation
+from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
 from qinglan.evaluation.metric_table import MetricTable
 from qinglan.evaluation.report import write_report
 from qinglan.evaluation.rewriter_gate import decide
@@ -29,7 +29,6 @@ from qinglan.files import read_jsonl
 from qinglan.lineage.record import code_version
 from qinglan.rows import Question, ValidatedRewrite
 
-SHOWN = ("top1", "ndcg", "recall", "quality")
 Slices = Mapping[str, Sequence[str]]
 """Names of everything that holds for a question, by its id."""
 
@@ -43,6 +42,22 @@ class EvaluateCounts(NamedTuple):
     """Rows of training and selection that the test was compared with."""
 
     promote: int
+
+
+FIGURES = {
+    "promote": "promoted, 1 or 0",
+    "rows": "locked test, rows",
+    "plain_top1": "top-1 without rewriting, %",
+    "teacher_top1": "top-1 of the teacher, %",
+    "sft_top1": "top-1 after SFT, %",
+    "rl_top1": "top-1 after PPO, %",
+    "over_teacher_difference": "top-1 gain over teacher, points",
+    "over_teacher_low": "top-1 gain over teacher at least, points",
+    "over_teacher_high": "top-1 gain over teacher at most, points",
+    "over_teacher_p": "p of the gain over teacher",
+}
+"""The figures on KFP's page, by field or headline number. Top-1: share of queries that find the gold passage first;
+at least and at most: the ends of the 95 % interval."""
 
 
 def evaluate(
@@ -138,9 +153,8 @@ def _refuse_strangers(models: Mapping[str, Path]) -> None:
         raise ConfigError(f"models: {', '.join(models) or 'none'} given; sft is needed, rl may be there.")
 
 
-def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
+def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
     """The numbers of an evaluation that a run's page shows."""
-    systems = evaluation["systems"]
-    numbers = {f"{name}_{metric}": levels[metric]["value"] for name, levels in systems.items() for metric in SHOWN}
+    numbers = {f"{name}_top1": levels["top1"]["value"] for name, levels in evaluation["systems"].items()}
     versus = evaluation["paired"][f"{evaluation['candidate']}_vs_teacher"]
-    return measured(numbers | {f"over_teacher_{name}": versus[name] for name in ("difference", "low", "high", "p")})
+    return numbers | {f"over_teacher_{name}": versus[name] for name in ("difference", "low", "high", "p")}

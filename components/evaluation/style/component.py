@@ -17,11 +17,11 @@ def evaluate_style(
     blind_key: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
-    metrics: dsl.Output[dsl.Metrics],
+    evaluation_metrics: dsl.Output[dsl.Metrics],
     classification: dsl.Output[dsl.ClassificationMetrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The style model and a bag of characters on the same locked answers."""
+    """Compare the style model and a bag of characters on the same locked answers."""
     from components.evaluation.style.step import run_evaluation
 
     inputs = {"style_rows": style_rows, "style_model": style_model}
@@ -29,7 +29,7 @@ def evaluate_style(
         "evaluation": evaluation, "predictions": predictions, "blind_sample": blind_sample, "blind_key": blind_key,
         "report": report,
     }  # fmt: skip
-    run_evaluation("evaluate", inputs, outputs, config, before, summary, metrics, classification, lineage)
+    run_evaluation("evaluate", inputs, outputs, config, before, summary, evaluation_metrics, classification, lineage)
 
 
 @dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
@@ -46,11 +46,11 @@ def evaluate_small(
     small_blind_key: dsl.Output[dsl.Artifact],
     small_report: dsl.Output[dsl.HTML],
     summary: dsl.Output[dsl.Markdown],
-    metrics: dsl.Output[dsl.Metrics],
+    small_evaluation_metrics: dsl.Output[dsl.Metrics],
     classification: dsl.Output[dsl.ClassificationMetrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The distilled model's int8 form, its teacher and a bag of characters on the same locked answers."""
+    """Compare the smaller model's int8 form, its teacher and a bag of characters on the same locked answers."""
     from components.evaluation.style.step import run_evaluation
 
     inputs = {
@@ -61,7 +61,9 @@ def evaluate_small(
         "small_evaluation": small_evaluation, "small_predictions": small_predictions,
         "small_blind_sample": small_blind_sample, "small_blind_key": small_blind_key, "small_report": small_report,
     }  # fmt: skip
-    run_evaluation("evaluate_small", inputs, outputs, config, before, summary, metrics, classification, lineage)
+    run_evaluation(
+        "evaluate_small", inputs, outputs, config, before, summary, small_evaluation_metrics, classification, lineage
+    )
 
 
 @dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
@@ -70,14 +72,13 @@ def gate_style(
     evaluation: dsl.Input[dsl.Artifact],
     config: dict,  # type: ignore[type-arg]
     decision: dsl.Output[dsl.Markdown],
-    metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> str:
-    """`promote` or `hold`: what the graph branches on; the reasons are in the evaluation and in the step's record."""
+    """Answer `promote` or `hold`, on which the graph branches; the reasons are in the decision."""
     from components.gate_step import run_gate
     from qinglan.evaluation.kinds import STYLE
 
-    return run_gate(STYLE, evaluation, config, before, decision, metrics, lineage)
+    return run_gate(STYLE, evaluation, config, before, decision, lineage)
 
 
 @dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
@@ -86,13 +87,10 @@ def gate_small(
     small_evaluation: dsl.Input[dsl.Artifact],
     config: dict,  # type: ignore[type-arg]
     decision: dsl.Output[dsl.Markdown],
-    metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> str:
-    """`promote` or `hold` of the distilled model, by the same gate."""
+    """Answer `promote` or `hold` for the smaller model, by the same gate."""
     from components.gate_step import run_gate
     from qinglan.evaluation.kinds import STYLE
 
-    return run_gate(
-        STYLE, small_evaluation, config, before, decision, metrics, lineage, "gate_small", "small_evaluation"
-    )
+    return run_gate(STYLE, small_evaluation, config, before, decision, lineage, "gate_small", "small_evaluation")

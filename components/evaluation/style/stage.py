@@ -21,7 +21,7 @@ from components.evaluation.style.results import BASELINE, BEFORE, LARGE, MODEL, 
 from components.evaluation.style.teacher import TeacherFiles, teacher_probabilities
 from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.evaluation.evaluation_file import Origins, Outputs, measured, with_verdict, write_evaluation
+from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
 from qinglan.evaluation.report import write_report
 from qinglan.evaluation.statistics import Columns, group_numbers
 from qinglan.evaluation.style_gate import decide
@@ -48,6 +48,21 @@ class EvaluateStyleCounts(NamedTuple):
     """Rows of training and selection that the test was compared with, and texts without a label."""
 
     promote: int
+
+
+FIGURES = {
+    "promote": "promoted, 1 or 0",
+    "rows": "locked test, rows",
+    "model_accuracy": "accuracy, %",
+    "baseline_accuracy": "accuracy of the baseline, %",
+    "model_macro_f1": "macro F1, %",
+    "baseline_macro_f1": "macro F1 of the baseline, %",
+    "over_baseline_difference": "macro F1 gain over baseline, points",
+    "over_baseline_low": "macro F1 gain over baseline at least, points",
+    "over_baseline_high": "macro F1 gain over baseline at most, points",
+    "model_ece": "calibration error, points",
+}
+"""The figures on KFP's page, by field or headline number. At least and at most: the ends of the 95 % interval."""
 
 
 class Splits(NamedTuple):
@@ -202,16 +217,12 @@ def model_note(folder: Path, int8: bool) -> str:
     return note
 
 
-def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float]:
+def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
     """The numbers of an evaluation that a run's page shows."""
-    systems, pair = evaluation["systems"], evaluation["paired"]["model_vs_baseline"]
+    systems, gap = evaluation["systems"], evaluation["paired"]["model_vs_baseline"]["macro_f1"]
     numbers = {
         f"{name}_{measure}": systems[name][measure]["value"]
         for name in (MODEL, BASELINE)
-        for measure in ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss")
+        for measure in ("accuracy", "macro_f1", "ece")
     }
-    english = evaluation["english"]
-    numbers |= {f"f1_{english[label]}": scores["f1"]["value"] for label, scores in systems[MODEL]["classes"].items()}
-    return measured(
-        numbers | {f"over_baseline_{name}": pair["macro_f1"][name] for name in ("difference", "low", "high", "p")}
-    )
+    return numbers | {f"over_baseline_{name}": gap[name] for name in ("difference", "low", "high")}

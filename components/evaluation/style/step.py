@@ -10,6 +10,7 @@ from components.evaluation.style import stage
 from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.report import to_markdown
 from components.evaluation.style.teacher import TeacherFiles
+from components.step_figures import log_figures
 from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.lineage.record import Artifact, recorded
 
@@ -34,5 +35,4 @@ def run_evaluation(
     result = orjson.loads(files.evaluation.read_bytes())
     Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
     classification.log_confusion_matrix(result["labels"], result["systems"]["model"]["confusion"])
-    for metric, value in {**counts._asdict(), **stage.headline_numbers(result)}.items():
-        metrics.log_metric(metric, value)
+    log_figures(metrics, {**counts._asdict(), **stage.headline_numbers(result)}, stage.FIGURES)

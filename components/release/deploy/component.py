@@ -14,7 +14,7 @@ def deploy(
     summary: dsl.Output[dsl.Markdown],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """A ModelRollout that brings the release to its InferenceService."""
+    """Make the ModelRollout that brings the release to its InferenceService."""
     from components.release.deploy.step import run_deploy
 
     run_deploy("deploy", {"release": release}, {**config, "name": name}, before, summary, lineage)
@@ -29,7 +29,7 @@ def deploy_small(
     summary: dsl.Output[dsl.Markdown],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """A ModelRollout that brings the smaller model's release to its InferenceService."""
+    """Make the ModelRollout that brings the smaller model's release to its InferenceService."""
     from components.release.deploy.step import run_deploy
 
     settings = {**config, "name": f"{name}-small"}

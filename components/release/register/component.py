@@ -17,7 +17,7 @@ def register(
     summary: dsl.Output[dsl.Markdown],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The rewriter's release: what may serve, signed."""
+    """Make the rewriter's release: all that may serve, signed."""
     from components.release.register import stage
 
     inputs = {"evaluation": evaluation, "rl_model": rl_model, "report": report}
@@ -36,7 +36,7 @@ def register_style(
     summary: dsl.Output[dsl.Markdown],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The style model's release: what may serve, signed."""
+    """Make the style model's release: all that may serve, signed."""
     from components.release.register import stage
 
     inputs = {"evaluation": evaluation, "style_model": style_model, "report": report}
@@ -55,7 +55,7 @@ def register_small(
     summary: dsl.Output[dsl.Markdown],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The release of the style model's distilled form: what may serve, signed."""
+    """Make the smaller model's release: all that may serve, signed."""
     from components.release.register import stage
 
     inputs = {"small_evaluation": small_evaluation, "student_model": student_model, "small_report": small_report}

@@ -12,12 +12,13 @@ def base(
     prompts: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
     base_model: dsl.Output[dsl.Model],
-    metrics: dsl.Output[dsl.Metrics],
+    base_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The weights that training starts from."""
+    """Fetch the model that training starts from, or make a tiny one."""
     from pathlib import Path
 
+    from components.step_figures import log_figures
     from components.training.base import stage
     from components.training.base.config import BaseConfig
     from qinglan.lineage.record import recorded
@@ -29,8 +30,7 @@ def base(
     ) as step:
         counts = stage.base(Path(knowledge_base.path), Path(prompts.path), Path(base_model.path), settings)
         step.facts.update(counts._asdict())
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(base_metrics, counts._asdict(), stage.FIGURES)
 
 
 @dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
@@ -39,12 +39,13 @@ def text_base(
     style_rows: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
     base_model: dsl.Output[dsl.Model],
-    metrics: dsl.Output[dsl.Metrics],
+    base_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The weights that a classifier starts from."""
+    """Fetch the model that the classifier starts from, or make a tiny one."""
     from pathlib import Path
 
+    from components.step_figures import log_figures
     from components.training.base import stage
     from components.training.base.config import BaseConfig
     from qinglan.lineage.record import recorded
@@ -56,5 +57,4 @@ def text_base(
     ) as step:
         counts = stage.text_base(Path(style_rows.path), Path(base_model.path), settings)
         step.facts.update(counts._asdict())
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(base_metrics, counts._asdict(), stage.FIGURES)

@@ -35,6 +35,16 @@ class BaseCounts(NamedTuple):
     cached: int
 
 
+FIGURES = {
+    "parameters": "parameters",
+    "vocabulary": "vocabulary, tokens",
+    "steps": "training steps of a tiny model",
+    "loss": "loss of a tiny model, nats per token",
+    "cached": "made by an earlier run, 1 or 0",
+}
+"""The figures on KFP's page, by field."""
+
+
 def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -> BaseCounts:
     """Write the base model's folder of the rewriter."""
     train = prompts / "train.parquet"

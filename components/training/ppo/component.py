@@ -17,12 +17,13 @@ def ppo(
     rl_model: dsl.Output[dsl.Model],
     ppo_log: dsl.Output[dsl.Artifact],
     ppo_curve: dsl.Output[dsl.HTML],
-    metrics: dsl.Output[dsl.Metrics],
+    ppo_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The student competes with its teacher under live retrieval."""
+    """Train the student by PPO to retrieve better than its teacher, with live retrieval as the judge."""
     from pathlib import Path
 
+    from components.step_figures import log_figures
     from components.training.kubeflow.job_runner import job_runner
     from components.training.ppo import stage
     from components.training.ppo.config import PpoConfig
@@ -51,5 +52,4 @@ def ppo(
         add_reward(step, settings.reward)
         add_critic(step, Path(rl_model.path))
         write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(ppo_metrics, counts._asdict(), stage.FIGURES)

@@ -77,6 +77,21 @@ class PpoCounts(NamedTuple):
     """1 if this very training had been finished before."""
 
 
+FIGURES = {
+    "rows": "train, rows",
+    "dev_rows": "dev, rows",
+    "hard_rows": "hard train rows",
+    "too_long": "left out as too long, rows",
+    "steps": "training steps",
+    "best_step": "best step",
+    "dev_before": "dev score before training, gold share or mean reward",
+    "dev_after": "dev score of the model, gold share or mean reward",
+    "win_rate": "rollouts better than the teacher at the end, %",
+    "stopped": "stopped by an alarm, 1 or 0",
+}
+"""The figures on KFP's page, by field."""
+
+
 def ppo(
     sft_model: Path,
     rows: Path,

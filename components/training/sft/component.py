@@ -17,12 +17,13 @@ def sft(
     sft_model: dsl.Output[dsl.Model],
     sft_log: dsl.Output[dsl.Artifact],
     sft_curve: dsl.Output[dsl.HTML],
-    metrics: dsl.Output[dsl.Metrics],
+    sft_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """The student learns the teacher's accepted rewrites."""
+    """Train the student on the teacher's accepted rewrites."""
     from pathlib import Path
 
+    from components.step_figures import log_figures
     from components.training.kubeflow.job_runner import job_runner
     from components.training.sft import stage
     from components.training.sft.config import SftConfig
@@ -45,5 +46,4 @@ def sft(
         )
         step.facts.update(counts._asdict())
         write_curve_page(Path(sft_log.path), Path(sft_curve.path))
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(sft_metrics, counts._asdict(), stage.FIGURES)

@@ -52,6 +52,18 @@ class SftCounts(NamedTuple):
     """1 if this very training had been finished before."""
 
 
+FIGURES = {
+    "rows": "train, rows",
+    "dev_rows": "dev, rows",
+    "steps": "training steps",
+    "eval_loss": "loss on dev, nats per token",
+    "token_accuracy": "right tokens on dev, %",
+    "like_teacher": "rewrites like the teacher's, %",
+    "reused": "finished by an earlier run, 1 or 0",
+}
+"""The figures on KFP's page, by field."""
+
+
 def sft(
     base: Path,
     chats: Path,

@@ -15,12 +15,13 @@ def style(
     style_model: dsl.Output[dsl.Model],
     style_log: dsl.Output[dsl.Artifact],
     style_curve: dsl.Output[dsl.HTML],
-    metrics: dsl.Output[dsl.Metrics],
+    style_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """Train a calibrated classifier over the data's labels."""
     from pathlib import Path
 
+    from components.step_figures import log_figures
     from components.training.style import stage
     from components.training.style.config import StyleConfig
     from qinglan.curves import write_curve_page
@@ -40,8 +41,7 @@ def style(
         )
         step.facts.update(counts._asdict())
         write_curve_page(Path(style_log.path), Path(style_curve.path))
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(style_metrics, counts._asdict(), stage.FIGURES)
 
 
 @dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
@@ -55,12 +55,13 @@ def distil(
     distil_table: dsl.Output[dsl.Artifact],
     distil_log: dsl.Output[dsl.Artifact],
     summary: dsl.Output[dsl.Markdown],
-    metrics: dsl.Output[dsl.Metrics],
+    distil_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
     """Distil the style model into a smaller one, with an int8 form for a CPU."""
     from pathlib import Path
 
+    from components.step_figures import log_figures
     from components.training.style import distil as stage
     from components.training.style.config import DistilConfig
     from qinglan.lineage.record import recorded
@@ -80,5 +81,4 @@ def distil(
         )
         step.facts.update(counts._asdict())
     Path(summary.path).write_text(stage.to_markdown(Path(distil_table.path)), encoding="utf-8")
-    for name, value in counts._asdict().items():
-        metrics.log_metric(name, value)
+    log_figures(distil_metrics, counts._asdict(), stage.FIGURES)

@@ -51,6 +51,19 @@ class DistilCounts(NamedTuple):
     """Largest difference of a probability between int8 and float, on dev."""
 
 
+FIGURES = {
+    "texts": "texts",
+    "layers": "layers of the small model",
+    "teacher_parameters": "parameters of the teacher",
+    "parameters": "parameters of the small model",
+    "teacher_f1": "macro F1 of the teacher, %",
+    "f1": "macro F1 of the small model, %",
+    "int8_f1": "macro F1 of its int8 form, %",
+    "int8_difference": "largest change of a probability by int8, points",
+}
+"""The figures on KFP's page, by field."""
+
+
 class ModelRow(NamedTuple):
     """A model's line in the table."""
 

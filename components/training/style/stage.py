@@ -50,6 +50,19 @@ class StyleCounts(NamedTuple):
     """1 if this very training had been finished before."""
 
 
+FIGURES = {
+    "rows": "train, rows",
+    "dev_rows": "dev, rows",
+    "steps": "training steps",
+    "accuracy": "accuracy on dev, %",
+    "macro_f1": "macro F1 on dev, %",
+    "temperature": "temperature of calibration",
+    "cut": "texts longer than the limit",
+    "reused": "finished by an earlier run, 1 or 0",
+}
+"""The figures on KFP's page, by field."""
+
+
 def train_style(
     base: Path, rows: Path, model: Path, log: Path, config: StyleConfig, gateway_url: str = ""
 ) -> StyleCounts:

@@ -84,7 +84,8 @@ def test_an_untrained_model_is_held_with_everything_written(world: tuple[Path, P
     assert [line["model"]["predicted"] for line in lines] == [one["predicted_label"] for one in asked]
     assert lines[0]["question_alone"].keys() == lines[0]["baseline"]["probabilities"].keys()
     assert "Hold: the style model" in out.report.read_text(encoding="utf-8")
-    assert metrics["over_baseline_difference"] < 0 and "f1_harmless" in metrics
+    assert set(metrics) == set(stage.FIGURES.values())
+    assert metrics["macro F1 gain over baseline, points"] < 0 and metrics["promoted, 1 or 0"] == 0
 
 
 def test_a_leak_stops_everything_before_a_model_is_loaded(tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""Descriptions of a graph: of its steps, their inputs and outputs. An artifact's stands in its line, a step's in the
+docstring of its component; all others stand here.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pipelines.line import BEFORE, LINEAGE, Stage
+
+RELEASE = "Tenant and model under which what passes is registered, and asked for in production."
+DESCRIPTIONS = {
+    "gateway_url": "The gateway of this run, the only way to the paid models and to the RAG service.",
+    "monitor_url": "The gateway that shows the training while it runs.",
+    "name": RELEASE,
+    "release_name": RELEASE,
+    "task_config": "The machine of the step, which it hands on to a job that it launches; KFP fills it in.",
+    BEFORE: "The signed statements of all steps before this one.",
+    LINEAGE: "The signed statements of this step and of all before it.",
+    "Output": "The verdict: `promote` or `hold`. What follows runs on `promote` alone.",
+    "classification": "The confusion matrix on the locked test.",
+    "decision": "The verdict and its reasons.",
+    "summary": "The result of the step in short; read this first.",
+}
+"""Parameters of a graph and of its steps, and the artifacts that no line declares, by name."""
+
+METRICS = "_metrics"
+"""The ending of an output with a step's figures."""
+
+
+def describe_component(component: Any, stage: Stage, artifacts: Mapping[str, str]) -> Any:
+    """A copy of the component with a description of each input and output; `artifacts`: the line's, by name."""
+    folder = stage.folder.replace(".", "/")
+    config = f"The settings that differ from the defaults, which the table in {folder} lists."
+    known = {**DESCRIPTIONS, **artifacts, "config": config}
+    spec, described = component.component_spec, copy.copy(component)
+    described.component_spec = dataclasses.replace(
+        spec, inputs=_described(spec.inputs or {}, known), outputs=_described(spec.outputs or {}, known)
+    )
+    return described
+
+
+def _described(items: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    return {name: dataclasses.replace(item, description=_description(name, known)) for name, item in items.items()}
+
+
+def _description(name: str, known: Mapping[str, str]) -> str | None:
+    if name.endswith(METRICS):
+        return "The step's figures, at most ten."
+    return known.get(name)
+
+
+def describe_graph(about: str, parameters: Mapping[str, str], stages: Iterable[Stage]) -> str:
+    """The graph's description as Markdown: KFP's page shows no other of its parameters and steps."""
+    lines = [about, "", "A run is started with the service account `pipeline-runner`, and with:", ""]
+    lines += [f"- `{name}`: {description}" for name, description in parameters.items()]
+    lines += ["", "Its steps:", ""]
+    lines += [f"- `{stage.name}`: {stage.load_component().description}" for stage in stages]
+    return "\n".join(lines)
