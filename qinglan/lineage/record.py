@@ -6,7 +6,9 @@
 
 `lineage` is one more output: a folder with the statement of this step and those of all before it, so that whoever
 holds the last has them all. Under `qinglan run` the record and the statement also land in the run's folder, named by
-RECORDS_VARIABLE. The facts, digests and parents go into each output's metadata, which survives in KFP's stores.
+RECORDS_VARIABLE. An output's metadata in KFP holds its digest and its rows and no more, since KFP repeats that of
+every input in the workflow's status, whose size has a limit (pipelines/workflow_size.py). Parents, code and facts are
+in the statement.
 """
 
 import hashlib
@@ -105,9 +107,8 @@ def recorded(
         _write(stage, record | failed)
         raise
     for name, item in outputs.items():
-        result = {key: value for key, value in results[name].items() if key != "uri"}
-        item.metadata.update(**result, stage=stage, parents=parents, code=record["code"], facts=step.facts)
-    lineage.metadata.update(sha256=digest(Path(lineage.path)), stage=stage)
+        item.metadata.update({key: value for key, value in results[name].items() if key != "uri"})
+    lineage.metadata.update(sha256=digest(Path(lineage.path)))
     if folder := os.environ.get(RECORDS_VARIABLE):
         shutil.copyfile(Path(lineage.path) / file_name, Path(folder) / f"{stage}{ENVELOPE_SUFFIX}")
     _write(stage, record | {"status": "done", "lineage": lineage.uri})
