@@ -10,6 +10,7 @@ from components.step_component import step_component
 def generate(
     questions: dsl.Input[dsl.Dataset],
     gateway_url: str,
+    gateway_state: str,  # for KFP's cache alone
     config: dict,  # type: ignore[type-arg]
     rewrites: dsl.Output[dsl.Dataset],
     rewrites_table: dsl.Output[dsl.Dataset],

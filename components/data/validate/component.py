@@ -12,6 +12,7 @@ def validate(
     rewrites: dsl.Input[dsl.Dataset],
     knowledge_base: dsl.Input[dsl.Dataset],
     gateway_url: str,
+    gateway_state: str,  # for KFP's cache alone
     config: dict,  # type: ignore[type-arg]
     validated: dsl.Output[dsl.Dataset],
     validated_table: dsl.Output[dsl.Dataset],
