@@ -17,6 +17,8 @@ from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STOR
 from qinglan.lineage.keys import MOUNTED_KEYS
 from qinglan.lineage.record import IMAGE_VARIABLE, RUN_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
+from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
 
@@ -290,10 +292,11 @@ def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
 
 
 def _mount_volumes(task: Any, machine: Machine) -> None:
-    """Checkpoints outlive the pod; base models are read where there is no way to the hub."""
+    """Checkpoints outlive the pod; base models are read where there is no way to the hub, and are not copied."""
     if machine.scratch:
         kubernetes.mount_pvc(task, pvc_name=machine.scratch, mount_path=SCRATCH)
         task.set_env_variable("QINGLAN_CACHE", f"{SCRATCH}/cache")
     if machine.base_weights:
         kubernetes.mount_pvc(task, pvc_name=machine.base_weights, mount_path=WEIGHTS)
-        task.set_env_variable("QINGLAN_BASE_WEIGHTS", WEIGHTS)
+        task.set_env_variable(WEIGHTS_VARIABLE, WEIGHTS)
+        task.set_env_variable(BY_REFERENCE_VARIABLE, "1")

@@ -138,6 +138,7 @@ class RunConfig(LineConfig):
     # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
     sft: Annotated[SftConfig, Stage(
         inputs=("base_model", "chats"), cached=False, resumes=True, required=("base_model", "chats"), gpus=sft_gpus,
+        base_weights=base_from_hub,
         outputs={"sft_model": "sft_model", "sft_log": "sft_log", "sft_curve": "sft_curve.html"},
     )] = SftConfig()  # fmt: skip
     """The student learns the teacher's rewrites."""

@@ -83,6 +83,7 @@ class StyleRunConfig(LineConfig):
 
     style: Annotated[StyleConfig, Stage(
         inputs=("base_model", "style_rows"), resumes=True, required=("base_model", "style_rows"), gpus=style_gpus,
+        base_weights=base_from_hub,
         outputs={"style_model": "style_model", "style_log": "style_log", "style_curve": "style_curve.html"},
     )] = StyleConfig()  # fmt: skip
     """The classifier."""

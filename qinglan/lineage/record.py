@@ -34,6 +34,7 @@ from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
+from qinglan.models.base_reference import base_digest, is_reference, verify_reference
 from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
@@ -42,6 +43,9 @@ RUN_VARIABLE = "QINGLAN_RUN"
 
 IMAGE_VARIABLE = "QINGLAN_IMAGE"
 """The image that the step runs in, by digest where it is a release."""
+
+BASE = "base_model"
+"""The one artifact that may be a reference (models/base_reference.py)."""
 
 DATASET = "system.Dataset"
 EXTERNAL_INPUT_NAMES = frozenset({"questions", "knowledge_base", "labelled"})
@@ -88,7 +92,7 @@ def recorded(
     The key is asked for first: a training must not end with nobody to sign for it.
     """
     signer = load_signer("builder")
-    parents = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in inputs.items()}
+    parents = {name: {"uri": item.uri, "sha256": _verified_digest(name, item)} for name, item in inputs.items()}
     step = StepReport({}, [], [], {})
     record: dict[str, Any] = {"stage": stage, "status": "running", "started": _now(), "inputs": parents}
     record |= {"config": dict(config), "code": code_version()}
@@ -96,6 +100,8 @@ def recorded(
     try:
         yield step
         results = {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
+        if BASE in outputs:
+            results[BASE]["sha256"] = _verified_digest(BASE, outputs[BASE])
         record |= {"ended": _now(), "outputs": results, "facts": step.facts}
         algorithms = {item.uri: algorithm_of(Path(item.path)) for item in (*inputs.values(), *outputs.values())}
         sealed = _sign_statement(record, step, signer, algorithms)
@@ -112,6 +118,15 @@ def recorded(
     if folder := os.environ.get(RECORDS_VARIABLE):
         shutil.copyfile(Path(lineage.path) / file_name, Path(folder) / f"{stage}{ENVELOPE_SUFFIX}")
     _write(stage, record | {"status": "done", "lineage": lineage.uri})
+
+
+def _verified_digest(name: str, item: Artifact) -> str:
+    """The digest of an artifact's bytes; of a base that is handed on by reference, those of the weights it names."""
+    path = Path(item.path)
+    if name != BASE or not is_reference(path):
+        return digest(path)
+    verify_reference(path)
+    return base_digest(path)
 
 
 def describe_artifact(item: Artifact) -> dict[str, Any]:
