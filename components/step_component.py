@@ -3,14 +3,20 @@
     @step_component(CPU_IMAGE)
     def convert(validated: dsl.Input[dsl.Dataset], ...) -> None:
 
-KFP puts a component's source into the graph, and its back end repeats that in the workflow's status eight times for
-each step. The images have this code, so the graph holds one line that imports it.
+KFP puts a component's source and 250 characters of shell into the graph, and its back end repeats them in the
+workflow's status eight times for each step. The images have this code, so the graph holds a line that imports it.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from kfp import dsl
+
+RUN = (
+    'f=$(mktemp -d)/step.py; echo "$0" >$f; '
+    '_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --component_module_path $f "$@"'
+)
+"""The shell's part of a step's command: KFP's executor reads the component from a file."""
 
 
 def step_component(image: str, launches_job: bool = False) -> Callable[[Callable[..., Any]], Any]:
@@ -25,8 +31,8 @@ def step_component(image: str, launches_job: bool = False) -> Callable[[Callable
             install_kfp_package=False,
             task_config_passthroughs=_passthroughs(launches_job),
         )
-        command = component.component_spec.implementation.container.command
-        command[-1] = f"from {function.__module__} import {function.__name__}\n"
+        container = component.component_spec.implementation.container
+        container.command = ["sh", "-ec", RUN, f"from {function.__module__} import {function.__name__}"]
         return component
 
     return decorate

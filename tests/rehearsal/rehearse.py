@@ -22,6 +22,8 @@ from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet
 from pipelines.stage_environments import stage_images
 from qinglan.config import merge_settings
+from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from standins.samples import write_sample
 from tests.rehearsal.narrow_qwen3 import write_critic, write_narrow_qwen3
 
@@ -128,10 +130,14 @@ def step_time(rehearsal: Rehearsal, stage: str, images: Mapping[str, str]) -> St
 
 @contextmanager
 def _environment(rehearsal: Rehearsal) -> Iterator[None]:
-    """Keys and weights of this rehearsal alone."""
-    values = {"QINGLAN_BASE_WEIGHTS": weights_folder(rehearsal), "QINGLAN_KEYS": rehearsal.root / "keys"}
+    """Keys and weights of this rehearsal alone; the base is handed on by reference, as on a cluster."""
+    values = {
+        WEIGHTS_VARIABLE: str(weights_folder(rehearsal).resolve()),
+        BY_REFERENCE_VARIABLE: "1",
+        "QINGLAN_KEYS": str((rehearsal.root / "keys").resolve()),
+    }
     before = {name: os.environ.get(name) for name in values}
-    os.environ.update({name: str(path.resolve()) for name, path in values.items()})
+    os.environ.update(values)
     try:
         yield
     finally:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
-from qinglan.models.base_reference import BY_REFERENCE_VARIABLE, is_reference, weights_folder, write_reference
+from qinglan.models.base_reference import (
+    BY_REFERENCE_VARIABLE,
+    REFERENCE,
+    is_reference,
+    weights_folder,
+    write_reference,
+)
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.weights import count_parameters
@@ -117,6 +123,8 @@ def _shared(folder: Path) -> bool:
 def _check(folder: Path, config: BaseConfig, check: Callable[[Path], None]) -> None:
     if not any(folder.glob("*.safetensors")):
         raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
+    if is_reference(folder):
+        raise DataError(f"{config.model}: holds {REFERENCE}, which no published model has. Download the model again.")
     check(folder)
 
 

@@ -25,6 +25,8 @@ from qinglan.rewriter.card import CARD
 from tests.kfp_artifacts import File
 from tests.tiny_rewriter import tiny_model
 
+pytestmark = pytest.mark.slow
+
 MODEL = "Qwen/Qwen3-0.1B"
 SETTINGS = BaseConfig(model=MODEL, revision="0" * 40)
 
@@ -129,6 +131,18 @@ def test_a_folder_elsewhere_or_with_links_is_copied(volume: Path, tmp_path: Path
     (volume / "model.safetensors").rename(tmp_path / "real")
     (volume / "model.safetensors").symlink_to(tmp_path / "real")
     assert not is_reference(base_model(tmp_path / "two"))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_model_that_brings_a_reference_along_is_not_taken(
+    volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    (volume / REFERENCE).write_text('{"model": "Other/Model", "files": {}}')
+    if not shared:
+        monkeypatch.delenv(BY_REFERENCE_VARIABLE)
+
+    with pytest.raises(DataError, match=r"holds base_reference\.json"):
+        base_model(tmp_path)
 
 
 def test_a_half_downloaded_model_is_refused_before_it_is_referred_to(volume: Path, tmp_path: Path) -> None:
