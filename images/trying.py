@@ -21,6 +21,7 @@ import yaml
 
 from images import IMAGES
 from images.building import VERSION, need_engine
+from pipelines.step_imports import tree
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope, pre_authentication_encoding
 from qinglan.lineage.keys import PublicKey, load_signer
 from qinglan.lineage.trust import ensure_keys
@@ -107,18 +108,24 @@ def verified(statement: Path, keys: Path) -> dict[str, Any]:
 
 
 def first_imports(image: str, graphs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Import lines at the top of each compiled step of an image, by step."""
+    """The import of each compiled step of an image, and those in its function, by step."""
     imports = {}
     for graph in graphs:
         for step, executor in graph["deploymentSpec"]["executors"].items():
             container = executor.get("container", {})
             if container.get("image", "").startswith(image):
-                tree = ast.parse(container["command"][-1])
-                lines = [
-                    ast.unparse(node) for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))
-                ]
-                imports[f"{graph['pipelineInfo']['name']} {step.removeprefix('exec-')}"] = "\n".join(lines)
+                text = container["command"][-1]
+                name = f"{graph['pipelineInfo']['name']} {step.removeprefix('exec-')}"
+                imports[name] = "\n".join([text.strip(), *_inner_imports(text)])
     return imports
+
+
+def _inner_imports(text: str) -> list[str]:
+    """Import lines in the body of the function that a step's one line imports."""
+    [line] = ast.parse(text).body
+    assert isinstance(line, ast.ImportFrom) and line.module
+    [body] = [node for node in tree(line.module).body if getattr(node, "name", "") == line.names[0].name]
+    return [ast.unparse(node) for node in ast.walk(body) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def broken(engine: str, image: str, graphs: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -36,7 +36,8 @@ class ClusterConfig(Config):
     """A volume claim (ReadWriteMany) for checkpoints, and what a job's nodes share. Only GPU profiles mount it."""
 
     base_weights: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9-]{0,62})?$")
-    """A volume claim with base models by their public names, where pods have no way to the hub."""
+    """A volume claim with base models by their public names, where pods have no way to the hub. Training reads them
+    there too: the base goes through no bucket."""
 
     immutable_inputs: bool = False
     """Addresses of inputs name their content, so that KFP may take an address that it has seen for the same bytes.

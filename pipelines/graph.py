@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
 
-from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, resolve_image
+from pipelines.cluster_resources import LOCAL_CLUSTER, Cluster, Machine, Pod, resolve_image
 from pipelines.graph_descriptions import DESCRIPTIONS, describe_component, describe_graph
 from pipelines.graph_importer import import_artifact
 from pipelines.line import BEFORE, LINEAGE, Line, Stage
@@ -19,6 +19,8 @@ from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STOR
 from qinglan.lineage.keys import MOUNTED_KEYS
 from qinglan.lineage.record import IMAGE_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
+from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.run_id import RUN_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
@@ -27,6 +29,9 @@ GATEWAY = "http://qinglan-gateway:8300"
 """The Service that the manifests make."""
 
 GATEWAY_URL, RELEASE_NAME = "gateway_url", "release_name"
+GATEWAY_STATE = "gateway_state"
+"""An input of paid stages for which KFP's cache may answer: the same digest, the same answers. Empty: it may not."""
+
 MONITOR_URL = "monitor_url"
 """A training's input: the gateway that shows it while it runs. It trains without one too, so none is required."""
 
@@ -130,6 +135,8 @@ def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dic
 def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], inputs: GraphInputs) -> None:
     """The stages one after another, and behind the gate what only a promoted model gets to."""
     verdict: Any = None
+    if state := _gateway_state(line, inputs):
+        inputs = inputs._replace(parameters={**inputs.parameters, GATEWAY_STATE: state})
     with ExitStack() as promoted:
         for stage in (line.stages[name] for name in stages):
             if stage.behind_gate and verdict is not None:
@@ -167,6 +174,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     arguments = {name: value for name, value in arguments.items() if name in names}
     if MONITOR_URL in names:
         arguments[MONITOR_URL] = inputs.parameters.get(GATEWAY_URL, GATEWAY if machine else "")
+    if GATEWAY_STATE in names:
+        arguments.setdefault(GATEWAY_STATE, "")
     if BEFORE in names:
         arguments[BEFORE] = artifacts[LINEAGE]
     taken = {name: artifacts[name] for name in stage.inputs}
@@ -176,9 +185,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     if python := inputs.cluster.pythons.get(stage.name):
         task.container_spec.command = with_interpreter(task.container_spec.command, python)
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
-    task.set_caching_options(
-        "@sha256:" in image and stage.cached and not stage.gateway and not _from_a_branch(settings)
-    )
+    known = not stage.gateway or bool(arguments.get(GATEWAY_STATE))
+    task.set_caching_options("@sha256:" in image and stage.cached and known and not _from_a_branch(settings))
     _mount_signing_key(task, RELEASE_KEYS if stage.registers else BUILDER_KEY, image)
     endpoints = [STORE_ENDPOINT] if stage.registers or stage.deploys else []
     if any(map(_imported, taken.values())):
@@ -194,6 +202,21 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
         _set_gpus(task, machine, _launches_job(component))
         _mount_volumes(task, machine)
     return task
+
+
+def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
+    """The answer of a step that reads the gateway's state, in a graph that KFP's cache can answer for; else None."""
+    from components.gateway_state import gateway_state
+
+    image = resolve_image(gateway_state.component_spec.implementation.container.image, inputs.cluster.images)
+    if not (line.gateway and inputs.cluster.immutable_inputs and "@sha256:" in image):
+        return None
+    task = gateway_state(gateway_url=inputs.parameters[GATEWAY_URL])
+    task.set_container_image(image)
+    task.set_caching_options(False)
+    _add_labels(task, "gateway-state", inputs.cluster.tenant)
+    _set_pod_resources(task, Machine(Pod(cpu=1, memory=1, hours=1)), RETRIES)
+    return task.output
 
 
 def with_interpreter(command: Sequence[str], python: str) -> list[str]:
@@ -275,10 +298,11 @@ def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
 
 
 def _mount_volumes(task: Any, machine: Machine) -> None:
-    """Checkpoints outlive the pod; base models are read where there is no way to the hub."""
+    """Checkpoints outlive the pod; base models are read where there is no way to the hub, and are not copied."""
     if machine.scratch:
         kubernetes.mount_pvc(task, pvc_name=machine.scratch, mount_path=SCRATCH)
         task.set_env_variable("QINGLAN_CACHE", f"{SCRATCH}/cache")
     if machine.base_weights:
         kubernetes.mount_pvc(task, pvc_name=machine.base_weights, mount_path=WEIGHTS)
-        task.set_env_variable("QINGLAN_BASE_WEIGHTS", WEIGHTS)
+        task.set_env_variable(WEIGHTS_VARIABLE, WEIGHTS)
+        task.set_env_variable(BY_REFERENCE_VARIABLE, "1")

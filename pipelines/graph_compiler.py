@@ -18,6 +18,7 @@ from pipelines.style import STYLE
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.files import atomic_write
+from qinglan.terminal import say
 
 COMPILED = Path(__file__).parent / "compiled"
 """The golden copies; a test compiles again and compares."""
@@ -99,6 +100,7 @@ def target_of(tenant: str, profile: str, training: str) -> CompileTarget:
 def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:
     """Write each graph into a folder; the same bytes every time. With images it is a release, and all are digests."""
     from pipelines.graph_checks import check_compiled
+    from pipelines.workflow_size import size_note
 
     out.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -106,8 +108,11 @@ def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping
         path = out / f"{target.name}.yaml"
         with atomic_write(path) as partial:
             _compile(target, images, partial)
-            if faults := check_compiled(partial.read_text(encoding="utf-8"), release=bool(images)):
+            text = partial.read_text(encoding="utf-8")
+            if faults := check_compiled(text, release=bool(images)):
                 raise ConfigError(f"{path.name}: not written. " + " ".join(faults))
+            if note := size_note(text):
+                say(f"{path.name}: {note}", to=sys.stderr)
         paths.append(path)
     return paths
 

@@ -11,6 +11,7 @@ from pipelines.line import BEFORE, LINEAGE, Stage
 
 RELEASE = "Tenant and model under which what passes is registered, and asked for in production."
 DESCRIPTIONS = {
+    "gateway_state": "Digest of the gateway's models, prices and knowledge bases, which KFP's cache compares.",
     "gateway_url": "The gateway of this run, the only way to the paid models and to the RAG service.",
     "monitor_url": "The gateway that shows the training while it runs.",
     "name": RELEASE,

@@ -94,7 +94,8 @@ class Stage:
     """The function in component.py; the stage's name by default."""
 
     gateway: bool = False
-    """It calls the run's gateway. Paid models and the knowledge base change, so KFP's cache never answers for it."""
+    """It calls the run's gateway. Paid models and the knowledge base change, so KFP's cache answers for it only where
+    its component takes the gateway's state."""
 
     cached: bool = True
     """KFP's cache may answer for it: its outputs depend on its inputs alone, and it changes nothing outside."""

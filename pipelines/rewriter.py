@@ -153,6 +153,7 @@ class RunConfig(LineConfig):
     # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
     sft: Annotated[SftConfig, Stage(
         inputs=("base_model", "chats"), cached=False, resumes=True, required=("base_model", "chats"), gpus=sft_gpus,
+        base_weights=base_from_hub,
         outputs={
             "sft_model": Output("sft_model", "The student after SFT."),
             "sft_log": Output("sft_log", "The training's figures, step by step."),

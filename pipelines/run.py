@@ -42,6 +42,7 @@ from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
+from qinglan.llm.contract import REPORT_PATH
 from qinglan.services import run_service, start_service
 from qinglan.terminal import say
 
@@ -229,5 +230,5 @@ def _gateway_report(gateway_url: str) -> dict[str, Any]:
         return {}
     import httpx
 
-    report: dict[str, Any] = httpx.get(f"{gateway_url}/v1/journal/report", timeout=30).json()
+    report: dict[str, Any] = httpx.get(f"{gateway_url}{REPORT_PATH}", timeout=30).json()
     return report

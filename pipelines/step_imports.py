@@ -20,9 +20,15 @@ OWN_MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
 
 
 def step_modules(module: str, function: str) -> set[str]:
-    """All modules that a KFP component's body leads to."""
+    """All modules that a KFP component leads to."""
     [body] = [node for node in tree(module).body if isinstance(node, ast.FunctionDef) and node.name == function]
-    return reached_modules(leads_to(module, body))
+    return reached_modules(step_names(module, body))
+
+
+def step_names(module: str, body: ast.FunctionDef) -> set[str]:
+    """The names that a component's body imports, and its module, which a step imports whole."""
+    around = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return set().union(leads_to(module, body), *(leads_to(module, node) for node in around))
 
 
 @cache

@@ -92,6 +92,7 @@ class StyleRunConfig(LineConfig):
 
     style: Annotated[StyleConfig, Stage(
         inputs=("base_model", "style_rows"), resumes=True, required=("base_model", "style_rows"), gpus=style_gpus,
+        base_weights=base_from_hub,
         outputs={
             "style_model": Output("style_model", "The classifier."),
             "style_log": Output("style_log", "The training's figures, step by step."),

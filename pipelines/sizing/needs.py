@@ -124,9 +124,11 @@ def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
 
 
 def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Phase, ...]:
-    """Phases of the scratch volume. The pods of a job read copies of their inputs there; the SFT model stays."""
+    """Phases of the scratch volume. The pods of a job read copies of their inputs there, but a base of the volume
+    of base weights from that; the SFT model stays."""
     size = models.base.parameters * 2
-    base_copy, sft_copy = Amount("copy of the base", remote * size), Amount("copy of the SFT model", remote * size)
+    copied = remote and not config.cluster.base_weights
+    base_copy, sft_copy = Amount("copy of the base", copied * size), Amount("copy of the SFT model", remote * size)
     of_ppo = ppo.disk(config.ppo, models.base, models.critic)
     return (
         phase("sft", base_copy, *sft.disk(config.sft, models.base)),

@@ -47,8 +47,8 @@ class Runner(Protocol):
     """Runs a job to its end. Whoever interrupts `run` ends the job with it: nothing is left behind."""
 
     remote: bool
-    """The command runs elsewhere: it sees the shared volume (QINGLAN_CACHE, QINGLAN_SCRATCH) and nothing else of this
-    machine, and this machine needs no GPU for it."""
+    """The command runs elsewhere: it sees the shared volumes (QINGLAN_CACHE, QINGLAN_SCRATCH, QINGLAN_BASE_WEIGHTS)
+    and nothing else of this machine, and this machine needs no GPU for it."""
 
     def attaches(self, spec: JobSpec) -> bool:
         """An earlier attempt's job runs or has ended well, and `run` would follow it: what it wrote must stay."""

@@ -6,7 +6,9 @@
 
 `lineage` is one more output: a folder with the statement of this step and those of all before it, so that whoever
 holds the last has them all. Under `qinglan run` the record and the statement also land in the run's folder, named by
-RECORDS_VARIABLE. The facts, digests and parents go into each output's metadata, which survives in KFP's stores.
+RECORDS_VARIABLE. An output's metadata in KFP holds its digest and its rows and no more, since KFP repeats that of
+every input in the workflow's status, whose size has a limit (pipelines/workflow_size.py). Parents, code and facts are
+in the statement.
 """
 
 import hashlib
@@ -32,6 +34,7 @@ from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
+from qinglan.models.base_reference import base_digest, is_reference, verify_reference
 from qinglan.run_id import RUN_VARIABLE
 from qinglan.tables import is_spreadsheet
 
@@ -39,6 +42,9 @@ RECORDS_VARIABLE = "QINGLAN_RECORDS"
 
 IMAGE_VARIABLE = "QINGLAN_IMAGE"
 """The image that the step runs in, by digest where it is a release."""
+
+BASE = "base_model"
+"""The one artifact that may be a reference (models/base_reference.py)."""
 
 DATASET = "system.Dataset"
 EXTERNAL_INPUT_NAMES = frozenset({"questions", "knowledge_base", "labelled"})
@@ -85,7 +91,7 @@ def recorded(
     The key is asked for first: a training must not end with nobody to sign for it.
     """
     signer = load_signer("builder")
-    parents = {name: {"uri": item.uri, "sha256": digest(Path(item.path))} for name, item in inputs.items()}
+    parents = {name: {"uri": item.uri, "sha256": _verified_digest(name, item)} for name, item in inputs.items()}
     step = StepReport({}, [], [], {})
     record: dict[str, Any] = {"stage": stage, "status": "running", "started": _now(), "inputs": parents}
     record |= {"config": dict(config), "code": code_version()}
@@ -93,6 +99,8 @@ def recorded(
     try:
         yield step
         results = {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
+        if BASE in outputs:
+            results[BASE]["sha256"] = _verified_digest(BASE, outputs[BASE])
         record |= {"ended": _now(), "outputs": results, "facts": step.facts}
         algorithms = {item.uri: algorithm_of(Path(item.path)) for item in (*inputs.values(), *outputs.values())}
         sealed = _sign_statement(record, step, signer, algorithms)
@@ -104,12 +112,20 @@ def recorded(
         _write(stage, record | failed)
         raise
     for name, item in outputs.items():
-        result = {key: value for key, value in results[name].items() if key != "uri"}
-        item.metadata.update(**result, stage=stage, parents=parents, code=record["code"], facts=step.facts)
-    lineage.metadata.update(sha256=digest(Path(lineage.path)), stage=stage)
+        item.metadata.update({key: value for key, value in results[name].items() if key != "uri"})
+    lineage.metadata.update(sha256=digest(Path(lineage.path)))
     if folder := os.environ.get(RECORDS_VARIABLE):
         shutil.copyfile(Path(lineage.path) / file_name, Path(folder) / f"{stage}{ENVELOPE_SUFFIX}")
     _write(stage, record | {"status": "done", "lineage": lineage.uri})
+
+
+def _verified_digest(name: str, item: Artifact) -> str:
+    """The digest of an artifact's bytes; of a base that is handed on by reference, those of the weights it names."""
+    path = Path(item.path)
+    if name != BASE or not is_reference(path):
+        return digest(path)
+    verify_reference(path)
+    return base_digest(path)
 
 
 def describe_artifact(item: Artifact) -> dict[str, Any]:

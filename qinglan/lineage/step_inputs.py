@@ -33,9 +33,9 @@ TIMEOUT_SECONDS = 60.0
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
     """Add the paid answers of this stage and the knowledge bases; an OutageError where the gateway does not say."""
     with httpx.Client(base_url=gateway_url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
-        paid = _get(http, PAID_PATH, {"step": stage})
-        prices = _get(http, PRICES_PATH)
-        bases = _served(http)
+        paid = read_gateway(http, PAID_PATH, {"step": stage})
+        prices = read_gateway(http, PRICES_PATH)
+        bases = served_knowledge_bases(http)
     answers = paid.count(b"\n")
     if answers:
         cost = sum(orjson.loads(line)["cost"] for line in paid.splitlines())
@@ -67,7 +67,7 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
         with httpx.Client(base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
-            model = orjson.loads(_get(http, STYLE_MODEL_PATH))["sha256"]
+            model = orjson.loads(read_gateway(http, STYLE_MODEL_PATH))["sha256"]
         step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
 
 
@@ -92,7 +92,7 @@ def add_verdict(step: StepReport, verdict: Verdict) -> None:
     step.papers[verdict_file_name(sha256_bytes(content))] = content
 
 
-def _served(http: httpx.Client) -> list[dict[str, Any]]:
+def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
     """The knowledge bases that the RAG service lists; a company's own service may list none."""
     try:
         response = http.get(KNOWLEDGE_BASES_PATH)
@@ -106,7 +106,8 @@ def _served(http: httpx.Client) -> list[dict[str, Any]]:
     return [base for base in listed if base.get("snapshot")]
 
 
-def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
+def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
+    """The gateway's answer; an OutageError where it does not."""
     try:
         response = http.get(path, params=parameters)
         response.raise_for_status()

@@ -12,6 +12,7 @@ GET  /healthz  /readyz  /metrics
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 PAID_PATH = "/v1/journal/paid"
+REPORT_PATH = "/v1/journal/report"
 PRICES_PATH = "/v1/prices"
 
 STEP_HEADER = "x-qinglan-step"

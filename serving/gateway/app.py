@@ -23,6 +23,7 @@ from qinglan.llm.contract import (
     OUTAGE,
     PAID_PATH,
     PRICES_PATH,
+    REPORT_PATH,
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
@@ -118,7 +119,7 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
             return error_response(error)
         return _json({"step": step, "artifact": artifact, "answers": answers})
 
-    @app.get("/v1/journal/report")
+    @app.get(REPORT_PATH)
     async def report() -> Response:
         await journal.settled()
         figures = await asyncio.to_thread(read_report, journal.path)

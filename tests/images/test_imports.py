@@ -12,7 +12,7 @@ import yaml
 import components.image
 from components.training.ppo.plugin import COMMON_PLUGINS
 from images.locking import pins, source
-from pipelines.step_imports import PACKAGES, ROOT, leads_to, processes, reached_modules, tree
+from pipelines.step_imports import PACKAGES, ROOT, processes, reached_modules, step_names, tree
 from standins.verl_cpu.settings import FORK_SERVER, MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS
 
 BY_HAND = {
@@ -36,14 +36,14 @@ def reached(names: set[str]) -> set[str]:
 
 def steps() -> Iterator[tuple[str, str, set[str]]]:
     """Each KFP component: its image, its name, and what its body leads to."""
-    for path in sorted(ROOT.glob("components/*/*/component.py")):
+    for path in sorted([ROOT / "components/gateway_state.py", *ROOT.glob("components/*/*/component.py")]):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         functions = [node for node in tree(module).body if isinstance(node, ast.FunctionDef)]
         for function in functions:
             for decorator in function.decorator_list:
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dsl.component":
-                    image = next(ast.unparse(word.value) for word in decorator.keywords if word.arg == "base_image")
-                    yield getattr(components.image, image), f"{module}.{function.name}", leads_to(module, function)
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "step_component":
+                    image = ast.unparse(decorator.args[0])
+                    yield getattr(components.image, image), f"{module}.{function.name}", step_names(module, function)
 
 
 def servers() -> Iterator[tuple[str, str, set[str]]]:

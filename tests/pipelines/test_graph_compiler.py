@@ -87,6 +87,29 @@ def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_pa
         assert not [step for step in compiled(name).steps if tasks[step]["cachingOptions"].get("enableCache")]
 
 
+def test_paid_stages_are_answered_from_kfps_cache_by_the_gateways_state(tmp_path: Path) -> None:
+    release = {name: f"{name}@{DIGEST}" for name in image_names()}
+    [target] = [one for one in golden_targets() if one.name == "rewriter.laptop"]
+    assert "gateway-state" not in compiled(target.name).tasks, "nothing of it can be cached"
+    cluster = target.config.cluster.model_copy(update={"immutable_inputs": True})
+    target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
+
+    [path] = compile_targets([target], tmp_path, release)
+
+    found = parsed(path.read_text(encoding="utf-8"))
+    cached = {step for step in found.steps if found.tasks[step]["cachingOptions"].get("enableCache")}
+    assert cached == {"generate", "validate", "convert", "base", "gate"}
+    state = {"taskOutputParameter": {"outputParameterKey": "Output", "producerTask": "gateway-state"}}
+    taking = {
+        name
+        for name, task in found.tasks.items()
+        if task.get("inputs", {}).get("parameters", {}).get("gateway_state")
+    }
+    assert taking == {"generate", "validate"}
+    assert all(found.tasks[name]["inputs"]["parameters"]["gateway_state"] == state for name in taking)
+    assert found.pod("gateway-state")["securityContext"]["runAsNonRoot"] is True
+
+
 def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_not(tmp_path: Path) -> None:
     release = {name: f"{name}@{DIGEST}" for name in image_names()}
     cached = {}

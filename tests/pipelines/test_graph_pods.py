@@ -129,7 +129,7 @@ def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_o
     if name not in ON_GPUS:
         assert {claim for claims in mounted.values() for claim in claims} <= {"qinglan-base-weights"} and not caches
         return
-    public = {"base", "ppo"} if name.startswith("rewriter") else {"text-base"}  # ppo: a critic of its own
+    public = {"base", "sft", "ppo"} if name.startswith("rewriter") else {"text-base", "style"}  # ppo: its critic
     resuming = {"base", "sft", "ppo"} if name.startswith("rewriter") else {"style", "distil"}
     assert {step for step, claims in mounted.items() if "qinglan-scratch" in claims} == resuming == caches
     assert {step for step, claims in mounted.items() if "qinglan-base-weights" in claims} == public

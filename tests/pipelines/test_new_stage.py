@@ -56,9 +56,10 @@ def count(rows: Path, counts: Path, config: CountConfig) -> int:
 from kfp import dsl
 
 from components.image import CPU_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def count(
     before: dsl.Input[dsl.Artifact],
     locked_test: dsl.Input[dsl.Dataset],

@@ -28,6 +28,7 @@ from pipelines.sheet import read_sheet
 from pipelines.stage_environments import stage_images
 from qinglan.config import merge_settings
 from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.sizing.shape import known_shapes
 from qinglan.terminal import say
@@ -170,7 +171,8 @@ def step_time(rehearsal: Rehearsal, stage: str, images: Mapping[str, str]) -> St
 
 @contextmanager
 def _environment(rehearsal: Rehearsal) -> Iterator[None]:
-    """Keys and weights of this rehearsal alone."""
+    """Keys and weights of this rehearsal alone; the base is handed on by reference, as on a cluster."""
     folders = {WEIGHTS_VARIABLE: weights_folder(rehearsal), KEYS_VARIABLE: rehearsal.root / "keys"}
-    with patch.dict(os.environ, ENVIRONMENT | {name: str(path.resolve()) for name, path in folders.items()}):
+    values = {name: str(path.resolve()) for name, path in folders.items()} | {BY_REFERENCE_VARIABLE: "1"}
+    with patch.dict(os.environ, ENVIRONMENT | values):
         yield

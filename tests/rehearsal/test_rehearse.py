@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.local_execution import read_job
 from pipelines.rewriter import REWRITER
+from qinglan.models.base_reference import is_reference
 from tests.rehearsal.narrow_qwen3 import NARROW
 from tests.rehearsal.rehearse import Rehearsal, rehearse
 
@@ -24,6 +25,7 @@ def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weig
     steps = list(rehearse(rehearsal, REWRITER.until("sft")))
 
     assert [(step.stage, step.image) for step in steps][-2:] == [("base", "sft"), ("sft", "sft")]
+    assert is_reference(rehearsal.run.shown("base_model")), "no step has a copy of the weights"
     model = rehearsal.run.shown("sft_model")
     config = orjson.loads((model / "config.json").read_bytes())
     assert config["model_type"] == "qwen3" and config["hidden_size"] == NARROW["hidden_size"]

@@ -3,9 +3,10 @@
 from kfp import dsl
 
 from components.image import CPU_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def convert(
     before: dsl.Input[dsl.Artifact],
     validated: dsl.Input[dsl.Dataset],

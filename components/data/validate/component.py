@@ -3,14 +3,16 @@
 from kfp import dsl
 
 from components.image import CPU_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def validate(
     before: dsl.Input[dsl.Artifact],
     rewrites: dsl.Input[dsl.Dataset],
     knowledge_base: dsl.Input[dsl.Dataset],
     gateway_url: str,
+    gateway_state: str,  # for KFP's cache alone
     config: dict,  # type: ignore[type-arg]
     validated: dsl.Output[dsl.Dataset],
     validated_table: dsl.Output[dsl.Dataset],

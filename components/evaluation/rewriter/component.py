@@ -3,9 +3,10 @@
 from kfp import dsl
 
 from components.image import CPU_IMAGE, SERVE_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=SERVE_IMAGE, install_kfp_package=False)
+@step_component(SERVE_IMAGE)
 def evaluate(
     before: dsl.Input[dsl.Artifact],
     locked_test: dsl.Input[dsl.Dataset],
@@ -74,7 +75,7 @@ def evaluate(
     log_figures(evaluation_metrics, {**counts._asdict(), **stage.headline_numbers(result)}, stage.FIGURES)
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def gate(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],

@@ -3,9 +3,10 @@
 from kfp import dsl
 
 from components.image import CPU_IMAGE, STYLE_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
+@step_component(STYLE_IMAGE)
 def evaluate_style(
     before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],
@@ -32,7 +33,7 @@ def evaluate_style(
     run_evaluation("evaluate", inputs, outputs, config, before, summary, evaluation_metrics, classification, lineage)
 
 
-@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
+@step_component(STYLE_IMAGE)
 def evaluate_small(
     before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],
@@ -66,7 +67,7 @@ def evaluate_small(
     )
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def gate_style(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
@@ -81,7 +82,7 @@ def gate_style(
     return run_gate(STYLE, evaluation, config, before, decision, lineage)
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def gate_small(
     before: dsl.Input[dsl.Artifact],
     small_evaluation: dsl.Input[dsl.Artifact],

@@ -3,9 +3,10 @@
 from kfp import dsl
 
 from components.image import CPU_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def deploy(
     before: dsl.Input[dsl.Artifact],
     release: dsl.Input[dsl.Model],
@@ -20,7 +21,7 @@ def deploy(
     run_deploy("deploy", {"release": release}, {**config, "name": name}, before, summary, lineage)
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def deploy_small(
     before: dsl.Input[dsl.Artifact],
     small_release: dsl.Input[dsl.Model],

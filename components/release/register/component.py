@@ -3,9 +3,10 @@
 from kfp import dsl
 
 from components.image import CPU_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def register(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
@@ -24,7 +25,7 @@ def register(
     stage.run_step(inputs, rl_model, before, {**config, "name": name}, release, summary, lineage)
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def register_style(
     before: dsl.Input[dsl.Artifact],
     evaluation: dsl.Input[dsl.Artifact],
@@ -43,7 +44,7 @@ def register_style(
     stage.run_step(inputs, style_model, before, {**config, "name": name}, release, summary, lineage)
 
 
-@dsl.component(base_image=CPU_IMAGE, install_kfp_package=False)
+@step_component(CPU_IMAGE)
 def register_small(
     before: dsl.Input[dsl.Artifact],
     small_evaluation: dsl.Input[dsl.Artifact],

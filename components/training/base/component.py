@@ -3,9 +3,10 @@
 from kfp import dsl
 
 from components.image import SFT_IMAGE, STYLE_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False)
+@step_component(SFT_IMAGE)
 def base(
     before: dsl.Input[dsl.Artifact],
     knowledge_base: dsl.Input[dsl.Dataset],
@@ -33,7 +34,7 @@ def base(
     log_figures(base_metrics, counts._asdict(), stage.FIGURES)
 
 
-@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
+@step_component(STYLE_IMAGE)
 def text_base(
     before: dsl.Input[dsl.Artifact],
     style_rows: dsl.Input[dsl.Dataset],

@@ -5,6 +5,7 @@ so that users' words have tokens. A classifier's reads training rows and unlabel
 reaches either. It is kept by the digest of what it was made from.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,9 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
+from qinglan.models.base_reference import (
+    BY_REFERENCE_VARIABLE,
+    REFERENCE,
+    is_reference,
+    weights_folder,
+    write_reference,
+)
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.weights import count_parameters
+from qinglan.plain_files import plain_files
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary, refuse_unfit_base
@@ -87,7 +96,8 @@ def _from_files(model: Path, files: list[Path], config: BaseConfig, make: Callab
 def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) -> BaseCounts:
     """Copy a repository's files at a revision, or a folder's; of weights only safetensors.
 
-    A folder is checked before the copy, which takes minutes.
+    A folder is checked before the copy, which takes minutes. Where every step that takes the base has the folder of
+    base weights, a reference stands in the copy's place.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -95,7 +105,11 @@ def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) ->
     with atomic_folder(model) as partial:
         if folder := local_model_folder(config.model):
             _check(folder, config, check)
-            shutil.copytree(folder, partial, dirs_exist_ok=True)
+            if _shared(folder):
+                refuse_foreign_files(folder)
+                write_reference(partial, config.model, folder)
+            else:
+                shutil.copytree(folder, partial, dirs_exist_ok=True)
         else:
             try:
                 snapshot_download(
@@ -109,14 +123,25 @@ def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) ->
                     f"{config.model} of the folder that {WEIGHTS_VARIABLE} names."
                 ) from error
             _check(partial, config, check)
-        refuse_foreign_files(partial)
+        if not is_reference(partial):
+            refuse_foreign_files(partial)
         write_card(partial, RewriterCard(stage="base"))
-    return _counts(model, config, cached=False)
+    return _counts(weights_folder(model), config, cached=False)
+
+
+def _shared(folder: Path) -> bool:
+    """Tell if other steps find this folder by the model's name; links in it may lead where they cannot follow."""
+    if BY_REFERENCE_VARIABLE not in os.environ or WEIGHTS_VARIABLE not in os.environ:
+        return False
+    weights = Path(os.environ[WEIGHTS_VARIABLE]).resolve()
+    return folder.resolve().is_relative_to(weights) and not plain_files(folder).faults
 
 
 def _check(folder: Path, config: BaseConfig, check: Callable[[Path], None]) -> None:
     if not any(folder.glob("*.safetensors")):
         raise DataError(f"{config.model}: no .safetensors; a pickle could run code and is not taken.")
+    if is_reference(folder):
+        raise DataError(f"{config.model}: holds {REFERENCE}, which no published model has. Download the model again.")
     check(folder)
 
 

@@ -3,10 +3,10 @@
 from kfp import dsl
 
 from components.image import PPO_IMAGE
-from components.training.kubeflow.task_passthrough import TASK_PASSTHROUGH
+from components.step_component import step_component
 
 
-@dsl.component(base_image=PPO_IMAGE, install_kfp_package=False, task_config_passthroughs=TASK_PASSTHROUGH)
+@step_component(PPO_IMAGE, launches_job=True)
 def ppo(
     before: dsl.Input[dsl.Artifact],
     sft_model: dsl.Input[dsl.Model],

@@ -3,10 +3,10 @@
 from kfp import dsl
 
 from components.image import SFT_IMAGE
-from components.training.kubeflow.task_passthrough import TASK_PASSTHROUGH
+from components.step_component import step_component
 
 
-@dsl.component(base_image=SFT_IMAGE, install_kfp_package=False, task_config_passthroughs=TASK_PASSTHROUGH)
+@step_component(SFT_IMAGE, launches_job=True)
 def sft(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],

@@ -26,6 +26,7 @@ from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.live.view import live_training
+from qinglan.models.base_reference import base_digest, is_reference, weights_folder
 from qinglan.rewriter.card import RewriterCard
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
@@ -80,18 +81,20 @@ def sft(
     train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
-    parents = {"base_model": digest(base), "train": sha256_file(chats / "train.jsonl")}
+    parents = {"base_model": base_digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
     key = (*parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent))
     work = scratch_folder("sft", *key)
     reused = (work / DONE).is_file()
     if not reused:  # what was finished has been checked, by these very settings
+        shared, base = is_reference(base), weights_folder(base)
         tokenizer = load_tokenizer(base)
         _check_base(tokenizer, base, train, chats, config.max_length)
         prompt = train.first[:2]
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
-            base, chats = copy_to_scratch(base, parents["base_model"]), copy_to_scratch(chats, digest(chats))
+            base = base if shared else copy_to_scratch(base, parents["base_model"])
+            chats = copy_to_scratch(chats, digest(chats))
         metrics = _train(base, chats, work, train.rows, config, runner, gateway_url)
         card = RewriterCard(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens, parents=parents

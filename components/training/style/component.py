@@ -3,9 +3,10 @@
 from kfp import dsl
 
 from components.image import STYLE_IMAGE
+from components.step_component import step_component
 
 
-@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
+@step_component(STYLE_IMAGE)
 def style(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
@@ -44,7 +45,7 @@ def style(
     log_figures(style_metrics, counts._asdict(), stage.FIGURES)
 
 
-@dsl.component(base_image=STYLE_IMAGE, install_kfp_package=False)
+@step_component(STYLE_IMAGE)
 def distil(
     before: dsl.Input[dsl.Artifact],
     style_model: dsl.Input[dsl.Model],

@@ -17,10 +17,10 @@ from components.training.style.config import StyleConfig
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
 from components.training.style.trainer import CURVES, FitSettings, Loss, Watch, fit
 from qinglan.curves import CURVE_FILE, rows_curve
-from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
+from qinglan.models.base_reference import base_digest, weights_folder
 from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.engines import TorchEngine
 from qinglan.style.labels import MAPPING_FILE, Labels, write_mapping
@@ -72,14 +72,14 @@ def train_style(
     """
     if config.device == "cuda":
         need_gpus("style", 1)
-    parents = {"base_model": digest(base), **files_digests(rows)}
+    parents = {"base_model": base_digest(base), **files_digests(rows)}
     work = scratch_folder(
         "style", *parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent)
     )
     reused = (work / DONE).is_dir()
     if not reused:
         with atomic_folder(work / DONE) as result:
-            _make(base, rows, work / "checkpoints", result, config, parents, gateway_url)
+            _make(weights_folder(base), rows, work / "checkpoints", result, config, parents, gateway_url)
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
     for name, target in (("model", model), ("log", log)):
         with atomic_folder(target) as partial:

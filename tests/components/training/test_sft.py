@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
+from components.training.base.config import BaseConfig
+from components.training.base.stage import base as run_base_stage
 from components.training.sft.chat_rows import check_lengths, check_tokenizer, read_chats
 from components.training.sft.command import (
     Paths,
@@ -25,6 +27,8 @@ from components.training.sft.steps import training_steps, validation_interval
 from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
+from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
+from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.prompts import Message
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_subprocess import argument_names
@@ -266,6 +270,42 @@ def test_a_loss_without_bounds_ends_with_a_word_and_not_with_a_model(
         sft(*inputs, tmp_path / "model", tmp_path / "log", config, Diverging())
 
     assert not (tmp_path / "model").exists()
+
+
+class Recording:
+    """A runner of jobs on other machines that keeps the command, and whose job fails."""
+
+    remote = True
+
+    def __init__(self) -> None:
+        self.argv: list[str] = []
+
+    def attaches(self, spec: JobSpec) -> bool:
+        return False
+
+    def run(self, spec: JobSpec, log: Path, on_line: Any = None, stop: Any = None) -> Outcome:
+        self.argv = [str(word) for word in spec.command.argv]
+        log.write_text("ended")
+        return Outcome(1)
+
+
+def test_the_pods_of_a_job_read_a_base_that_is_handed_on_by_reference_from_its_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ((SCRATCH_VARIABLE, "scratch"), (WEIGHTS_VARIABLE, "weights"), (BY_REFERENCE_VARIABLE, "1")):
+        monkeypatch.setenv(name, str(tmp_path / value))
+    volume, rows = tiny_model(tmp_path / "weights" / "Qwen3"), chats(tmp_path / "chats")
+    run_base_stage(tmp_path / "kb", tmp_path / "prompts", tmp_path / "reference", BaseConfig(model="Qwen3"))
+    config, trained = SftConfig(device="cpu", tuner="full", max_length=256), []
+
+    for base in (tmp_path / "reference", volume):
+        runner = Recording()
+        with pytest.raises(TrainingError):
+            sft(base, rows, tmp_path / "model", tmp_path / "log", config, runner)
+        trained.append(runner.argv[runner.argv.index("--model") + 1])
+
+    copies = list((tmp_path / "scratch" / "inputs").glob("*/Qwen3"))
+    assert trained == [str(volume), str(copies[0])], "what is no reference is copied to where the pods see it"
 
 
 def test_a_half_written_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:

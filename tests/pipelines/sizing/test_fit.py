@@ -180,6 +180,15 @@ def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:
     assert [pace.hours for pace in report_of(rewriter(), memory=90).paces] == [None, None]
 
 
+def test_a_base_on_the_volume_of_base_weights_is_not_copied_to_scratch() -> None:
+    shared = rewriter()
+    own = shared.model_copy(update={"cluster": shared.cluster.model_copy(update={"base_weights": ""})})
+
+    needed = [peaks(report_of(config))["run scratch volume"] for config in (shared, own)]
+
+    assert needed[1] - needed[0] == pytest.approx(65.5, abs=0.1)
+
+
 def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
     machine = Machine(card_of_size(80), host=600 * GB, disk=200 * GB)
 

@@ -7,7 +7,9 @@ import pandas
 import pytest
 
 from qinglan.digests import digest
+from qinglan.lineage.dsse import open_envelope
 from qinglan.lineage.record import RECORDS_VARIABLE, describe_artifact, recorded
+from qinglan.lineage.statement import from_payload
 from tests.kfp_artifacts import File
 
 
@@ -31,10 +33,23 @@ def test_a_done_step_names_its_inputs_outputs_and_code(tmp_path: Path, records: 
     assert (record["status"], record["facts"], record["config"]) == ("done", {"accepted": 1}, {"seed": 1})
     assert record["inputs"]["questions"]["sha256"] == digest(tmp_path / "in")
     assert record["outputs"]["rewrites"]["sha256"] == digest(tmp_path / "out")
-    assert made.metadata["parents"] == record["inputs"]
-    assert (made.metadata["rows"], made.metadata["sha256"]) == (2, digest(tmp_path / "out"))
-    assert made.metadata["facts"] == {"accepted": 1}
     assert record["code"]["version"]
+
+
+def test_an_output_carries_its_digest_and_rows_and_leaves_the_rest_to_its_statement(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("问题")
+    source, made, lineage = (File(str(tmp_path / name)) for name in ("in", "out", "lineage"))
+
+    with recorded("generate", {"questions": source}, {"rewrites": made}, {"seed": 1}, lineage) as step:
+        Path(made.path).write_text("改写一\n改写二\n")
+        step.facts.update({f"fact_{number}": "long" * 100 for number in range(100)})
+
+    [sealed] = Path(lineage.path).glob("generate-*.dsse.json")
+    assert made.metadata == {"sha256": digest(tmp_path / "out"), "rows": 2}
+    assert lineage.metadata == {"sha256": digest(tmp_path / "lineage")}
+    signed = from_payload(open_envelope(sealed.read_bytes()).payload)
+    assert [(part.name, part.digest) for part in signed.used][:1] == [("questions", digest(tmp_path / "in"))]
+    assert signed.facts["fact_99"] == "long" * 100
 
 
 def test_a_failed_step_keeps_its_error(tmp_path: Path, records: Path) -> None:

@@ -1,0 +1,12 @@
+"""A step before all others that no stage is: by its answer KFP's cache knows what the paid stages would get."""
+
+from components.image import CPU_IMAGE
+from components.step_component import step_component
+
+
+@step_component(CPU_IMAGE)
+def gateway_state(gateway_url: str) -> str:
+    """Digest of the gateway's models, prices and knowledge bases, and of how many calls failed."""
+    from qinglan.lineage.gateway_state import read_gateway_state
+
+    return read_gateway_state(gateway_url)

@@ -1,0 +1,94 @@
+"""A base model that is handed on by reference: its weights stay in the folder of base weights.
+
+    write_reference(base_model, "Qwen/Qwen3-32B", Path("/weights/Qwen/Qwen3-32B"))
+    weights_folder(base_model)        # /weights/Qwen/Qwen3-32B; of a copy the folder itself
+    base_digest(base_model)           # the digest that a copy of the weights would have here
+    verify_reference(base_model)      # an AlteredError where the weights are others by now
+
+On a cluster a copy would go into KFP's bucket and out of it again in each run, 65 GB for Qwen3-32B. The reference
+holds the digest of every file, and stands beside what the stage adds (rewriter.json): so its digest, by which
+statements, models and servers name the base, is that of the copy.
+"""
+
+import os
+from pathlib import Path
+
+import orjson
+
+from qinglan.config import Config
+from qinglan.digests import digest, file_digests, tree_digest
+from qinglan.errors import AlteredError, DataError
+from qinglan.files import atomic_write
+from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
+
+BY_REFERENCE_VARIABLE = "QINGLAN_BASE_BY_REFERENCE"
+"""Set in a graph whose steps all mount the folder of base weights that take the base."""
+
+REFERENCE = "base_reference.json"
+
+
+class BaseReference(Config):
+    """The contents of a reference."""
+
+    model: str
+    """Public name, which is the path in the folder of base weights."""
+
+    files: dict[str, str]
+    """SHA-256 of each file, by its path in the model's folder."""
+
+
+def write_reference(target: Path, model: str, weights: Path) -> None:
+    """Write the reference of a model into a folder; all of its files are read."""
+    reference = BaseReference(model=model, files=file_digests(weights))
+    with atomic_write(target / REFERENCE) as partial:
+        partial.write_bytes(orjson.dumps(reference.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
+
+
+def is_reference(base: Path) -> bool:
+    return (base / REFERENCE).is_file()
+
+
+def weights_folder(base: Path) -> Path:
+    """The folder with the weights of a base model: another one if this is a reference."""
+    if not is_reference(base):
+        return base
+    model = _read(base).model
+    folder = local_model_folder(model)
+    if folder is None:
+        raise DataError(
+            f"{base / REFERENCE}: {model} is in no folder here. Mount the volume of base weights and set "
+            f"{WEIGHTS_VARIABLE}; on a cluster the graph does both (cluster.base_weights)."
+        )
+    return folder
+
+
+def base_digest(base: Path) -> str:
+    """The digest of a base model's files, by the reference's word if this is one."""
+    if not is_reference(base):
+        return digest(base)
+    beside = {name: sha for name, sha in file_digests(base).items() if name != REFERENCE}
+    return _tree_digest({**_read(base).files, **beside})
+
+
+def verify_reference(base: Path) -> None:
+    """Read the weights that a reference names, and compare each file."""
+    reference, folder = _read(base), weights_folder(base)
+    files = file_digests(folder)
+    if files != reference.files:
+        changed = sorted(name for name, _ in set(files.items()) ^ set(reference.files.items()))
+        raise AlteredError(
+            f"{folder}: not the base that this run began with: {changed[0]} differs. Put {reference.model} back as "
+            "it was, or give base.model or base.revision another value, so that the base stage reads it anew."
+        )
+
+
+def _read(base: Path) -> BaseReference:
+    path = base / REFERENCE
+    try:
+        return BaseReference.parse(orjson.loads(path.read_bytes()), str(path))
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{path}: no JSON ({error}). Run the base stage again.") from error
+
+
+def _tree_digest(files: dict[str, str]) -> str:
+    return tree_digest({name: files[name] for name in sorted(files, key=os.fsencode)})
