@@ -18,7 +18,7 @@ class TimedAnswer(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """What users waited."""
+    """Waiting time of users."""
 
     p50_ms: float
     p95_ms: float

@@ -26,5 +26,5 @@ def count_writers(answers: Sequence[TimedAnswer]) -> Counter[str]:
     failed = [answer for answer in answers if answer.status != 200]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(answers)} failed; the first: {failed[0]}")
-    found = [orjson.loads(answer.content)["data"] for answer in answers]
-    return Counter(data["fallback_reason"] or data["rewriter"] for data in found)
+    bodies = [orjson.loads(answer.content)["data"] for answer in answers]
+    return Counter(data["fallback_reason"] or data["rewriter"] for data in bodies)

@@ -40,7 +40,7 @@ class RagScene(NamedTuple):
 
 
 class RagLoad(NamedTuple):
-    """What users got."""
+    """Answers that users get, by load."""
 
     per_second: float
     waited: Latency
