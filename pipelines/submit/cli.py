@@ -134,11 +134,10 @@ def _follow(
 
     The JSON comes whatever happens: a script that is told no id would submit again.
     """
-    from pipelines.submit.follower import Follower, cancel_message, raise_unless_released
-    from pipelines.submit.pods import pods_of
+    from pipelines.submit.follower import Follower, cancel_message
 
     say = _sayer(as_json)
-    follower = Follower(kfp, run_id, say, pods_of(namespace), namespace)
+    follower = Follower(kfp, run_id, say, _cluster_view(namespace, say))
     try:
         run = follower.follow()
     except (KeyboardInterrupt, SystemExit) as stopped:
@@ -151,8 +150,25 @@ def _follow(
     finally:
         if as_json:
             say_json({**known, "state": follower.state, "steps": follower.states})
-    raise_unless_released(run, follower.failure)
+    follower.raise_unless_released(run)
     say(f"{run.name}: done")
+
+
+def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
+    """The run's pods and Workflow; a cluster that cannot be asked is reported, and the run is followed without it."""
+    from pipelines.submit.cluster_reader import connect
+    from pipelines.submit.follower import BLIND, ClusterView
+    from pipelines.submit.pods import ClusterPods
+    from pipelines.submit.workflow import ClusterWorkflow
+    from qinglan.errors import ConfigError
+    from qinglan.kubernetes.client import Api
+
+    try:
+        client = connect()
+    except ConfigError as error:
+        say(f"The run's cluster is not looked at. {error.__cause__ or error} {BLIND}")
+        return ClusterView(namespace)
+    return ClusterView(namespace, ClusterPods(client, namespace), ClusterWorkflow(Api(client, namespace)))
 
 
 def _present_options(options: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -3,16 +3,25 @@
 The run is KFP's: whoever follows it may go, and come back with `qinglan follow`.
 """
 
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from pipelines.submit.kfp_client import FINAL_STATES, Run
+from pipelines.submit.kfp_client import Run
+from pipelines.submit.step_states import branches, gate_held, step_names, step_states, unlisted_branches
+from pipelines.submit.workflow import WorkflowSnapshot
 from qinglan.errors import GateHeldError, OutageError, TrainingError
 
 MARKS = {"SUCCEEDED": "✓", "FAILED": "✗", "RUNNING": "▶", "SKIPPED": "-", "CANCELED": "■", "CANCELING": "■"}
 WORDS = {"SUCCEEDED": "done", "CANCELED": "canceled", "CANCELING": "is being canceled"}
 STILL = frozenset({"PENDING", "RUNNING", "CANCELING"})
+NUMBER = re.compile(r"\d+")
+BLIND = (
+    "Steps are shown as KFP lists them: a pod that the cluster refuses looks as if it ran, and in a large run the "
+    "list ends early."
+)
+"""The limits of a follower that cannot read the run's Workflow."""
 
 
 Answer = TypeVar("Answer")
@@ -57,6 +66,23 @@ class PodReader(Protocol):
     def last_lines(self, pod: PodProblem) -> list[str]: ...
 
 
+class WorkflowReader(Protocol):
+    """Source of the run's Workflow, if it may be read."""
+
+    def read(self, run_id: str) -> WorkflowSnapshot: ...
+
+
+class ClusterView(NamedTuple):
+    """The cluster that runs the steps, as far as whoever follows may look into it."""
+
+    namespace: str = "NAMESPACE"
+    pods: PodReader | None = None
+    workflow: WorkflowReader | None = None
+
+
+UNKNOWN_CLUSTER = ClusterView()
+
+
 class RunClient(Protocol):
     """The calls to KFP that following a run needs."""
 
@@ -77,17 +103,16 @@ class Follower:
         kfp: RunClient,
         run_id: str,
         say: Callable[[str], None],
-        pods: PodReader | None = None,
-        namespace: str = "NAMESPACE",
+        cluster: ClusterView = UNKNOWN_CLUSTER,
         pace: PollIntervals = DEFAULT_INTERVALS,
     ) -> None:
-        self._kfp, self._id, self._say, self._pods, self._pace = kfp, run_id, say, pods, pace
-        self._namespace = namespace
+        self._kfp, self._id, self._say, self._cluster, self._pace = kfp, run_id, say, cluster, pace
+        self._workflow = WorkflowSnapshot()
         self._names: frozenset[str] | None = None
         self._branches: frozenset[str] = frozenset()
         self._shown: dict[str, str] = {}
         self._waits: set[tuple[str, str]] = set()
-        self._last_pod_check = float("-inf")
+        self._last_look = float("-inf")
         self.state = "UNKNOWN"
         """The run's state at the last reading."""
 
@@ -104,7 +129,7 @@ class Follower:
             news = self._report_steps(run)
             if run.over:
                 return self._wait_for_steps(run)
-            self._report_waiting_pods()
+            self._report_waits()
             delay = self._pace.first if news else min(delay * 1.5, self._pace.longest)
             time.sleep(delay)
 
@@ -126,7 +151,16 @@ class Follower:
     def _read_run(self) -> Run:
         run = self._wait_out_outages(lambda: self._kfp.run(self._id))
         self.state = run.state
-        return run
+        self._read_workflow()
+        return run._replace(tasks=self._workflow.tasks or run.tasks)
+
+    def _read_workflow(self) -> None:
+        """Read the Workflow, from which KFP copies its list of tasks; it is reported once if that is not possible."""
+        if self._cluster.workflow is None:
+            return
+        before, self._workflow = self._workflow, self._cluster.workflow.read(self._id)
+        if self._workflow.unseen and not before.unseen:
+            self._say(f"{self._workflow.unseen} {BLIND}")
 
     def _wait_out_outages(self, ask: Callable[[], Answer]) -> Answer:
         """Ask KFP; an outage is reported and waited out."""
@@ -162,15 +196,23 @@ class Follower:
             self._names, self._branches = step_names(spec), branches(spec)
         return self._names
 
-    def _report_waiting_pods(self) -> None:
-        """Report pods that cannot start, once for each reason, because KFP shows them as RUNNING."""
-        if self._pods is None or time.monotonic() - self._last_pod_check < self._pace.pods:
+    def _report_waits(self) -> None:
+        """Report pods that cannot start or be made, once for each reason, because KFP shows them as RUNNING."""
+        if time.monotonic() - self._last_look < self._pace.pods:
             return
-        self._last_pod_check = time.monotonic()
-        for pod in self._pods.stuck(self._id):
-            if pod.state == "waiting" and (pod.step, pod.why) not in self._waits:
-                self._waits.add((pod.step, pod.why))
-                self._say(f"· {pod.step} waits: {pod.why}")
+        self._last_look = time.monotonic()
+        waits = [(pod.step, pod.why) for pod in self._stuck_pods() if pod.state == "waiting"]
+        with_pods = {step for step, _ in waits}
+        nodes = [node for node in self._workflow.problems if node.state == "PENDING"]
+        waits += [(node.step, node.why) for node in nodes if node.step not in with_pods]
+        for step, why in waits:
+            reason = (step, NUMBER.sub("", why))  # a quota is refused again with other numbers
+            if reason not in self._waits:
+                self._waits.add(reason)
+                self._say(f"· {step} waits: {why}")
+
+    def _stuck_pods(self) -> list[PodProblem]:
+        return self._cluster.pods.stuck(self._id) if self._cluster.pods else []
 
     def _wait_for_steps(self, run: Run) -> Run:
         """Read the steps again until they have ended too, which is a little after the run has."""
@@ -182,35 +224,49 @@ class Follower:
         return run
 
     def _all_steps_ended(self, run: Run) -> bool:
-        over = {task.name for task in run.tasks if task.state in FINAL_STATES}
         steps = step_states(run, self._steps(run))
-        return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or self._branches <= over)
+        return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or not self._unlisted(run))
 
-    def failure(self, run: Run) -> list[str]:
-        """Describe the failed steps, with the messages of their pods if these can be read."""
+    def _unlisted(self, run: Run) -> frozenset[str]:
+        self._steps(run)
+        return unlisted_branches(run, self._branches)
+
+    def raise_unless_released(self, run: Run) -> None:
+        """Raise an error unless the run ended with a release."""
+        if run.state != "SUCCEEDED":
+            raise TrainingError(*self._failure(run))
+        if gate_held(run):
+            raise GateHeldError(
+                f"{run.name}: the gate says hold. Nothing is released; the evaluation on the run's page says why."
+            )
+        if self._unlisted(run):
+            raise OutageError(
+                f"{run.name}: succeeded, but its list of steps ends before the gate's branch, so that promote and "
+                f"hold look alike here. KFP's own list stops growing in a large run. The run's page has the decision "
+                f"of its gate: {self._kfp.page(self._id)}"
+            )
+
+    def _failure(self, run: Run) -> list[str]:
+        """Describe the failed steps, with the messages of their pods and nodes if these can be read."""
         failed = [name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED"]
         lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{_at(failed)}. {run.error}".rstrip()]
-        failed_pods = [pod for pod in (self._pods.stuck(self._id) if self._pods else ()) if pod.state == "failed"]
+        failed_pods = [pod for pod in self._stuck_pods() if pod.state == "failed"]
         for pod in failed_pods:
             lines.append(f"{pod.step}: pod {pod.name}: {pod.why}")
-            lines += [f"  | {line}" for line in (self._pods.last_lines(pod) if self._pods else ())]
+            lines += [f"  | {line}" for line in (self._cluster.pods.last_lines(pod) if self._cluster.pods else ())]
+        with_pods = {pod.step for pod in failed_pods}
+        nodes = [node for node in self._workflow.problems if node.state == "FAILED" and node.step not in with_pods]
+        lines += dict.fromkeys(f"{node.step}: {node.why}" for node in nodes)
         if not failed_pods:
-            lines.append(f"Its log: kubectl logs -n {self._namespace} -l pipeline/runid={self._id} -c main --tail=50")
+            logs = f"kubectl logs -n {self._cluster.namespace} -l pipeline/runid={self._id} -c main --tail=50"
+            lines.append(f"Its log: {logs}")
         return [*lines, f"The page: {self._kfp.page(self._id)}"]
-
-
-def raise_unless_released(run: Run, failure: Callable[[Run], Iterable[str]]) -> None:
-    """Raise an error unless the run ended with a release."""
-    if run.state != "SUCCEEDED":
-        raise TrainingError(*failure(run))
-    if any(task.state == "SKIPPED" and task.name.startswith("condition-") for task in run.tasks):
-        raise GateHeldError(
-            f"{run.name}: the gate says hold. Nothing is released; the evaluation on the run's page says why."
-        )
 
 
 def cancel_message(run: Run, page: str) -> str:
     """Describe the result of a cancel request."""
+    if run.state == "FAILED":
+        return f"{run.name}: ended. KFP lists it as failed, as where a step failed before or its pod was killed."
     if run.over:
         return f"{run.name}: {WORDS.get(run.state, run.state.lower())}"
     return (
@@ -222,42 +278,3 @@ def cancel_message(run: Run, page: str) -> str:
 def _at(failed: Iterable[str]) -> str:
     names = ", ".join(failed)
     return f" at {names}" if names else ""
-
-
-def branches(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Find the branches that every run reaches; whether one was taken shows the gate's verdict."""
-    tasks = spec.get("root", {}).get("dag", {}).get("tasks", {})
-    return frozenset(name for name in tasks if name.startswith("condition-"))
-
-
-def step_names(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Collect the tasks that run a container, by KFP's names, without the branches around them."""
-    components = spec.get("components", {})
-    dags = [spec.get("root", {}), *components.values()]
-    return frozenset(
-        name
-        for component in dags
-        for name, task in component.get("dag", {}).get("tasks", {}).items()
-        if "dag" not in components.get(task["componentRef"]["name"], {})
-    )
-
-
-STATES_BY_SEVERITY = ("SKIPPED", "SUCCEEDED", "PENDING", "PAUSED", "RUNNING", "CANCELING", "CANCELED", "FAILED")
-
-
-AROUND = frozenset({"root", "executor"})
-"""Tasks that KFP lists beside the steps; used to recognise steps when a run's graph is gone."""
-
-
-def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
-    """Map steps to their states, without the other tasks that KFP lists: drivers, executors, branches.
-
-    A driver's failure counts as its step's, which then never starts. A step in a loop has the worst state of all.
-    """
-    states: dict[str, str] = {}
-    for task in run.tasks:
-        name = task.name.removesuffix("-driver") if task.state == "FAILED" else task.name
-        known = name in names if names else name not in AROUND and not name.startswith("condition-")
-        if known and task.state in STATES_BY_SEVERITY and not name.endswith("-driver"):
-            states[name] = max(states.get(name, STATES_BY_SEVERITY[0]), task.state, key=STATES_BY_SEVERITY.index)
-    return states

@@ -6,6 +6,7 @@ none, waits half a minute for an answer that does not come, and takes a login pa
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -290,11 +291,12 @@ class KfpClient:
     def _explained(self, what: str, error: Any) -> QinglanError:
         """What KFP, or what is in front of it, has said instead of an answer."""
         status, message, details = int(error.status or 0), *_error_message(error.body)
-        where = f"Cannot {what}: {self._access.endpoint} said {status}{f' ({message})' if message else ''}."
-        if status == 401 or 300 <= status < 400:
-            return ConfigError(f"{where} {self._who()}")
+        refused = f"Cannot {what}: {self._access.endpoint} said {status}"
+        if status == 401 or 300 <= status < 400:  # KFP's words for it are its chain of calls
+            return ConfigError(f"{refused}. {self._who()}")
         if status == 403 and not _is_html(error.body):
-            return ConfigError(f"{where} You are known, and may not: ask whoever runs KFP, or give your --namespace.")
+            return ConfigError(f"{refused}{_denied(message)}. Ask whoever runs KFP, or give your --namespace.")
+        where = f"{refused}{f' ({message[:SHOWN_BODY]})' if message else ''}."
         if status == 404 and details:
             return KfpNotFound(where)
         if status in (403, 404):
@@ -340,6 +342,14 @@ def _error(detail: Any) -> str:
     return str(error.message or "") if error else ""
 
 
+def _denied(message: str) -> str:
+    """The user, the verb and the resource of KFP's refusal (resource_manager.go), without its chain of calls."""
+    user = re.search(r"User '([^']+)' is not authorized", message)
+    what = re.search(r"Namespace:([\w-]*)\W+Verb:(\w*).*?Resource:(\w*)", message)
+    who = f"user {user[1]}" if user else "you are known, and"
+    return f": {who} may not {what[2]} {what[3]} in namespace {what[1]}" if what else f": {who} may not"
+
+
 def _is_html(body: Any) -> bool:
     """HTML or XML: an object store, or a web server, and not KFP or what lets people through to it."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
@@ -355,4 +365,4 @@ def _error_message(body: Any) -> tuple[str, bool]:
     if not isinstance(read, dict):
         return "", False
     message = read.get("error_message") or read.get("message") or read.get("error") or ""
-    return " ".join(str(message).split())[:SHOWN_BODY], "code" in read or "error_message" in read
+    return " ".join(str(message).split()), "code" in read or "error_message" in read

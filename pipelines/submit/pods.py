@@ -2,24 +2,16 @@
 
 from typing import Any
 
-from pipelines.submit.cluster_reader import TIMEOUTS, connect
+from pipelines.submit.cluster_reader import TIMEOUTS
 from pipelines.submit.follower import PodProblem
-from qinglan.errors import ConfigError
+from pipelines.submit.workflow import RUN_LABEL, step_of_node
 
-RUN_LABELS = ("pipeline/runid", "qinglan.dev/run")
+RUN_LABELS = (RUN_LABEL, "qinglan.dev/run")
 """Labels of a step's pod, which KFP makes, and of a job's, which the step makes."""
 
 STEP_LABEL, NODE_NAME = "qinglan.dev/step", "workflows.argoproj.io/node-name"
 WAITING = {"CreateContainerConfigError", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff"}
 LAST_LINES = 15
-
-
-def pods_of(namespace: str) -> "ClusterPods | None":
-    """The pods of a namespace, where there is a cluster to ask."""
-    try:
-        return ClusterPods(connect(), namespace)
-    except ConfigError:
-        return None
 
 
 class ClusterPods:
@@ -92,8 +84,7 @@ def _step(metadata: Any) -> str:
     """Whose pod it is; a driver's name says that it is one."""
     if step := (metadata.labels or {}).get(STEP_LABEL):
         return str(step)
-    parts = (metadata.annotations or {}).get(NODE_NAME, metadata.name).split(".")
-    return str(parts[-2] if parts[-1].startswith("executor") and len(parts) > 1 else parts[-1])
+    return step_of_node(str((metadata.annotations or {}).get(NODE_NAME, metadata.name)))
 
 
 def _containers(status: Any) -> list[Any]:

@@ -183,7 +183,7 @@ def test_a_run_that_is_started_is_named_whatever_follows(
     server: StandIn, small: Graph, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
-    monkeypatch.setattr(Follower, "_report_waiting_pods", lambda self: server.faults.append(Fault("/runs/", 403)))
+    monkeypatch.setattr(Follower, "_report_waits", lambda self: server.faults.append(Fault("/runs/", 403)))
     words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
 
     code, out, err = here("submit", *words)

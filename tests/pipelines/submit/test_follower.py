@@ -4,26 +4,24 @@ from typing import Any
 
 import pytest
 
-from pipelines.submit.follower import (
-    Follower,
-    PodProblem,
-    PollIntervals,
-    cancel_message,
-    raise_unless_released,
-    step_states,
-)
+from pipelines.submit.follower import ClusterView, Follower, PodProblem, PollIntervals, cancel_message
 from pipelines.submit.graph import Graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient, Run, Task
+from pipelines.submit.step_states import step_states
+from pipelines.submit.workflow import WorkflowSnapshot, snapshot_of
 from qinglan.errors import ConfigError, GateHeldError, OutageError, TrainingError
-from tests.kfp.stand_in import Fault, Scene, StandIn, serving
+from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn, serving
 from tests.pipelines.submit.conftest import started
 
 QUICK = PollIntervals(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=5.0, cancel=30.0)
 
 
-def follower(kfp: KfpClient, run_id: str, pods: Any = None, **pace: float) -> tuple[Follower, list[str]]:
+def follower(
+    kfp: KfpClient, run_id: str, pods: Any = None, workflow: Any = None, **pace: float
+) -> tuple[Follower, list[str]]:
     said: list[str] = []
-    return Follower(kfp, run_id, said.append, pods, "team", QUICK._replace(**pace)), said
+    cluster = ClusterView("team", pods, workflow)
+    return Follower(kfp, run_id, said.append, cluster, QUICK._replace(**pace)), said
 
 
 def test_each_change_of_a_step_is_one_line_and_kfps_own_tasks_are_none(server: StandIn, small: Graph) -> None:
@@ -41,7 +39,7 @@ def test_a_failed_step_is_named_with_its_message_and_its_pods_last_words(server:
     one, _ = follower(*started(server, small), FailedPods())
 
     with pytest.raises(TrainingError) as error:
-        raise_unless_released(one.follow(), one.failure)
+        one.raise_unless_released(one.follow())
 
     assert "failed at train. child failed" in str(error.value)
     assert "train: pod train-1: container main ended with 1\n  | CUDA out of memory" in str(error.value)
@@ -67,13 +65,109 @@ def test_why_a_pod_waits_is_said_once(server: StandIn, small: Graph) -> None:
     assert said.count("· gate waits: 0/4 nodes are available") == 1
 
 
+class PlayedWorkflow:
+    """The Workflow of a run, at each reading the next of these; the last stays."""
+
+    def __init__(self, *workflows: Any) -> None:
+        self._workflows = list(workflows)
+
+    def read(self, run_id: str) -> WorkflowSnapshot:
+        current = self._workflows.pop(0) if len(self._workflows) > 1 else self._workflows[0]
+        return snapshot_of(current)
+
+
+STALE = Scene("SUCCEEDED", {"train": "SUCCEEDED", "gate": "RUNNING"})
+"""As KFP lists a run whose Workflow Argo has compressed: the list stays as it was."""
+
+
+def nodes(**phases: str) -> dict[str, Any]:
+    """A Workflow with these tasks and their pods, as Argo writes it."""
+    return {"status": {"nodes": dict(node(name, phase) for name, phase in phases.items())}}
+
+
+def node(name: str, phase: str) -> tuple[str, dict[str, Any]]:
+    task = name.replace("_", "-")
+    return f"small-{task}", {"name": f"small.root.{task}", "displayName": task, "type": "DAG", "phase": phase}
+
+
+def pod_node(step: str, phase: str, message: str) -> dict[str, Any]:
+    name = f"small.root.{step}.executor(0)"
+    return {"name": name, "displayName": "executor(0)", "type": "Pod", "phase": phase, "message": message}
+
+
+def test_steps_that_kfps_list_no_longer_has_are_those_of_the_workflow(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("RUNNING", {"train": "RUNNING"}), STALE)
+    done = nodes(train="Succeeded", gate="Succeeded", condition_1="Succeeded", release="Succeeded")
+    one, said = follower(
+        *started(server, small), workflow=PlayedWorkflow({}, nodes(train="Succeeded", gate="Running"), done)
+    )
+
+    one.raise_unless_released(one.follow())
+
+    assert said == ["▶ train running", "✓ train done", "▶ gate running", "✓ gate done", "✓ release done"]
+
+
+def test_a_hold_is_named_where_kfps_list_ends_before_it(server: StandIn, small: Graph) -> None:
+    server.scenes = (STALE,)
+    held = PlayedWorkflow(nodes(train="Succeeded", gate="Succeeded", condition_1="Skipped"))
+    one, _ = follower(*started(server, small), workflow=held)
+
+    with pytest.raises(GateHeldError, match="the gate says hold"):
+        one.raise_unless_released(one.follow())
+
+
+def test_without_the_workflow_a_list_that_ends_early_is_no_success(server: StandIn, small: Graph) -> None:
+    server.scenes = (STALE,)
+    one, _ = follower(*started(server, small), settle=0.05)
+
+    with pytest.raises(OutageError, match=r"list of steps ends before the gate's branch(.|\n)*page has the decision"):
+        one.raise_unless_released(one.follow())
+
+
+def test_a_step_that_failed_after_kfps_list_ended_is_named_with_argos_reason(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("FAILED", {"train": "SUCCEEDED", "gate": "RUNNING"}),)
+    workflow = nodes(train="Succeeded", gate="Succeeded", condition_1="Failed", release="Failed")
+    refused = 'pods "small-1" is forbidden: violates PodSecurity "restricted:latest"'
+    workflow["status"]["nodes"]["pod"] = pod_node("release", "Error", refused)
+    one, _ = follower(*started(server, small), workflow=PlayedWorkflow(workflow))
+
+    with pytest.raises(TrainingError) as error:
+        one.raise_unless_released(one.follow())
+
+    assert "failed at release." in str(error.value) and f"release: {refused}" in str(error.value)
+
+
+def test_a_pod_over_quota_is_said_once_though_it_is_refused_again_and_again(server: StandIn, small: Graph) -> None:
+    server.scenes = (*[Scene("RUNNING", {"train": "RUNNING"})] * 4, SUCCEEDS[-1])
+    refused = 'pods "small-1" is forbidden: exceeded quota: compute, used: requests.memory={}Gi'
+    steps = [nodes(train="Running"), nodes(train="Running"), nodes(train="Running")]
+    messages = ("PodInitializing", refused.format(16), refused.format(18))
+    for workflow, message in zip(steps, messages, strict=True):
+        workflow["status"]["nodes"]["pod"] = pod_node("train", "Pending", message)
+    done = nodes(train="Succeeded", gate="Succeeded", condition_1="Succeeded", release="Succeeded")
+    one, said = follower(*started(server, small), workflow=PlayedWorkflow(*steps, done))
+
+    one.follow()
+
+    assert [line for line in said if "waits" in line] == [f"· train waits: {refused.format(16)}"]
+
+
+def test_a_workflow_that_cannot_be_read_is_said_once(server: StandIn, small: Graph) -> None:
+    offloaded = {"status": {"offloadNodeStatusVersion": "fnv:1"}}
+    one, said = follower(*started(server, small), workflow=PlayedWorkflow(offloaded))
+
+    assert one.follow().state == "SUCCEEDED"
+    assert [line for line in said if "database of its own. Steps are shown as KFP lists them" in line] == said[:1]
+    assert said[1:] == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
+
+
 def test_without_a_cluster_a_failure_says_how_to_read_the_log(server: StandIn, small: Graph) -> None:
     server.scenes = (Scene("FAILED", {"train-driver": "FAILED"}),)
     kfp, run_id = started(server, small)
     one, said = follower(kfp, run_id)
 
     with pytest.raises(TrainingError, match=rf"failed at train(.|\n)*kubectl logs -n team .*pipeline/runid={run_id}"):
-        raise_unless_released(one.follow(), one.failure)
+        one.raise_unless_released(one.follow())
 
     assert said == ["✗ train failed"]
 
@@ -98,7 +192,7 @@ def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph, s
     one, _ = follower(*started(server, small))
 
     with pytest.raises(GateHeldError, match="the gate says hold"):
-        raise_unless_released(one.follow(), one.failure)
+        one.raise_unless_released(one.follow())
 
 
 @pytest.mark.parametrize(
@@ -149,6 +243,12 @@ def test_canceling_ends_a_run(server: StandIn, small: Graph) -> None:
     assert run.state == "CANCELED"
     assert cancel_message(run, "page").endswith(": canceled")
     assert said == [f"{run.name}: cancel asked for", "▶ train running"]
+
+
+def test_a_canceled_run_that_kfp_lists_as_failed_is_explained() -> None:
+    killed = Run("1", "small", "FAILED", "", ())
+
+    assert cancel_message(killed, "page").startswith("small: ended. KFP lists it as failed, as where")
 
 
 def test_a_run_that_stays_canceling_is_said_to_and_not_waited_for(server: StandIn, small: Graph) -> None:

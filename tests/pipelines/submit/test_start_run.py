@@ -129,13 +129,24 @@ def test_behind_a_prefix_with_a_token_and_a_namespace(small: Graph) -> None:
             submit(kfp, small, wanted(), lambda line: None)
 
 
+NOBODY = b'{"code":16,"message":"Failed to create a run: Failed to authorize with API: UnauthenticatedError: ..."}'
+DENIED = (
+    b'{"code":7,"message":"PermissionDenied: User \'a@b\' is not authorized with reason: '
+    b" (request: &ResourceAttributes{Namespace:team,Verb:create,Group:pipelines.kubeflow.org,Version:v1beta1,"
+    b'Resource:runs,Subresource:,Name:,}): Unauthorized access"}'
+)
+"""KFP's words (its resource_manager.go), with the calls that led there."""
+
+
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
         (Fault("", 401), ConfigError, "It wants to know who you are: set KFP_TOKEN"),
         (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "wants to know who you are"),
-        (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403 (no). You are known, and may not"),
-        (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "You are known, and may not"),
+        (Fault("", 401, NOBODY), ConfigError, "said 401. It wants to know who you are"),
+        (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403: you are known, and may not. Ask"),
+        (Fault("", 403, DENIED), ConfigError, "said 403: user a@b may not create runs in namespace team. Ask"),
+        (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "you are known, and may not. Ask"),
         (Fault("", 403, MINIO, "application/xml"), ConfigError, "There is something else. Is the address whole?"),
         (Fault("", 404, HTML, "text/html"), ConfigError, "Behind a prefix it ends with that, such as /pipeline"),
         (Fault("", 200, HTML, "text/html"), ConfigError, "answers 200 with a page, not as KFP does"),

@@ -1,0 +1,106 @@
+"""A run's Workflow in the cluster: the state of each task, and why Argo could make no pod for one.
+
+KFP copies its list of tasks from here, and only while Argo writes the nodes plainly. Above 1 MB Argo compresses them;
+KFP does not look inside, and its list stays as it was.
+"""
+
+import gzip
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from pipelines.submit.kfp_client import Task
+from qinglan.kubernetes.api_errors import ApiError, explain_api_error
+from qinglan.kubernetes.client import Api
+
+RUN_LABEL = "pipeline/runid"
+STATES = {
+    "Pending": "PENDING", "Running": "RUNNING", "Succeeded": "SUCCEEDED", "Skipped": "SKIPPED", "Failed": "FAILED",
+    "Error": "FAILED",
+}  # fmt: skip
+"""Argo's phases in KFP's words (ToV2 in its model/run.go)."""
+
+STARTING = ("ContainerCreating", "PodInitializing")
+"""Messages of a pod that is about to start."""
+
+
+class NodeProblem(NamedTuple):
+    """The reason why a step's pod was not made, waits or has failed, in Argo's words."""
+
+    step: str
+    state: str
+    why: str
+
+
+class WorkflowSnapshot(NamedTuple):
+    """The nodes of a run's Workflow; empty where there is no Workflow yet, or no longer."""
+
+    tasks: tuple[Task, ...] = ()
+    problems: tuple[NodeProblem, ...] = ()
+    unseen: str = ""
+    """The reason why the nodes cannot be read; "" if they can."""
+
+
+class ClusterWorkflow:
+    """Reads the Workflow of a run from the cluster. After an answer is lost, the last snapshot stays."""
+
+    def __init__(self, api: Api) -> None:
+        self._api, self._name, self._last = api, "", WorkflowSnapshot()
+
+    def read(self, run_id: str) -> WorkflowSnapshot:
+        """The Workflow as it is now."""
+        try:
+            workflow = self._workflow(run_id)
+        except ApiError as error:
+            reason = explain_api_error(error, self._api.host, self._api.namespace)
+            return self._last if self._last.tasks else WorkflowSnapshot(unseen=str(reason))
+        if workflow:  # after an hour KFP has it deleted
+            self._last = snapshot_of(workflow)
+        return self._last
+
+    def _workflow(self, run_id: str) -> Mapping[str, Any] | None:
+        if self._name:
+            return self._api.get("workflows", self._name)
+        listed = self._api.all("workflows", {"labelSelector": f"{RUN_LABEL}={run_id}"})["items"]
+        if not listed:
+            return None
+        self._name = str(listed[0]["metadata"]["name"])
+        return dict(listed[0])
+
+
+def snapshot_of(workflow: Mapping[str, Any]) -> WorkflowSnapshot:
+    """Read the nodes of a Workflow, compressed ones too."""
+    status = workflow.get("status", {})
+    if status.get("offloadNodeStatusVersion"):
+        return WorkflowSnapshot(unseen="Argo keeps the nodes of this Workflow in a database of its own.")
+    try:
+        nodes = status.get("nodes") or decompress(status.get("compressedNodes", ""))
+    except (ValueError, EOFError, OSError) as error:
+        return WorkflowSnapshot(unseen=f"The nodes of this Workflow cannot be decompressed ({error}).")
+    tasks = tuple(
+        Task(str(node.get("displayName", "")), STATES.get(node.get("phase", ""), "")) for node in nodes.values()
+    )
+    return WorkflowSnapshot(tasks, tuple(_problems(nodes.values())))
+
+
+def decompress(text: str) -> dict[str, Any]:
+    """The nodes in status.compressedNodes: base64 of gzip of JSON."""
+    return dict(orjson.loads(gzip.decompress(b64decode(text, validate=True)))) if text else {}
+
+
+def _problems(nodes: Iterable[Mapping[str, Any]]) -> Iterable[NodeProblem]:
+    for node in nodes:
+        state, why = STATES.get(node.get("phase", ""), ""), str(node.get("message") or "")
+        if node.get("type") == "Pod" and state in ("PENDING", "FAILED") and why and not why.startswith(STARTING):
+            yield NodeProblem(step_of_node(str(node.get("name", ""))), state, why)
+
+
+def step_of_node(name: str) -> str:
+    """The step of a node that is named run.root.STEP.executor, with its number where it is tried again.
+
+    A driver's node is named as its task: run.root.STEP-driver.
+    """
+    parts = name.split(".")
+    return parts[-2] if parts[-1].startswith("executor") and len(parts) > 1 else parts[-1]
