@@ -65,7 +65,7 @@ test-cluster: cluster-binaries ## the tests against a real control plane and a r
 	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) tests/cluster
 
 PROFILES ?=
-rehearse: $(READY) ## data, base, SFT and merge of the profiles for A100s, here: a narrow Qwen3, each step in its own image's environment; PROFILES="a100x4"
+rehearse: $(READY) ## each step of the files for GPUs, here, both lines: narrow models, each step in its own image's environment; PROFILES="a100x4"
 	@$(BIN)/python -m tests.rehearsal $(PROFILES)
 
 test-gpu: $(READY) ## the checks that want a GPU: ten minutes on one card; elsewhere each says that it was skipped
