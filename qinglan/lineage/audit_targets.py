@@ -236,6 +236,8 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
         if not digests or path.suffix in FILLED_IN or path.name.startswith("."):
             continue
         if not path.exists():
+            if not path.resolve().is_relative_to(run.root.resolve()):
+                continue  # an input from outside of the run, which may be gone
             why = "it leads to nothing"
         elif run.recorded_digest(path, name) in digests or digest_of(path) in digests:
             continue
