@@ -106,7 +106,7 @@ def run_style(
 
 
 def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:
-    """What a stage alone works on is what the folder was prepared from, whatever file is named now."""
+    """Restore the inputs that the folder was prepared from: a stage alone works on these, whatever is named now."""
     before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
     return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})
 

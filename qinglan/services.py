@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -37,14 +37,23 @@ def start_service(
     module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
 ) -> Iterator[Callable[[], str]]:
     """The same without waiting: the function that is yielded waits for the URL."""
+    command = [sys.executable, "-m", module, *arguments]
+    with start_command(command, module.partition(".")[2], log, ready_seconds) as url:
+        yield url
+
+
+@contextmanager
+def start_command(
+    command: Sequence[str], name: str, log: Path, ready_seconds: float = READY_SECONDS
+) -> Iterator[Callable[[], str]]:
+    """The same for the command of any server that announces its URL under this name."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent,
-        )  # fmt: skip
+            command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent
+        )
     try:
-        yield lambda: _announced(module.partition(".")[2], process, log, ready_seconds)
+        yield lambda: _announced(name, process, log, ready_seconds)
     finally:
         stop_process(process)
 

@@ -54,7 +54,7 @@ def submit(
 ) -> None:
     """Start a run on Kubeflow Pipelines and follow it.
 
-    First the profile's memory is counted, as `qinglan fit` shows them. Then all that the run needs is
+    First the profile's memory is counted, as `qinglan fit` shows it. Then all that the run needs is
     looked for through KUBECONFIG: Secrets and their keys, volumes and their size, nodes with the GPUs, quotas,
     PyTorchJobs. KFP says RUNNING of a pod that waits for one of these for ever. The same graph is uploaded once. The
     token is in KFP_TOKEN, in a file that KFP_TOKEN_FILE names, or mounted for the service account.

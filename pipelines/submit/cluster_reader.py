@@ -214,7 +214,7 @@ class _ClusterReader:
         )  # fmt: skip
 
     def _denied(self, service_account: str) -> tuple[Permission, ...]:
-        """Of what launching takes, what the account may not."""
+        """The rights that launching takes and the account does not have."""
         denied = []
         for right in LAUNCHER_PERMISSIONS:
             verbs = [verb for verb in right.verbs if self._may(service_account, right, verb) is False]
@@ -273,7 +273,7 @@ def _reason(error: Exception) -> str:
 
 
 def _store_secret(data: Mapping[str, str]) -> StoreSecret:
-    """Of a Secret's base64 only the addresses are read."""
+    """The addresses in a Secret, decoded; its other values stay unread."""
     fetch, store = (
         b64decode(data.get(name) or "").decode("utf-8", "replace") for name in (FETCH_ENDPOINT, STORE_ENDPOINT)
     )

@@ -289,7 +289,7 @@ class KfpClient:
         return answer
 
     def _explained(self, what: str, error: Any) -> QinglanError:
-        """What KFP, or what is in front of it, has said instead of an answer."""
+        """The error for an answer that KFP, or a server in front of it, refused to give."""
         status, message, details = int(error.status or 0), *_error_message(error.body)
         refused = f"Cannot {what}: {self._access.endpoint} said {status}"
         if status == 401 or 300 <= status < 400:  # KFP's words for it are its chain of calls

@@ -32,7 +32,7 @@ FLAGS = ("-buildvcs=false",)
 def binary(name: str) -> Path:
     """The program, built now if it was not before."""
     target = kept_at(name)
-    with _alone(target.parent):
+    with one_builder(target.parent):
         if not target.exists():
             _build(name, target)
     return target
@@ -41,7 +41,7 @@ def binary(name: str) -> Path:
 def manifests(module: str, folder: str) -> list[Path]:
     """What upstream ships beside its programs, e.g. the "crds" of "kserve"; copied now if it was not before."""
     target = kept(module) / "manifests"
-    with _alone(target.parent):
+    with one_builder(target.parent):
         if not target.exists():
             _copy(module, target)
     return sorted((target / folder).iterdir())
@@ -71,7 +71,7 @@ def build_all() -> bool:
         for name in TABLE[module].programs:
             binary(name)
         if TABLE[module].manifests:
-            with _alone(kept(module)):
+            with one_builder(kept(module)):
                 _copy(module, kept(module) / "manifests")
     return not missing and there
 
@@ -164,7 +164,7 @@ def _files(copied: Copied, origin: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def one_builder(folder: Path) -> Iterator[None]:
     """One builder at a time: a second one waits, and finds the binary."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from pipelines.graph_compiler import (
-    COMPILED,
-)  # fmt: skip
+from pipelines.graph_compiler import COMPILED
 
 GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
 

@@ -9,8 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +24,7 @@ from qinglan.errors import QinglanError
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.rewriter.engine_process import run_engine
-from qinglan.services import stop_process
+from qinglan.services import start_command
 from qinglan.terminal import quoted
 from serving.rollout.cluster.first_inference_service import first_inference_service
 from standins.rollout_local.ledger import FileRollouts, parse_spec
@@ -111,8 +109,8 @@ def serve_release(rollouts: Path, run: RunDir, base: Path, python: str, folder: 
     _, _, weights, *options = commands_here(there, folder, base).engine  # vllm serve WEIGHTS ...
     with run_engine(Path(weights), options, log, START_SECONDS, python) as engine:
         _, *transformer = commands_here(there, folder, base, engine.url).transformer
-        with transformer_url([python, *transformer], run.logs / "transformer.log") as url:
-            return ask(f"{url}/v1/models/{name}:predict", run)
+        with start_command([python, *transformer], "rewriter", run.logs / "transformer.log", START_SECONDS) as url:
+            return ask(f"{url()}/v1/models/{name}:predict", run)
 
 
 def fetch(uri: str, folder: Path) -> None:
@@ -124,20 +122,6 @@ def fetch(uri: str, folder: Path) -> None:
     done = subprocess.run(command, env={**os.environ, "QINGLAN_TRUST": trust}, stderr=subprocess.PIPE, check=False)
     if done.returncode:
         raise QinglanError("The initialiser refused the release:", *quoted(done.stderr.decode()))
-
-
-@contextmanager
-def transformer_url(command: list[str], log: Path) -> Iterator[str]:
-    """Run the server before vLLM; yields its address, which it prints when it listens."""
-    with log.open("wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
-    try:
-        assert process.stdout is not None
-        if not (line := process.stdout.readline()):
-            raise QinglanError("The server did not start:", *quoted(log.read_text(encoding="utf-8")[-2000:]))
-        yield str(next(iter(orjson.loads(line).values())))
-    finally:
-        stop_process(process)
 
 
 def ask(url: str, run: RunDir) -> Served:

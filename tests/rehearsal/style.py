@@ -4,10 +4,8 @@ Both releases are registered, and the small one is served by the command of its 
 """
 
 import os
-import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +24,7 @@ from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import GateHeldError, QinglanError
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
-from qinglan.services import stop_process
+from qinglan.services import start_command
 from standins.samples.style import write_style_sample
 from tests.rehearsal.differences import setting_differences
 from tests.rehearsal.narrow_qwen2 import CONFIG, NARROW, write_narrow_qwen2
@@ -159,7 +157,8 @@ def check_served(rehearsal: StyleRehearsal, command: list[str]) -> None:
     files = rehearsal.run.files
     texts = [orjson.loads(line)["input"] for line in (files / "style_rows" / "test.jsonl").read_bytes().splitlines()]
     judged = [orjson.loads(line)["model"] for line in (files / "small_predictions.jsonl").read_bytes().splitlines()]
-    with serving(command, rehearsal.run.logs / "serve.log") as url:
+    with start_command(command, "style", rehearsal.run.logs / "serve.log") as announced:
+        url = announced()
         for text, row in list(zip(texts, judged, strict=True))[:SERVED_ROWS]:
             served = httpx.post(f"{url}/predict", json={"text": text}, timeout=60).raise_for_status().json()
             differences = [abs(served["probabilities"][name] - p) for name, p in row["probabilities"].items()]
@@ -181,17 +180,3 @@ def server_command(container: Mapping[str, Any], python: str, release: Path) -> 
     names = [option.partition("=")[0].removeprefix("--") for option in container["args"]]
     values = [here.get(name, option.partition("=")[2]) for name, option in zip(names, container["args"], strict=True)]
     return [python, *container["command"][1:], *(f"--{n}={v}" for n, v in zip(names, values, strict=True))]
-
-
-@contextmanager
-def serving(command: Sequence[str], log: Path) -> Iterator[str]:
-    """The address that a server announces; it is stopped at the end."""
-    with log.open("wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
-    try:
-        assert process.stdout is not None
-        if not (line := process.stdout.readline()):
-            raise QinglanError(f"The server of the small model did not start. Its log: {log}")
-        yield str(orjson.loads(line)["style"])
-    finally:
-        stop_process(process)

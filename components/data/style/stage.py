@@ -90,7 +90,7 @@ def find_inputs(data: Path) -> tuple[Path, Path | None]:
 def _held_out_texts(
     rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig
 ) -> NearDuplicateIndex:
-    """What nobody may learn."""
+    """The texts that nobody may learn."""
     texts = (normalise(row.input) for row, split in zip(rows, splits, strict=True) if split != "train")
     return NearDuplicateIndex(texts, config.alike)
 

@@ -150,7 +150,7 @@ def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str
 
 
 async def _need(gateway: GatewayClient, row: Rewrite) -> tuple[str, Literal["sheet", "judge"]]:
-    """What the user wants to know: the sheet's word, else the judge's. Never the teacher's, never gold."""
+    """The need of the user: the sheet's word, else the judge's. Never the teacher's, never gold."""
     if row.need:
         return row.need, "sheet"
     answer = await gateway.ask("judge", need_messages(row), row=row.id)

@@ -8,7 +8,7 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,10 +48,10 @@ def up(root: Path, outlives: bool = True, ports: Ports | None = None) -> Folder:
         folder.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{root}: no folder can be made there ({error.strerror}). Name another.") from error
-    with _alone(folder):
+    with one_command(folder.root, "cluster"):
         if not _runs_whole(folder):
             build_all()
-            _clear(folder)
+            remove_owned(folder.root, OWNED)
             try:
                 Rise(folder, ports or free_ports(), outlives).all()
             except BaseException:
@@ -65,13 +65,13 @@ def down(root: Path) -> list[Record]:
     folder = Folder(root.resolve())
     if not folder.root.exists():
         return []
-    with _alone(folder):
+    with one_command(folder.root, "cluster"):
         ended = [record for record in records(folder) if runs(record)]
         volumes = _volumes(folder) if ended else []
         end(ended)
         for volume in volumes:
             shutil.rmtree(volume, ignore_errors=True)
-        _clear(folder)
+        remove_owned(folder.root, OWNED)
     return ended
 
 
@@ -234,9 +234,10 @@ def _volumes(folder: Folder) -> list[Path]:
     return [path for path in paths if path.parent == Path("/tmp/hostpath_pv")]
 
 
-def _clear(folder: Folder) -> None:
-    for name in OWNED:
-        path = folder.root / name
+def remove_owned(root: Path, names: Iterable[str]) -> None:
+    """Remove what a command has made in its folder, and nothing that a person keeps beside it."""
+    for name in names:
+        path = root / name
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -244,10 +245,11 @@ def _clear(folder: Folder) -> None:
 
 
 @contextmanager
-def _alone(folder: Folder) -> Iterator[None]:
-    with (folder.root / ".lock").open("w") as lock:
+def one_command(root: Path, served: str) -> Iterator[None]:
+    """Refuse a second command on the same folder; `served`: its cluster, or its KFP."""
+    with (root / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConfigError(f"{folder.root}: another command is at work on this cluster; wait for it.") from error
+            raise ConfigError(f"{root}: another command is at work on this {served}; wait for it.") from error
         yield

@@ -1,18 +1,17 @@
 """KFP's back end comes up beside a cluster, says how it is, and goes: all of it or nothing."""
 
-import fcntl
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from tests.cluster.plane.objects import Object, all_served, apply, kubectl, served
+from tests.cluster.plane.plane import one_command, remove_owned
 from tests.cluster.plane.plane import status as lines_of_parts
 from tests.cluster.plane.plane import up as start_cluster
 from tests.cluster.plane.ports import found as free_ports
@@ -61,7 +60,7 @@ def up(root: Path, cluster: Path, source: Path) -> Folder:
     """A whole back end in this folder, and the cluster too: the ones that run, or new ones."""
     folder = Folder(root.resolve())
     folder.root.mkdir(parents=True, exist_ok=True)
-    with _one_command(folder):
+    with one_command(folder.root, "KFP"):
         if any(runs(record) for record in records(folder)):
             _require_whole(folder, store_of(running_cluster(cluster)))
             return folder
@@ -70,7 +69,7 @@ def up(root: Path, cluster: Path, source: Path) -> Folder:
         _require_free_ports()
         control_plane = start_cluster(cluster)
         dist = build(source)
-        _clear(folder)
+        remove_owned(folder.root, OWNED)
         try:
             Rise(folder, control_plane, dist).all()
         except BaseException:
@@ -84,10 +83,10 @@ def down(root: Path) -> list[Record]:
     folder = Folder(root.resolve())
     if not folder.root.exists():
         return []
-    with _one_command(folder):
+    with one_command(folder.root, "KFP"):
         running = [record for record in records(folder) if runs(record)]
         end(running)
-        _clear(folder)
+        remove_owned(folder.root, OWNED)
     return running
 
 
@@ -247,22 +246,3 @@ def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(2)
         return probe.connect_ex((LOOPBACK, port)) == 0
-
-
-def _clear(folder: Folder) -> None:
-    for name in OWNED:
-        path = folder.root / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _one_command(folder: Folder) -> Iterator[None]:
-    with (folder.root / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(f"{folder.root}: another command is at work on this KFP; wait for it.") from error
-        yield

@@ -1,16 +1,14 @@
 """Everything the back end consists of, built or unpacked once and cached under the digest of all that decides it."""
 
-import fcntl
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.files import atomic_folder, cache_folder, sha256_text
+from tests.cluster.binaries import one_builder
 from tests.cluster.go_command import folder_of, go
 from tests.kfp.backend import source as kfp_source
 
@@ -58,6 +56,7 @@ def build(source: Path) -> Dist:
     commit = kfp_source.commit_of_tag(source)
     dist = Dist(cache_folder("kfp") / f"{kfp_source.TAG}-{build_key(commit)}")
     with one_builder(dist.root):
+        (dist.root / "bin").mkdir(exist_ok=True)
         if not dist.source.exists():
             _say(f"unpacks {kfp_source.TAG} ({commit[:12]})")
             with atomic_folder(dist.source) as partial:
@@ -143,15 +142,6 @@ def _run(command: list[str], folder: Path, step: str = "") -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OutageError(f"{' '.join(command)} failed: {done.stderr.strip()[-2000:]}", *([step] if step else []))
-
-
-@contextmanager
-def one_builder(folder: Path) -> Iterator[None]:
-    for name in ("bin", "logs"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _say(text: str) -> None:

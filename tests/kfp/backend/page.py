@@ -18,8 +18,9 @@ import httpx
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.files import atomic_folder
+from tests.cluster.binaries import one_builder
 from tests.cluster.plane.processes import Folder, Part, answering, records, runs, start, until
-from tests.kfp.backend.build import Dist, one_builder
+from tests.kfp.backend.build import Dist
 from tests.kfp.backend.cluster import running_cluster, store_of, write_kubeconfig
 from tests.kfp.backend.command_lines import HTTP, LOOPBACK, PAGE, USER_HEADER
 from tests.kfp.backend.objects import BUCKET, NAMESPACE, PERSON, Store
