@@ -3,13 +3,14 @@
 import ctypes
 import os
 import queue
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,8 @@ READY_SECONDS = 120.0
 PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
 LAST_LINES = 12
+UNASSIGNED_PORTS = range(20_000, 30_000)
+"""Below Linux's own choice for connections, from 32768, and Kubernetes' node ports, from 30000."""
 
 
 @contextmanager
@@ -59,10 +62,16 @@ def start_command(
 
 
 def free_port() -> int:
-    """Free on every interface when asked; whoever needs it should take it soon."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free on every interface when this is called; whoever needs it should take it soon.
+
+    It is none of those that the system gives to outgoing connections: a server that takes ten seconds to start would
+    meet another process on it.
+    """
+    while True:
+        port = UNASSIGNED_PORTS.start + secrets.randbelow(len(UNASSIGNED_PORTS))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 def end_with_parent() -> None:

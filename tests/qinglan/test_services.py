@@ -1,5 +1,6 @@
 """A service that a run needs is awaited, explained when it does not come, and stopped."""
 
+import socket
 from pathlib import Path
 
 import httpx
@@ -7,7 +8,7 @@ import psutil
 import pytest
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.services import run_service
+from qinglan.services import UNASSIGNED_PORTS, free_port, run_service
 from standins.samples import write_sample
 
 
@@ -54,3 +55,16 @@ def test_a_broken_knowledge_base_is_the_datas_fault(tmp_path: Path) -> None:
 def test_a_service_that_is_not_ready_in_the_time_it_was_given_is_an_outage(tmp_path: Path) -> None:
     with pytest.raises(OutageError, match="rewriter service was not ready after 0 s"):
         run_service("serving.rewriter", ["--model", str(tmp_path), "--port", "0"], tmp_path / "log", 0.01).__enter__()
+
+
+def test_a_free_port_is_none_that_an_outgoing_connection_may_get() -> None:
+    ports = {free_port() for _ in range(50)}
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        assigned = {server.getsockname()[1], connection.getsockname()[1]}
+
+    assert ports < set(UNASSIGNED_PORTS)
+    assert not assigned & set(UNASSIGNED_PORTS)

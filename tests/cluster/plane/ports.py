@@ -6,9 +6,8 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from qinglan.errors import OutageError
+from qinglan.services import UNASSIGNED_PORTS
 
-RANGE = range(20000, 30000)
-"""Below the ports that the kernel hands to outgoing connections, which could take one before its server does."""
 TRIES = 200
 
 _claims: list[socket.socket] = []
@@ -44,7 +43,7 @@ def free_port() -> int:
 def found(count: int) -> list[int]:
     with ExitStack() as held:
         ports: list[int] = []
-        for port in random.sample(RANGE, TRIES):
+        for port in random.sample(UNASSIGNED_PORTS, TRIES):
             probe = held.enter_context(socket.socket())
             try:
                 probe.bind(("127.0.0.1", port))
@@ -55,7 +54,9 @@ def found(count: int) -> list[int]:
             ports.append(port)
             if len(ports) == count:
                 return ports
-    raise OutageError(f"Of {TRIES} ports between {RANGE.start} and {RANGE.stop}, only {len(ports)} are free.")
+    raise OutageError(
+        f"Of {TRIES} ports between {UNASSIGNED_PORTS.start} and {UNASSIGNED_PORTS.stop}, only {len(ports)} are free."
+    )
 
 
 def _claim(port: int) -> bool:
