@@ -3,15 +3,17 @@
 KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
 """
 
-import json
+import shlex
 from collections.abc import Iterator, Mapping
 
 from pipelines.graph_checks import DIGEST
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Finding, Node, Quota, join_names
 from pipelines.submit.input_checks import input_findings
+from pipelines.submit.release_checks import denied_finding, kfp_findings, release_findings
 from pipelines.submit.requirements import NodeRequest, RequiredObject, Requirements
 from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS
 from qinglan.lineage.keys import keys_folder
+from qinglan.lineage.trust import TRUST_FILE
 
 JOBS = "pytorchjobs.kubeflow.org"
 TRAINING_OPERATOR = "github.com/kubeflow/training-operator/manifests/overlays/standalone?ref=v1.8.1"
@@ -29,8 +31,10 @@ def check_requirements(needs: Requirements, snapshot: ClusterSnapshot) -> list[F
     findings += [finding for machine in needs.machines for finding in _node_findings(machine, snapshot)]
     findings += [finding for machine in needs.machines for finding in _quota_findings(machine, snapshot)]
     findings += _token_findings(needs, snapshot)
+    findings += list(kfp_findings(needs, snapshot))
     findings += [finding for inputs in needs.inputs for finding in input_findings(inputs, snapshot)]
     findings += _job_findings(needs, snapshot)
+    findings += list(release_findings(needs, snapshot))
     findings += _claim_findings(snapshot)
     findings += _image_findings(needs, snapshot)
     findings += [Finding("unchecked", unread) for unread in snapshot.unread]
@@ -80,8 +84,10 @@ def _create_command(need: RequiredObject, namespace: str) -> str:
 
 
 def _source(key: str) -> str:
-    """How kubectl is told of one value; signing keys are files, which `qinglan keys new` makes."""
-    return f"--from-file={keys_folder() / key}" if key.endswith(".pem") else f"--from-literal={key}=..."
+    """kubectl's option for a value; signing keys and the trust policy are files, which `qinglan keys new` makes."""
+    if key.endswith(".pem") or key == TRUST_FILE:
+        return f"--from-file={shlex.quote(str(keys_folder() / key))}"
+    return f"--from-literal={key}=..."
 
 
 def _token_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -196,28 +202,10 @@ def _job_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Fi
             f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
         )
     if snapshot.denied:
-        account, namespace = needs.service_account, snapshot.namespace
-        denied = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in snapshot.denied)
-        yield Finding(
-            "missing",
-            f"ServiceAccount {account} in namespace {namespace} may not {denied}: {join_names(launching)} would "
-            "fail.",
-            f"Give it all that launching takes: kubectl -n {namespace} apply -f - <<< '{_role(account, namespace)}'",
-        )
-
-
-def _role(account: str, namespace: str) -> str:
-    """A Role with every right, and its binding."""
-    name, group = f"{account}-jobs", "rbac.authorization.k8s.io"
-    about = {"apiVersion": f"{group}/v1", "metadata": {"name": name, "namespace": namespace}}
-    role = {**about, "kind": "Role", "rules": [right.rule for right in LAUNCHER_PERMISSIONS]}
-    binding = {
-        **about,
-        "kind": "RoleBinding",
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-    }
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [role, binding]}, separators=(",", ":"))
+        yield denied_finding(
+            needs.service_account, snapshot.namespace, snapshot.namespace, snapshot.denied,
+            LAUNCHER_PERMISSIONS, f"{join_names(launching)} would fail",
+        )  # fmt: skip
 
 
 def _claim_findings(snapshot: ClusterSnapshot) -> Iterator[Finding]:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.store_secret import FETCH_ENDPOINT, STORE_ENDPOINT
-from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Quota, StoreSecret
-from pipelines.submit.input_checks import root_without_address
-from pipelines.submit.requirements import ImportedInputs, RequiredObject, Requirements
+from pipelines.submit.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS, denied_permissions
+from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Quota, StoreAnswer, StoreSecret
+from pipelines.submit.input_checks import in_other_bucket, root_without_address
+from pipelines.submit.requirements import RequiredObject, Requirements, RolloutTarget
+from pipelines.submit.store_probe import probe_input, probe_store
 from qinglan.errors import ConfigError
 from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS, Permission
 from qinglan.kubernetes.kubeconfig import load_login
@@ -18,12 +20,15 @@ from qinglan.kubernetes.kubeconfig import load_login
 TIMEOUTS = (5, 30)
 """To connect, and to answer."""
 
-JOBS_API = "/apis/kubeflow.org/v1"
+JOBS_API, ROLLOUTS_API = "/apis/kubeflow.org/v1", "/apis/qinglan.dev/v1alpha1"
 NOT_FOUND, FORBIDDEN, UNAUTHORIZED = 404, 403, 401
 MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 USUAL_FILE = "~/.kube/config"
 IMAGES_LABEL, BY_TAG = "qinglan.dev/images", "qinglan.dev/images-by-tag"
 """Label and annotation of a namespace: manifests/platform/images-by-digest.yaml."""
+
+GUARDED = "qinglan.dev/guarded"
+"""The label of a namespace that our manifests made: manifests/base/namespace.yaml."""
 
 
 LAUNCHER, USUAL_ROOT = "kfp-launcher", "minio://mlpipeline/v2/artifacts"
@@ -66,28 +71,51 @@ class _ClusterReader:
         self._cloud_identity = False
 
     def at(self, needs: Requirements) -> ClusterSnapshot:
-        by_tag = self._by_tag(self._named_namespace())
+        namespace = self._named_namespace()
         jobs = any(machine.job for machine in needs.machines)
         root, providers = self._launcher_settings() if needs.inputs else (None, "")
+        secrets = self._store_secrets(needs)
         snapshot = ClusterSnapshot(
             self._namespace,
             self._objects(needs.objects),
             self._nodes() if needs.machines else (),
             self._quotas() if needs.machines else (),
-            self._job_kinds() if jobs else frozenset(),
-            self._denied(needs.service_account) if jobs else (),
-            by_tag=by_tag,
+            self._kinds(JOBS_API) if jobs else frozenset(),
+            self._denied(needs, LAUNCHER_PERMISSIONS) if jobs else (),
+            kfp_denied=self._denied(needs, KFP_PERMISSIONS),
+            guarded=namespace and (namespace.metadata.labels or {}).get(GUARDED) == "true",
+            by_tag=_by_tag(namespace),
             pipeline_root=root,
             root_without_address=bool(root) and root_without_address(str(root), providers),
-            stores=self._stores(needs.inputs),
+            stores={name: None if data is None else _store_secret(data) for name, data in secrets.items()},
         )
-        return snapshot._replace(
+        return self._with_rollouts(needs, snapshot)._replace(
             unbound=frozenset(self._unbound),
             claim_bytes=self._claim_bytes,
             without_token=frozenset(self._without_token),
             cloud_identity=self._cloud_identity,
+            answers=self._answers(needs, secrets, root),
             unread=tuple(dict.fromkeys(self._unread)),
         )
+
+    def _with_rollouts(self, needs: Requirements, snapshot: ClusterSnapshot) -> ClusterSnapshot:
+        """The snapshot, with what keeps a deploying step from its rollout."""
+        if not needs.rollouts:
+            return snapshot
+        absent = frozenset(target.namespace for target in needs.rollouts if self._is_absent(target))
+        here = [target.namespace for target in needs.rollouts if target.namespace not in absent]
+        denied = {namespace: self._denied(needs, ROLLOUT_PERMISSIONS, namespace) for namespace in here}
+        return snapshot._replace(
+            rollout_kinds=self._kinds(ROLLOUTS_API), absent_namespaces=absent, rollout_denied=denied
+        )
+
+    def _is_absent(self, target: RolloutTarget) -> bool:
+        from kubernetes import client
+
+        before = len(self._unread)
+        read = partial(client.CoreV1Api(self._api).read_namespace, target.namespace, _request_timeout=TIMEOUTS)
+        absent = self._read(f"namespace {target.namespace}", read) is None
+        return absent and len(self._unread) == before
 
     def _named_namespace(self) -> Any:
         """It is there; None where it may not be read."""
@@ -103,12 +131,6 @@ class _ClusterReader:
             )
         self._unread.clear()  # whether it is there, its objects will tell
         return answer
-
-    def _by_tag(self, namespace: Any) -> frozenset[str] | None:
-        """In a namespace of releases, the images that need no digest."""
-        if namespace is None or (namespace.metadata.labels or {}).get(IMAGES_LABEL) != "by-digest":
-            return None
-        return frozenset((namespace.metadata.annotations or {}).get(BY_TAG, "").split())
 
     def _objects(self, required: Iterable[RequiredObject]) -> dict[tuple[str, str], frozenset[str] | None]:
         from kubernetes import client
@@ -166,17 +188,35 @@ class _ClusterReader:
         data = (settings and settings.data) or {}
         return str(data.get("defaultPipelineRoot") or USUAL_ROOT), str(data.get("providers") or "")
 
-    def _stores(self, inputs: Iterable[ImportedInputs]) -> dict[str, StoreSecret | None]:
+    def _store_secrets(self, needs: Requirements) -> dict[str, dict[str, str] | None]:
+        """By name, the Secrets with the way to a store; None where there is none. Unread ones are left out."""
         from kubernetes import client
 
-        stores: dict[str, StoreSecret | None] = {}
-        for name in {reference.secret for reference in inputs if reference.secret}:
+        secrets: dict[str, dict[str, str] | None] = {}
+        for name in {use.secret for use in (*needs.inputs, *needs.releases) if use.secret}:
             before = len(self._unread)
             read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
             secret = self._read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
             if len(self._unread) == before:
-                stores[name] = None if secret is None else _store_secret(secret.data or {})
-        return stores
+                secrets[name] = None if secret is None else _decoded(secret.data or {})
+        return secrets
+
+    def _answers(
+        self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
+    ) -> dict[str, StoreAnswer]:
+        """By address, what a store answers to the key that steps have, where that is a refusal or nothing."""
+        tries = {
+            uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
+        }
+        tries |= {use.address: (probe_store, use.secret) for use in needs.releases}
+        answers = {
+            address: answer
+            for address, (probe, name) in tries.items()
+            if (secret := secrets.get(name)) and (answer := probe(address, secret))
+        }
+        silent = {address: answer.why for address, answer in answers.items() if answer.state == "silent"}
+        self._unread += [f"{address} could not be read: {why}." for address, why in silent.items()]
+        return answers
 
     def _nodes(self) -> tuple[Node, ...] | None:
         from kubernetes import client
@@ -199,10 +239,10 @@ class _ClusterReader:
             else tuple(quota for resource_quota in quotas.items for quota in _quotas_of(resource_quota))
         )
 
-    def _job_kinds(self) -> frozenset[str] | None:
+    def _kinds(self, group: str) -> frozenset[str] | None:
         """From the API server's own table of contents, which everyone may read."""
         before = len(self._unread)
-        kinds = self._read("kinds of kubeflow.org", lambda: self._get(JOBS_API))
+        kinds = self._read(f"kinds of {group}", lambda: self._get(group))
         if len(self._unread) > before:
             return None
         return frozenset(kind["name"] for kind in (kinds or {}).get("resources", ()))
@@ -213,34 +253,11 @@ class _ClusterReader:
             _request_timeout=TIMEOUTS, header_params={"Accept": "application/json"},
         )  # fmt: skip
 
-    def _denied(self, service_account: str) -> tuple[Permission, ...]:
-        """The rights that launching takes and the account does not have."""
-        denied = []
-        for right in LAUNCHER_PERMISSIONS:
-            verbs = [verb for verb in right.verbs if self._may(service_account, right, verb) is False]
-            denied += [right._replace(verbs=tuple(verbs))] if verbs else []
-        return tuple(denied)
-
-    def _may(self, service_account: str, right: Permission, verb: str) -> bool | None:
-        from kubernetes import client
-
-        user = f"system:serviceaccount:{self._namespace}:{service_account}"
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
-        resource, _, part = right.resource.partition("/")
-        access = client.V1ResourceAttributes(
-            namespace=self._namespace, verb=verb, group=right.group, resource=resource, subresource=part or None
-        )
-        review = client.V1LocalSubjectAccessReview(
-            metadata=client.V1ObjectMeta(namespace=self._namespace),
-            spec=client.V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=access),
-        )
-        answer = self._read(
-            f"whether {service_account} may launch PyTorchJobs",
-            lambda: client.AuthorizationV1Api(self._api).create_namespaced_local_subject_access_review(
-                self._namespace, review, _request_timeout=TIMEOUTS
-            ),
-        )
-        return None if answer is None else bool(answer.status.allowed)
+    def _denied(
+        self, needs: Requirements, permissions: Iterable[Permission], namespace: str = ""
+    ) -> tuple[Permission, ...]:
+        account = (self._namespace, needs.service_account)
+        return denied_permissions(self._api, self._read, account, namespace or self._namespace, permissions)
 
     def _read(self, what: str, call: Callable[[], Any]) -> Any:
         """An object, or None: where there is none, or where it is noted among the unread."""
@@ -272,12 +289,21 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error)
 
 
-def _store_secret(data: Mapping[str, str]) -> StoreSecret:
-    """The addresses in a Secret, decoded; its other values stay unread."""
-    fetch, store = (
-        b64decode(data.get(name) or "").decode("utf-8", "replace") for name in (FETCH_ENDPOINT, STORE_ENDPOINT)
-    )
-    return StoreSecret(frozenset(name for name, value in data.items() if value), fetch.strip(), store.strip())
+def _by_tag(namespace: Any) -> frozenset[str] | None:
+    """In a namespace of releases, the images that need no digest."""
+    if namespace is None or (namespace.metadata.labels or {}).get(IMAGES_LABEL) != "by-digest":
+        return None
+    return frozenset((namespace.metadata.annotations or {}).get(BY_TAG, "").split())
+
+
+def _decoded(data: Mapping[str, str]) -> dict[str, str]:
+    return {name: b64decode(value or "").decode("utf-8", "replace").strip() for name, value in data.items()}
+
+
+def _store_secret(secret: Mapping[str, str]) -> StoreSecret:
+    """A store's Secret without its values but for the addresses."""
+    held = frozenset(name for name, value in secret.items() if value)
+    return StoreSecret(held, secret.get(FETCH_ENDPOINT, ""), secret.get(STORE_ENDPOINT, ""))
 
 
 def _claim_bytes(claim: Any) -> float:

@@ -33,6 +33,15 @@ class StoreSecret(NamedTuple):
     """The same store's for our own steps."""
 
 
+class StoreAnswer(NamedTuple):
+    """The reason why an address of a store cannot be read."""
+
+    state: Literal["absent", "refused", "silent"]
+    """No such object or bucket; a refusal of the key; no answer here, which says little about the cluster."""
+
+    why: str
+
+
 class ClusterSnapshot(NamedTuple):
     """The state of a cluster as far as a graph needs it; None for what could not be read."""
 
@@ -47,6 +56,21 @@ class ClusterSnapshot(NamedTuple):
 
     denied: tuple[Permission, ...] = ()
     """Permissions that launching PyTorchJobs takes and the run's service account lacks."""
+
+    kfp_denied: tuple[Permission, ...] = ()
+    """Permissions that each pod of KFP's takes and the run's service account lacks."""
+
+    rollout_kinds: frozenset[str] | None = frozenset()
+    """The kinds of qinglan.dev that the API server knows: modelrollouts."""
+
+    rollout_denied: Mapping[str, tuple[Permission, ...]] = {}
+    """By namespace, permissions that a deploying step takes there and the run's service account lacks."""
+
+    absent_namespaces: frozenset[str] = frozenset()
+    """Namespaces for rollouts that the cluster does not have."""
+
+    guarded: bool | None = None
+    """True if the namespace was made by our manifests; None if it could not be read."""
 
     unbound: frozenset[str] = frozenset()
     """Volume claims that have no volume yet: some get one with their first pod, some never."""
@@ -71,6 +95,9 @@ class ClusterSnapshot(NamedTuple):
 
     stores: Mapping[str, StoreSecret | None] = {}
     """By name, the Secrets that steps fetch their inputs with; None where there is none. Unread ones are left out."""
+
+    answers: Mapping[str, StoreAnswer] = {}
+    """By address, of inputs and stores that were tried: those that cannot be read."""
 
     unread: tuple[str, ...] = ()
     """Parts that could not be read, each with its reason."""

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from pipelines.store_secret import FETCH_ENDPOINT, REGION
+from pipelines.store_secret import FETCH_ENDPOINT, REGION, STORE_ENDPOINT
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Finding, StoreSecret, join_names
 from pipelines.submit.requirements import ImportedInputs
 from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE, ENDPOINT_PATTERN, SECRET_KEY_VARIABLE
@@ -30,9 +30,10 @@ GLOBAL_ENDPOINT = re.compile(r"(https://)?s3\.amazonaws\.com", re.IGNORECASE)
 def input_findings(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Findings that keep these steps from their inputs and outputs; parts that could not be read give none."""
     yield from _redirected(inputs, snapshot)
+    yield from _unreadable(inputs, snapshot)
     if snapshot.pipeline_root is None or snapshot.cloud_identity:
         return
-    outside = [uri for uri in inputs.uris if _bucket(uri) not in (None, _bucket(snapshot.pipeline_root))]
+    outside = [uri for uri in inputs.uris if in_other_bucket(uri, snapshot.pipeline_root)]
     if not outside or (inputs.secret and inputs.secret not in snapshot.stores):
         return
     store = snapshot.stores[inputs.secret] if inputs.secret else None
@@ -56,6 +57,11 @@ def input_findings(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterato
         )
     elif _named_in_the_cluster(store.fetch_endpoint):
         yield _by_name(inputs, outside, snapshot, store.fetch_endpoint)
+
+
+def in_other_bucket(uri: str, root: str | None) -> bool:
+    """Tell whether an input is in an S3 bucket of which KFP's launcher has no key; False where that is not known."""
+    return root is not None and _bucket(uri) not in (None, _bucket(root))
 
 
 def root_without_address(root: str, providers: str) -> bool:
@@ -91,6 +97,21 @@ def _redirected(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[F
         f"what {join_names(inputs.steps, at_most=4)} make would be sent to the store of their inputs.",
         "Name it there, under providers: s3: default: endpoint (of AWS, s3.REGION.amazonaws.com).",
     )
+
+
+def _unreadable(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Inputs that the store does not give to the key of these steps, which would begin without them."""
+    for uri in inputs.uris:
+        answer = snapshot.answers.get(uri)
+        if answer and answer.state != "silent":
+            yield Finding(
+                "missing",
+                f"{uri} cannot be read with the key in Secret {inputs.secret}: {answer.why}. "
+                f"{join_names(inputs.steps, at_most=4)} would fail.",
+                "Copy the file there, or mend the address."
+                if answer.state == "absent"
+                else "Let this key list the bucket and read the object (s3:ListBucket, s3:GetObject), or mend it.",
+            )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -144,12 +165,19 @@ def _without_secret(inputs: ImportedInputs, outside: list[str], snapshot: Cluste
         return Finding(
             "missing", f"{why}: {fetching}", f"Compile it anew with `qinglan compile`.{_copying(snapshot)}"
         )
-    literals = " ".join(f"--from-literal={key}=..." for key in (*REQUIRED, FETCH_ENDPOINT))
     return Finding(
         "missing",
         f"Secret {inputs.secret} is not in namespace {snapshot.namespace}: {fetching}",
-        f"Make it: kubectl -n {snapshot.namespace} create secret generic {inputs.secret} {literals} "
-        f"({FETCH_ENDPOINT} for a store that is not AWS).{_copying(snapshot)}",
+        f"{create_store_secret(snapshot.namespace, inputs.secret)}{_copying(snapshot)}",
+    )
+
+
+def create_store_secret(namespace: str, name: str) -> str:
+    """The command that makes a store's Secret with all that any step takes of it."""
+    literals = " ".join(f"--from-literal={key}=..." for key in (*REQUIRED, FETCH_ENDPOINT, STORE_ENDPOINT))
+    return (
+        f"Make it: kubectl -n {namespace} create secret generic {name} {literals} "
+        f"(without {FETCH_ENDPOINT} where the inputs are on AWS)."
     )
 
 

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from typing import Any, Literal, NamedTuple
 
+from pipelines.store_secret import STORE_ENDPOINT
 from pipelines.submit.graph import Graph, accelerator_count, accelerator_type, parameters_of
 from qinglan.lineage.keys import MOUNTED_KEYS
+from qinglan.lineage.trust import TRUST_VARIABLE
 from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE
 
 Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Service"]
@@ -52,12 +54,30 @@ class ImportedInputs(NamedTuple):
     """The Secret that this key is in; "" where the graph gives these steps none."""
 
 
+class RolloutTarget(NamedTuple):
+    """The namespace in which these steps create a ModelRollout."""
+
+    namespace: str
+    steps: tuple[str, ...]
+
+
+class ReleaseStore(NamedTuple):
+    """An S3 store that these steps push a release to, or read one from."""
+
+    address: str
+    steps: tuple[str, ...]
+    secret: str
+    """The Secret with the way to it; "" where the graph gives these steps none."""
+
+
 class Requirements(NamedTuple):
     objects: tuple[RequiredObject, ...]
     machines: tuple[NodeRequest, ...]
     images: tuple[str, ...]
     service_account: str
     inputs: tuple[ImportedInputs, ...] = ()
+    rollouts: tuple[RolloutTarget, ...] = ()
+    releases: tuple[ReleaseStore, ...] = ()
 
 
 class ContainerTask(NamedTuple):
@@ -92,7 +112,10 @@ def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_accou
     ]
     machines = _machines(containers)
     images = dict.fromkeys(str(step.container["image"]) for step in containers)
-    return Requirements(tuple(objects), tuple(machines), tuple(images), service_account, _inputs(containers))
+    return Requirements(
+        tuple(objects), tuple(machines), tuple(images), service_account, _inputs(containers),
+        _rollouts(containers), _releases(containers),
+    )  # fmt: skip
 
 
 def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[ContainerTask]:
@@ -220,12 +243,39 @@ def _inputs(steps: Iterable[ContainerTask]) -> tuple[ImportedInputs, ...]:
     )
 
 
-def _store_secret(step: ContainerTask) -> str:
-    """The Secret that gives a step the key of an S3 store."""
+def _store_secret(step: ContainerTask, variable: str = ACCESS_KEY_VARIABLE) -> str:
+    """The Secret that gives a step this variable of an S3 store."""
     for source in step.pod.get("secretAsEnv", ()):
-        if ACCESS_KEY_VARIABLE in {key["envVar"] for key in source["keyToEnv"]}:
+        if variable in {key["envVar"] for key in source["keyToEnv"]}:
             return _named(source, "secretName", step)
     return ""
+
+
+def _rollouts(steps: Iterable[ContainerTask]) -> tuple[RolloutTarget, ...]:
+    """The namespaces of rollouts: of the steps that also take whose signatures count."""
+    groups: dict[str, list[str]] = {}
+    for step in steps:
+        trust = [key["envVar"] for source in step.pod.get("configMapAsEnv", ()) for key in source["keyToEnv"]]
+        namespace = _setting(step, "namespace")
+        if namespace and TRUST_VARIABLE in trust:
+            groups.setdefault(namespace, []).append(step.name)
+    return tuple(RolloutTarget(namespace, tuple(names)) for namespace, names in groups.items())
+
+
+def _releases(steps: Iterable[ContainerTask]) -> tuple[ReleaseStore, ...]:
+    """The S3 stores of releases, by their address and the Secret with the way there."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for step in steps:
+        address = _setting(step, "store")
+        if address.startswith("s3://"):
+            groups.setdefault((address, _store_secret(step, STORE_ENDPOINT)), []).append(step.name)
+    return tuple(ReleaseStore(address, tuple(names), secret) for (address, secret), names in groups.items())
+
+
+def _setting(step: ContainerTask, name: str) -> str:
+    """A setting of the step's stage; "" where it has none of this name."""
+    config = step.scope.get("config")
+    return str(config.get(name) or "") if isinstance(config, Mapping) else ""
 
 
 def _machines(containers: Iterable[ContainerTask]) -> list[NodeRequest]:

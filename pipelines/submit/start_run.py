@@ -14,7 +14,8 @@ from pipelines.submit.cluster_checks import check_requirements
 from pipelines.submit.cluster_snapshot import Finding
 from pipelines.submit.graph import Graph, read_graph, read_parameters
 from pipelines.submit.kfp_client import KfpClient
-from pipelines.submit.requirements import read_requirements
+from pipelines.submit.release_checks import one_namespace_finding
+from pipelines.submit.requirements import Requirements, read_requirements
 from pipelines.submit.volume_checks import volume_findings
 from qinglan.errors import ConfigError
 
@@ -58,9 +59,11 @@ class SubmittedRun(NamedTuple):
 def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str], None]) -> SubmittedRun:
     """Start a run of a graph; nothing is uploaded before all that it needs is there."""
     parameters = read_parameters(graph, check_input_addresses(request.parameters))
-    kfp_namespace, namespace = namespaces(kfp.many_users(), request.namespace)
+    many_users = kfp.many_users()
+    kfp_namespace, namespace = namespaces(many_users, request.namespace)
     if request.checks:
-        check_cluster(graph, parameters, request, namespace, say)
+        needs = read_requirements(graph, parameters, request.service_account)
+        check_cluster(needs, request.volumes, namespace, many_users, say)
     pipeline, version, uploaded = kfp.version(request.pipeline, graph, kfp_namespace)
     say(f"{request.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
     experiment = kfp.experiment(request.experiment, kfp_namespace)
@@ -134,14 +137,18 @@ def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_cluster(
-    graph: Graph, parameters: Mapping[str, Any], request: RunRequest, namespace: str, say: Callable[[str], None]
+    needs: Requirements,
+    volumes: Mapping[str, float],
+    namespace: str,
+    many_users: bool,
+    say: Callable[[str], None],
 ) -> None:
-    """An error that names all that is missing; what is only worth knowing is said."""
+    """Raise an error that names all that is missing; report what is only worth knowing."""
     from pipelines.submit.cluster_reader import connect, read_cluster
 
-    needs = read_requirements(graph, parameters, request.service_account)
     snapshot = read_cluster(connect(), needs, namespace)
-    refuse_missing([*volume_findings(request.volumes, snapshot), *check_requirements(needs, snapshot)], say)
+    notes = [] if many_users else one_namespace_finding(snapshot)
+    refuse_missing([*volume_findings(volumes, snapshot), *check_requirements(needs, snapshot), *notes], say)
 
 
 def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:

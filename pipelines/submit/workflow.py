@@ -5,6 +5,7 @@ KFP does not look inside, and its list stays as it was.
 """
 
 import gzip
+import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ STATES = {
 }  # fmt: skip
 """Argo's phases in KFP's words (ToV2 in its model/run.go)."""
 
+ATTEMPT = re.compile(r"\(\d+\)$")
 STARTING = ("ContainerCreating", "PodInitializing")
 """Messages of a pod that is about to start."""
 
@@ -98,9 +100,10 @@ def _problems(nodes: Iterable[Mapping[str, Any]]) -> Iterable[NodeProblem]:
 
 
 def step_of_node(name: str) -> str:
-    """The step of a node that is named run.root.STEP.executor, with its number where it is tried again.
+    """The step of a node that is named run.root.STEP.executor; a driver's node is named run.root.STEP-driver.
 
-    A driver's node is named as its task: run.root.STEP-driver.
+    Each part ends with the number of its attempt where it may be tried again, as every part may with upstream's
+    settings of Argo: run(0).root(0).STEP(0).executor(0).
     """
-    parts = name.split(".")
-    return parts[-2] if parts[-1].startswith("executor") and len(parts) > 1 else parts[-1]
+    parts = [ATTEMPT.sub("", part) for part in name.split(".")]
+    return parts[-2] if parts[-1] == "executor" and len(parts) > 1 else parts[-1]

@@ -9,11 +9,17 @@ class Permission(NamedTuple):
     """With its subresource: pods/log."""
 
     verbs: tuple[str, ...]
+    name: str = ""
+    """The only object; "" means every object of this resource."""
 
     @property
     def rule(self) -> dict[str, list[str]]:
         """As a Role has it."""
-        return {"apiGroups": [self.group], "resources": [self.resource], "verbs": list(self.verbs)}
+        names = {"resourceNames": [self.name]} if self.name else {}
+        return {"apiGroups": [self.group], "resources": [self.resource], **names, "verbs": list(self.verbs)}
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.verbs)} {self.resource} {self.name}".strip()
 
 
 LAUNCHER_PERMISSIONS = (

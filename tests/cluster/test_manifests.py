@@ -10,6 +10,7 @@ import yaml
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from serving.rollout.__main__ import parser as controller_options
 from serving.rollout.spec import CHECKS, default_checks
+from tests.cluster.kfp_pods import admitted, recorded_pods, without_token
 from tests.cluster.kubectl import (
     Kubectl,
     Said,
@@ -317,6 +318,19 @@ def test_the_overlay_is_applied_and_its_services_run(name: str, overlays: Overla
         if again == Said(0, ""):
             break
     assert again == Said(0, ""), f"what is applied twice is not the same:\n{again.text}"
+    steps_start(kubectl, given)
+
+
+def steps_start(kubectl: Kubectl, given: list[Object]) -> None:
+    """In every tenant's namespace the API server takes KFP's and Argo's own pods, and gives each a token."""
+    tenants = [one["metadata"]["namespace"] for one in given if is_runner(one)]
+    assert tenants
+    for pod in (pod for tenant in tenants for pod in recorded_pods(tenant)):
+        assert without_token(admitted(kubectl, pod)) == []
+
+
+def is_runner(one: Object) -> bool:
+    return bool(one["kind"] == "ServiceAccount" and one["metadata"]["name"] == "pipeline-runner")
 
 
 def policies(kubectl: Kubectl) -> list[Object]:

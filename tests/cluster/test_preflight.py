@@ -12,6 +12,7 @@ from kubernetes import client
 
 from pipelines.graph_compiler import COMPILED
 from pipelines.submit import cluster_reader
+from pipelines.submit.access_review import KFP_PERMISSIONS
 from pipelines.submit.cluster_checks import check_requirements
 from pipelines.submit.cluster_reader import connect, read_cluster
 from pipelines.submit.cluster_snapshot import Finding
@@ -65,7 +66,7 @@ def furnished(core: Any, api: Any, namespace: str) -> Iterator[str]:
     core.create_namespaced_persistent_volume_claim(
         namespace, {"metadata": {"name": "qinglan-scratch"}, "spec": claim}
     )
-    allow(api, namespace, RUNNER, *(right.rule for right in LAUNCHER_PERMISSIONS))
+    allow(api, namespace, RUNNER, *(right.rule for right in (*LAUNCHER_PERMISSIONS, *KFP_PERMISSIONS)))
     yield namespace
 
 
@@ -112,7 +113,8 @@ def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_th
     cluster: Cluster, api: Any, core: Any, wanted: Requirements, namespace: str
 ) -> None:
     core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
-    allow(api, namespace, RUNNER, LAUNCHER_PERMISSIONS[0].rule, {**LAUNCHER_PERMISSIONS[1].rule, "verbs": ["get"]})
+    partly = {**LAUNCHER_PERMISSIONS[1].rule, "verbs": ["get"]}
+    allow(api, namespace, RUNNER, LAUNCHER_PERMISSIONS[0].rule, partly, *(right.rule for right in KFP_PERMISSIONS))
 
     [short] = rights(api, wanted, namespace)
     role = json.loads(short.next_step.partition("<<< '")[2].removesuffix("'"))

@@ -58,6 +58,8 @@ def test_a_workflow_that_has_not_begun_has_no_tasks(workflow: dict[str, Any]) ->
     [
         ("x.root.train.executor", "train"),
         ("x.root.condition-1.deploy.executor(2)", "deploy"),
+        ("x(0).root(0).train(0).executor(2)", "train"),  # upstream's settings of Argo try each part again
+        ("x(0).root(0).train-driver(1)", "train-driver"),
         ("x.root.train-driver", "train-driver"),
         ("x.root-driver", "root-driver"),
         ("executor", "executor"),
