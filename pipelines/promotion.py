@@ -52,9 +52,11 @@ def too_few_prompts(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
     """PPO takes no step with fewer rows than one step wants."""
     rows, prompts = sheet.splits["train"], config.ppo.prompts
     if rows < prompts:
+        most = rows * config.ppo.rollouts // config.ppo.batch * config.ppo.batch
+        smaller = f"set ppo.collection to {most} or less, " if most else ""
         yield Obstacle(
             reason=f"The sheet has {rows:,} rows for training, and a step of PPO takes {prompts:,} prompts.",
-            next_step="Bring more rows, lower ppo.collection, or end before PPO with --until sft.",
+            next_step=f"Bring more rows, {smaller}or end before PPO with --until sft.",
         )
 
 

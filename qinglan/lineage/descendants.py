@@ -20,7 +20,7 @@ from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, fro
 from qinglan.lineage.statement_index import signing_role, verify_signatures
 from qinglan.lineage.trust import TrustPolicy
 
-SHORT_DIGEST = re.compile(r"[0-9a-f]{8,63}")
+DIGEST = re.compile(r"[0-9a-f]{8,64}")
 MAX_SHOWN = 200
 
 
@@ -112,7 +112,9 @@ def descend(digest: str, files: Sequence[SignedFile]) -> list[SignedFile]:
 
 def _whole_digest(digest: str, files: Iterable[SignedFile]) -> str:
     """The digest that begins with the given characters."""
-    if not SHORT_DIGEST.fullmatch(digest):
+    if not DIGEST.fullmatch(digest):
+        raise DataError(f"{digest}: no file here, and no digest: those have 8 to 64 characters of 0-9 and a-f.")
+    if len(digest) == 64:
         return digest
     parts = (part for file in files for part in (*file.statement.used, *file.outputs()))
     matches = {part.digest for part in parts if part.digest.startswith(digest)}

@@ -5,12 +5,12 @@
 A pickle with this ending has no such header; a pickle or a program hung on behind would be bytes that no tensor has.
 """
 
-import json
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 
 LENGTH, LARGEST = 8, 100_000_000
@@ -72,17 +72,11 @@ def _tensors(header: bytes, path: Path) -> list[Tensor]:
     try:
         if not header.startswith(b"{"):
             raise ValueError("it does not begin with {")
-        entries = json.loads(header.decode("utf-8"), object_pairs_hook=_once)
+        entries = parse_json_mapping(header, f"{path}: no safetensors header")
         _refuse_other_metadata(entries.pop("__metadata__", {}))
         return [_tensor(name, description) for name, description in entries.items()]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"{path}: no safetensors header: {str(error)[:200]}.") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(entries := dict(pairs)) != len(pairs):
-        raise ValueError("a name is there twice")
-    return entries
 
 
 def _refuse_other_metadata(metadata: Any) -> None:
