@@ -32,6 +32,11 @@ class Graph(NamedTuple):
         return str(self.spec["pipelineInfo"]["name"])
 
     @property
+    def description(self) -> str | None:
+        """The description of tenant, profile and machine that the page shows."""
+        return self.spec["pipelineInfo"].get("description")
+
+    @property
     def digest(self) -> str:
         return sha256(self.text).hexdigest()
 

@@ -158,7 +158,7 @@ class KfpClient:
             file.write_bytes(graph.text)
             version = self._ask(
                 f"upload {graph.path.name}", self._uploads.upload_pipeline_version_with_http_info, str(file),
-                pipelineid=pipeline, name=called, display_name=called,
+                pipelineid=pipeline, name=called, display_name=called, description=graph.description,
             )  # fmt: skip
         return str(version.pipeline_version_id)
 
@@ -171,8 +171,7 @@ class KfpClient:
         except KfpNotFound:
             pass
         pipeline = self._models.V2beta1Pipeline(
-            name=name, display_name=name, namespace=namespace or None,
-            description=graph.spec["pipelineInfo"].get("description"),
+            name=name, display_name=name, namespace=namespace or None, description=graph.description
         )  # fmt: skip
         create = self._pipelines.pipeline_service_create_pipeline_with_http_info
         try:

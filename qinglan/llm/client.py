@@ -5,7 +5,6 @@ async with GatewayClient("http://127.0.0.1:8200", step="generate") as gateway:
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
@@ -81,9 +80,6 @@ class GatewayClient:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._http = http_client(httpx2.Timeout(None, connect=5.0))
         self._bundles = BundleClient(base_url)
-        # Under KFP's executor they would log a line a call.
-        logging.getLogger("stamina").setLevel(logging.ERROR)
-        logging.getLogger("httpx2").setLevel(logging.WARNING)
 
     async def __aenter__(self) -> Self:
         return self

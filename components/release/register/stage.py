@@ -15,6 +15,7 @@ from components.release.register.bom import BomContents, write_bom
 from components.release.register.config import RegisterConfig
 from components.release.register.model_card import model_card
 from components.release.register.publish import current_digest, publish
+from components.step_summary import write_summary
 from qinglan.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
 from qinglan.errors import AlteredError, ConfigError, DataError, GateHeldError
 from qinglan.evaluation.evaluation_file import read_evaluation
@@ -125,7 +126,7 @@ def run_step(
     with recorded(f"register{suffix}", inputs, outputs, settings(parsed), lineage, before) as step:
         registered = register(paths, Path(release.path), parsed)
         step.facts.update(registered._asdict())
-    Path(summary.path).write_text(to_markdown(registered), encoding="utf-8")
+    write_summary(summary, to_markdown(registered))
 
 
 def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:

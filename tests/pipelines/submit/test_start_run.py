@@ -41,6 +41,7 @@ def test_a_run_is_told_its_parameters_experiment_version_and_account(server: Sta
     assert run["experiment_id"] == experiment and kept["display_name"] == "acme"
     assert run["pipeline_version_reference"]["pipeline_version_id"] == made.version
     assert server.uploaded == [small.text]
+    assert server.versions[made.version].get("description") == small.description
     assert made.page == f"{server.url}/#/runs/details/{made.run_id}"
 
 
