@@ -58,6 +58,9 @@ class Served(NamedTuple):
     same: int
     """Those that read as the evaluation's."""
 
+    learned: int
+    """Those that do not read as the SFT model's: the released weights are PPO's."""
+
     guarded: int
     """Those that the server's guard replaced by the question."""
 
@@ -128,7 +131,7 @@ def ask(url: str, run: RunDir) -> Served:
     """Ask the served model questions of the locked test; an answer that is no rewrite is an error."""
     rows = [orjson.loads(line) for line in run.shown("locked_test").read_bytes().splitlines()][:QUESTIONS]
     judged = {row["id"]: row for row in map(orjson.loads, run.shown("predictions").read_bytes().splitlines())}
-    same = guarded = 0
+    same = learned = guarded = 0
     for row in rows:
         instance = {
             "query": row["question"], "tenant_id": row["tenant_id"], "user_profile": row["user_profile"],
@@ -139,5 +142,7 @@ def ask(url: str, run: RunDir) -> Served:
             raise QinglanError(f"{url}: {answer.status_code} {answer.text}")
         [prediction] = answer.json()["predictions"]
         guarded += "fallback" in prediction
-        same += prediction["rewritten_query"] == judged[row["id"]]["systems"]["rl"]["rewrite"]
-    return Served(len(rows), same, guarded)
+        rewrites = {name: system["rewrite"] for name, system in judged[row["id"]]["systems"].items()}
+        same += prediction["rewritten_query"] == rewrites["rl"]
+        learned += prediction["rewritten_query"] != rewrites["sft"]
+    return Served(len(rows), same, learned, guarded)
