@@ -21,6 +21,7 @@ from qinglan.lineage.record import IMAGE_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
 from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
+from qinglan.outages import OUTAGE_VARIABLE
 from qinglan.run_id import RUN_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
@@ -51,9 +52,9 @@ BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 TRUST_MAP = "qinglan-trust"
 """A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
 
-RETRIES = 2
-"""For a lost node, a pod that made room for another, a gateway that was away: what was paid for, and a training up to
-its last checkpoint, are not done again."""
+OUTAGE_SECONDS = 900
+"""Seconds that a step waits for a gateway that gives no answer. Kubernetes makes the pod of a lost node anew after
+5 min 40 s and lets go of its volume 6 min later; the rest is for its start."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -198,9 +199,11 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
         kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST_FILE: TRUST_VARIABLE})
     if machine:
         _add_labels(task, stage.name, inputs.cluster.tenant)
-        _set_pod_resources(task, machine, RETRIES if stage.retried else 0)
+        _set_pod_resources(task, machine)
         _set_gpus(task, machine, _launches_job(component))
         _mount_volumes(task, machine)
+        if stage.gateway:
+            task.set_env_variable(OUTAGE_VARIABLE, str(OUTAGE_SECONDS))
     return task
 
 
@@ -215,7 +218,8 @@ def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
     task.set_container_image(image)
     task.set_caching_options(False)
     _add_labels(task, "gateway-state", inputs.cluster.tenant)
-    _set_pod_resources(task, Machine(Pod(cpu=1, memory=1, hours=1)), RETRIES)
+    _set_pod_resources(task, Machine(Pod(cpu=1, memory=1, hours=1)))
+    task.set_env_variable(OUTAGE_VARIABLE, str(OUTAGE_SECONDS))
     return task.output
 
 
@@ -272,17 +276,13 @@ def _add_labels(task: Any, stage: str, tenant: str) -> None:
             kubernetes.add_pod_label(task, name, value)
 
 
-def _set_pod_resources(task: Any, machine: Machine, retries: int) -> None:
+def _set_pod_resources(task: Any, machine: Machine) -> None:
     """Set what quotas and Pod Security demand of any pod."""
     pod = machine.pod
     task.set_cpu_request(str(pod.cpu)).set_cpu_limit(str(pod.cpu))
     task.set_memory_request(f"{pod.memory}Gi").set_memory_limit(f"{pod.memory}Gi")
     kubernetes.set_security_context(task, run_as_user=USER, run_as_group=USER, run_as_non_root=True)
     kubernetes.set_timeout(task, pod.hours * 3600)
-    if retries:
-        # Argo counts from the first attempt's start: KFP's default of an hour ends a longer stage's only retry.
-        whole = (retries + 1) * pod.hours * 3600
-        task.set_retry(retries, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration=f"{whole}s")
 
 
 def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:

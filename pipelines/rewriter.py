@@ -131,7 +131,7 @@ class RunConfig(LineConfig):
     """The second stage."""
 
     convert: Annotated[ConvertConfig, Stage(
-        inputs=("validated",), retried=False, required=(),
+        inputs=("validated",), required=(),
         outputs={
             "chats": Output("sft", "Chat rows for SFT: train and dev."),
             "prompts": Output("ppo", "Prompts for PPO, as parquet: train and dev."),
@@ -180,7 +180,7 @@ class RunConfig(LineConfig):
             outputs=EVALUATION_OUTPUTS, gateway=True, gpus=student_gpus,
             required=("locked_test", "rl_model", "journal", "prompt *"),
         ),
-        Stage(name="gate", part="gate", inputs=("evaluation",), retried=False, required=("evaluation",)),
+        Stage(name="gate", part="gate", inputs=("evaluation",), required=("evaluation",)),
     ] = EvaluateConfig()  # fmt: skip
     """The locked test, and the gate."""
 

@@ -21,6 +21,7 @@ from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
+from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import PROMPTS_FOLDER
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.reward.config import RewardConfig
@@ -28,6 +29,7 @@ from qinglan.rewriter.card import read_card
 from qinglan.style.service_responses import STYLE_MODEL_PATH
 
 TIMEOUT_SECONDS = 60.0
+AWAY_STATUSES = {502, 503, 504}
 
 
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
@@ -95,7 +97,7 @@ def add_verdict(step: StepReport, verdict: Verdict) -> None:
 def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
     """The knowledge bases that the RAG service lists; a company's own service may list none."""
     try:
-        response = http.get(KNOWLEDGE_BASES_PATH)
+        response = _get(http, KNOWLEDGE_BASES_PATH)
     except httpx.HTTPError as error:
         raise _gateway_outage(http, KNOWLEDGE_BASES_PATH, error) from error
     if 400 <= response.status_code < 500:
@@ -109,11 +111,26 @@ def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
 def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
     """The gateway's answer; an OutageError where it does not."""
     try:
-        response = http.get(path, params=parameters)
-        response.raise_for_status()
+        response = _get(http, path, parameters).raise_for_status()
     except httpx.HTTPError as error:
         raise _gateway_outage(http, path, error) from error
     return response.content
+
+
+def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> httpx.Response:
+    """The gateway's response. The stage's work is done by now, so it is worth a wait where the environment allows it."""
+    retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
+    for attempt in retries.attempts():
+        with attempt:
+            response = http.get(path, params=parameters)
+            if response.status_code in AWAY_STATUSES:
+                response.raise_for_status()
+    retries.answered()
+    return response
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, httpx.TransportError | httpx.HTTPStatusError)
 
 
 def _gateway_outage(http: httpx.Client, path: str, why: object) -> OutageError:

@@ -1,7 +1,8 @@
-"""The pods of the compiled graphs ask for what each profile says: keys, quotas, GPUs, volumes, retries."""
+"""The pods of the compiled graphs ask for what each profile says: keys, quotas, GPUs, volumes, waits."""
 
 import pytest
 
+from qinglan.outages import OUTAGE_VARIABLE
 from tests.pipelines.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env
 
 pytestmark = pytest.mark.slow
@@ -81,16 +82,13 @@ def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> No
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_steps_that_waiting_can_mend_are_retried_long_enough(name: str) -> None:
+def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_failed_step_again(name: str) -> None:
     found = compiled(name)
+    waiting = {step for step, one in found.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
 
-    for task in found.steps:
-        retry = found.tasks[task].get("retryPolicy")
-        assert (retry is None) == (task in ("convert", "prepare", "gate", "gate-style", "gate-small"))
-        if retry:
-            assert retry["maxRetryCount"] == 2
-            # Argo counts from the first attempt's start.
-            assert int(retry["backoffMaxDuration"][:-1]) == 3 * int(found.pod(task)["activeDeadlineSeconds"])
+    asking = {"gateway-state", "generate", "validate", "ppo", "evaluate"} if name.startswith("rewriter") else set()
+    assert waiting == asking & found.steps.keys()
+    assert not [task for task in found.tasks.values() if "retryPolicy" in task]
 
 
 @pytest.mark.parametrize("name", GOLDENS)
