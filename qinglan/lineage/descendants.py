@@ -11,11 +11,13 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError, QinglanError
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
+from qinglan.lineage.name_moves import entry_fault
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload
 from qinglan.lineage.statement_index import signing_role, verify_signatures
 from qinglan.lineage.trust import TrustPolicy
@@ -67,7 +69,7 @@ def which_models(
     outputs.sort(key=lambda output: (output[1].name, output[1].digest))
     outputs.sort(key=lambda output: output[0].statement.ended, reverse=True)
     outputs.sort(key=lambda output: _rank(output[0], output[1].name))
-    pointers = _pointers(store)
+    pointers = _pointers(store, policy)
     return [_descendant(file, part, pointers, policy, len(outputs)) for file, part in outputs[:most]]
 
 
@@ -165,8 +167,8 @@ def _config_text(statement: Statement, name: str) -> str:
     return str(statement.config.get(name, "")) if isinstance(statement.config, dict) else ""
 
 
-def _pointers(store: str) -> dict[str, list[str]]:
-    """The store's names by the digest that they point to; empty where no store can be asked."""
+def _pointers(store: str, policy: TrustPolicy) -> dict[str, list[str]]:
+    """The store's names by the digest that they provably point to; empty where no store can be asked."""
     from qinglan.store import open_store
 
     if not store or ("://" not in store and not Path(store).is_dir()):
@@ -175,8 +177,8 @@ def _pointers(store: str) -> dict[str, list[str]]:
     pointers: dict[str, list[str]] = {}
     for name in opened.names():
         try:
-            if entry := opened.name(name):
-                pointers.setdefault(entry.digest, []).append(name)
+            if (history := opened.name(name)) and not entry_fault(history, policy, datetime.now(UTC)):
+                pointers.setdefault(history.digest, []).append(name)
         except QinglanError:
             continue
     return pointers

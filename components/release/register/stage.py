@@ -100,7 +100,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     refuse_untrusted_steps(judged, inputs, config)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
-    publish(out, registered.release, config, before, signer.id)
+    publish(out, registered.release, config, before, signer)
     return registered
 
 

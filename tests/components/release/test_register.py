@@ -303,9 +303,9 @@ def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inpu
 def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tmp_path: Path) -> None:
     config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
     before = current_digest(config)
-    publish(made.folder, made.registered.release, config, before, "someone else")
+    publish(made.folder, made.registered.release, config, before, load_signer("builder"))
 
     with pytest.raises(ConflictError):
-        publish(made.folder, made.registered.release, config, before, "us")
+        publish(made.folder, made.registered.release, config, before, load_signer("releaser"))
 
-    assert [one.by for one in open_store(config.store).history(NAME)] == ["someone else"]
+    assert [one.by for one in open_store(config.store).history(NAME)] == [load_signer("builder").id]
