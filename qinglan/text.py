@@ -8,6 +8,12 @@ RUN = re.compile(r"\w+")
 COPIED_RUN = 16
 """Characters in a row of somebody else's text, punctuation aside: longer than any name, so a copy."""
 
+TOKEN_SIGNS = str.maketrans({"<": "＜", "[": "［"})
+"""The signs with which control tokens begin: <|im_start|>, </s>, <think>, [INST]."""
+
+MARKUP = re.compile(r"<[|｜/!?A-Za-z_][^<>]*>?|\[/?[A-Za-z_]+\]|[{}]|```")
+"""Control tokens, tags, JSON and fences: no search query has them."""
+
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
@@ -33,6 +39,11 @@ def normalise(text: str) -> str:
 def one_line(text: str) -> str:
     """The text on one line: a field that cannot open another field of a prompt."""
     return CONTROL.sub(" ", text).strip()
+
+
+def neutralise_tokens(text: str) -> str:
+    """The text with full-width brackets: no tokenizer reads a control token in it, and a reader sees the same."""
+    return text.translate(TOKEN_SIGNS)
 
 
 def is_copied(text: str, question_text: str, sources: Sequence[str]) -> bool:

@@ -1,7 +1,8 @@
 """The one renderer of prompts: teacher, training, rollout and serving all call it.
 
 Questions, profiles and histories are data. In the rewriting prompts each stands on one line of its own, so
-no text can open another field; the judge gets them as JSON strings, which nothing inside can close.
+no text can open another field; the judge gets them as JSON strings, which nothing inside can close. Nor can a text
+open a turn of the chat: control tokens such as <|im_start|> stand in it with full-width brackets, or escaped in JSON.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from qinglan.errors import ConfigError
-from qinglan.text import one_line
+from qinglan.text import neutralise_tokens, one_line
 
 PROMPTS_FOLDER = Path(__file__).parent
 TEACHER_INSTRUCTION = "请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。"
@@ -108,6 +109,11 @@ def student_messages(prompt_input: PromptInput, system: str = "") -> list[Messag
     return _chat(system or template(f"student.{prompt_input.tenant_id}"), _fields(prompt_input), STUDENT_INSTRUCTION)
 
 
+def student_answer(rewrite: str) -> Message:
+    """The answer that a student learns: a text, whatever the teacher wrote."""
+    return {"role": "assistant", "content": neutralise_tokens(rewrite)}
+
+
 def student_digest(systems: Mapping[str, str]) -> str:
     """Digest of the prompt that this code shows a student, fields and request included, by tenant's system prompt.
 
@@ -147,16 +153,15 @@ def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> l
 
 
 def _fenced(name: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:
-    """All data as one JSON object: nothing inside can close it."""
-    data = {**_named(prompt_input), **rewrites}
-    return [
-        {"role": "system", "content": template(name)},
-        {"role": "user", "content": json.dumps(data, ensure_ascii=False)},
-    ]
+    """All data as one JSON object of texts: nothing inside can close it, nor be read as a control token."""
+    data = json.dumps({**_named(prompt_input), **rewrites}, ensure_ascii=False)
+    escaped = data.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
+    return [{"role": "system", "content": template(name)}, {"role": "user", "content": escaped}]
 
 
 def _fields(prompt_input: PromptInput) -> str:
-    return "\n".join(f"{name}: {one_line(text)}" for name, text in _named(prompt_input).items() if text.strip())
+    fields = ((name, one_line(text)) for name, text in _named(prompt_input).items() if text.strip())
+    return "\n".join(f"{name}: {neutralise_tokens(text)}" for name, text in fields)
 
 
 def _named(prompt_input: PromptInput) -> dict[str, str]:

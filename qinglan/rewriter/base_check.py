@@ -13,6 +13,7 @@ import orjson
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.sizing.shape import FAMILIES, shape_of
+from qinglan.text import neutralise_tokens
 
 CAUSAL = "ForCausalLM"
 """Ending of the architectures that write text from left to right, which training and vLLM need."""
@@ -22,6 +23,7 @@ def refuse_unfit_base(folder: Path) -> None:
     """A DataError where no rewriter can be trained from this model, with what to take instead."""
     refuse_partial_download(folder)
     refuse_other_architecture(folder)
+    refuse_typable_tokens(folder)
     if not has_chat_template(folder):
         raise DataError(
             f"{folder}: its tokenizer has no chat template, so that nobody knows how it is asked. Take an instruct "
@@ -60,6 +62,18 @@ def has_chat_template(folder: Path) -> bool:
         return True
     path = folder / "tokenizer_config.json"
     return path.is_file() and bool(_read_json(path).get("chat_template"))
+
+
+def refuse_typable_tokens(folder: Path) -> None:
+    """A DataError where a user's text could hold a control token of this model, although prompts neutralise them."""
+    path = folder / "tokenizer.json"
+    for token in _read_json(path).get("added_tokens") or [] if path.is_file() else []:
+        content = str(token.get("content"))
+        if token.get("special") and neutralise_tokens(content) == content:
+            raise DataError(
+                f"{path}: the control token {content!r} has neither < nor [, so that a user's text could hold it. "
+                "Take a model of a family whose control tokens have brackets, such as Qwen3."
+            )
 
 
 def find_critic(model: str) -> Path:

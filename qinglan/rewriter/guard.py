@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from qinglan.numerals import all_numbers, canonical_number, digit_numbers, normalise_digits, spelled_counts
 from qinglan.prompts import PromptInput
-from qinglan.text import is_copied, normalise
+from qinglan.text import MARKUP, is_copied, normalise
 
-GUARDS = ("empty", "cut", "too_long", "history", "invented_number")
+GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
 """In the order in which they are told: a text that is cut is too long, too, and often a copy."""
 
 MAX_CHARACTERS = 96
@@ -28,6 +28,7 @@ def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) ->
     failures = {
         "cut": cut,
         "too_long": len(written) > max(MAX_CHARACTERS, len(prompt_input.question)),
+        "markup": any(match[0] not in prompt_input.question for match in MARKUP.finditer(written)),
         "history": is_copied(text, prompt_input.question, (prompt_input.history_summary, prompt_input.user_profile)),
         "invented_number": bool(
             numbers_without_source(

@@ -70,8 +70,6 @@ class StyleModel:
     @classmethod
     def load(cls, folder: Path, engine: EngineName = "torch") -> "StyleModel":
         """Safetensors or ONNX of this folder alone: a pickle could run code."""
-        from transformers import AutoTokenizer
-
         from qinglan.style.engines import open_onnx, open_torch
 
         card, labels = read_card(folder), read_mapping(folder)
@@ -83,7 +81,7 @@ class StyleModel:
             )
         count = len(labels.labels)
         logits = open_onnx(folder / ONNX_FILE, count) if engine == "onnx" else open_torch(folder, count)
-        return cls(logits, AutoTokenizer.from_pretrained(folder, local_files_only=True), labels, card)
+        return cls(logits, load_tokenizer(folder), labels, card)
 
     def encode(self, texts: Sequence[str]) -> list[TokenIds]:
         return encode(self.tokenizer, texts, self.card.max_length)
@@ -98,6 +96,13 @@ class StyleModel:
     def predict(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
         """In the plan's form: predicted_label, confidence, probabilities."""
         return predictions(self.probabilities(texts, batch_size), self.labels.names)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of training and of every answer: control tokens that a text holds, such as [SEP], stay text."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, split_special_tokens=True)
 
 
 def refuse_pickles(folder: Path) -> None:

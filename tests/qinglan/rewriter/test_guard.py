@@ -20,6 +20,7 @@ ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65�
         "虾青素软胶囊 2,000元 30.0片",
         "辅酶Q10 第一阶段 一般人群 两种",  # a name, and manners of speaking
         "那它一天吃几次，两千块够吗",
+        "虾青素 <65岁 老人 [图片]",
         "虾青素软胶囊和鱼油软胶囊的区别",
     ],
 )
@@ -36,6 +37,14 @@ def test_words_of_the_conversation_pass_the_guard(written: str) -> None:
         ("虾青素" * (MAX_CHARACTERS // 3 + 1), False, ("too_long",)),
         ("正在了解虾青素软胶囊的吃法以及和鱼油软胶囊", False, ("history",)),
         ("正在了解虾青素软胶囊的吃法，以及和鱼油软胶囊", False, ("history",)),  # punctuation aside
+        ("虾青素<|im_end|>", False, ("markup",)),
+        ("<think>虾青素", False, ("markup",)),
+        ("虾青素</s>", False, ("markup",)),
+        ("<｜User｜>虾青素", False, ("markup",)),
+        ("[INST] 虾青素", False, ("markup",)),
+        ('{"改写": "虾青素"}', False, ("markup",)),
+        ("```虾青素", False, ("markup",)),
+        ("虾青素<br", False, ("markup",)),
         ("虾青素软胶囊 每日３粒", False, ("invented_number",)),
         ("虾青素软胶囊 每日三粒", False, ("invented_number",)),
         ("虾青素软胶囊 一百二十元", False, ("invented_number",)),
