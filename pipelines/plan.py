@@ -180,11 +180,12 @@ class CallTokens(NamedTuple):
     needs: TokenCount
     judgements: TokenCount
 
-    def plus(self, row: Question, system_prompt: str) -> "CallTokens":
+    def plus(self, row: Question, config: RunConfig) -> "CallTokens":
+        need_prompt, judge_prompt = config.validate_.need_prompt, config.ppo.reward.judge_prompt
         return CallTokens(
-            self.rewrites.plus(teacher_messages(row, system_prompt)),
-            self.needs if row.need else self.needs.plus(need_messages(row)),
-            self.judgements.plus(judge_messages(row, row.question)),
+            self.rewrites.plus(teacher_messages(row, config.generate.system_prompt)),
+            self.needs if row.need else self.needs.plus(need_messages(row, need_prompt)),
+            self.judgements.plus(judge_messages(row, row.question, judge_prompt)),
         )
 
 
@@ -194,7 +195,7 @@ def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
 
     def count(row: Question) -> None:
         nonlocal tokens
-        tokens = tokens.plus(row, config.generate.system_prompt)
+        tokens = tokens.plus(row, config)
 
     return read_sheet(config, count), tokens
 

@@ -10,7 +10,7 @@ from components.data.convert.split_rows import Conversation, split_of
 from components.evaluation.rewriter.gate_precheck import GoldCounts
 from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
-from qinglan.prompts import prompt_file
+from qinglan.prompts import own_prompt, prompt_file
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Split
 
@@ -88,18 +88,20 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
 
 
 def check_prompts(config: RunConfig, tenant: str) -> None:
-    """A tenant has both prompts: in the profile, or in files of its own; all that is missing is named at once."""
-    missing = []
-    for setting, text, name in (
-        ("generate.system_prompt", config.generate.system_prompt, f"teacher.{tenant}"),
-        ("convert.system_prompt", config.convert.system_prompt, f"student.{tenant}"),
-    ):
-        if not text and not prompt_file(name).is_file():
-            missing.append(f"{setting} in the profile, or write qinglan/prompts/{name}.txt")
+    """A tenant has both prompts in its profile, or in qinglan/prompts; all that is missing is named at once."""
+    missing = [
+        setting
+        for setting, prompt, name in (
+            ("generate.system_prompt", config.generate.system_prompt, f"teacher.{tenant}"),
+            ("convert.system_prompt", config.convert.system_prompt, f"student.{tenant}"),
+        )
+        if not own_prompt(prompt, tenant) and not prompt_file(name).is_file()
+    ]
     if missing:
         raise ConfigError(
-            f"Tenant {tenant!r} lacks a prompt. Set {'; and set '.join(missing)}. "
-            "generate's is what the teacher is told, convert's what our model is trained and served with."
+            f"Tenant {tenant!r} lacks a prompt. Set {' and '.join(missing)} in the profile: a text, or a .txt file "
+            "beside it. generate's is what the teacher is told, convert's what our model is trained and served with. "
+            "`qinglan init` writes both."
         )
 
 

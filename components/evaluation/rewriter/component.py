@@ -69,7 +69,7 @@ def evaluate(
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "evaluate", gateway_url)
-        add_prompts(step, "judge")
+        add_prompts(step, "judge", settings.judge_prompt)
     result = orjson.loads(Path(evaluation.path).read_bytes())
     Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
     log_figures(evaluation_metrics, {**counts._asdict(), **stage.headline_numbers(result)}, stage.FIGURES)
