@@ -76,6 +76,9 @@ class Plan(Config):
     unfit: int
     """Rows that are not valid questions; they are quarantined and not paid for."""
 
+    unfit_rows: tuple[str, ...]
+    """Each of these rows, with the reason."""
+
     steps: tuple[PlanStep, ...]
     cost: float
     seconds: float
@@ -144,7 +147,8 @@ def make_plan(
     return Plan(
         stages=REWRITER.until(REWRITER.last),
         rows=sheet.splits.total(),
-        unfit=sheet.unfit,
+        unfit=len(sheet.unfit),
+        unfit_rows=tuple(sheet.unfit),
         steps=steps,
         cost=total,
         seconds=sum(step.seconds for step in steps),

@@ -37,8 +37,8 @@ class _Conversation:
 class Sheet:
     """Counts of a sheet that a run needs before it starts."""
 
-    unfit: int = 0
-    """Rows that are no questions."""
+    unfit: list[str] = field(default_factory=list)
+    """Rows that are no questions, each with the reason."""
 
     questions: dict[str, str] = field(default_factory=dict)
     """One question of each tenant."""
@@ -61,10 +61,9 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
     assert config.questions is not None
     sheet = Sheet()
     conversations: dict[Conversation, _Conversation] = {}
-    first_unfit: QuarantinedRow | None = None
     for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
         if isinstance(row, QuarantinedRow):
-            sheet.unfit, first_unfit = sheet.unfit + 1, first_unfit or row
+            sheet.unfit.append(f"{row.where}: {row.detail}")
             continue
         if row.tenant_id not in sheet.questions:
             check_prompts(config, row.tenant_id)
@@ -73,10 +72,10 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
         if row.gold:
             sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
         visit(row)
-    if first_unfit and not conversations:
+    if sheet.unfit and not conversations:
         raise DataError(
-            f"{config.questions}: none of {sheet.unfit} rows is a question. The first, {first_unfit.where}: "
-            f"{first_unfit.detail} Is the column of questions named under generate.columns in the profile?"
+            f"{config.questions}: none of {len(sheet.unfit)} rows is a question. The first, {sheet.unfit[0]} "
+            "Is the column of questions named under generate.columns in the profile?"
         )
     _divide(sheet, conversations, config.convert)
     if not sheet.splits["train"]:
