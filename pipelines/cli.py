@@ -52,10 +52,12 @@ app.command()(submit)
 app.command()(follow)
 app.command()(cancel)
 
-Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
-Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]
+Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours: a folder of tenants/.")]
+Profile = Annotated[
+    str, typer.Option(help="Of tenants/<tenant> or pipelines/configs/<tenant>, or a path that ends in .yaml.")
+]
 Training = Annotated[str, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")]
-Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")]
+Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx), CSV or JSONL of questions.")]
 KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL; or a folder of <tenant>.jsonl.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 

@@ -76,6 +76,9 @@ class Plan(Config):
     unfit: int
     """Rows that are not valid questions; they are quarantined and not paid for."""
 
+    unfit_rows: tuple[str, ...]
+    """Each of these rows, with the reason."""
+
     steps: tuple[PlanStep, ...]
     cost: float
     seconds: float
@@ -144,7 +147,8 @@ def make_plan(
     return Plan(
         stages=REWRITER.until(REWRITER.last),
         rows=sheet.splits.total(),
-        unfit=sheet.unfit,
+        unfit=len(sheet.unfit),
+        unfit_rows=tuple(sheet.unfit),
         steps=steps,
         cost=total,
         seconds=sum(step.seconds for step in steps),
@@ -180,11 +184,12 @@ class CallTokens(NamedTuple):
     needs: TokenCount
     judgements: TokenCount
 
-    def plus(self, row: Question, system_prompt: str) -> "CallTokens":
+    def plus(self, row: Question, config: RunConfig) -> "CallTokens":
+        need_prompt, judge_prompt = config.validate_.need_prompt, config.ppo.reward.judge_prompt
         return CallTokens(
-            self.rewrites.plus(teacher_messages(row, system_prompt)),
-            self.needs if row.need else self.needs.plus(need_messages(row)),
-            self.judgements.plus(judge_messages(row, row.question)),
+            self.rewrites.plus(teacher_messages(row, config.generate.system_prompt)),
+            self.needs if row.need else self.needs.plus(need_messages(row, need_prompt)),
+            self.judgements.plus(judge_messages(row, row.question, judge_prompt)),
         )
 
 
@@ -194,7 +199,7 @@ def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
 
     def count(row: Question) -> None:
         nonlocal tokens
-        tokens = tokens.plus(row, config.generate.system_prompt)
+        tokens = tokens.plus(row, config)
 
     return read_sheet(config, count), tokens
 

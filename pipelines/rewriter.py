@@ -90,9 +90,9 @@ class RunConfig(LineConfig):
     """The folder of the profile names it."""
 
     questions: Annotated[Path | None, Input(
-        "questions.xlsx", "The spreadsheet (.xlsx) or JSONL of questions, such as s3://bucket/questions.xlsx."
+        "questions.xlsx", "The spreadsheet (.xlsx), CSV or JSONL of questions, such as s3://bucket/questions.xlsx."
     )] = None  # fmt: skip
-    """The spreadsheet or JSONL of questions; also `--questions`."""
+    """The spreadsheet, CSV or JSONL of questions; also `--questions`."""
 
     knowledge_base: Annotated[Path | None, Input(
         "knowledge_base.jsonl",

@@ -20,6 +20,9 @@ from qinglan.reproducible_workbook import reproducible_workbook
 UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes a sheet may unpack to; 100,000 rows of conversations take about 80 MB."""
 
+OLD_SPREADSHEET = b"\xd0\xcf\x11\xe0"
+"""First bytes of an .xls file."""
+
 SHEET_ENDINGS = (".xlsx", ".xlsm", ".xls", ".et")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 CELL_LIMIT = 32_767
@@ -64,7 +67,7 @@ def read_table(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, 
         _refuse_merged(path, sheet)
         rows = sheet.iter_rows()
         header = [str(cell.value).strip() if cell.value is not None else "" for cell in next(rows, ())]
-        _check_header(path, header, required)
+        check_header(path, header, required)
         for number, row in enumerate(rows, 2):
             cells = {name: _value(cell) for name, cell in zip(header, row, strict=False) if name}
             if any(value not in (None, "") for value in cells.values()):
@@ -111,7 +114,7 @@ def _refuse_merged(path: Path, sheet: Any) -> None:
             tail = block[-16:]
 
 
-def _check_header(path: Path, header: list[str], required: Sequence[str]) -> None:
+def check_header(path: Path, header: list[str], required: Sequence[str]) -> None:
     if missing := [name for name in required if name not in header]:
         raise DataError(
             f"{path}: no column {', '.join(map(repr, missing))} in the first row; it has "

@@ -1,6 +1,6 @@
 """The profile that `qinglan fit` is asked about."""
 
-from pipelines.config import CONFIGS, STYLES, TRAINING, load_config, load_style_config
+from pipelines.config import STYLES, TRAINING, load_config, load_style_config, tenant_folders
 from pipelines.graph_compiler import GOLDEN_TENANT
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.changes import Change, with_changes
@@ -22,7 +22,7 @@ def load_profile(name: str, profile: str | None = None, gpus: int | None = None)
         return load_style_config(name.removeprefix("style/"), labelled=NO_FILE)
     if shipped:
         config = load_config(GOLDEN_TENANT, "gpt", training=name)
-    elif (CONFIGS / name).is_dir() and (CONFIGS / name) not in (TRAINING, STYLES):
+    elif tenant_folders(name):
         config = load_config(name, profile or "gpt")
     else:
         trainings = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))

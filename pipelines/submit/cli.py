@@ -23,7 +23,9 @@ StopIt = Annotated[
 
 def submit(
     line: Annotated[str, typer.Argument(help="rewriter or style; or a compiled graph, a path that ends in .yaml.")],
-    tenant: Annotated[str, typer.Argument(help="Of the rewriter: a folder of pipelines/configs.")] = "",
+    tenant: Annotated[
+        str, typer.Argument(help="Of the rewriter: a folder of tenants/ or of pipelines/configs.")
+    ] = "",
     profile: Annotated[str, typer.Option(help="As of `qinglan run`.", show_default="gpt; of style: a100")] = "",
     training: Annotated[
         str, typer.Option(help="A file of pipelines/configs/training, in place of the profile's.")

@@ -22,7 +22,7 @@ from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
 from qinglan.outages import Retries, outage_seconds
-from qinglan.prompts import PROMPTS_FOLDER
+from qinglan.prompts import PROMPTS_FOLDER, SystemPrompt
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.reward.config import RewardConfig
 from qinglan.rewriter.card import read_card
@@ -49,18 +49,18 @@ def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
         step.used.append(ArtifactRef(name, base["snapshot"], "", {EXTERNAL_INPUT: True}))
 
 
-def add_prompts(step: StepReport, pattern: str) -> None:
-    """Add the texts of the prompt files with such names."""
-    for path in sorted(PROMPTS_FOLDER.glob(f"{pattern}.txt")):
-        add_supporting_file(step, f"prompt {path.stem}", f"prompt-{path.name}", path.read_bytes())
-
-
-def add_teacher_prompt(step: StepReport, system_prompt: str) -> None:
-    """Add the teacher's system prompt: the profile's own, or else the files of the tenants that have one."""
-    if system_prompt:
-        add_supporting_file(step, "prompt teacher", "prompt-teacher.txt", system_prompt.encode())
+def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> None:
+    """Add the profile's own prompt; the prompt files with such names where it has none, or only some tenants'."""
+    name = pattern.rstrip(".*")
+    texts = prompt if isinstance(prompt, dict) else {}
+    contents = {f"{name}.{tenant}": text.encode() for tenant, text in texts.items()}
+    if isinstance(prompt, str) and prompt:
+        contents[name] = prompt.encode()
     else:
-        add_prompts(step, "teacher.*")
+        files = {path.stem: path.read_bytes() for path in PROMPTS_FOLDER.glob(f"{pattern}.txt")}
+        contents = files | contents
+    for stem, content in sorted(contents.items()):
+        add_supporting_file(step, f"prompt {stem}", f"prompt-{stem}.txt", content)
 
 
 def add_reward(step: StepReport, config: RewardConfig) -> None:
@@ -118,7 +118,7 @@ def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | Non
 
 
 def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> httpx.Response:
-    """The gateway's response. The stage's work is done by now, so it is worth a wait where the environment allows it."""
+    """The gateway's response; worth a wait where the environment allows it, as the stage's work is done by now."""
     retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
     for attempt in retries.attempts():
         with attempt:

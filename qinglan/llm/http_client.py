@@ -14,7 +14,7 @@ KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", None) or socket.TCP_KEEPALIVE, 30),  # macOS: TCP_KEEPALIVE
 )
-"""A request may wait for an answer without a limit. Where the other machine is lost, nothing would ever end that wait;
+"""A request may wait for an answer without a limit. Where the other machine is lost, nothing would end that wait;
 with these probes it ends as a broken connection, after a minute."""
 
 

@@ -87,6 +87,9 @@ class RewardConfig(Config):
     judge_share: Fraction = 0.3
     """Share of prompts whose rewrites are all judged; for the others judge scores are imputed and marked so."""
 
+    judge_prompt: str = ""
+    """The judge's prompt: a text, or a .txt file beside the profile; empty takes qinglan/prompts."""
+
     canary_share: Fraction = 0.02
     """Share of prompts on which the judge itself is tested, with a pair of texts whose order is known."""
 

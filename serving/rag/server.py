@@ -100,7 +100,7 @@ def open_rewriter(config: RagConfig) -> RewriterClient | None:
             if source.tenant_id not in config.rewriter.system_prompts and not prompt_file(prompt).is_file():
                 raise ConfigError(
                     f"--rewriter {config.rewriter.url}: no prompt {prompt} for its questions. Give the folder of the "
-                    f"model that it serves as --rewriter-model, or write qinglan/prompts/{prompt}.txt."
+                    "model that it serves as --rewriter-model."
                 )
     return RewriterClient(config.rewriter)
 

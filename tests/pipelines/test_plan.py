@@ -26,7 +26,7 @@ TODAY = date(2026, 11, 21)
 def questions(tmp_path: Path) -> Path:
     rows = [{"question": f"那它一天吃几次{n}", "need": "虾青素一天吃几次" if n < 4 else ""} for n in range(10)]
     path = tmp_path / "q.jsonl"
-    text = [json.dumps(row, ensure_ascii=False) for row in [*rows, {"question": ""}, {"question": 7}]]
+    text = [json.dumps(row, ensure_ascii=False) for row in [*rows, {"question": ""}, {"question": True}]]
     path.write_text("\n".join(text), encoding="utf-8")
     return path
 
@@ -35,6 +35,10 @@ def test_a_plan_counts_calls_and_leaves_out_what_is_no_question(questions: Path)
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
 
     assert (plan.rows, plan.unfit) == (10, 2)
+    assert plan.unfit_rows == (
+        "q.jsonl line 11: 问题 is empty.",
+        "q.jsonl line 12: 问题 holds TRUE; a question is text.",
+    )
     data = [(step.what, step.calls) for step in plan.steps if step.step in ("generate", "validate")]
     assert data == [("rewrites", 10), ("needs", 6), ("retrievals", 20)]
 

@@ -89,8 +89,8 @@ def test_the_judge_gets_strings_that_nothing_inside_can_close(text: str) -> None
     assert json.loads(content)["改写"] == json.loads(content)["历史摘要"] == text
 
 
-def test_a_tenant_without_a_prompt_is_told_where_to_write_one() -> None:
-    with pytest.raises(ConfigError, match=r"teacher\.acme\.txt"):
+def test_a_tenant_without_a_prompt_is_told_which_setting_takes_one() -> None:
+    with pytest.raises(ConfigError, match=r"teacher\.acme.*`system_prompt`"):
         teacher_messages(row(tenant="acme"))
     assert teacher_messages(row(tenant="acme"), system="你是改写专家")[0]["content"] == "你是改写专家"
 

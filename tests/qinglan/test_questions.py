@@ -57,7 +57,7 @@ def test_numbers_as_ids_are_welcome(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "reason"),
-    [(None, "empty"), ("  ", "empty"), ("nan", "empty"), ("#N/A", "empty"), (42, "not text"), (True, "not text"),
+    [(None, "empty"), ("  ", "empty"), ("nan", "empty"), ("#N/A", "empty"), (True, "not text"),
      ("=A1", "formula"), ("长" * 2001, "too long")],
 )  # fmt: skip
 def test_a_row_without_a_question_is_quarantined_with_its_reason(tmp_path: Path, cell: object, reason: str) -> None:
@@ -89,8 +89,65 @@ def test_an_id_twice_is_an_error_that_names_both_rows(tmp_path: Path) -> None:
 
 
 def test_an_unknown_split_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="split 'valid' is none of train, dev, test"):
-        read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", "", "valid"]))
+    with pytest.raises(DataError, match="split 'holdout' is none of train, dev, test"):
+        read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", "", "holdout"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "split"), [("训练", "train"), ("Validation", "dev"), ("测试集", "test"), ("", None)]
+)
+def test_a_split_may_have_its_usual_names(tmp_path: Path, name: str, split: str | None) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", "", name]))
+
+    assert isinstance(row, Question) and row.split == split
+
+
+@pytest.mark.parametrize(("cell", "text"), [(42, "42"), (10086.0, "10086"), (0.5, "0.5")])
+def test_a_typed_number_is_a_question(tmp_path: Path, cell: float, text: str) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", cell]))
+
+    assert isinstance(row, Question) and row.question == text
+
+
+def test_a_cell_takes_two_hundred_gold_ids(tmp_path: Path) -> None:
+    ids = [f"0f8fad5b-d9cb-469f-a165-70867728950e-{at:03}" for at in range(200)]
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", ",".join(ids)]))
+
+    assert isinstance(row, Question) and row.gold == tuple(ids)
+
+
+def test_a_comma_inside_of_an_id_has_an_escape_and_a_list_needs_none(tmp_path: Path) -> None:
+    escaped = read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", r"手册\,第一章,docs\a.md；k\;2"]))
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"question": "怎么吃", "gold": ["手册,第一章", r"docs\a.md", "k;2"]}))
+
+    for row in (*escaped, *read(path)):
+        assert isinstance(row, Question) and row.gold == ("手册,第一章", r"docs\a.md", "k;2")
+
+
+TURNS = [
+    {"role": "system", "content": "你是客服"},
+    {"role": "user", "content": "有虾青素吗"},
+    {"role": "assistant", "content": "有的，\n两种"},
+]
+
+
+def test_an_exported_conversation_becomes_lines_of_both_sides(tmp_path: Path) -> None:
+    path, book = tmp_path / "q.jsonl", sheet(tmp_path, ["a", "c", "怎么吃", "", json.dumps(TURNS)])
+    path.write_text(json.dumps({"question": "怎么吃", "history_summary": TURNS}))
+
+    for row in (*read(path), *read(book)):
+        assert isinstance(row, Question) and row.history_summary == "用户：有虾青素吗\n助手：有的， 两种"
+
+
+def test_a_json_list_of_objects_is_read_as_jsonl_is(tmp_path: Path) -> None:
+    path = tmp_path / "questions.json"
+    path.write_text(json.dumps([{"问题": "怎么吃"}, {"question": "几次", "gold": ["k1"]}]), encoding="utf-8-sig")
+
+    assert [row.question for row in read(path)] == ["怎么吃", "几次"]
+    path.write_text("[1]")
+    with pytest.raises(DataError, match="element 1: expected an object, found int"):
+        read(path)
 
 
 def test_a_sheet_without_rows_is_an_error(tmp_path: Path) -> None:
@@ -127,14 +184,11 @@ def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None
         read(path)
 
 
-@pytest.mark.parametrize("content", ["问题,画像\n吃几次,50岁\n".encode("gbk"), "问题,画像\n".encode()])
-def test_a_text_file_with_the_name_of_a_spreadsheet_is_told_so(tmp_path: Path, content: bytes) -> None:
+def test_an_old_spreadsheet_is_named_with_what_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "questions.xlsx"
-    path.write_bytes(content)
+    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
 
-    with pytest.raises(
-        DataError, match=r"name ends in \.xlsx, but it is no \.xlsx spreadsheet: .* save it as \.xlsx"
-    ):
+    with pytest.raises(DataError, match=r"old \.xls spreadsheet. Save it as \.xlsx, or let `qinglan init"):
         read(path)
 
 

@@ -70,7 +70,7 @@ def evaluate(
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "evaluate", gateway_url)
-        add_prompts(step, "judge")
+        add_prompts(step, "judge", settings.judge_prompt)
     result = orjson.loads(Path(evaluation.path).read_bytes())
     write_summary(summary, to_markdown(result))
     log_figures(evaluation_metrics, {**counts._asdict(), **stage.headline_numbers(result)}, stage.FIGURES)

@@ -30,6 +30,9 @@ class EvaluateConfig(Config):
     examined_rows: Positive = 300
     """Rows whose rewrites the examiner scores, whole conversations drawn by seed: each costs a call a system."""
 
+    judge_prompt: str = ""
+    """The prompt that examiner and judge score by: as the reward's; empty takes qinglan/prompts."""
+
     agreement_rows: Positive = 60
     """Rows of these that the training's judge scores too, to see how far the two agree."""
 
