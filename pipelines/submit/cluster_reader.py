@@ -12,7 +12,7 @@ from pipelines.submit.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS,
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Quota, StoreAnswer, StoreSecret
 from pipelines.submit.input_checks import in_other_bucket, root_without_address
 from pipelines.submit.requirements import RequiredObject, Requirements, RolloutTarget
-from pipelines.submit.store_probe import probe_input, probe_store
+from pipelines.submit.store_probe import Probe, probe_input, probe_store
 from qinglan.errors import ConfigError
 from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS, Permission
 from qinglan.kubernetes.kubeconfig import load_login
@@ -193,7 +193,8 @@ class _ClusterReader:
         from kubernetes import client
 
         secrets: dict[str, dict[str, str] | None] = {}
-        for name in {use.secret for use in (*needs.inputs, *needs.releases) if use.secret}:
+        names = {use.secret for use in needs.inputs} | {store.secret for store in needs.releases}
+        for name in names - {""}:
             before = len(self._unread)
             read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
             secret = self._read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
@@ -205,10 +206,10 @@ class _ClusterReader:
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
     ) -> dict[str, StoreAnswer]:
         """By address, what a store answers to the key that steps have, where that is a refusal or nothing."""
-        tries = {
+        tries: dict[str, tuple[Probe, str]] = {
             uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
         }
-        tries |= {use.address: (probe_store, use.secret) for use in needs.releases}
+        tries |= {store.address: (probe_store, store.secret) for store in needs.releases}
         answers = {
             address: answer
             for address, (probe, name) in tries.items()

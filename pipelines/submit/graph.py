@@ -34,7 +34,8 @@ class Graph(NamedTuple):
     @property
     def description(self) -> str | None:
         """The description of tenant, profile and machine that the page shows."""
-        return self.spec["pipelineInfo"].get("description")
+        text: str | None = self.spec["pipelineInfo"].get("description")
+        return text
 
     @property
     def digest(self) -> str:

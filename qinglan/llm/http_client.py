@@ -12,7 +12,11 @@ KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPIDLE", None) or socket.TCP_KEEPALIVE, 30),  # macOS: TCP_KEEPALIVE
+    (
+        socket.IPPROTO_TCP,
+        getattr(socket, "TCP_KEEPIDLE", 0) or getattr(socket, "TCP_KEEPALIVE", 0),
+        30,
+    ),  # macOS: TCP_KEEPALIVE
 )
 """A request may wait for an answer without a limit. Where the other machine is lost, nothing would end that wait;
 with these probes it ends as a broken connection, after a minute."""
