@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ STORE = "s3://qinglan/fivedoctors"
 SERVE_IMAGE = "serve"
 ENGINE_HERE = ("--tensor-parallel-size=1", "--enforce-eager")
 """Options of vLLM that differ: one process, and no compiled graphs."""
+
+READY_PATH = "/v2/health/ready"
+"""The path of the transformer's readiness probe."""
 
 START_SECONDS = 600.0
 QUESTIONS = 10
@@ -113,7 +117,20 @@ def serve_release(rollouts: Path, run: RunDir, base: Path, python: str, folder: 
     with run_engine(Path(weights), options, log, START_SECONDS, python) as engine:
         _, *transformer = commands_here(there, folder, base, engine.url).transformer
         with start_command([python, *transformer], "rewriter", run.logs / "transformer.log", START_SECONDS) as url:
+            wait_until_ready(url() + READY_PATH, START_SECONDS)
             return ask(f"{url()}/v1/models/{name}:predict", run)
+
+
+def wait_until_ready(url: str, seconds: float) -> None:
+    """Wait as a cluster does, which sends no question to a pod before its readiness probe has passed.
+
+    The transformer is ready once vLLM has written something. The first answer of an engine takes the longest.
+    """
+    deadline = time.monotonic() + seconds
+    while (answer := httpx.get(url, timeout=60, trust_env=False)).status_code != 200:
+        if time.monotonic() > deadline:
+            raise QinglanError(f"{url}: not ready after {seconds:.0f} s: {answer.status_code} {answer.text}")
+        time.sleep(1)
 
 
 def fetch(uri: str, folder: Path) -> None:
