@@ -16,9 +16,11 @@ from pipelines.graph_descriptions import DESCRIPTIONS, describe_component, descr
 from pipelines.graph_importer import import_artifact
 from pipelines.line import BEFORE, LINEAGE, Line, Stage
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
+from qinglan.addresses import called_addresses
 from qinglan.lineage.keys import MOUNTED_KEYS
 from qinglan.lineage.record import IMAGE_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
+from qinglan.llm.host_allowlist import ALLOWED_VARIABLE
 from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.outages import OUTAGE_VARIABLE
@@ -48,6 +50,9 @@ SCRATCH, WEIGHTS = "/var/lib/qinglan", "/var/lib/qinglan-weights"
 
 BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 """Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
+
+HOSTS_MAP, HOSTS_KEY = "qinglan-allowed-hosts", "hosts"
+"""The ConfigMap in which the operator allows the hosts that steps call themselves, without the gateway."""
 
 TRUST_MAP = "qinglan-trust"
 """A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
@@ -195,6 +200,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     if endpoints:
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
         kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
+    if called_addresses(settings, stage.name):
+        kubernetes.use_config_map_as_env(task, HOSTS_MAP, {HOSTS_KEY: ALLOWED_VARIABLE}, optional=True)
     if stage.deploys:
         kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST_FILE: TRUST_VARIABLE})
     if machine:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pipelines.execution import check_deploys, check_machine, check_tracking
 from pipelines.preflight import input_file_problems, model_problems
 from pipelines.rewriter import REWRITER, RunConfig
+from qinglan.addresses import called_addresses
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.llm.config import PaidModel, RagUpstream, check_currency
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, disallowed_host
@@ -27,10 +28,17 @@ def missing_for_run(config: RunConfig, stages: Sequence[str]) -> list[QinglanErr
     )
     missing = [*input_file_problems(config), *filter(None, map(problem_of, checks))]
     missing += model_problems(config, stages)
+    missing += disallowed_hosts(stage_addresses(config, stages))
     if REWRITER.gateway & set(stages):
         roles = ("teacher", "judge", *(["examiner"] if "evaluate" in stages else []))
         missing += missing_services(config, roles, rag=True)
     return missing
+
+
+def stage_addresses(config: RunConfig, stages: Sequence[str]) -> dict[str, str]:
+    """Addresses that these stages call themselves, without the gateway."""
+    settings = config.model_dump(mode="json")
+    return called_addresses({stage: settings[stage] for stage in stages if stage in settings}, "")
 
 
 def missing_services(config: RunConfig, roles: Sequence[str], rag: bool) -> Iterator[QinglanError]:

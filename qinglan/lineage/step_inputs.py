@@ -21,6 +21,7 @@ from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
+from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import PROMPTS_FOLDER, SystemPrompt
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
@@ -68,6 +69,7 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
     defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
+        check_host(config.style.url, "reward.style.url")
         with httpx.Client(base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
             model = orjson.loads(read_gateway(http, STYLE_MODEL_PATH))["sha256"]
         step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))

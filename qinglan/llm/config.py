@@ -1,11 +1,13 @@
 """Settings of the paid models of a run: addresses, accepted parameters, prices and budget."""
 
 import re
+from collections.abc import Iterator
 from datetime import date
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from qinglan.addresses import SECRET_FIELD, Address
 from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
 from qinglan.llm.provider_quirks import find_incompatible_setting
@@ -36,7 +38,7 @@ class Price(Config):
 class PaidModel(Config):
     """One OpenAI-compatible model."""
 
-    base_url: str = "http://127.0.0.1:8100/v1"
+    base_url: Address = "http://127.0.0.1:8100/v1"
     """Its host must be on the operator's allowlist: QINGLAN_ALLOWED_HOSTS, by default loopback alone."""
 
     model: str
@@ -95,12 +97,25 @@ class PaidModel(Config):
         )
         if wrong:
             raise ValueError(wrong)
+        if secret := next(filter(SECRET_FIELD.search, _field_names(self.extra_body)), ""):
+            raise ValueError(f"extra_body.{secret}: a key is in no file. Set the environment variable of api_key_env")
         for pattern in self.refusal_patterns:
             try:
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"refusal_patterns: {pattern!r} is no regular expression ({error})") from error
         return self
+
+
+def _field_names(value: Any) -> Iterator[str]:
+    """Names of all fields, at any depth."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield str(name)
+            yield from _field_names(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _field_names(item)
 
 
 class Limits(Config):
@@ -131,7 +146,7 @@ class Limits(Config):
 class RagUpstream(Config):
     """The RAG service behind the gateway."""
 
-    base_url: str = "http://127.0.0.1:8000"
+    base_url: Address = "http://127.0.0.1:8000"
     """Its host must be on the operator's allowlist too."""
 
     concurrency: Positive = 20
@@ -147,7 +162,7 @@ class RagUpstream(Config):
 class MlflowUpstream(Config):
     """The MLflow server that trainings reach through the gateway."""
 
-    base_url: str
+    base_url: Address
     """Its address, such as https://mlflow.example.com; its host must be on the operator's allowlist too."""
 
     token_env: str = ""

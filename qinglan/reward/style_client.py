@@ -3,6 +3,7 @@
 import httpx
 
 from qinglan.errors import ConfigError, OutageError
+from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
 from qinglan.reward.config import StyleRewardConfig
 from qinglan.style.labels import format_training_text
@@ -22,6 +23,7 @@ class StyleClient:
     """Client of the style service, with retries; no answer is an outage, never a probability."""
 
     def __init__(self, config: StyleRewardConfig) -> None:
+        check_host(config.url, "reward.style.url")
         self._config = config
         limits = httpx.Limits(max_connections=AT_ONCE)
         self._http = httpx.AsyncClient(base_url=config.url, timeout=SECONDS, trust_env=False, limits=limits)

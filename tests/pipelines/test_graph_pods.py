@@ -1,9 +1,15 @@
 """The pods of the compiled graphs ask for what each profile says: keys, quotas, GPUs, volumes, waits."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from pipelines.config import CONFIGS
+from pipelines.graph_compiler import compile_targets, rewriter_target
+from qinglan.config import load_yaml
 from qinglan.outages import OUTAGE_VARIABLE
-from tests.pipelines.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env
+from tests.pipelines.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env, parsed
 
 pytestmark = pytest.mark.slow
 
@@ -134,3 +140,23 @@ def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_o
 
 
 CACHE = "/var/lib/qinglan/cache"
+
+
+def test_a_step_that_calls_an_address_itself_gets_the_operators_allowlist(tmp_path: Path) -> None:
+    profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
+    profile["evaluate"] = {**profile.get("evaluate", {}), "rewriter_urls": {"sft": "http://rewriter.example"}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(profile))
+
+    [graph] = compile_targets([rewriter_target("fivedoctors", str(path), "a100x4")], tmp_path / "out", {})
+    found = parsed(graph.read_text(encoding="utf-8"))
+
+    given = {step: found.pod(step).get("configMapAsEnv", []) for step in found.steps}
+    [hosts] = [entry for entry in given["evaluate"] if entry["configMapName"] == "qinglan-allowed-hosts"]
+    assert hosts["keyToEnv"] == [{"configMapKey": "hosts", "envVar": "QINGLAN_ALLOWED_HOSTS"}] and hosts["optional"]
+    assert not any(
+        entry["configMapName"] == "qinglan-allowed-hosts"
+        for step, entries in given.items()
+        if step != "evaluate"
+        for entry in entries
+    )

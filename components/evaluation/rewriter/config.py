@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Positive
 from qinglan.evaluation.rewriter_gate import GateConfig
 from qinglan.rag.retrieval import RetrievalConfig
@@ -39,8 +40,9 @@ class EvaluateConfig(Config):
     latency_rows: Positive = 50
     """Rows that a student rewrites one by one, to time it."""
 
-    rewriter_urls: dict[Literal["sft", "rl"], str] = {}
-    """A student's server (V1 protocol), where it is timed; a student without one is served on this machine."""
+    rewriter_urls: dict[Literal["sft", "rl"], Address] = {}
+    """A student's server (V1 protocol), where it is timed; a student without one is served on this machine. Its host
+    must be on the operator's allowlist."""
 
     gpu_hour_price: float = Field(default=2.0, ge=0)
     """Price of an hour of the student's machine, in the currency of the prices. It is set, not measured."""

@@ -151,7 +151,6 @@ def test_a_knowledge_base_named_otherwise_is_refused(text: str) -> None:
     [
         ("http://h:1", "kserve", "http://h:1"),
         ("openai=http://h:1/v1", "openai", "http://h:1/v1"),
-        ("https://h/a?b=c", "kserve", "https://h/a?b=c"),
     ],
 )
 def test_a_rewriter_is_named_by_its_url_and_protocol(text: str, kind: str, url: str) -> None:
