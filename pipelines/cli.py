@@ -21,6 +21,7 @@ from pipelines.rollout.cli import rollout
 from pipelines.sizing.cli import fit
 from pipelines.style_cli import style
 from pipelines.submit.cli import cancel, follow, submit
+from pipelines.tenant_setup.cli import init
 from qinglan.terminal import quoted, say, say_error, say_json, say_warnings
 
 EXIT_CODES = (
@@ -45,6 +46,7 @@ app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
 app.add_typer(keys, name="keys")
 app.add_typer(rollout, name="rollout")
+app.command()(init)
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
 app.command()(fit)

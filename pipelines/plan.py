@@ -14,7 +14,7 @@ from pipelines.preflight import (
     rows_in_words,
     without_knowledge_base,
 )
-from pipelines.promotion import Promotion, promotion, too_few_prompts
+from pipelines.promotion import Promotion, promotion, too_few_rows
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from pipelines.sizing.check import planned_fit_report
@@ -291,7 +291,7 @@ def _refusals(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> li
     obstacles = (
         [*missing_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
     )
-    return [*obstacles, *too_few_prompts(config, sheet)]
+    return [*obstacles, *too_few_rows(config, sheet, REWRITER.until(REWRITER.last))]
 
 
 def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:

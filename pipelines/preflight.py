@@ -10,7 +10,7 @@ from components.evaluation.rewriter.gate_precheck import Obstacle
 from components.training.sft.config import SftConfig
 from components.training.sft.model_family import with_family
 from pipelines.execution import check_stage_inputs
-from pipelines.promotion import too_few_prompts
+from pipelines.promotion import too_few_rows
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
@@ -143,9 +143,7 @@ def foreign_format(path: Path) -> str:
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
     """Check that the sheet's labels and rows suffice for these stages."""
-    refusals = [*missing_gold(config, sheet, known_gold(config, sheet))]
-    if "ppo" in stages:
-        refusals += too_few_prompts(config, sheet)
+    refusals = [*missing_gold(config, sheet, known_gold(config, sheet)), *too_few_rows(config, sheet, stages)]
     for refusal in refusals:
         raise DataError(f"{refusal.reason} {refusal.next_step}")
 

@@ -1,6 +1,6 @@
 """Can the gate promote what a run makes? Reasons why not that are known before the run pays, for plan and run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from components.evaluation.rewriter.gate_precheck import Obstacle, PlannedRun, find_obstacles
 from pipelines.rewriter import RunConfig
@@ -48,10 +48,17 @@ def promotion(
     )
 
 
-def too_few_prompts(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
-    """PPO takes no step with fewer rows than one step wants."""
+def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:
+    """Report splits with fewer rows than a stage needs: trainings choose on dev, the gate tests."""
+    for stage, split in (("sft", "dev"), ("evaluate", "test")):
+        if stage in stages and not sheet.splits[split]:  # type: ignore[index]
+            yield Obstacle(
+                reason=f"{config.questions}: no row is for {split}, which {stage} needs.",
+                next_step=f"Write {split} into {config.generate.columns.split} of some conversations, bring more "
+                "rows, or try another convert.seed.",
+            )
     rows, prompts = sheet.splits["train"], config.ppo.prompts
-    if rows < prompts:
+    if "ppo" in stages and rows < prompts:
         most = rows * config.ppo.rollouts // config.ppo.batch * config.ppo.batch
         smaller = f"set ppo.collection to {most} or less, " if most else ""
         yield Obstacle(

@@ -61,7 +61,7 @@ def misnamed_in_words(path: Path) -> str:
 
 def read_table(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:
     """Rows of the first sheet by column name, with their row numbers; blank rows are passed over."""
-    _refuse_bomb(path)
+    refuse_bomb(path)
     sheet, close = _open_sheet(path)
     try:
         _refuse_merged(path, sheet)
@@ -76,7 +76,7 @@ def read_table(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, 
         close()
 
 
-def _refuse_bomb(path: Path) -> None:
+def refuse_bomb(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(item.file_size for item in archive.infolist())
