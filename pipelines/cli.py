@@ -137,17 +137,18 @@ def plan(
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
     from pipelines.preflight import base_warnings, input_file_problems, raise_missing
-    from pipelines.readiness import missing_for_run
+    from pipelines.readiness import check_readiness
     from pipelines.rewriter import REWRITER
 
     config = load_config(
         tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
     )
     stages = REWRITER.until(REWRITER.last)
-    missing = missing_for_run(config, stages)
+    ready = check_readiness(config, stages)
     if any(input_file_problems(config, knowledge_base=False)):
-        raise_missing(missing)
-    run_plan = make_plan(config, missing=missing, warnings=base_warnings(config, stages))
+        raise_missing(ready.missing)
+    warnings = [*base_warnings(config, stages), *ready.rag.limits]
+    run_plan = make_plan(config, missing=ready.missing, warnings=warnings, snapshot=ready.rag.snapshot)
     say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
 
 

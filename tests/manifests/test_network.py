@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.manifests.allowed_connections import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
+from tests.manifests.allowed_connections import INTERNET, PODS, outside, pod, reaching_out, ways, wrong_ways
 from tests.manifests.manifest_objects import MANIFESTS, objects
 from tests.manifests.network import Place, Policy, may_speak, selects
 
@@ -36,6 +36,16 @@ def test_each_policy_of_the_shadow_is_needed(missing: str) -> None:
 @pytest.mark.parametrize("policies", [BASE, [*BASE, *SHADOW]], ids=["without a shadow", "with one"])
 def test_the_gateway_alone_reaches_the_internet(policies: list[Policy]) -> None:
     assert reaching_out(policies, "qinglan") == {"gateway"}
+
+
+def test_a_companys_rag_is_reached_by_the_gateway_alone_and_only_with_its_component() -> None:
+    rag = outside("chatchat", **{"qinglan.dev/rag": "true"})
+    way = written("company-rag/network.yaml")
+
+    assert [name for name in PODS if may_speak([*BASE, *way], pod(name, "qinglan"), rag, 8000)] == ["gateway"]
+    assert not may_speak(BASE, pod("gateway", "qinglan"), rag, 8000)
+    assert not may_speak([*BASE, *way], pod("gateway", "qinglan"), outside("other"), 8000)
+    assert wrong_ways([*BASE, *way], "qinglan") == []
 
 
 @pytest.mark.parametrize("name", PODS)
