@@ -17,6 +17,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
 from pipelines.keys_cli import keys
+from pipelines.rag_check.cli import check_rag
 from pipelines.rollout.cli import rollout
 from pipelines.sizing.cli import fit
 from pipelines.style_cli import style
@@ -48,6 +49,7 @@ app.add_typer(rollout, name="rollout")
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
 app.command()(fit)
+app.command("check-rag")(check_rag)
 app.command()(submit)
 app.command()(follow)
 app.command()(cancel)

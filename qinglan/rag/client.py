@@ -42,9 +42,9 @@ GATEWAY_ATTEMPTS = 3
 EXCERPT_BYTES = 200
 PLAIN_SERVICE = RagService()
 ADVICE = {
-    401: " It wants a token or a key: gateway.rag.headers.",
-    403: " It wants another token or key: gateway.rag.headers.",
-    404: " See gateway.rag.base_url and gateway.rag.path.",
+    401: " (it wants a token or a key: gateway.rag.headers)",
+    403: " (it wants another token or key: gateway.rag.headers)",
+    404: " (see gateway.rag.base_url and gateway.rag.path)",
 }
 """Next step by status."""
 
@@ -103,6 +103,10 @@ class RagClient:
         sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
         content = self._adapter.encode(orjson.dumps(sent))
         return (await self._send("POST", self._adapter.path, content)).content
+
+    def read(self, content: bytes, tenant: str) -> dict[str, Any]:
+        """The contract's `data` of an answer's body, unchecked: `retrieve` refuses what is no probability."""
+        return self._adapter.read(content, tenant)
 
     async def knowledge_bases(self) -> list[KnowledgeBase]:
         """List the knowledge bases that the service serves; empty where an older service cannot list them."""
