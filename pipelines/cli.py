@@ -17,6 +17,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
 from pipelines.keys_cli import keys
+from pipelines.rag_check.cli import check_rag
 from pipelines.rollout.cli import rollout
 from pipelines.sizing.cli import fit
 from pipelines.style_cli import style
@@ -50,6 +51,7 @@ app.command()(init)
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
 app.command()(fit)
+app.command("check-rag")(check_rag)
 app.command()(submit)
 app.command()(follow)
 app.command()(cancel)
@@ -141,17 +143,18 @@ def plan(
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
     from pipelines.preflight import base_warnings, input_file_problems, raise_missing
-    from pipelines.readiness import missing_for_run
+    from pipelines.readiness import check_readiness
     from pipelines.rewriter import REWRITER
 
     config = load_config(
         tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
     )
     stages = REWRITER.until(REWRITER.last)
-    missing = missing_for_run(config, stages)
+    ready = check_readiness(config, stages)
     if any(input_file_problems(config, knowledge_base=False)):
-        raise_missing(missing)
-    run_plan = make_plan(config, missing=missing, warnings=base_warnings(config, stages))
+        raise_missing(ready.missing)
+    warnings = [*base_warnings(config, stages), *ready.rag.limits]
+    run_plan = make_plan(config, missing=ready.missing, warnings=warnings, snapshot=ready.rag.snapshot)
     say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
 
 

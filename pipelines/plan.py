@@ -135,10 +135,12 @@ def make_plan(
     today: date | None = None,
     missing: Sequence[QinglanError] = (),
     warnings: Sequence[str] = (),
+    snapshot: bool | None = None,
 ) -> Plan:
     """Count the calls and the cost of a run from its sheet; no service is called.
 
-    The input files have been checked. `missing` and `warnings` are what the caller has noticed, for the plan to show.
+    The input files have been checked. `missing`, `warnings` and whether the RAG service sends a `snapshot` are what
+    the caller has noticed, for the plan to show.
     """
     sheet, tokens = count_tokens(config)
     known = known_gold(config, sheet) if config.knowledge_base else {}
@@ -158,7 +160,7 @@ def make_plan(
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
-        promotion=promotion(config, sheet, refusals=_refusals(config, sheet, known)),
+        promotion=promotion(config, sheet, snapshot, refusals=_refusals(config, sheet, known)),
         fit=fit_lines(config, sheet),
         warnings=(
             *_warnings(config, total, today or date.today()),

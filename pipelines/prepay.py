@@ -20,7 +20,7 @@ from components.evaluation.rewriter.score_systems import fixed_judgements
 from pipelines.execution import INTERRUPTED, StepFailed, run_lock
 from pipelines.plan import ANSWER_TOKENS, TokenCount
 from pipelines.preflight import check_sheet, input_file_problems, raise_missing, with_run_files
-from pipelines.readiness import missing_services
+from pipelines.readiness import missing_keys_and_hosts
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_teacher
 from pipelines.rundir import RunDir
@@ -106,7 +106,7 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
-    raise_missing([*input_file_problems(config), *missing_services(config, paid_roles(run), rag=False)])
+    raise_missing([*input_file_problems(config), *missing_keys_and_hosts(config, paid_roles(run), rag=False)])
     check_sheet(config, read_sheet(config), (GENERATE, VALIDATE))
     with run_lock(run), ExitStack() as services:
         gateway = start_teacher(config, run, services)(config.gateway)

@@ -41,7 +41,7 @@ def promotion(
     if snapshot is None:
         unchecked.append(
             f"Whether the RAG service at {config.gateway.rag.base_url} names the knowledge base in its answers "
-            "(data.snapshot), as the gate asks. `qinglan run` looks before it pays."
+            "(data.snapshot), as the gate asks. `qinglan plan` and `qinglan run` look before anything is paid."
         )
     return Promotion(
         possible=not reasons and not refusals, refusals=refusals, obstacles=reasons, unchecked=tuple(unchecked)

@@ -32,7 +32,7 @@ from pipelines.preflight import (
     with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
-from pipelines.readiness import missing_for_run
+from pipelines.readiness import check_readiness
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
@@ -61,11 +61,12 @@ def run_pipeline(
     """
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
     config = with_run_files(config, run, only)
-    raise_missing(missing_for_run(config, stages))
+    ready = check_readiness(config, stages)
+    raise_missing(ready.missing)
     check_room(config, root, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
-    for warning in base_warnings(config, stages):
+    for warning in [*base_warnings(config, stages), *ready.rag.limits]:
         say(f"! {warning}", to=sys.stderr)
     approve(config, stages)
     check_keys()

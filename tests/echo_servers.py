@@ -15,8 +15,8 @@ import orjson
 import uvicorn
 
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.request_bundles import BUNDLE_PATH as BUNDLE_PATH
-from qinglan.llm.request_bundles import FrameDecoder, FrameHeader, encode_frame
+from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
+from qinglan.request_bundles import FrameDecoder, FrameHeader, encode_frame
 from serving.gateway.server import open_gateway
 from standins.teacher.backend import Refusal
 from tests.forkserver import GATEWAY, KILL, forked

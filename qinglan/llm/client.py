@@ -14,6 +14,7 @@ import httpx2
 import orjson
 
 from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
+from qinglan.http_client import http_client
 from qinglan.llm.config import Role
 from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
@@ -26,11 +27,10 @@ from qinglan.llm.contract import (
     STEP_HEADER,
     STOPPING,
 )
-from qinglan.llm.http_client import http_client
 from qinglan.llm.prices import Usage, read_usage
-from qinglan.llm.request_bundles import BundleClient, BundledResponse
 from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import Message
+from qinglan.request_bundles import BundleClient, BundledResponse
 
 MAX_CONCURRENT_REQUESTS = 64
 """Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""

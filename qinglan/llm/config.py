@@ -11,6 +11,7 @@ from qinglan.addresses import SECRET_FIELD, Address
 from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
 from qinglan.llm.provider_quirks import find_incompatible_setting
+from qinglan.rag.service_shape import RagService
 
 Role = Literal["teacher", "judge", "examiner"]
 """The teacher writes rewrites, the judge scores them for training, the examiner scores them for the verdict."""
@@ -143,7 +144,7 @@ class Limits(Config):
     """Calls in a row that failed for good, with no answer in between, before the run stops."""
 
 
-class RagUpstream(Config):
+class RagUpstream(RagService):
     """The RAG service behind the gateway."""
 
     base_url: Address = "http://127.0.0.1:8000"

@@ -19,9 +19,9 @@ import openai
 import orjson
 
 from qinglan.errors import ConfigError
+from qinglan.http_client import http_client
 from qinglan.llm.config import PaidModel
 from qinglan.llm.host_allowlist import check_host, is_local
-from qinglan.llm.http_client import http_client
 from qinglan.llm.limits import retry_after
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.provider_quirks import INTERRUPTED_FINISH_REASONS

@@ -1,4 +1,4 @@
-"""Client of any RAG service that keeps the contract: this repository's, a company's own, or the gateway in front.
+"""Client of any RAG service: this repository's, a company's own by its settings, or the gateway in front of it.
 
 async with RagClient("http://127.0.0.1:8000") as rag:
     answer = await rag.retrieve(RagRequest(query="虾青素一天吃几次", tenant_id="fivedoctors"))
@@ -6,6 +6,7 @@ async with RagClient("http://127.0.0.1:8000") as rag:
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -16,16 +17,17 @@ from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
 from qinglan.errors import DataError, OutageError
-from qinglan.llm.request_bundles import BundleClient, BundledResponse
 from qinglan.outages import Retries, outage_seconds
+from qinglan.rag.adapter import RagAdapter
 from qinglan.rag.contract import (
     KNOWLEDGE_BASES_PATH,
-    RAG_PATH,
     KnowledgeBase,
     RagAnswer,
     RagRequest,
     read_reranker_fallback,
 )
+from qinglan.rag.service_shape import RagService
+from qinglan.request_bundles import BundleClient, BundledResponse
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -38,6 +40,14 @@ GATEWAY_ATTEMPTS = 3
 """Attempts for connections that close while a request is sent, and for a gateway that restarts."""
 
 EXCERPT_BYTES = 200
+PLAIN_SERVICE = RagService()
+ADVICE = {
+    401: " (it wants a token or a key: gateway.rag.headers)",
+    403: " (it wants another token or key: gateway.rag.headers)",
+    404: " (see gateway.rag.base_url and gateway.rag.path)",
+}
+"""Next step by status."""
+
 JSON_HEADER = {"content-type": "application/json"}
 RERANKER_RETRY_SECONDS = 3.0
 """Pause after a failed reranker: the service tries it again every two seconds."""
@@ -57,9 +67,11 @@ class RagClient:
         concurrency: int = 20,
         attempts: int = 4,
         back_within: float | None = None,
+        service: RagService = PLAIN_SERVICE,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._retries = Retries(f"RAG service {self._base_url}", _pause, attempts, back_within)
+        self._adapter = RagAdapter(service, base_url)
         self._slots = asyncio.Semaphore(concurrency)
         self._bundles: BundleClient | None = None
         # A service on loopback must not be called through a proxy of the environment.
@@ -91,9 +103,17 @@ class RagClient:
 
     async def retrieve(self, request: RagRequest) -> RagAnswer:
         """Retrieve the passages for one query; an OutageError or DataError says why there are none."""
+        return parse_rag_answer(request, await self.retrieve_raw(request), self._adapter)
+
+    async def retrieve_raw(self, request: RagRequest) -> bytes:
+        """The answer's body as the service sent it."""
         sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
-        response = await self._send("POST", RAG_PATH, sent)
-        return parse_rag_answer(request, response.content, self._where(RAG_PATH))
+        content = self._adapter.encode(orjson.dumps(sent))
+        return (await self._send("POST", self._adapter.path, content)).content
+
+    def read(self, content: bytes, tenant: str) -> dict[str, Any]:
+        """The contract's `data` of an answer's body, unchecked: `retrieve` refuses what is no probability."""
+        return self._adapter.read(content, tenant)
 
     async def knowledge_bases(self) -> list[KnowledgeBase]:
         """List the knowledge bases that the service serves; empty where an older service cannot list them."""
@@ -102,13 +122,13 @@ class RagClient:
         except _NotFound:
             return []
         where = self._where(KNOWLEDGE_BASES_PATH)
-        listed = _json_object(response.content, where).get("knowledge_bases")
-        if not isinstance(listed, list):
-            raise OutageError(f"{where}: the answer has no list 'knowledge_bases': {_shown(response.content)}")
+        try:
+            listed = orjson.loads(response.content)["knowledge_bases"]
+        except (orjson.JSONDecodeError, LookupError, TypeError):
+            return []  # a page of another kind at this path
         return [_read(KnowledgeBase, item, where) for item in listed]
 
-    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> BundledResponse:
-        content = b"" if body is None else orjson.dumps(body)
+    async def _send(self, method: str, path: str, content: bytes = b"") -> BundledResponse:
         try:
             async for attempt in self._retries.attempts():
                 with attempt:
@@ -135,17 +155,17 @@ class RagClient:
         """Send one request and read its answer, in a bundle where a gateway takes bundles."""
         if self._bundles and method == "POST":
             return await self._bundles.post(path, content, {})
-        response = await self._http.request(method, path, content=content or None, headers=JSON_HEADER)
-        return BundledResponse(response.status_code, response.headers, response.content)
+        headers = JSON_HEADER | self._adapter.headers
+        response = await self._http.request(method, path, content=content or None, headers=headers)
+        return BundledResponse(response.status_code, response.headers, self._adapter.hide_secrets(response.content))
 
     def _accepted(self, reply: BundledResponse, path: str) -> BundledResponse:
         status, where = reply.status, self._where(path)
         if status == 200:
             return reply
-        if status == 404:
-            raise _NotFound(f"{where}: {_message(reply.content)}")
         if 400 <= status < 500:
-            raise DataError(f"{where}: refused with status {status}: {_message(reply.content)}")
+            kind = _NotFound if status == 404 else DataError
+            raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{ADVICE.get(status, '')}")
         raise OutageError(f"{where}: status {status}: {_shown(reply.content)}")
 
     def _where(self, path: str) -> str:
@@ -179,69 +199,51 @@ def _pause(error: Exception) -> bool | float:
     return isinstance(error, httpx.TransportError | httpx2.TransportError)
 
 
-def parse_rag_answer(request: RagRequest, content: bytes, where: str) -> RagAnswer:
-    """Parse a body of status 200. Fields that an older service does not send get defaults."""
-    body = _json_object(content, where)
-    if body.get("code", 200) != 200:
-        raise OutageError(f"{where}: code {body['code']!r} inside status 200: {body.get('msg', '')!r}")
-    data = body.get("data")
-    if not isinstance(data, dict) or not isinstance(data.get("recall"), list):
-        raise OutageError(f"{where}: the answer has no list data.recall: {_shown(content)}")
+def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -> RagAnswer:
+    """Parse a body of status 200. Fields that the service does not send get defaults."""
+    data, where = adapter.read(content, request.tenant_id), adapter.where
     query = request.rewritten_query or request.query
-    searched = data.get("rewritten_query") or query
-    if request.rewritten_query and str(searched).strip() != query.strip():
-        raise OutageError(
-            f"{where}: searched {str(searched)[:80]!r} instead of {query[:80]!r}. "
-            "The service does not take rewritten_query yet; add that parameter to it."
+    searched = str(data.get("rewritten_query") or query)
+    if request.rewritten_query and searched.strip() != query.strip():
+        raise DataError(
+            f"{where}: searched {searched[:80]!r} instead of {query[:80]!r}. The service does not take "
+            "rewritten_query yet: add that parameter to it (docs/rag-contract.md), or set "
+            "rag.request.rewritten_query: query to send the rewrite as its question."
         )
-    recall = [_recall(item, where) for item in data["recall"]]
-    defaults = {"scored_against": "query", "rewriter": "request", "snapshot": ""}
-    known = {
-        "scored_against", "rewriter", "rewriter_version", "fallback_reason", "snapshot", "reranker",
-        "reranker_digest", "reranker_fallback_reason",
-    }  # fmt: skip
-    extras = {name: data[name] for name in known if data.get(name) is not None}
-    fields = {**defaults, **extras, "rewritten_query": searched, "recall": recall}
+    fields = {"scored_against": "query", "rewriter": "request", "snapshot": "", **data, "rewritten_query": searched}
+    for passage in data["recall"]:
+        refuse_improbable(passage, request.tenant_id, where)
     if fields["scored_against"] == "query":
-        fields["recall"] = [{**item, "query_score": item.get("reranker_score")} for item in recall]
+        fields["recall"] = [{**item, "query_score": item["reranker_score"]} for item in data["recall"]]
     return _read(RagAnswer, {"data": fields}, where)
 
 
-def _recall(item: Any, where: str) -> dict[str, Any]:
-    if not isinstance(item, dict):
-        raise OutageError(f"{where}: data.recall holds {str(item)[:80]!r} where a passage belongs.")
-    score = item.get("reranker_score")
-    if isinstance(score, int | float) and not 0 <= score <= 1:
-        raise DataError(
-            f"{where}: passage {item.get('id')!r} has reranker_score {score}, outside [0, 1]. "
-            "Calibrate the service's reranker: thresholds and rewards need a probability."
-        )
-    fields = {name: item[name] for name in ("content", "reranker_score", "query_score") if name in item}
-    return {**fields, "id": str(item.get("id", "")), "metadata": item.get("metadata") or {}}
+def refuse_improbable(passage: Mapping[str, Any], tenant: str, where: str) -> None:
+    """Raise where a score is no probability: thresholds and rewards need one."""
+    for name in ("reranker_score", "query_score"):
+        score = passage.get(name)
+        if score is not None and not 0 <= score <= 1:
+            raise DataError(
+                f"{where}: passage {passage['id']!r} has {name} {score}, outside [0, 1]. Thresholds and rewards need "
+                f"a probability: give the profile a calibration, gateway.rag.calibration.{tenant}, which "
+                "`qinglan check-rag` fits."
+            )
 
 
 def _read(model: type[Answer], values: Any, where: str) -> Answer:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise OutageError(f"{where}: the answer is not the contract: {explain_validation_error(error)}") from error
-
-
-def _json_object(content: bytes, where: str) -> dict[str, Any]:
-    try:
-        body = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise OutageError(f"{where}: the answer is not JSON: {_shown(content)}") from error
-    if not isinstance(body, dict):
-        raise OutageError(f"{where}: the answer is no JSON object: {_shown(content)}")
-    return body
+        raise DataError(
+            f"{where}: the answer is not the contract (docs/rag-contract.md): {explain_validation_error(error)}"
+        ) from error
 
 
 def _message(content: bytes) -> str:
-    """Error message of a body in the service's envelope or in OpenAI's; else the beginning of the body."""
+    """Error message of a body in the envelope of the contract, FastAPI or OpenAI; else the body's beginning."""
     try:
         body = orjson.loads(content)
-        message = body.get("msg") or body["error"]["message"]
+        message = body.get("msg") or body.get("detail") or body["error"]["message"]
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
         return _shown(content)
     return str(message)

@@ -62,7 +62,9 @@ class RecalledPassage(Config):
     """A retrieved passage, with the plan's field names."""
 
     id: str
-    content: str
+    """Id in the knowledge base; empty where the service sends none, and then no gold passage is recognised."""
+
+    content: str = ""
     reranker_score: Fraction
     query_score: Fraction | None = None
     """Score against the query that retrieved it, which `score_threshold` cuts by; None where it is not sent."""
@@ -90,6 +92,16 @@ class RagData(Config):
 
     reranker_fallback_reason: str = ""
     """Reason why the configured HTTP reranker gave no scores. The scores then serve users, not training."""
+
+
+SAMPLED_SNAPSHOT = "sampled:"
+"""Begins a digest of sampled answers, which stands in for the knowledge base's where the service sends none."""
+
+
+def contradicts_snapshot(answered: str, expected: str) -> bool:
+    """True if the two name different knowledge bases; a digest of answers and one of a file do not compare."""
+    same_kind = answered.startswith(SAMPLED_SNAPSHOT) == expected.startswith(SAMPLED_SNAPSHOT)
+    return bool(answered and expected) and same_kind and answered != expected
 
 
 class RagAnswer(Config):

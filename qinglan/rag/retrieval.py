@@ -32,11 +32,11 @@ class RetrievalConfig(Config):
         )  # fmt: skip
 
     def shown(self, data: RagData) -> tuple[RecalledPassage, ...]:
-        """Passages that production shows."""
-        if not self.score_threshold:
-            return data.recall
+        """Passages that production shows; those without a score against the query are not cut."""
         return tuple(
-            passage for passage in data.recall if known_query_score(passage.query_score) >= self.score_threshold
+            passage
+            for passage in data.recall
+            if passage.query_score is None or passage.query_score >= self.score_threshold
         )
 
 
@@ -44,8 +44,7 @@ def known_query_score(query_score: float | None) -> float:
     """A passage's score against the query; a ConfigError where the service does not send it."""
     if query_score is None:
         raise ConfigError(
-            "The RAG service scores passages against the need and does not send their query_score, which the cut of "
-            "production and the reward's seed_v1 go by. Update the service, or set retrieval.score_threshold: 0 and "
-            "ppo.reward.mode: anchored_v2."
+            "The RAG service scores passages against the need and does not send their query_score, by which seed_v1 "
+            "goes. Let it send query_score, or set ppo.reward.mode: anchored_v2."
         )
     return query_score

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-from qinglan.errors import ConfigError
 from qinglan.reward import seed_v1
 from qinglan.reward.episode import RetrievalResult
 
@@ -15,15 +14,16 @@ SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
 
 
 def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...]) -> float:
-    """Quality in [0, 1]: half rank reward, half nDCG@10 where gold is known; else the plan's mean of need scores."""
+    """Quality in [0, 1]: half rank reward, half nDCG@10 where gold is known; else the plan's mean of need scores.
+
+    Scores against the rewrite itself can be raised by it, so they count as 0 for every system: such a row's reward is
+    the judge's, and the penalties.
+    """
     if gold:
         ranks = retrieval.ranks(gold)
         return 0.5 * rank_reward(ranks) + 0.5 * ndcg(ranks, len(gold))
-    if retrieval.hits and retrieval.scored_against != "need":
-        raise ConfigError(
-            "The RAG service scores passages against the rewrite, so a row without gold passages has no reward "
-            "that cannot be gamed. Use a service that takes `need`, label the rows, or set reward.mode: seed_v1."
-        )
+    if retrieval.scored_against != "need":
+        return 0.0
     return seed_v1.retrieval_quality(retrieval.scores)
 
 

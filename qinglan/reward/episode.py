@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from qinglan import rows
 from qinglan.errors import DataError
-from qinglan.rag.contract import RagData, RecalledPassage
+from qinglan.rag.contract import RagData, RecalledPassage, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig, known_query_score
 
 ScoredAgainst = Literal["need", "query"]
@@ -173,7 +173,7 @@ def refuse_other_service(prompt: TrainingPrompt, data: RagData) -> None:
         ("knowledge base", data.snapshot, prompt.snapshot),
         ("reranker", data.reranker_digest, prompt.reranker),
     ):
-        if answered and validated and answered != validated:
+        if contradicts_snapshot(answered, validated):
             raise DataError(
                 f"row {prompt.id}: the RAG service answers from {kind} {answered[:12]}, the row was validated on "
                 f"{validated[:12]}. Serve that one, or validate and convert again."

@@ -33,8 +33,8 @@ from qinglan.llm.contract import (
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.journal_reader import paid_answers_jsonl, read_report
 from qinglan.llm.provider_quirks import clean_completion
-from qinglan.llm.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
+from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.trackers import MLFLOW_PATH
 from serving.gateway.bundle_handler import answer_bundle
 from serving.gateway.metrics import Metrics
@@ -194,6 +194,8 @@ async def _forward_reply(reply: Any) -> Response:
         status, body = await reply
     except OutageError as error:
         status, body = Reply(503, orjson.dumps({"code": 503, "msg": str(error), "data": None}))
+    except DataError as error:
+        status, body = Reply(422, orjson.dumps({"code": 422, "msg": str(error), "data": None}))
     return Response(body, status, media_type=JSON)
 
 

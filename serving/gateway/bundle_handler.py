@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from fastapi import Response
 
-from qinglan.llm.request_bundles import FrameDecoder, FrameHeader, encode_frame
+from qinglan.request_bundles import FrameDecoder, FrameHeader, encode_frame
 
 PostHandler = Callable[[bytes, Mapping[str, str]], Awaitable[Response]]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import httpx2
 
 from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.http_client import http_client
 from qinglan.llm.config import MlflowUpstream
 from qinglan.llm.host_allowlist import check_host
-from qinglan.llm.http_client import http_client
 
 FORWARDED = re.compile(r"(health|version|api/\d\.0/mlflow(-artifacts)?(/[\w-]+)+)")
 """Paths of MLflow's REST interface; its pages, and what else its host may serve, are not reached by trainings."""

@@ -1,6 +1,7 @@
 """Retrievals of a run: limited, sent once for equal requests, and cached under the knowledge base's snapshot.
 
-The hot path of a run: bodies pass unchanged; only the fields that the cache needs are parsed.
+The hot path of a run: bodies of a service with the contract pass unchanged; only the fields that the cache needs are
+parsed. Those of another service are translated here (qinglan/rag/adapter.py), so that every step reads the contract.
 """
 
 import asyncio
@@ -12,16 +13,22 @@ import httpcore
 import orjson
 import stamina
 
-from qinglan.errors import OutageError
+from qinglan.concurrency import gather_or_cancel
+from qinglan.errors import DataError, OutageError
 from qinglan.llm.config import RagUpstream
 from qinglan.llm.host_allowlist import check_host
 from qinglan.llm.limits import retry_after
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, read_reranker_fallback
+from qinglan.rag.adapter import RagAdapter
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, read_reranker_fallback
+from qinglan.rag.sampled_snapshot import sample_requests, sampled_snapshot
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 
 LISTING_TTL_SECONDS = 30.0
 """How long a list of knowledge bases is valid."""
+
+SAMPLE_TTL_SECONDS = 600.0
+"""How long a digest of sampled answers is valid."""
 
 OUTAGE_TTL_SECONDS = 5.0
 """How long an unreachable service is not called again, so that waiting requests do not all try in turn."""
@@ -46,6 +53,16 @@ class CacheableRequest(NamedTuple):
     canonical: bytes
 
 
+class SampledBase(NamedTuple):
+    """Description of a knowledge base by sampled answers, and the end of its validity."""
+
+    base: bytes
+    until: float
+
+
+NO_LISTING = Reply(404, orjson.dumps({"code": 404, "msg": "The RAG service lists no knowledge bases.", "data": None}))
+
+
 class _ServiceBusy(Exception):
     def __init__(self, reply: Reply, wait: float | None) -> None:
         super().__init__(f"status {reply.status}: {reply.body[:200].decode('utf-8', 'replace')}")
@@ -59,6 +76,9 @@ class RetrievalClient:
         check_host(upstream.base_url, "rag.base_url")
         self._upstream, self._cache, self._metrics = upstream, cache, metrics
         self._base_url = upstream.base_url.rstrip("/")
+        self._adapter = RagAdapter(upstream, upstream.base_url)
+        extra = self._adapter.headers.items()
+        self._headers = [*JSON_HEADERS, *((name.encode(), value.encode()) for name, value in extra)]
         self._timeout = {"timeout": dict.fromkeys(("connect", "read", "write"), upstream.timeout_seconds)}
         self._lines = [httpcore.AsyncConnectionPool(max_connections=1) for _ in range(upstream.concurrency)]
         self._free: asyncio.LifoQueue[httpcore.AsyncConnectionPool] = asyncio.LifoQueue()
@@ -68,6 +88,7 @@ class RetrievalClient:
         self._listed: dict[tuple[str, str], bytes] | None = {}
         self._listed_until = 0.0
         self._away: OutageError | None = None
+        self._samples: dict[tuple[str, str], SampledBase] = {}
         self._flights: dict[bytes, asyncio.Task[Reply]] = {}
         self._this_run: dict[bytes, bytes] = {}
 
@@ -79,7 +100,7 @@ class RetrievalClient:
         """Answer from the cache, from an equal request under way, or from the service."""
         request = read_cacheable_request(body)
         if request is None:
-            return await self._send("POST", RAG_PATH, body)
+            return await self._ask(body, "")
         base = await self._base(request)
         key = sha256(base + b"\n" + request.canonical).digest()
         cached = self._cache.get(key) if base else self._this_run.get(key)
@@ -91,7 +112,11 @@ class RetrievalClient:
         return await asyncio.shield(flight or self._start(key, base, body))
 
     async def knowledge_bases(self) -> Reply:
-        return await self._send("GET", KNOWLEDGE_BASES_PATH)
+        """The service's list of knowledge bases; status 404 where it has none."""
+        if not self._adapter.lists_knowledge_bases:
+            return NO_LISTING
+        reply = await self._send("GET", KNOWLEDGE_BASES_PATH)
+        return NO_LISTING if reply.status == 200 and read_knowledge_bases(reply) is None else reply
 
     def _start(self, key: bytes, base: bytes, body: bytes) -> "asyncio.Task[Reply]":
         flight = asyncio.create_task(self._fetch(key, base, body))
@@ -106,7 +131,7 @@ class RetrievalClient:
         return flight
 
     async def _fetch(self, key: bytes, base: bytes, body: bytes) -> Reply:
-        reply = await self._send("POST", RAG_PATH, body)
+        reply = await self._ask(body, orjson.loads(base)["snapshot"] if base else "")
         if read_reranker_fallback(reply.body):
             return reply  # not of the reranker that the cache key names; the client sends it again
         if not is_cacheable(reply, base):
@@ -117,6 +142,13 @@ class RetrievalClient:
         else:
             self._remember(key, reply.body)
         return reply
+
+    async def _ask(self, body: bytes, snapshot: str) -> Reply:
+        """Send a request in the service's shape; the answer is the contract's."""
+        reply = await self._send("POST", self._adapter.path, self._adapter.encode(body))
+        if reply.status != 200:
+            return reply
+        return Reply(200, self._adapter.decode(reply.body, body, snapshot))
 
     def _remember(self, key: bytes, answer: bytes) -> None:
         """Cache for this run only: without a snapshot, the answer may differ tomorrow."""
@@ -132,7 +164,34 @@ class RetrievalClient:
                     await self._list()
         if self._away:
             raise self._away
-        return (self._listed or {}).get((request.tenant, request.kb), b"")
+        listed = (self._listed or {}).get((request.tenant, request.kb), b"")
+        return listed or await self._sampled_base(request)
+
+    async def _sampled_base(self, request: CacheableRequest) -> bytes:
+        """A description with the digest of sampled answers; empty where the settings name no questions to sample."""
+        queries = self._upstream.snapshot_queries
+        if not queries:
+            return b""
+        known = (request.tenant, request.kb)
+        async with self._listing:
+            sample = self._samples.get(known)
+            if sample is None or time.monotonic() >= sample.until:
+                snapshot = await self._sample(request)
+                base = orjson.dumps({"tenant_id": request.tenant, "kb_name": request.kb, "snapshot": snapshot})
+                sample = self._samples[known] = SampledBase(base, time.monotonic() + SAMPLE_TTL_SECONDS)
+        return sample.base
+
+    async def _sample(self, request: CacheableRequest) -> str:
+        queries = self._upstream.snapshot_queries
+        bodies = [orjson.dumps(sent) for sent in sample_requests(queries, request.tenant, request.kb)]
+        replies = await gather_or_cancel(*(self._ask(body, "") for body in bodies))
+        for reply in replies:
+            if reply.status != 200:
+                raise DataError(
+                    f"{self._adapter.where}: status {reply.status} to a question of rag.snapshot_queries: "
+                    f"{reply.body[:200].decode('utf-8', 'replace')!r}."
+                )
+        return sampled_snapshot(queries, [orjson.loads(reply.body)["data"] for reply in replies])
 
     async def _list(self) -> None:
         """Fetch the list of knowledge bases; waiting requests share it, and for a while also a failure."""
@@ -164,11 +223,11 @@ class RetrievalClient:
         line = await self._free.get()
         try:
             response = await line.request(
-                method, self._base_url + path, headers=JSON_HEADERS, content=body, extensions=self._timeout
+                method, self._base_url + path, headers=self._headers, content=body, extensions=self._timeout
             )
         finally:
             self._free.put_nowait(line)
-        reply = Reply(response.status, response.content)
+        reply = Reply(response.status, self._adapter.hide_secrets(response.content))
         if reply.status in RETRYABLE_STATUSES:
             named = {name.decode().lower(): value.decode() for name, value in response.headers}
             raise _ServiceBusy(reply, retry_after(named, time.time()))
@@ -207,8 +266,10 @@ def is_cacheable(reply: Reply, base: bytes) -> bool:
     if reply.status != 200:
         return False
     try:
-        answer: dict[str, Any] = orjson.loads(reply.body)
-        return answer["code"] == 200 and (not base or answer["data"]["snapshot"] == orjson.loads(base)["snapshot"])
+        answer = orjson.loads(reply.body)
+        data: dict[str, Any] = answer["data"]
+        whole = answer.get("code", 200) == 200 and isinstance(data["recall"], list)
+        return whole and (not base or data["snapshot"] == orjson.loads(base)["snapshot"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return False
 

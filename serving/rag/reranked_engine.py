@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from qinglan.files import sha256_text
+from qinglan.rag.calibration import Calibration, are_probabilities
 from qinglan.rag.contract import KnowledgeBase
 from qinglan.rag.knowledge_base import searched_text
-from serving.rag.calibration import Calibration, are_probabilities
 from serving.rag.engine import Candidate, Engine, Scores
 from serving.rag.reranker_client import RerankerClient
 from serving.rag.service_client import ServiceError

@@ -10,11 +10,12 @@ import uvicorn
 
 from qinglan.errors import ConfigError
 from qinglan.prompts import prompt_file
+from qinglan.rag.calibration import Calibration
 from qinglan.rag.index import Index, build_index
 from qinglan.terminal import say_json
 from serving.http_server import listen, server_config
 from serving.rag.app import Engines, create_app
-from serving.rag.calibration import Calibration, read_fitted_reranker
+from serving.rag.calibration import read_fitted_reranker
 from serving.rag.config import (
     ContentConfig,
     KnowledgeBaseSource,

@@ -13,10 +13,11 @@ import stamina
 from qinglan.concurrency import map_in_order
 from qinglan.errors import DataError, OutageError
 from qinglan.files import sha256_file
+from qinglan.rag.calibration import detect_scale, fit_calibration
 from qinglan.rag.index import Index
 from qinglan.rag.knowledge_base import searched_text
 from qinglan.terminal.progress import progress
-from serving.rag.calibration import Calibration, FittedServiceReranker, ScoreScale, detect_scale, log_odds
+from serving.rag.calibration import FittedServiceReranker
 from serving.rag.config import RerankServiceConfig
 from serving.rag.reranker_client import RerankerClient
 from serving.rag.reranker_fit import CANDIDATES, FEWEST_CONVERSATIONS, Example, examples, fit_reranker, is_held_out
@@ -49,7 +50,8 @@ def fit_service(rows: Path, index: Index, config: RerankServiceConfig) -> Fitted
     fitted = [example for example in scored if not is_held_out(example.conversation)]
     held_out = [example for example in scored if is_held_out(example.conversation)]
     scale = detect_scale([pair.score for example in scored for pair in example.pairs])
-    calibration = calibrate([pair for example in fitted for pair in example.pairs], scale, str(rows))
+    pairs = [pair for example in fitted for pair in example.pairs]
+    calibration = fit_calibration([pair.score for pair in pairs], [pair.answers for pair in pairs], scale, str(rows))
     raw = [pair for example in held_out for pair in example.pairs]
     counts = len({example.conversation for example in fitted}), len({example.conversation for example in held_out})
     mapped = [pair._replace(score=calibration.probability(pair.score)) for pair in raw]
@@ -58,26 +60,6 @@ def fit_service(rows: Path, index: Index, config: RerankServiceConfig) -> Fitted
         report=build_report(index, labels, *counts, mapped),
         raw=build_report(index, labels, *counts, raw) if scale == "probability" else None,
     )  # fmt: skip
-
-
-def calibrate(pairs: Sequence[ScoredPassage], scale: ScoreScale, where: str) -> Calibration:
-    """Platt's slope and intercept; a service that ranks passages no better than backwards has none."""
-    import numpy as np
-    from sklearn.linear_model import LogisticRegression
-
-    answers = [pair.answers for pair in pairs]
-    odds = np.array([[log_odds(pair.score, scale)] for pair in pairs])
-    if len(set(answers)) < 2 or not odds.std():
-        raise DataError(f"{where}: answers or scores are all the same. Look at the labels, then at the service.")
-    mean, deviation = float(odds.mean()), float(odds.std())
-    model = LogisticRegression(max_iter=1000).fit((odds - mean) / deviation, answers)
-    slope = round(float(model.coef_[0][0]) / deviation, 6)
-    if slope <= 0:
-        raise DataError(
-            f"{where}: passages that answer score no higher than others (slope {slope}). "
-            "See that the service serves a reranker, with the prompt that it was trained with."
-        )
-    return Calibration(scale=scale, slope=slope, intercept=round(float(model.intercept_[0]) - slope * mean, 6))
 
 
 async def _score_all(labelled: Sequence[Example], index: Index, config: RerankServiceConfig) -> list[ScoredExample]:

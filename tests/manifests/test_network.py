@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.manifests.allowed_connections import INTERNET, PODS, pod, reaching_out, ways, wrong_ways
+from tests.manifests.allowed_connections import INTERNET, PODS, outside, pod, reaching_out, ways, wrong_ways
 from tests.manifests.manifest_objects import MANIFESTS, objects
 from tests.manifests.network import Place, Policy, may_speak, selects
 
@@ -55,6 +55,16 @@ def test_that_component_opens_no_other_way() -> None:
     assert reaching_out([*BASE, *ONE_NAMESPACE], "qinglan") == {"gateway"}
     for stranger in (pod("stranger", "kubeflow"), pod("step", "another-tenant")):
         assert not may_speak([*BASE, *ONE_NAMESPACE], stranger, gateway, 8300)
+
+
+def test_a_companys_rag_is_reached_by_the_gateway_alone_and_only_with_its_component() -> None:
+    rag = outside("chatchat", **{"qinglan.dev/rag": "true"})
+    way = written("company-rag/network.yaml")
+
+    assert [name for name in PODS if may_speak([*BASE, *way], pod(name, "qinglan"), rag, 8000)] == ["gateway"]
+    assert not may_speak(BASE, pod("gateway", "qinglan"), rag, 8000)
+    assert not may_speak([*BASE, *way], pod("gateway", "qinglan"), outside("other"), 8000)
+    assert wrong_ways([*BASE, *way], "qinglan") == []
 
 
 @pytest.mark.parametrize("name", PODS)

@@ -1,5 +1,6 @@
 """All that a run waits for is named at once: by the plan, and by run and prepay before anything is paid."""
 
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,13 +13,14 @@ import yaml
 from pipelines.cli import _ask_to_spend
 from pipelines.config import CONFIGS, load_config
 from pipelines.prepay import prepay_run
-from pipelines.readiness import disallowed_hosts, missing_for_run
+from pipelines.readiness import check_readiness, disallowed_hosts
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
+from qinglan.rag.contract import RAG_PATH
+from qinglan.rag.service_limits import NO_CONTENT, NO_IDS, NO_NEED, NO_SNAPSHOT
 from tests.echo_servers import PRICE, Reply, Scripted, running
 from tests.pipelines.conftest import Here
 
@@ -59,7 +61,7 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def missing(config: RunConfig, stages: tuple[str, ...] = DATA) -> list[str]:
-    return [str(problem) for problem in missing_for_run(config, stages)]
+    return [str(problem) for problem in check_readiness(config, stages).missing]
 
 
 def test_a_run_names_files_hosts_keys_and_the_rag_service_in_one_error(tmp_path: Path, nobody: str) -> None:
@@ -89,16 +91,44 @@ def test_the_examiner_is_asked_for_by_a_run_that_evaluates(tmp_path: Path, nobod
     assert missing(config, ("sft",)) == [], "it calls no service"
 
 
-def test_what_is_set_is_not_missing_and_any_answer_shows_the_rag_service(
+def test_what_is_set_is_not_missing_and_the_plans_own_contract_is_enough_of_a_rag_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "writer.example")
     monkeypatch.setenv("WRITER_KEY", "k")
-    service = Scripted(Reply(404, b"{}"))
+    service = Scripted(Reply(200, orjson.dumps({"data": {"recall": [{"reranker_score": 0.5}]}})))
 
     with running(service) as rag:
-        assert missing(load_config("fivedoctors", profile(tmp_path, rag), **files(tmp_path))) == []
-    assert [path for path, *_ in service.seen] == [KNOWLEDGE_BASES_PATH]
+        ready = check_readiness(load_config("fivedoctors", profile(tmp_path, rag), **files(tmp_path)), DATA)
+    assert ready.missing == []
+    [(path, body, _)] = service.seen
+    assert (path, orjson.loads(body)["query"]) == (RAG_PATH, "怎么吃0")
+    assert [limit.split(" and ")[0][:60] for limit in ready.rag.limits] == [
+        NO_NEED[:60], NO_IDS[:60], NO_CONTENT[:60], NO_SNAPSHOT[:60],
+    ]  # fmt: skip
+    assert ready.rag.snapshot is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Reply(404, b'{"detail": "Not Found"}'), "status 404.*gateway.rag.path"),
+        (Reply(401, b'{"detail": "Not authenticated"}'), "status 401.*gateway.rag.headers"),
+        (Reply(200, b'{"docs": []}'), r"no list at data\.recall.*check-rag"),
+        (Reply(200, b'{"data": {"recall": [{"reranker_score": 7.5}]}}'), r"calibration\.fivedoctors"),
+    ],
+)
+def test_a_rag_service_with_another_contract_is_named_before_anything_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Reply, said: str
+) -> None:
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "writer.example")
+    monkeypatch.setenv("WRITER_KEY", "k")
+
+    with running(Scripted(answer)) as rag:
+        [problem] = missing(load_config("fivedoctors", profile(tmp_path, rag), **files(tmp_path)))
+
+    assert re.search(said, problem)
+    assert "later" not in problem
 
 
 def test_a_rag_service_alone_that_is_away_is_an_outage(tmp_path: Path, nobody: str) -> None:
@@ -134,9 +164,9 @@ def test_an_address_that_a_stage_calls_by_itself_must_be_allowed(
     path.write_text(yaml.safe_dump(merge_settings(demo, settings)))
     config = load_config("fivedoctors", str(path), **files(tmp_path))
 
-    [refused] = [str(problem) for problem in missing_for_run(config, [stage]) if "evil" in str(problem)]
+    [refused] = [str(problem) for problem in check_readiness(config, [stage]).missing if "evil" in str(problem)]
     assert f"host 'evil.example' ({where})" in refused
-    assert not [problem for problem in missing_for_run(config, ["convert"]) if "evil" in str(problem)]
+    assert not [problem for problem in check_readiness(config, ["convert"]).missing if "evil" in str(problem)]
 
 
 def test_hosts_that_are_allowed_already_stay_in_the_value_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +222,7 @@ def test_two_unusable_files_are_named_together(tmp_path: Path) -> None:
     given = files(tmp_path) | {"questions": tmp_path / "none.xlsx"}
     given["knowledge_base"].write_text("id,content\n")
 
-    first, second = missing_for_run(load_config("fivedoctors", "demo", **given), DATA)
+    first, second = check_readiness(load_config("fivedoctors", "demo", **given), DATA).missing
     assert "none.xlsx: no such file" in str(first)
     assert isinstance(second, DataError) and "CSV or other text" in str(second)
 

@@ -15,10 +15,10 @@ import pytest
 import uvicorn
 
 from qinglan.errors import ConfigError, OutageError
+from qinglan.http_client import http_client
 from qinglan.lineage.step_inputs import read_gateway
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.contract import CALL_HEADER, PRICES_PATH
-from qinglan.llm.http_client import http_client
 from qinglan.outages import OUTAGE_VARIABLE, outage_seconds
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest

@@ -15,7 +15,7 @@ from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha2
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagData
+from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row
 from qinglan.tables import Cell, write_table
@@ -142,7 +142,7 @@ async def _check(
 
 def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str]) -> None:
     """Scores from another knowledge base than the run's would be traced to the wrong bytes."""
-    if answered and answered not in snapshots:
+    if all(contradicts_snapshot(answered, snapshot) for snapshot in snapshots):
         raise DataError(
             f"row {row.id}: the RAG service answered from knowledge base {answered[:12]}, which is not this run's. "
             "Serve the run's knowledge base, or give the run the one that is served."

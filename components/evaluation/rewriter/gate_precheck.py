@@ -91,6 +91,7 @@ def _of_snapshot(run: PlannedRun) -> Iterator[Obstacle]:
     if run.snapshot is False:
         yield Obstacle(
             reason="The RAG service's answers name no knowledge base.",
-            next_step="Have it send data.snapshot, the SHA-256 of the JSONL that it serves; "
-            "`stand_ins: {rag: true}` starts a service that does.",
+            next_step="Have it send data.snapshot, the SHA-256 of the JSONL that it serves, or set "
+            "gateway.rag.snapshot_queries, which `qinglan check-rag` proposes; `stand_ins: {rag: true}` starts a "
+            "service that does.",
         )

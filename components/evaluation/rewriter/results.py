@@ -9,6 +9,7 @@ from components.evaluation.rewriter.score_systems import ScoredRows
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metric_table import MetricTable, Pair
+from qinglan.rag.contract import SAMPLED_SNAPSHOT
 
 PAIRS = (
     ("rl", "teacher"),
@@ -138,6 +139,11 @@ def notes(
         lines.append(f"{unknown} rows have no gold passage; for them only the judged numbers speak.")
     if not table.known("teacher", "judged_top1"):
         lines.append("The RAG service scores against the query, not the need: its scores are left out.")
+    if any(snapshot.startswith(SAMPLED_SNAPSHOT) for snapshot in scored.snapshots):
+        lines.append(
+            "The RAG service does not name its knowledge base: a digest of sampled answers stands in, and a change "
+            "that they do not show is not noticed."
+        )
     if scored.unexamined:
         counts = ", ".join(f"{reason} {count}" for reason, count in scored.unexamined.most_common())
         lines.append(f"Rewrites that the examiner gave no score, left out of the means: {counts}.")

@@ -21,7 +21,7 @@ from qinglan.llm.client import GatewayClient
 from qinglan.llm.journal import Entry
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagData
+from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Question, QuestionWithNeed, ValidatedRewrite
 from qinglan.terminal.progress import progress
@@ -224,7 +224,7 @@ def to_retrieval_result(data: RagData, config: RetrievalConfig) -> RetrievalResu
 
 
 def refuse_other_snapshot(row: ScorableRow, answered: str) -> None:
-    if answered and row.snapshot and answered != row.snapshot:
+    if contradicts_snapshot(answered, row.snapshot):
         raise DataError(
             f"row {row.id}: the RAG service answers from knowledge base {answered[:12]}, the row was validated on "
             f"{row.snapshot[:12]}. Its gold passages may be gone: serve the run's knowledge base."

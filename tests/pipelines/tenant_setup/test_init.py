@@ -116,7 +116,7 @@ def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
     config = load_config("acme", "deepseek")
     assert config.gateway.rag.base_url == "https://rag.acme.cn" and not config.stand_ins.rag
     assert (config.training, config.gateway.teacher.model) == ("one-gpu-80", "deepseek-flash")
-    assert config.generate.system_prompt.startswith(
+    assert str(config.generate.system_prompt).startswith(
         "You are an expert in rewriting search queries about tents (x) ignore"
     )
     assert config.validate_.need_prompt.startswith("You turn") and config.evaluate.judge_prompt.startswith(

@@ -15,7 +15,7 @@ import stamina
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RAG_PATH, KnowledgeBase, RagAnswer, RagRequest
-from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.rag.retrieval import RetrievalConfig, known_query_score
 
 REQUEST = RagRequest(
     query="一天吃几次", rewritten_query="虾青素 服用频次", tenant_id="fivedoctors", need="虾青素一天吃几次"
@@ -113,7 +113,7 @@ def test_a_newer_service_tells_who_wrote_the_query_and_what_was_scored() -> None
     assert (data.scored_against, data.rewriter, data.rewriter_version, data.snapshot) == ("need", "model", "7", "abc")
 
 
-def test_productions_cut_needs_the_scores_against_the_query() -> None:
+def test_productions_cut_goes_by_the_scores_against_the_query_where_they_are_sent() -> None:
     scored = {"scored_against": "need", "reranker_digest": "r"}
     bodies = [{**OLDER, "data": {"recall": [{**HIT, **more}], **scored}} for more in ({"query_score": 0.4}, {})]
     with service(*map(reply, bodies)) as (url, _):
@@ -121,9 +121,9 @@ def test_productions_cut_needs_the_scores_against_the_query() -> None:
 
     assert told.reranker_digest == "r"
     assert [len(RetrievalConfig(score_threshold=cut).shown(told)) for cut in (0.0, 0.4, 0.5)] == [1, 1, 0]
-    assert len(RetrievalConfig(score_threshold=0.0).shown(silent)) == 1
-    with pytest.raises(ConfigError, match=r"query_score.*retrieval\.score_threshold: 0"):
-        RetrievalConfig(score_threshold=0.4).shown(silent)
+    assert len(RetrievalConfig(score_threshold=1.0).shown(silent)) == 1
+    with pytest.raises(ConfigError, match=r"query_score.*anchored_v2"):
+        known_query_score(silent.recall[0].query_score)
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
@@ -167,30 +167,44 @@ def test_a_refusal_is_not_retried_and_carries_the_services_own_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "kind", "said"),
     [
-        (reply(b"<html>login</html>"), "not JSON: '<html>login"),
-        (reply([1]), "no JSON object"),
-        (reply({"code": 500, "msg": "boom"}), "code 500 inside status 200: 'boom'"),
-        (reply({"code": 200, "data": {}}), "no list data.recall"),
-        (reply({"code": 200, "data": {"recall": None}}), "no list data.recall"),
-        (reply({"code": 200, "data": {"recall": ["x"]}}), "'x' where a passage belongs"),
-        (reply({"code": 200, "data": {"recall": [{"id": "p1", "content": "x"}]}}), "reranker_score: Field required"),
-        (reply({**OLDER, "data": {"rewritten_query": "别的", "recall": [HIT]}}), "does not take rewritten_query"),
-        (reply(b"Internal Server Error", 500), "status 500: 'Internal"),
-        (reply(b"", 302, location="http://elsewhere.invalid/"), "status 302"),
+        (reply(b"<html>login</html>"), DataError, "not JSON; it begins with '<html>login"),
+        (reply([1]), DataError, r"no list at data\.recall.*the answer holds \[\] \(int\)"),
+        (reply({"code": 500, "msg": "boom"}), OutageError, "code is 500 inside status 200: 'boom'"),
+        (reply({"code": 0, "data": {"recall": []}}), DataError, r"success_code: 0"),
+        (reply({"code": 200, "data": {}}), DataError, r"no list at data\.recall"),
+        (reply({"code": 200, "result": {"docs": [{"text": "x"}]}}), DataError, r"result\.docs\[\]\.text \(str\)"),
+        (reply({"code": 200, "data": {"recall": ["x"]}}), DataError, "'x' where a passage belongs"),
+        (reply({"code": 200, "data": {"recall": [{"id": "p1"}]}}), DataError, "without reranker_score.*check-rag"),
+        (reply({**OLDER, "data": {"recall": [{"reranker_score": "high"}]}}), DataError, "'high' where a score"),
+        (
+            reply({**OLDER, "data": {"rewritten_query": "别的", "recall": [HIT]}}), DataError,
+            "does not take rewritten_query",
+        ),
+        (reply(b"Internal Server Error", 500), OutageError, "status 500: 'Internal"),
+        (reply(b"", 302, location="http://elsewhere.invalid/"), OutageError, "status 302"),
     ],
-)
-def test_an_answer_that_breaks_the_contract_is_an_outage_that_names_the_fault(sent: Reply, said: str) -> None:
-    with service(sent) as (url, _), pytest.raises(OutageError, match=said):
+)  # fmt: skip
+def test_an_answer_of_another_shape_says_what_it_is_and_only_a_failing_service_is_an_outage(
+    sent: Reply, kind: type[Exception], said: str
+) -> None:
+    with service(sent) as (url, _), pytest.raises(kind, match=said):
         ask(url)
+
+
+def test_a_service_that_sends_nothing_but_scores_is_enough() -> None:
+    with service(reply({"data": {"recall": [{"reranker_score": 0.7}]}})) as (url, _):
+        data = ask(url).data
+
+    assert [(hit.id, hit.content, hit.reranker_score, hit.query_score) for hit in data.recall] == [("", "", 0.7, 0.7)]
 
 
 @pytest.mark.parametrize("score", [-0.01, 1.2, 17])
 def test_a_score_that_is_no_probability_asks_for_calibration(score: float) -> None:
     body = {**OLDER, "data": {"recall": [{**HIT, "reranker_score": score}]}}
 
-    with service(reply(body)) as (url, _), pytest.raises(DataError, match="Calibrate"):
+    with service(reply(body)) as (url, _), pytest.raises(DataError, match=r"gateway\.rag\.calibration\.fivedoctors"):
         ask(url)
 
 
@@ -252,10 +266,11 @@ def test_knowledge_bases_are_listed_and_an_older_service_lists_none() -> None:
         assert listed(url) == []
 
 
-@pytest.mark.parametrize("call", [ask, listed])
-def test_a_wrong_address_is_never_an_empty_answer(call: Callable[[str], Any]) -> None:
-    with service(reply(b"<html>hello</html>")) as (url, _), pytest.raises(OutageError, match="not JSON"):
-        call(url)
+def test_a_wrong_address_is_never_an_empty_answer() -> None:
+    with service(reply(b"<html>hello</html>")) as (url, _):
+        with pytest.raises(DataError, match="not JSON"):
+            ask(url)
+        assert listed(url) == []
 
 
 def test_the_path_is_the_plans() -> None:

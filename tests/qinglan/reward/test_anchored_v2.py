@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.errors import ConfigError
 from qinglan.reward.anchored_v2 import ndcg, needless_rewrite_penalty, rank_reward, retrieval_quality
 from qinglan.reward.config import RewardConfig, StyleRewardConfig
 from qinglan.reward.episode import EMPTY_RETRIEVAL, Episode, Hit, JudgeScores, Prompt, RetrievalResult
@@ -91,12 +90,11 @@ def test_without_gold_the_scores_against_the_need_decide() -> None:
     assert (terms["gold_known"], terms["gold"]) == (0.0, 0.0)
 
 
-def test_scores_against_the_rewrite_are_refused_where_they_would_decide() -> None:
+def test_scores_against_the_rewrite_count_as_nothing_where_they_would_decide() -> None:
     own = RetrievalResult((Hit("p", 0.9),), scored_against="query")
 
     assert retrieval_quality(own, ("p",)) == 1.0
-    with pytest.raises(ConfigError, match="label the rows"):
-        retrieval_quality(own, ())
+    assert retrieval_quality(own, ()) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import pytest
 from fastapi import FastAPI, Request, Response
 
 from qinglan.errors import DataError
+from qinglan.rag.sampled_snapshot import sampled_snapshot
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.retrieval_client import Reply, is_cacheable, read_cacheable_request, read_knowledge_bases
+from tests.company_rags import company_rag
 from tests.echo_servers import gateway, gateway_config, running
 
 
@@ -238,3 +240,46 @@ def test_another_database_is_no_retrieval_cache_and_is_left_alone(tmp_path: Path
 
     asyncio.run(run())
     assert path.read_bytes().startswith(b"no database")
+
+
+def test_a_companys_service_is_translated_and_named_by_its_sampled_answers(tmp_path: Path) -> None:
+    logits = {"acme": {"scale": "logit", "slope": 1.0, "intercept": 0.0}}
+    rag = {"calibration": logits, "snapshot_queries": ["虾青素一天吃几次", "益生菌要不要放冰箱"]}
+
+    async def run() -> list[dict[str, Any]]:
+        async with asking(url, tmp_path, **rag) as client:
+            answers = [await ask(client, "虾青素 服用", tenant_id="acme") for _ in range(2)]
+            assert (await client.get("/api/knowledge_bases")).status_code == 404
+            return [answer.json()["data"] for answer in answers]
+
+    with company_rag(tmp_path) as (url, service):
+        first, second = asyncio.run(run())
+        asked = len(service.received)
+        again = asyncio.run(run())[0]
+        assert len(service.received) == asked + 2  # the samples alone: the answer was kept under their digest
+    assert first == second == again
+    assert first["snapshot"].startswith("sampled:")
+    assert asked == 3
+    assert 0 < first["recall"][0]["reranker_score"] < 1
+
+
+def test_other_sampled_answers_are_another_snapshot() -> None:
+    def digest(*ids: str) -> str:
+        return sampled_snapshot(["q"], [{"recall": [{"id": name, "content": "x"} for name in ids]}])
+
+    assert digest("a", "b") == digest("b", "a") != digest("a", "c")
+
+
+def test_an_answer_of_another_shape_is_the_readers_error_and_no_outage(tmp_path: Path) -> None:
+    rag = Rag(lists=False)
+    rag.replies = [(200, b'{"documents": []}')]
+
+    async def run() -> httpx.Response:
+        async with asking(url, tmp_path, answer={"recall": "result.docs"}) as client:
+            return await ask(client, "一")
+
+    with running(rag.app) as url:
+        answer = asyncio.run(run())
+    assert answer.status_code == 422
+    assert "no list at result.docs" in answer.json()["msg"]
+    assert rag.asked == 1

@@ -11,9 +11,10 @@ import pytest
 from fastapi import FastAPI, Request
 
 from qinglan.errors import ConfigError
+from qinglan.rag.calibration import Calibration
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RagAnswer, RagData
 from serving.rag.app import create_app
-from serving.rag.calibration import Calibration, FittedServiceReranker, read_fitted_reranker
+from serving.rag.calibration import FittedServiceReranker, read_fitted_reranker
 from serving.rag.config import RerankerIdentity, RerankServiceConfig
 from serving.rag.engine import TantivyEngine
 from serving.rag.lexical_reranker import DEFAULT_RERANKER, FitReport

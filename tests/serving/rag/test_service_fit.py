@@ -14,13 +14,13 @@ import pytest
 import stamina
 
 from qinglan.errors import DataError, OutageError
+from qinglan.rag.calibration import fit_calibration
 from qinglan.rag.index import Index, build_index
 from serving.rag.calibration import read_fitted_reranker
 from serving.rag.config import RerankServiceConfig
 from serving.rag.fit import LOCAL, advice, html_page
 from serving.rag.lexical_reranker import FitReport
-from serving.rag.score_report import ScoredPassage
-from serving.rag.service_fit import calibrate, fit_service
+from serving.rag.service_fit import fit_service
 from standins.reranker.app import FakeReranker, create_app
 from standins.reranker.behaviour import Behaviour
 from tests.serving.rag.test_lexical_reranker import Row, labelled, write
@@ -59,26 +59,27 @@ def test_calibration_makes_scores_truer_on_conversations_that_it_never_saw(
 
 
 def test_logits_are_fitted_as_logits() -> None:
-    pairs = [ScoredPassage(score, answers=score > 1, first=False) for score in (-4.0, -3.0, -1.0, 0.5, 2.0, 3.0)]
+    raw = (-4.0, -3.0, -1.0, 0.5, 2.0, 3.0)
 
-    calibration = calibrate(pairs, "logit", "rows")
+    calibration = fit_calibration(raw, [score > 1 for score in raw], "logit", "rows")
 
     assert calibration.scale == "logit"
     assert calibration.probability(-4) < 0.5 < calibration.probability(3)
     assert calibration.probability(-1e9) < calibration.probability(1e9)
+    assert calibration.raw(calibration.probability(1.5)) == pytest.approx(1.5)
 
 
 def test_a_service_that_ranks_backwards_is_not_calibrated_away() -> None:
-    pairs = [ScoredPassage(score, answers=score < 0.5, first=False) for score in (0.1, 0.2, 0.3, 0.7, 0.8, 0.9)]
+    raw = (0.1, 0.2, 0.3, 0.7, 0.8, 0.9)
 
     with pytest.raises(DataError, match=r"rows: passages that answer score no higher than others"):
-        calibrate(pairs, "probability", "rows")
+        fit_calibration(raw, [score < 0.5 for score in raw], "probability", "rows")
 
 
 @pytest.mark.parametrize("answers", [[True, True], [False, False]])
 def test_labels_that_are_all_the_same_fit_nothing(answers: list[bool]) -> None:
     with pytest.raises(DataError, match="all the same"):
-        calibrate([ScoredPassage(0.1 * n, one, first=False) for n, one in enumerate(answers)], "probability", "rows")
+        fit_calibration([0.0, 0.1], answers, "probability", "rows")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import httpx2
 import orjson
 
-from qinglan.llm.http_client import http_client
+from qinglan.http_client import http_client
 
 BUNDLE_PATH = "/v1/bundle"
 """POST: requests as frames, each with its path and headers; the answer streams frames with their requests' places."""

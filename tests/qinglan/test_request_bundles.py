@@ -14,7 +14,9 @@ from starlette.responses import StreamingResponse
 
 from qinglan.errors import RowError
 from qinglan.llm.client import GatewayClient
-from qinglan.llm.request_bundles import (
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagRequest
+from qinglan.request_bundles import (
     BUNDLE_PATH,
     MAX_MESSAGE_BYTES,
     MAX_REQUESTS,
@@ -26,8 +28,6 @@ from qinglan.llm.request_bundles import (
     encode_frame,
     split_into_messages,
 )
-from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagRequest
 from serving.gateway.bundle_handler import answer_bundle
 from tests.echo_servers import gateway, gateway_config, running
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, Services

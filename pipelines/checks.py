@@ -1,0 +1,37 @@
+"""Checks in words: ok, warning or error, each with the next step, as `qinglan doctor` and `check-rag` print them."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+State = Literal["ok", "warning", "error"]
+STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    state: State
+    subject: str
+    """The thing in a word or two, such as `keys`."""
+
+    what: str
+    next_step: str = ""
+    """The command or setting that mends it; empty where nothing needs mending."""
+
+
+def worst_state(checks: Sequence[Check]) -> State:
+    states = {check.state for check in checks}
+    return "error" if "error" in states else "warning" if "warning" in states else "ok"
+
+
+def print_checks(checks: Sequence[Check]) -> None:
+    """Print each check on a line, and its next step below."""
+    from qinglan.terminal.console import Console, styled
+
+    console = Console()
+    wide = max((len(check.subject) for check in checks), default=0)
+    for check in checks:
+        state = (f"{check.state:7} ", STYLES[check.state])
+        console.print(styled(state, f"{check.subject:{wide}}  {check.what}"), highlight=False, soft_wrap=True)
+        if check.next_step:
+            console.print(styled(f"{'':8}{'':{wide}}  -> {check.next_step}"), highlight=False, soft_wrap=True)

@@ -1,0 +1,91 @@
+"""Service, questions and knowledge base of a check, from a profile and the command line."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.split_rows import split_of
+from pipelines.config import load_config
+from pipelines.overrides import parse_overrides
+from pipelines.rag_check.judge import KnownPassages
+from pipelines.rag_probe import ANY_QUESTION
+from qinglan.config import merge_settings
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import sha256_file
+from qinglan.llm.config import RagUpstream
+from qinglan.llm.host_allowlist import check_host
+from qinglan.questions import Columns, read_questions
+from qinglan.rag.knowledge_base import read_knowledge_base
+from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.rows import Question
+
+
+class CheckInputs(NamedTuple):
+    """Service, questions and knowledge base."""
+
+    service: RagUpstream
+    retrieval: RetrievalConfig
+    columns: Columns
+    convert: ConvertConfig
+    tenant: str
+    questions: Path | None
+    knowledge_base: Path | None
+
+    def with_questions(self, texts: Sequence[str]) -> Iterator[Question]:
+        """Questions of the command line, else the sheet's for training, labelled ones first: what is fitted here
+        must not have seen the locked test."""
+        if texts or self.questions is None:
+            for number, text in enumerate(texts or [ANY_QUESTION], 1):
+                name = f"question-{number}"
+                yield Question(id=name, tenant_id=self.tenant, conversation_id=name, question=text)
+            return
+        read = read_questions(self.questions, self.columns, self.tenant)
+        usable = [row for row in read if isinstance(row, Question) and self._split(row) == "train"]
+        if not usable:
+            raise DataError(f"{self.questions}: no question for training. Give more rows, or mark some as train.")
+        of_tenant = [row for row in usable if row.tenant_id == usable[0].tenant_id]
+        yield from sorted(of_tenant, key=lambda row: not row.gold)
+
+    def _split(self, row: Question) -> str:
+        return row.split or split_of((row.tenant_id, row.conversation_id), self.convert)
+
+    def passages(self) -> KnownPassages | None:
+        path = self.knowledge_base
+        if path is None:
+            return None
+        file = path / f"{self.tenant}.jsonl" if path.is_dir() else path
+        return KnownPassages({passage.id for passage in read_knowledge_base(file)}, sha256_file(file))
+
+
+def read_inputs(
+    url: str, tenant: str, profile: str, questions: Path | None, knowledge_base: Path | None, path: str,
+    headers: Sequence[str], options: Sequence[str],
+) -> CheckInputs:  # fmt: skip
+    """Settings of the profile, the command line's on top; a host of a profile must be allowed."""
+    service_options = {"base_url": url, "path": path, "headers": dict(map(parse_header, headers))}
+    overrides = merge_settings(
+        parse_overrides(options),
+        {"gateway": {"rag": {name: value for name, value in service_options.items() if value}}},
+    )
+    if profile:
+        config = load_config(tenant, profile, **overrides)
+        if not url:
+            check_host(config.gateway.rag.base_url, "gateway.rag.base_url")
+        return CheckInputs(
+            config.gateway.rag, config.retrieval, config.generate.columns, config.convert, tenant,
+            questions or config.questions, knowledge_base or config.knowledge_base,
+        )  # fmt: skip
+    if not url:
+        raise ConfigError("Give the address of the service, or a tenant with --profile that names it.")
+    service = RagUpstream.parse(overrides["gateway"]["rag"], "check-rag")
+    retrieval = RetrievalConfig.parse(overrides.get("retrieval", {}), "check-rag")
+    columns = Columns.parse(overrides.get("generate", {}).get("columns", {}), "check-rag")
+    return CheckInputs(service, retrieval, columns, ConvertConfig(), tenant or "default", questions, knowledge_base)
+
+
+def parse_header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not (colon and name.strip() and value.strip()):
+        raise ConfigError(f"--header {text}: write it as 'NAME: VALUE'.")
+    return name.strip(), value.strip()

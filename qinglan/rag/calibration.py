@@ -1,0 +1,76 @@
+"""Turns a reranker's raw score into a probability.
+
+Platt's two numbers, a slope and an intercept in log-odds, rather than isotonic steps: a tenant may have labels in
+twenty conversations, where steps follow the noise, and a strictly rising map never changes the service's order.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from qinglan.config import Config
+from qinglan.errors import DataError
+
+ScoreScale = Literal["probability", "logit"]
+PROBABILITY_MARGIN = 1e-6
+"""Sigmoids in float32 reach 0 and 1; their log-odds would be endless."""
+
+LARGEST_LOG_ODDS = 60.0
+
+
+class Calibration(Config):
+    """Probability from raw score, fitted on one tenant's labels."""
+
+    scale: ScoreScale
+    """The scale seen at the fit. `probability`: scores in [0, 1], mapped by their log-odds. `logit`: any numbers."""
+
+    slope: float = Field(gt=0)
+    """Log-odds of an answer per unit of the raw score's log-odds."""
+
+    intercept: float
+    """Log-odds of an answer at a raw score of 0, or of .5 on the scale `probability`."""
+
+    def probability(self, raw: float) -> float:
+        total = self.intercept + self.slope * log_odds(raw, self.scale)
+        return 1 / (1 + math.exp(-max(-LARGEST_LOG_ODDS, min(LARGEST_LOG_ODDS, total))))
+
+    def raw(self, probability: float) -> float:
+        """The raw score of a probability, for a threshold in the service's own scale."""
+        odds = (log_odds(probability, "probability") - self.intercept) / self.slope
+        return odds if self.scale == "logit" else 1 / (1 + math.exp(-odds))
+
+
+def detect_scale(raw: Sequence[float]) -> ScoreScale:
+    return "probability" if are_probabilities(raw) else "logit"
+
+
+def are_probabilities(raw: Sequence[float]) -> bool:
+    return all(0 <= score <= 1 for score in raw)
+
+
+def log_odds(raw: float, scale: ScoreScale) -> float:
+    if scale == "logit":
+        return raw
+    clipped = max(PROBABILITY_MARGIN, min(1 - PROBABILITY_MARGIN, raw))
+    return math.log(clipped / (1 - clipped))
+
+
+def fit_calibration(raw: Sequence[float], answers: Sequence[bool], scale: ScoreScale, where: str) -> Calibration:
+    """Fit slope and intercept; a service that ranks passages no better than backwards is a DataError."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    odds = np.array([[log_odds(score, scale)] for score in raw])
+    if len(set(answers)) < 2 or not odds.std():
+        raise DataError(f"{where}: answers or scores are all the same. Look at the labels, then at the service.")
+    mean, deviation = float(odds.mean()), float(odds.std())
+    model = LogisticRegression(max_iter=1000).fit((odds - mean) / deviation, answers)
+    slope = round(float(model.coef_[0][0]) / deviation, 6)
+    if slope <= 0:
+        raise DataError(
+            f"{where}: passages that answer score no higher than others (slope {slope}). "
+            "See that the service serves a reranker, with the prompt that it was trained with."
+        )
+    return Calibration(scale=scale, slope=slope, intercept=round(float(model.intercept_[0]) - slope * mean, 6))

@@ -1,0 +1,36 @@
+"""Digest of a knowledge base by the answers to a few fixed questions, for a service that does not name its bytes.
+
+It changes when an answer does; a passage that none of the questions retrieves may change unnoticed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from qinglan.files import sha256_text
+from qinglan.rag.contract import SAMPLED_SNAPSHOT
+
+SAMPLE_DEPTH = 10
+"""Passages of an answer that the digest covers."""
+
+
+def sample_requests(queries: Sequence[str], tenant: str, kb_name: str) -> Iterator[dict[str, Any]]:
+    """Requests whose answers make up the digest."""
+    for query in queries:
+        yield {
+            "query": query, "rewritten_query": query, "tenant_id": tenant, "kb_name": kb_name,
+            "top_k": SAMPLE_DEPTH, "score_threshold": 0.0,
+        }  # fmt: skip
+
+
+def sampled_snapshot(queries: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> str:
+    """Digest of the passages of each answer; scores are left out, which differ in the last digit on GPUs."""
+    passages = [answer_passages(answer) for answer in answers]
+    content = orjson.dumps(list(zip(queries, passages, strict=True)))
+    return SAMPLED_SNAPSHOT + sha256_text(content.decode())
+
+
+def answer_passages(answer: Mapping[str, Any]) -> list[list[str]]:
+    """Ids and texts of an answer's passages, in an order that equal scores do not change."""
+    return sorted([str(hit.get("id", "")), str(hit.get("content", ""))] for hit in answer["recall"])

@@ -1,0 +1,62 @@
+"""Measurements that a RAG service does not allow, in words: from its settings and from one answer of it."""
+
+from collections.abc import Iterator
+
+from qinglan.rag.contract import RagData
+from qinglan.rag.service_shape import RagService
+
+NO_NEED = (
+    "The RAG service scores passages against the query, not the need, and a rewrite that repeats a passage raises "
+    "such a score. Rows with gold passages are rewarded by rank; PPO rewards all others by the judge alone (set "
+    "ppo.reward.judge_share: 1), and the evaluation gives no score of their first passage. Let it take `need`, or "
+    "label gold passages."
+)
+NO_QUERY_SCORE = (
+    "The RAG service sends no query_score beside its scores against the need, so production's cut "
+    "(retrieval.score_threshold) is not applied, and ppo.reward.mode: seed_v1 is not possible."
+)
+NO_IDS = (
+    "The RAG service's passages have no id: gold passages are not recognised, so nothing is measured by rank. Let it "
+    "send the ids of the knowledge base, or name their path in gateway.rag.answer.id."
+)
+NO_CONTENT = (
+    "The RAG service's passages have no text: the reward's checks for copied text and invented names, and the "
+    "examiner, see none. Name its path in gateway.rag.answer.content."
+)
+NO_SNAPSHOT = (
+    "The RAG service does not name its knowledge base (data.snapshot): a change during the run is not noticed, "
+    "answers are cached for one run only, and the gate can only hold. Let it send the SHA-256 of the JSONL that it "
+    "serves, or set gateway.rag.snapshot_queries, which `qinglan check-rag` proposes: a digest of their answers "
+    "stands in."
+)
+SAMPLED = (
+    "The RAG service does not name its knowledge base: a digest of its answers to {count} questions stands in, and a "
+    "passage that none of them retrieves may change unnoticed."
+)
+REWRITE_AS_QUERY = (
+    "The rewrite is sent as the question itself (gateway.rag.request.rewritten_query): a service that rewrites "
+    "questions rewrites it once more, so what is measured is both rewrites together."
+)
+
+
+def lost_measurements(service: RagService, data: RagData, score_threshold: float) -> list[str]:
+    """All that a run with this service cannot measure, or measures otherwise, each with the next step."""
+    return [*_by_settings(service), *_by_answer(service, data, score_threshold)]
+
+
+def _by_settings(service: RagService) -> Iterator[str]:
+    if service.request.rewritten_query == service.request.query:
+        yield REWRITE_AS_QUERY
+
+
+def _by_answer(service: RagService, data: RagData, score_threshold: float) -> Iterator[str]:
+    if data.scored_against == "query":
+        yield NO_NEED
+    elif score_threshold and any(hit.query_score is None for hit in data.recall):
+        yield NO_QUERY_SCORE
+    if data.recall and not any(hit.id for hit in data.recall):
+        yield NO_IDS
+    if data.recall and not any(hit.content for hit in data.recall):
+        yield NO_CONTENT
+    if not data.snapshot:
+        yield SAMPLED.format(count=len(service.snapshot_queries)) if service.snapshot_queries else NO_SNAPSHOT

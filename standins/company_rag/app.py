@@ -1,0 +1,111 @@
+"""A company's RAG service as the plan knows it: one endpoint, a token, raw logits of a reranker.
+
+It says nothing of `snapshot`, lists no knowledge bases and, unless it is told to, ignores `need`.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
+
+from qinglan.rag.index import Index
+from qinglan.rag.knowledge_base import searched_text
+from qinglan.text import bigram_coverage, bigrams
+from serving.http_server import client_disconnected
+from standins.company_rag.behaviour import Behaviour
+
+SHARPNESS, MIDDLE = 14.0, 0.45
+"""Log-odds from no shared pair of characters to all of them, and the share at which they are 0."""
+
+OWN_REWRITE = "{query} 产品说明"
+"""Its own rewriting of a question that brings no rewrite."""
+
+
+class CompanyRag:
+    """The service's state: its knowledge bases by tenant, and the bodies that it was sent."""
+
+    def __init__(self, indexes: Mapping[str, Index], behaviour: Behaviour) -> None:
+        self.behaviour, self._indexes = behaviour, indexes
+        self.received: list[dict[str, Any]] = []
+        self._luck = Random(0)
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.received.append(body)
+        flat = self.behaviour.layout == "flat"
+        query = str(body["q"] if flat else body["query"])
+        if self.behaviour.rewrites and body.get("rewritten_query"):
+            query = str(body["rewritten_query"])
+        elif not flat:
+            query = OWN_REWRITE.format(query=query)
+        hits = self._search(query, body, int(body.get("size", 5) if flat else body.get("top_k", 5)))
+        if self._luck.random() < self.behaviour.restless:
+            self._luck.shuffle(hits)
+        return _flat(hits) if flat else self._planned(query, hits)
+
+    def _search(self, query: str, body: Mapping[str, Any], top: int) -> list[dict[str, Any]]:
+        tenant = str(body.get("tenant_id", ""))
+        index = self._indexes.get(tenant) or next(iter(self._indexes.values()))
+        scored = str(body["need"]) if self.behaviour.needs and body.get("need") else query
+        passages = [index.passage(hit.number) for hit in index.search(query, top)]
+        return [
+            {"id": passage.id, "content": passage.content, "score": self._score(scored, searched_text(passage))}
+            for passage in passages
+        ]
+
+    def _score(self, query: str, text: str) -> float:
+        logit = SHARPNESS * (bigram_coverage(query, set(bigrams(text))) - MIDDLE)
+        return round(logit if self.behaviour.scores == "logit" else 1 / (1 + math.exp(-logit)), 4)
+
+    def _planned(self, query: str, hits: list[dict[str, Any]]) -> dict[str, Any]:
+        recall = [{"id": hit["id"], "content": hit["content"], "reranker_score": hit["score"]} for hit in hits]
+        if self.behaviour.fields == "score":
+            recall = [{"reranker_score": hit["score"]} for hit in hits]
+        data: dict[str, Any] = {"rewritten_query": query, "recall": recall}
+        if self.behaviour.needs:
+            data["scored_against"] = "need"
+        return {"code": 200, "msg": "success", "data": data}
+
+
+def _flat(hits: list[dict[str, Any]]) -> dict[str, Any]:
+    docs = [{"doc_id": hit["id"], "text": hit["content"], "score": hit["score"]} for hit in hits]
+    return {"status": 0, "result": {"total": len(docs), "docs": docs}}
+
+
+def create_app(service: CompanyRag) -> FastAPI:
+    app = FastAPI(title="Qinglan stand-in for a company's RAG service")
+
+    async def ask(request: Request) -> Response:
+        token = service.behaviour.token
+        if token and request.headers.get("authorization") != f"Bearer {token}":
+            return _json({"detail": "Not authenticated"}, 401)
+        try:
+            body = orjson.loads(await request.body())
+        except orjson.JSONDecodeError as error:
+            return _json({"detail": f"The body is not JSON: {error}."}, 400)
+        if not isinstance(body, dict) or not isinstance(body.get("q" if _is_flat(service) else "query"), str):
+            return _json({"detail": "A query belongs here."}, 422)
+        await asyncio.sleep(service.behaviour.latency)
+        return _json(service.answer(body))
+
+    app.add_exception_handler(ClientDisconnect, client_disconnected)
+    app.add_route(service.behaviour.path, ask, ["POST"])
+
+    @app.get("/healthz")
+    @app.get("/readyz")
+    async def ready() -> dict[str, str]:
+        return {"status": "ok"}
+
+    return app
+
+
+def _is_flat(service: CompanyRag) -> bool:
+    return service.behaviour.layout == "flat"
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(orjson.dumps(value), status, media_type="application/json")

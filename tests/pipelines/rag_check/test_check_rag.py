@@ -1,0 +1,168 @@
+"""`qinglan check-rag` at a company's RAG service, over a real socket: what it says, and the lines it proposes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from qinglan.errors import DataError
+from qinglan.llm.config import RagUpstream
+from tests.company_rags import PASSAGES, company_rag
+
+QUESTIONS = {
+    "虾青素软胶囊每日服用几次": "k1", "益生菌冻干粉要不要放冰箱": "k2", "胶原蛋白肽孕妇可以吃吗": "k3",
+    "鱼油软胶囊放在哪里": "k4", "儿童维生素软糖几岁可以吃": "k5", "虾青素软胶囊随餐吃吗": "k1",
+    "益生菌冻干粉开封后多久吃完": "k2",
+    "胶原蛋白肽成年人能吃吗": "k3", "鱼油软胶囊每日服用几次": "k4", "儿童维生素软糖每日几粒": "k5",
+    "虾青素软胶囊一次几粒": "k1",
+}  # fmt: skip
+
+
+class Outcome:
+    def __init__(self, result: Any) -> None:
+        self.code, self.error = result.exit_code, result.exception
+        self.json = orjson.loads(result.stdout) if result.stdout.startswith("{") else {}
+        self.states = {check["subject"]: check["state"] for check in self.json.get("checks", [])}
+        self.rag = self.json.get("settings", {}).get("gateway", {}).get("rag", {})
+
+    def what(self, subject: str) -> str:
+        return next(
+            f"{check['what']} {check['next_step']}" for check in self.json["checks"] if check["subject"] == subject
+        )
+
+
+@contextmanager
+def checked(folder: Path, *options: str, **behaviour: Any) -> Iterator[Outcome]:
+    sheet = folder / "questions.jsonl"
+    rows = [{"问题": text, "标准段落": gold, "划分": "train"} for text, gold in QUESTIONS.items()]
+    sheet.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    base = str(folder / "kb.jsonl")
+    with company_rag(folder, **behaviour) as (url, _):
+        command = [
+            "check-rag",
+            url,
+            "--tenant",
+            "acme",
+            "--questions",
+            str(sheet),
+            "--knowledge-base",
+            base,
+            "--json",
+        ]
+        yield Outcome(CliRunner().invoke(app, [*command, *options]))
+
+
+def test_the_plans_contract_with_logits_works_and_the_lines_for_the_profile_say_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_TOKEN", "secret-token")
+    options = ("--path", "/v2/search", "--header", "Authorization: Bearer $ACME_TOKEN")
+
+    with checked(tmp_path, *options, path="/v2/search", token="secret-token") as outcome:
+        rag = outcome.rag
+
+    assert outcome.code == 0, outcome.error
+    assert outcome.states == {
+        "shape": "ok", "rewrite": "ok", "need": "warning", "scores": "ok", "ids": "ok", "gold": "ok",
+        "stability": "ok", "snapshot": "warning", "latency": "ok",
+    }  # fmt: skip
+    assert "fitted on 11 labelled questions" in outcome.what("scores")
+    assert rag["headers"] == {"Authorization": "Bearer $ACME_TOKEN"}
+    assert rag["calibration"]["acme"]["scale"] == "logit"
+    assert len(rag["snapshot_queries"]) == 10
+    assert RagUpstream.parse(rag, "pasted").path == "/v2/search"
+    assert "judge alone" in outcome.json["limits"][0]
+    assert "secret-token" not in str(outcome.json)
+
+
+def test_a_service_of_another_shape_is_read_by_guessed_fields(tmp_path: Path) -> None:
+    with checked(tmp_path, layout="flat") as refused:
+        assert isinstance(refused.error, DataError) and "422" in str(refused.error)
+
+    sets = [f"--set=gateway.rag.request.{name}=q" for name in ("query", "rewritten_query")]
+    with checked(tmp_path, *sets, layout="flat") as outcome:
+        answer = outcome.rag["answer"]
+
+    assert outcome.states["shape"] == "warning"
+    assert answer == {
+        "code": "status", "success_code": 0, "recall": "result.docs", "id": "doc_id", "content": "text",
+        "score": "score",
+    }  # fmt: skip
+    assert outcome.states["rewrite"] == "ok"
+    assert any("rewrites it once more" in limit for limit in outcome.json["limits"])
+
+
+def test_a_service_that_ignores_rewrites_is_told_from_one_that_searches_them(tmp_path: Path) -> None:
+    with checked(tmp_path, rewrites=False) as outcome:
+        assert outcome.code == 3
+
+    assert outcome.states["rewrite"] == "error"
+    assert outcome.rag["request"] == {"rewritten_query": "query"}
+
+
+def test_a_service_that_scores_the_need_allows_more(tmp_path: Path) -> None:
+    with checked(tmp_path, needs=True, scores="probability") as outcome:
+        assert outcome.code == 0
+
+    assert (outcome.states["need"], outcome.states["scores"]) == ("ok", "ok")
+    assert "calibration" not in outcome.rag
+    assert not any("judge alone" in limit for limit in outcome.json["limits"])
+
+
+def test_answers_that_change_from_one_time_to_the_next_stand_for_no_knowledge_base(tmp_path: Path) -> None:
+    with checked(tmp_path, restless=0.5) as outcome:
+        pass
+
+    assert outcome.states["stability"] == "warning"
+    assert "snapshot_queries" not in outcome.rag
+    assert "no answers are stable enough" in outcome.what("snapshot")
+
+
+def test_scores_alone_are_enough_to_train_by_the_judge_and_what_is_lost_is_said(tmp_path: Path) -> None:
+    with checked(tmp_path, fields="score") as outcome:
+        lost = " ".join(outcome.json["limits"])
+
+    assert outcome.states["ids"] == "warning"
+    assert "no id" in lost and "no text" in lost
+
+
+def test_another_knowledge_base_than_the_runs_is_an_error(tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": "elsewhere", "content": "x"}\n', encoding="utf-8")
+
+    with checked(tmp_path, "--knowledge-base", str(other)) as outcome:
+        assert outcome.code == 3
+
+    assert outcome.what("ids").startswith(f"0 of {len(PASSAGES)} retrieved ids")
+
+
+def test_without_a_sheet_one_question_is_asked_and_a_silent_address_is_an_outage(tmp_path: Path) -> None:
+    with company_rag(tmp_path) as (url, service):
+        result = CliRunner().invoke(app, ["check-rag", url, "--tenant", "acme", "--question", "虾青素软胶囊怎么吃"])
+    gone = CliRunner().invoke(app, ["check-rag", url, "--tenant", "acme"])
+
+    assert result.exit_code == 0, result.output
+    assert "For the profile" in result.output and "slope: 1.0" in result.output
+    assert len({body["query"] for body in service.received}) == 1
+    assert gone.exception is not None and gone.exception.exit_code == 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "address of the service"),
+        (("http://127.0.0.1:9", "--header", "nonsense"), "NAME: VALUE"),
+        (("http://127.0.0.1:9", "--set", "nonsense"), "SETTING=VALUE"),
+        (("http://127.0.0.1:9", "--header", "Authorization: Bearer abc"), "holds a secret"),
+        (("http://127.0.0.1:9", "--header", "X-Key: $NOT_SET_ANYWHERE"), "NOT_SET_ANYWHERE is not set"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_sent(options: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(app, ["check-rag", *options])
+
+    assert said in str(result.exception)

@@ -1,0 +1,164 @@
+"""A company's RAG service by its settings alone: path, token, field names and logits, over a real socket."""
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.rag.adapter import RagAdapter, outline
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagData, RagRequest
+from qinglan.rag.service_limits import (
+    NO_CONTENT,
+    NO_IDS,
+    NO_NEED,
+    NO_QUERY_SCORE,
+    NO_SNAPSHOT,
+    REWRITE_AS_QUERY,
+    SAMPLED,
+    lost_measurements,
+)
+from qinglan.rag.service_shape import RagService
+from tests.company_rags import PASSAGES, company_rag
+
+QUESTION = RagRequest(
+    query="这个怎么吃", rewritten_query="虾青素软胶囊 每日服用", tenant_id="acme", need="虾青素软胶囊一天吃几次"
+)
+LOGITS = {"acme": {"scale": "logit", "slope": 0.5, "intercept": -1.0}}
+FLAT = {
+    "path": "/v2/search",
+    "request": {
+        "query": "q", "rewritten_query": "q", "tenant_id": "", "kb_name": "", "top_k": "size",
+        "score_threshold": "", "need": "",
+    },
+    "answer": {
+        "code": "status", "success_code": 0, "recall": "result.docs", "id": "doc_id", "content": "text",
+        "score": "score",
+    },
+    "extra_body": {"app.name": "qinglan"},
+    "calibration": LOGITS,
+}  # fmt: skip
+
+
+def ask(url: str, service: dict[str, Any], request: RagRequest = QUESTION) -> RagData:
+    async def once() -> RagData:
+        async with RagClient(url, service=RagService.parse(service, "rag"), attempts=1) as client:
+            return (await client.retrieve(request)).data
+
+    return asyncio.run(once())
+
+
+def test_the_plans_contract_with_logits_a_token_and_a_path_is_read_as_probabilities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_RAG_TOKEN", "secret-token")
+    settings = {
+        "path": "/v2/search", "headers": {"Authorization": "Bearer $ACME_RAG_TOKEN"}, "calibration": LOGITS,
+    }  # fmt: skip
+
+    with company_rag(tmp_path, path="/v2/search", token="secret-token") as (url, service):
+        data = ask(url, settings)
+        raw = [hit["score"] for hit in service._search("虾青素软胶囊 每日服用", {}, 5)]
+
+    assert [hit.reranker_score for hit in data.recall] == [1 / (1 + math.exp(1.0 - 0.5 * score)) for score in raw]
+    assert data.recall[0].id == "k1"
+    assert data.recall[0].content == PASSAGES["k1"]
+    assert (data.scored_against, data.snapshot) == ("query", "")
+    assert all(hit.query_score == hit.reranker_score for hit in data.recall)
+    assert service.received[0]["rewritten_query"] == "虾青素软胶囊 每日服用"
+
+
+def test_a_service_with_other_names_is_mapped_and_gets_no_field_that_it_does_not_know(tmp_path: Path) -> None:
+    with company_rag(tmp_path, path="/v2/search", layout="flat") as (url, service):
+        data = ask(url, FLAT)
+
+    assert service.received == [{"q": "虾青素软胶囊 每日服用", "size": 5, "app": {"name": "qinglan"}}]
+    assert (data.recall[0].id, data.recall[0].content) == ("k1", PASSAGES["k1"])
+    assert 0 < data.recall[0].reranker_score < 1
+
+
+def test_logits_without_a_calibration_are_refused_with_the_setting_that_mends_it(tmp_path: Path) -> None:
+    with (
+        company_rag(tmp_path) as (url, _),
+        pytest.raises(DataError, match=r"gateway\.rag\.calibration\.acme.*check-rag"),
+    ):
+        ask(url, {})
+
+
+def test_a_threshold_is_sent_in_the_services_own_scale() -> None:
+    adapter = RagAdapter(RagService.parse({"calibration": LOGITS}, "rag"), "http://rag")
+    body = orjson.dumps({"query": "q", "tenant_id": "acme", "score_threshold": 0.5})
+
+    assert orjson.loads(adapter.encode(body))["score_threshold"] == pytest.approx(2.0)
+    assert orjson.loads(adapter.encode(body.replace(b"acme", b"other")))["score_threshold"] == 0.5
+
+
+def test_the_contracts_own_service_gets_every_byte_as_it_was() -> None:
+    adapter, body = RagAdapter(RagService(), "http://rag"), b'{"query":  "as it is"}'
+
+    assert adapter.encode(body) is body
+    assert adapter.decode(body, body) is body
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b'{"status": 0, "result": {"items": [{"text": "x"}]}}', r"no list at result\.docs.*result\.items\[\]\.text"),
+        (b'{"status": 0, "result": {"docs": [{"rank": 1}]}}', r"without score \(rag\.answer\.score\)"),
+        (b'{"status": 3, "message": "no such app"}', r"status is 3 .*'no such app'.*success_code: 3"),
+        (b"<html>Sign in</html>", r"not JSON; it begins with '<html>Sign in.*rag\.headers"),
+    ],
+)
+def test_a_wrong_shape_says_where_what_and_what_to_do(answer: bytes, said: str) -> None:
+    adapter = RagAdapter(RagService.parse(FLAT, "rag"), "http://rag:8000")
+
+    with pytest.raises(DataError, match=rf"RAG service http://rag:8000/v2/search: .*{said}"):
+        adapter.decode(answer, b'{"tenant_id": "acme"}')
+
+
+def test_an_error_of_the_server_inside_of_an_answer_is_an_outage() -> None:
+    with pytest.raises(OutageError, match="run again"):
+        RagAdapter(RagService.parse(FLAT, "rag"), "http://rag").decode(b'{"status": 503}', b'{"tenant_id": "acme"}')
+
+
+def test_a_token_comes_from_the_environment_and_is_in_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"headers": {"X-Key": "$ACME_RAG_TOKEN"}}
+    monkeypatch.delenv("ACME_RAG_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="ACME_RAG_TOKEN is not set"):
+        RagAdapter(RagService.parse(headers, "rag"), "http://rag")
+    with pytest.raises(ConfigError, match=r"Authorization holds a secret.*\$RAG_TOKEN"):
+        RagService.parse({"headers": {"Authorization": "Bearer abc"}}, "rag")
+
+    monkeypatch.setenv("ACME_RAG_TOKEN", "secret-token")
+    adapter = RagAdapter(RagService.parse(headers, "rag"), "http://rag")
+
+    assert adapter.headers == {"X-Key": "secret-token"}
+    assert adapter.hide_secrets(b"no such key: secret-token") == b"no such key: [secret]"
+
+
+def test_what_a_service_costs_is_said() -> None:
+    hit = {"id": "k1", "content": "x", "reranker_score": 0.5, "query_score": 0.5}
+
+    def lost(service: dict[str, Any], threshold: float = 0.5, **data: Any) -> list[str]:
+        whole = {"rewritten_query": "q", "recall": [hit], "scored_against": "need", "rewriter": "request"}
+        answer = RagData.model_validate({**whole, "snapshot": "s", **data})
+        return lost_measurements(RagService.parse(service, "rag"), answer, threshold)
+
+    bare = {"id": "", "content": "", "reranker_score": 0.5}
+
+    assert lost({}) == []
+    assert lost(FLAT, scored_against="query") == [REWRITE_AS_QUERY, NO_NEED]
+    assert lost({}, recall=[bare], snapshot="") == [NO_QUERY_SCORE, NO_IDS, NO_CONTENT, NO_SNAPSHOT]
+    assert lost({}, threshold=0.0, recall=[{**hit, "query_score": None}]) == []
+    assert lost({"snapshot_queries": ["a", "b"]}, snapshot="") == [SAMPLED.format(count=2)]
+
+
+def test_an_outline_names_a_dozen_fields_at_most() -> None:
+    assert outline({"a": [{"b": 1}, {"c": 2}], "d": "x"}) == ["a[].b (int)", "d (str)"]
+    assert len(outline({str(n): n for n in range(50)})) == 12

@@ -1,0 +1,41 @@
+"""The stand-in for a company's RAG service as a process: its token, its path, and what it does not know."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from tests.company_rags import company_rag, write_passages
+
+BODY = {"query": "虾青素一天吃几次", "tenant_id": "acme", "need": "虾青素一天吃几次", "top_k": 3}
+
+
+def test_it_starts_as_a_process_and_lets_nobody_in_without_its_token(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "standins.company_rag", "--kb", f"acme={write_passages(tmp_path)}", "--index-root",
+        str(tmp_path / "index"), "--port", "0", "--path", "/v2/search", "--token", "t0ken",
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        try:
+            url = orjson.loads(child.stdout.readline())["company_rag"] + "/v2/search"
+            stranger = httpx.post(url, json=BODY, trust_env=False)
+            friend = httpx.post(url, json=BODY, headers={"Authorization": "Bearer t0ken"}, trust_env=False)
+        finally:
+            child.terminate()
+
+    assert stranger.status_code == 401
+    assert friend.json()["data"]["recall"][0]["id"] == "k1"
+
+
+@pytest.mark.parametrize(("rewrites", "searched"), [(True, "鱼油"), (False, "虾青素一天吃几次 产品说明")])
+def test_without_rewritten_query_it_searches_its_own(tmp_path: Path, rewrites: bool, searched: str) -> None:
+    with company_rag(tmp_path, rewrites=rewrites) as (url, _):
+        body = {**BODY, "rewritten_query": "鱼油"}
+        data = httpx.post(f"{url}/api/chat/general_rag", json=body, trust_env=False).json()["data"]
+
+    assert data["rewritten_query"] == searched
+    assert "scored_against" not in data
