@@ -165,6 +165,7 @@ def make_plan(
         warnings=(
             *_warnings(config, total, today or date.today()),
             *_gold_warnings(config, sheet, known),
+            *uncalibrated_scores(config, sheet),
             *warnings,
             *uncounted_calls(steps),
         ),
@@ -266,6 +267,17 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     for role, model in config.gateway.models().items():
         warnings += stale_price_warning(f"The {role}", model.price, today) if config.pays else []
     return warnings
+
+
+def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
+    """Warn of a threshold over scores that are no probabilities: our RAG service is fitted to labelled rows."""
+    threshold = config.validate_.quality_threshold
+    if not config.stand_ins.rag or sheet.gold or not threshold:
+        return []
+    return [
+        "No row names gold passages, so that the scores of our RAG service are not calibrated: "
+        f"validate.quality_threshold {threshold:g} may accept all rewrites or none; 0 accepts what finds something."
+    ]
 
 
 def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:

@@ -41,7 +41,10 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         for line in plan.missing:
             console.print(f"  {line}", style="yellow", highlight=False)
     if not plan.pays:
-        console.print("Stand-ins answer in this profile: nothing is paid; the cost is what it would be.")
+        console.print(
+            "A stand-in teaches in this profile, to try the machinery: nothing is paid; the cost is a real one's. "
+            "Its model is of no use."
+        )
 
 
 def print_promotion(console: Any, promotion: Promotion) -> None:

@@ -44,7 +44,8 @@ class StandIns(Config):
     """The stand-ins that a laptop run starts on loopback for what it cannot reach."""
 
     teacher: bool = False
-    """The stand-in teacher and judge, extractive, free of charge."""
+    """The stand-in teacher and judge, extractive, free of charge: for trying the machinery. Its model is of no use;
+    it is released only where register.allow_stand_in says so."""
 
     teacher_seconds: float = Field(default=0.0, ge=0)
     """How long the stand-in takes to answer."""
@@ -216,6 +217,16 @@ class RunConfig(LineConfig):
             return values
         shared = {"retrieval": values.get("retrieval") or {}}
         return merge_settings(values, {"validate": shared, "ppo": {"reward": shared}, "evaluate": shared})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_stand_in(cls, values: Any) -> Any:
+        """A stand-in teacher is written once; the report and the release tell of it."""
+        stand_ins = values.get("stand_ins") if isinstance(values, dict) else None
+        if not isinstance(stand_ins, dict) or not stand_ins.get("teacher"):
+            return values
+        marked = {"stand_in_teacher": True}
+        return merge_settings(values, {"evaluate": marked, "register": marked})
 
     @model_validator(mode="before")
     @classmethod

@@ -59,6 +59,9 @@ class DataSettings(NamedTuple):
     seed: int
     """Seed of the split."""
 
+    labelled: bool
+    """People have named the passages that answer some rows for training."""
+
     longest: int
     """Tokens of the longest prompt, at most."""
 
@@ -79,7 +82,8 @@ def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
     demo = load_yaml(CONFIGS / MODEL_TENANT / "demo.yaml")
     stand_ins = {role: {"model": tenant + ("-examiner" if role == "examiner" else "")} for role in
                  ("teacher", "judge", "examiner")}  # fmt: skip
-    settings = {name: value for name, value in demo.items() if name not in ("loopback", "register")}
+    settings = {name: value for name, value in demo.items() if name not in ("loopback", "register", "validate")}
+    settings = merge_settings(settings, local_service_settings(data))
     settings = merge_settings(settings, {"gateway": stand_ins})
     laptop = load_yaml(TRAINING / "laptop.yaml")
     prompt = min(max(data.longest, int(laptop["ppo"]["max_prompt_tokens"])), LONGEST_PROMPT)
@@ -99,12 +103,19 @@ def paid_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
     if answers.rag:
         pattern = pattern.replace("\ngateway:\n", "\ngateway:\n" + _indented({"rag": {"base_url": answers.rag}}), 1)
     else:
-        # Scores of our RAG service are calibrated probabilities, as in the project's demo.
-        demo = load_yaml(CONFIGS / MODEL_TENANT / "demo.yaml")
-        service = {"stand_ins": {"rag": True}, "retrieval": demo["retrieval"], "validate": demo["validate"]}
-        settings = merge_settings(settings, service)
+        settings = merge_settings(settings, {"stand_ins": {"rag": True}} | local_service_settings(data))
     comments, _, rest = pattern.partition("\ngateway:\n")
     return f"{comments}\n{_yaml(settings)}gateway:\n{rest}"
+
+
+def local_service_settings(data: DataSettings) -> dict[str, Any]:
+    """Thresholds for our RAG service, whose scores are probabilities once it is fitted to labelled rows.
+
+    Without labels they only order passages: every rewrite that retrieves something is accepted.
+    """
+    demo = load_yaml(CONFIGS / MODEL_TENANT / "demo.yaml")
+    validate = demo["validate"] if data.labelled else {"quality_threshold": 0.0}
+    return {"retrieval": demo["retrieval"], "validate": validate}
 
 
 def shared_settings(answers: Answers, data: DataSettings) -> dict[str, Any]:

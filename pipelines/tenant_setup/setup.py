@@ -179,6 +179,7 @@ def write_tenant(tenant: str, data: TenantData, answers: Answers) -> Path:
         columns=data.columns if data.records.direct else {},
         training_rows=count_splits(data.questions, seed)["train"],
         seed=seed,
+        labelled=any(row.gold for row in data.questions),
         longest=longest_prompt(data.questions, prompts["student.txt"]),
     )
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A file of answers in, the same rows with what the style model says of them out: .jsonl or .xlsx, a chunk at a time.
+"""A file of answers in (.jsonl, .json, .csv, .xlsx), the same rows with the style model's answers out, in chunks.
 
 A row that cannot be read as an answer is written too, with its fault in place of a label: none is lost.
 """
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_write, count_lines
@@ -37,13 +38,14 @@ class PredictedCounts(NamedTuple):
 
 
 SHOWN = 5
+SOURCE_ENDINGS, TARGET_ENDINGS = (".jsonl", ".json", ".csv", ".xlsx"), (".jsonl", ".xlsx")
 
 
 def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
     """Answer every row; the endings of the two names say what they are."""
-    for path in (source, target):
-        if path.suffix not in (".jsonl", ".xlsx"):
-            raise ConfigError(f"{path}: ends neither in .jsonl nor in .xlsx.")
+    for path, endings in ((source, SOURCE_ENDINGS), (target, TARGET_ENDINGS)):
+        if path.suffix not in endings:
+            raise ConfigError(f"{path}: ends in none of {', '.join(endings)}.")
     if not source.is_file():
         raise DataError(f"{source}: no such file. Name a file of answers.")
     rows = predicted = 0
@@ -116,14 +118,26 @@ def _column(name: str) -> str:
 
 
 def _read(source: Path) -> Iterator[tuple[str, Row]]:
-    if source.suffix == ".xlsx":
-        for number, cells in read_table(source):
+    if source.suffix in (".xlsx", ".csv"):
+        for number, cells in read_table(source) if source.suffix == ".xlsx" else read_csv(source):
             yield f"row {number}", dict(cells)
+        return
+    if source.suffix == ".json":
+        yield from _read_list(source)
         return
     with source.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield f"line {number}", _object(line)
+
+
+def _read_list(source: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of one JSON list, such as the training data of the original plan."""
+    rows = parse_json(read_text(source), str(source))
+    if not isinstance(rows, list):
+        raise DataError(f"{source}: a JSON list of rows belongs here, and this is {type(rows).__name__}.")
+    for number, row in enumerate(rows, 1):
+        yield f"element {number}", row if isinstance(row, dict) else {"raw": row}
 
 
 def _object(line: bytes) -> Row:

@@ -182,7 +182,7 @@ def test_the_sheets_own_division_is_counted_and_not_the_usual_shares(tmp_path: P
 
 
 def test_a_plan_says_what_can_only_be_held_and_why(tmp_path: Path) -> None:
-    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("test", "k1")] * 199 + [("test", "")] * 50)
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "k1")] * 199 + [("test", "")] * 50)
     config = load_config("fivedoctors", "gpt", questions=sheet)
     alone = config.model_copy(update={"gateway": config.gateway.model_copy(update={"examiner": None})})
 
@@ -195,7 +195,7 @@ def test_a_plan_says_what_can_only_be_held_and_why(tmp_path: Path) -> None:
 
 
 def test_with_labels_enough_and_an_examiner_nothing_stands_against_a_promotion(tmp_path: Path) -> None:
-    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("test", "k1")] * 200)
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "k1")] * 200)
     config = load_config("fivedoctors", "gpt", questions=sheet)
     found = make_plan(config, TODAY).promotion
     ours = config.model_copy(update={"stand_ins": StandIns(rag=True)})
@@ -226,12 +226,13 @@ def test_labels_that_the_knowledge_base_does_not_know_are_told_with_their_rows(t
     assert [refusal.reason for refusal in plan.promotion.refusals] == [
         f"{sheet}: 1 rows name gold passages that {base} does not have: row 'q1': 'k9'.",
         "The sheet has 2 rows for training, and a step of PPO takes 256 prompts.",
+        f"{sheet}: no row is for dev, which sft needs.",
     ]
     assert promotion_lines(plan.promotion)[0] == "No: a whole run is refused before it pays."
 
 
 def test_a_tenant_without_a_knowledge_base_stands_against_a_run_that_searches_with_ours(tmp_path: Path) -> None:
-    sheet = sheet_of(tmp_path, [("train", "")] * 256)
+    sheet = sheet_of(tmp_path, [("train", "")] * 256 + [("dev", ""), ("test", "")])
     (tmp_path / "bases").mkdir()
     (tmp_path / "bases" / "chengla.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
     ours = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=tmp_path / "bases")

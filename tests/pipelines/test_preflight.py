@@ -146,7 +146,7 @@ def labelled(folder: Path, gold: list[str]) -> Path:
     sheet = folder / "questions.xlsx"
     with write_table(sheet, ["编号", "问题", "标准段落", "划分"]) as add:
         for number, ids in enumerate(gold):
-            add([f"q{number}", f"一天吃几次{number}?", ids, "train" if number == 0 else "test"])
+            add([f"q{number}", f"一天吃几次{number}?", ids, ("train", "dev")[number] if number < 2 else "test"])
     return sheet
 
 
@@ -247,7 +247,7 @@ def test_the_sheet_is_divided_as_convert_divides_it(tmp_path: Path) -> None:
 def test_a_rag_service_that_names_no_knowledge_base_is_told_before_anything_is_paid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], snapshot: str
 ) -> None:
-    sheet = labelled(tmp_path, ["k1"] * 201)
+    sheet = labelled(tmp_path, ["k1"] * 202)
     config = load_config("fivedoctors", "gpt", questions=sheet)
     data = {"rewritten_query": "一天吃几次0?", "recall": [], **({"snapshot": snapshot} if snapshot else {})}
     service = Scripted(Reply(200, json.dumps({"code": 200, "data": data}).encode()))

@@ -54,7 +54,8 @@ def profile(folder: Path, rag: str) -> str:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    rows = [{"question": f"怎么吃{number}", "split": "train"} for number in range(300)]
+    splits = ["train"] * 298 + ["dev", "test"]
+    rows = [{"question": f"怎么吃{number}", "split": split} for number, split in enumerate(splits)]
     (folder / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (folder / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
     return {"questions": folder / "q.jsonl", "knowledge_base": folder / "kb.jsonl"}

@@ -65,5 +65,8 @@ class EvaluateConfig(Config):
     blind_rows: Positive = 50
     """Rows in the sheet that people score without knowing who wrote what."""
 
+    stand_in_teacher: bool = False
+    """The teacher was a stand-in, as the report then says; a run with `stand_ins.teacher` sets this itself."""
+
     gate: GateConfig = GateConfig()
     """When a candidate may serve."""

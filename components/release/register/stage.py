@@ -94,6 +94,7 @@ class ReleaseDecision(NamedTuple):
 
 def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     """Write the release's folder, whole or not at all. What was held, or not judged, never becomes one."""
+    refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = judge(inputs)
     refuse_disallowed_files(inputs.model)
@@ -134,11 +135,21 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
 
     The deploy gate refuses it, unless a releaser's key signs an override for it (qinglan/lineage/release_notes.py).
     """
+    refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = judge(inputs, "hold")
     refuse_disallowed_files(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     return write_release(inputs, out, judged, config, signer)
+
+
+def refuse_stand_in(config: RegisterConfig) -> None:
+    """Refuse a model that a stand-in taught, unless the profile says that it is wanted."""
+    if config.stand_in_teacher and not config.allow_stand_in:
+        raise ConfigError(
+            f"{config.name}: a stand-in taught this model, so it is not released. Name a real teacher "
+            "(stand_ins.teacher: false); for a demonstration, set register.allow_stand_in."
+        )
 
 
 def write_release(

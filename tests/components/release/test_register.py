@@ -258,6 +258,19 @@ def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tm
     assert said["technicalLimitations"][-1].startswith("Yet quality by the examiner (1 to 5) is below the teacher's")
 
 
+def test_a_model_that_a_stand_in_taught_is_released_only_where_the_profile_says_so(
+    inputs: Inputs, tmp_path: Path
+) -> None:
+    taught = CONFIG.model_copy(update={"stand_in_teacher": True})
+    with pytest.raises(ConfigError, match=r"a stand-in taught this model, so it is not released"):
+        register(inputs, tmp_path / "release", taught)
+    assert not (tmp_path / "release").exists()
+
+    register(inputs, tmp_path / "release", taught.model_copy(update={"allow_stand_in": True}))
+    card = orjson.loads((tmp_path / "release" / "mlbom.cdx.json").read_bytes())["metadata"]["component"]["modelCard"]
+    assert card["considerations"]["technicalLimitations"][0].startswith("A stand-in taught this model")
+
+
 def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -> None:
     model = tiny_weights(tmp_path / "style_model")
     found = good_style()
