@@ -41,6 +41,5 @@ def test_a_plan_says_that_such_a_model_is_not_released(tmp_path: Path) -> None:
 
     assert not answer.possible
     assert "A stand-in teaches this run, to try the machinery" in promotion_lines(answer)[1]
-    assert (
-        promotion(load_config("fivedoctors", "demo"), Sheet(), True).obstacles[0].reason.startswith("The locked test")
-    )
+    demo = promotion(load_config("fivedoctors", "demo"), Sheet(), True)
+    assert not [obstacle for obstacle in demo.obstacles if "stand-in" in obstacle.reason]
