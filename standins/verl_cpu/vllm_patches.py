@@ -91,3 +91,29 @@ def load(owner: Any, device: Any = None) -> None:
 def _offload_like_a_gpu(module: Any) -> None:
     module.offload_fsdp_model_to_cpu, module.load_fsdp_model_to_gpu = offload_model, load
     module.offload_fsdp_optimizer, module.load_fsdp_optimizer = offload_optimizer, load
+
+
+ACCELERATOR = "accelerator"
+"""The place where a model computes. verl names it and the machine's memory by their devices, here both "cpu"."""
+
+
+@when_imported("verl.workers.engine.base")
+def _enter_on_the_accelerator(module: Any) -> None:
+    def enter(context: Any) -> None:
+        context.engine.mode = context.mode
+        context._context_switch(ACCELERATOR)
+
+    module.BaseEngineCtx.__enter__ = enter
+
+
+@when_imported("verl.workers.engine.fsdp.transformer_impl")
+def _move_to_memory_or_accelerator(module: Any) -> None:
+    def to(engine: Any, device: str, model: bool = True, optimizer: bool = True, grad: bool = True) -> None:
+        if engine.engine_config.forward_only:
+            return
+        if model:
+            (offload_model if device == "cpu" else load)(engine.module)
+        if optimizer and engine.optimizer is not None:
+            (offload_optimizer if device == "cpu" else load)(engine.optimizer)
+
+    module.FSDPEngine.to = to
