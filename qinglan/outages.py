@@ -48,7 +48,8 @@ class Retries:
         seconds: float | None = None,
     ) -> None:
         self._service, self._is_away = service, is_away
-        self._attempts, self._seconds = (None, seconds) if seconds else (attempts, None)
+        self._attempts = None if seconds else attempts
+        self._seconds = seconds
         self._away_since: float | None = None
 
     def attempts(self) -> Any:
