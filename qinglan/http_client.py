@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import sys
 from functools import cache
 
 import httpx2
@@ -12,14 +13,10 @@ KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (
-        socket.IPPROTO_TCP,
-        getattr(socket, "TCP_KEEPIDLE", 0) or getattr(socket, "TCP_KEEPALIVE", 0),
-        30,
-    ),  # macOS: TCP_KEEPALIVE
+    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"), 30),
 )
-"""A request may wait for an answer without a limit. Where the other machine is lost, nothing would end that wait;
-with these probes it ends as a broken connection, after a minute."""
+"""A request may wait for an answer without a limit, and where the other machine is lost nothing would ever end that
+wait. With these probes it ends as a broken connection, after a minute."""
 
 
 def http_client(timeout: httpx2.Timeout) -> httpx2.AsyncClient:

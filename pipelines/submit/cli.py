@@ -63,10 +63,6 @@ def submit(
     """
     import tempfile
 
-    from pipelines.config import load_config
-    from pipelines.graph_compiler import target_of
-    from pipelines.promotion import cluster_promotion_notes
-    from pipelines.sizing.check import check_fit, volume_bytes
     from pipelines.submit.kfp_client import KfpClient, read_access
     from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
     from pipelines.submit.start_run import submit as start
@@ -78,18 +74,14 @@ def submit(
     kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
         graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
-        volumes: dict[str, float] = {}
-        if not skip_checks and not line.endswith(".yaml"):
-            config = target_of(tenant or line, profile, training).config
-            check_fit(config, volumes=False)
-            volumes = volume_bytes(config)
+        compiled_before = line.endswith(".yaml")
+        volumes = {} if skip_checks or compiled_before else _checked_volumes(tenant or line, profile, training)
         request = RunRequest(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
             volumes,
         )  # fmt: skip
         if line == "rewriter":
-            for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):
-                say(f"note: {note}")
+            _say_promotion_notes(tenant, profile, training, say)
         run = start(kfp, graph, request, say)
     say(f"page: {run.page}")
     if follow:
@@ -98,6 +90,25 @@ def submit(
         say_json({**run._asdict(), "state": "PENDING"})
     else:
         say(f"follow it: qinglan follow {run.run_id}")
+
+
+def _checked_volumes(name: str, profile: str, training: str) -> dict[str, float]:
+    """Bytes that the profile's run keeps on each volume; a training that does not fit its machine is refused."""
+    from pipelines.graph_compiler import target_of
+    from pipelines.sizing.check import check_fit, volume_bytes
+
+    config = target_of(name, profile, training).config
+    check_fit(config, volumes=False)
+    return volume_bytes(config)
+
+
+def _say_promotion_notes(tenant: str, profile: str, training: str, say: Callable[[str], None]) -> None:
+    """Say why the profile's gate can only hold, if it can."""
+    from pipelines.config import load_config
+    from pipelines.promotion import cluster_promotion_notes
+
+    for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):
+        say(f"note: {note}")
 
 
 def follow(

@@ -120,7 +120,7 @@ def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | Non
 
 
 def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> httpx.Response:
-    """The gateway's response; worth a wait where the environment allows it, as the stage's work is done by now."""
+    """The gateway's response, awaited where the environment allows it: the stage's work is done by now."""
     retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
     for attempt in retries.attempts():
         with attempt:
