@@ -14,8 +14,10 @@ from pydantic import ValidationError
 from qinglan.config import Config, explain_validation_error
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
+from qinglan.file_formats import is_spreadsheet, refuse_foreign_format
 from qinglan.rows import QuarantinedRow, Question, Split
-from qinglan.tables import Cells, Formula, is_spreadsheet, misnamed_in_words, read_table
+from qinglan.sheet_reader import Formula
+from qinglan.tables import Cells, read_table
 from qinglan.terminal import visible
 
 QUESTION_LIMIT = 2_000
@@ -94,6 +96,7 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
 def _jsonl_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
     """Lines keyed by the sheet's column names, or by the typed field names."""
     names = {field: getattr(columns, field) for field in Columns.model_fields}
+    refuse_foreign_format(path)
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
@@ -125,12 +128,11 @@ def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
-            f"{misnamed_in_words(path)}"
         ) from error
     try:
         record = parse_json(text, str(path), number, half_characters=True)
     except DataError as error:
-        raise DataError(f"{error}{misnamed_in_words(path) or ' A file of questions is .xlsx or JSONL.'}") from error
+        raise DataError(f"{error} A file of questions is .xlsx or JSONL.") from error
     if not isinstance(record, dict):
         raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
     return record

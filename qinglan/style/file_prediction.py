@@ -13,11 +13,13 @@ import orjson
 
 from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
+from qinglan.file_formats import is_spreadsheet, refuse_foreign_format
 from qinglan.files import atomic_write, count_lines
+from qinglan.sheet_reader import Formula
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.predict import Prediction
-from qinglan.tables import Formula, read_table, write_table
+from qinglan.tables import read_table, write_table
 from qinglan.terminal.progress import progress
 
 CHUNK = 512
@@ -40,10 +42,9 @@ SHOWN = 5
 
 
 def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
-    """Answer every row; the endings of the two names say what they are."""
-    for path in (source, target):
-        if path.suffix not in (".jsonl", ".xlsx"):
-            raise ConfigError(f"{path}: ends neither in .jsonl nor in .xlsx.")
+    """Answer every row; the ending of the target's name says what is written."""
+    if target.suffix not in (".jsonl", ".xlsx"):
+        raise ConfigError(f"{target}: ends neither in .jsonl nor in .xlsx.")
     if not source.is_file():
         raise DataError(f"{source}: no such file. Name a file of answers.")
     rows = predicted = 0
@@ -57,7 +58,7 @@ def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCoun
         *map(_column, names),
     }  # of an earlier answer
     with ExitStack() as stack:
-        tick = stack.enter_context(progress("style", count_lines(source) if source.suffix == ".jsonl" else None))
+        tick = stack.enter_context(progress("style", None if is_spreadsheet(source) else count_lines(source)))
         add = stack.enter_context(_writer(target, names, _columns(source, target)))
         for chunk in _chunks(_read(source)):
             for where, row, prediction, fault in _answered(model, chunk):
@@ -116,10 +117,11 @@ def _column(name: str) -> str:
 
 
 def _read(source: Path) -> Iterator[tuple[str, Row]]:
-    if source.suffix == ".xlsx":
+    if is_spreadsheet(source):
         for number, cells in read_table(source):
             yield f"row {number}", dict(cells)
         return
+    refuse_foreign_format(source)
     with source.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():

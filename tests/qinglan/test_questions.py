@@ -1,6 +1,7 @@
 """Any sheet becomes typed questions; what is none says why, before it costs anything."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from openpyxl import Workbook
 
 from qinglan.errors import DataError
+from qinglan.file_formats import OLE
 from qinglan.files import dump_line
 from qinglan.questions import Columns, count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question
@@ -118,7 +120,7 @@ def test_jsonl_in_another_encoding_is_an_error_that_says_so(tmp_path: Path) -> N
         read(path)
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "问题,画像"])
+@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "问题"])
 def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text(line, encoding="utf-8")
@@ -127,15 +129,32 @@ def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None
         read(path)
 
 
-@pytest.mark.parametrize("content", ["问题,画像\n吃几次,50岁\n".encode("gbk"), "问题,画像\n".encode()])
-def test_a_text_file_with_the_name_of_a_spreadsheet_is_told_so(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "questions.xlsx"
-    path.write_bytes(content)
+FOREIGN = {
+    "a table as text (CSV, in GBK)": "问题,画像\n吃几次,50岁\n".encode("gbk"),
+    "a table as text (CSV, in UTF-8)": '\ufeff"问题","画像"\n'.encode(),
+    "text in UTF-16": "问题\t画像\n".encode("utf-16"),
+    "an old .xls spreadsheet, or one with a password": OLE + bytes(600),
+    "a web page or XML": b"<html><table><tr><td>1</td></tr></table></html>",
+    "no text": b"SQLite format 3\0" + bytes(100),
+}
 
-    with pytest.raises(
-        DataError, match=r"name ends in \.xlsx, but it is no \.xlsx spreadsheet: .* save it as \.xlsx"
-    ):
-        read(path)
+
+@pytest.mark.parametrize("name", ["questions.xlsx", "questions", "questions.xls", "questions.csv"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_of_another_kind_is_told_by_its_content_and_not_by_its_name(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    (tmp_path / name).write_bytes(FOREIGN[kind])
+
+    with pytest.raises(DataError, match=f"{name}: this is {re.escape(kind)}.* is needed: .*(xlsx|JSONL)"):
+        read(tmp_path / name)
+
+
+def test_a_spreadsheet_is_one_whatever_its_name(tmp_path: Path) -> None:
+    for name in ("questions", "questions.csv", "questions.xls"):
+        path = sheet(tmp_path, ["怎么吃"], header=["问题"]).rename(tmp_path / name)
+
+        assert [row.question for row in read(path)] == ["怎么吃"]
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

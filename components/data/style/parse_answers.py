@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 from components.data.style.config import StyleColumns
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
+from qinglan.file_formats import is_spreadsheet, refuse_foreign_format
+from qinglan.sheet_reader import Formula
 from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow
-from qinglan.tables import Formula, is_spreadsheet, misnamed_in_words, read_table
+from qinglan.tables import read_table
 
 SHOWN = 5
 QUESTION, ANSWER = "用户问题：", "\n回答："
@@ -47,6 +49,7 @@ def _raw_rows(path: Path, columns: StyleColumns) -> Iterator[RawRow]:
 
 def _of_json(path: Path) -> Iterator[RawRow]:
     """A JSON list, as in the plan, or an object a line."""
+    refuse_foreign_format(path)
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
     except OSError as error:
@@ -67,8 +70,7 @@ def _parsed(path: Path, content: bytes, line: int = 1) -> Any:
     try:
         return parse_json(content, str(path), line)
     except DataError as error:
-        expected = misnamed_in_words(path) or " Save it as UTF-8 JSON, or as .xlsx."
-        raise DataError(f"{error}{expected}") from error
+        raise DataError(f"{error} Save it as UTF-8 JSON, or as .xlsx.") from error
 
 
 def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[RawRow]:

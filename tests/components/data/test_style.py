@@ -140,7 +140,7 @@ def test_a_file_without_rows_says_what_to_give(tmp_path: Path, content: str) -> 
 def test_a_text_file_with_the_name_of_a_spreadsheet_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "in.xlsx").write_text("问题,回答,标签\n")
 
-    with pytest.raises(DataError, match=r"name ends in \.xlsx, but it is no \.xlsx spreadsheet"):
+    with pytest.raises(DataError, match=r"a table as text \(CSV, in UTF-8\).* save it as \.xlsx"):
         read_rows(tmp_path / "in.xlsx", StyleColumns(), DEFAULT_LABELS)
 
 

@@ -62,9 +62,7 @@ def test_a_descendant_says_why_its_signature_does_not_count(keys: Keys, tmp_path
     assert "not in the trust policy" in found.fault
 
 
-def test_names_of_the_store_point_to_their_releases_where_signed(
-    keys: Keys, tmp_path: Path
-) -> None:
+def test_names_of_the_store_point_to_their_releases_where_signed(keys: Keys, tmp_path: Path) -> None:
     folder, store = write_release(tmp_path / "release", keys), open_store(str(tmp_path / "store"))
     store.push(folder, digest(folder))
     store.point("fivedoctors/rewriter", digest(folder), None, "gate", sign_with(keys.releaser))

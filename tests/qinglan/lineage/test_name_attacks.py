@@ -143,7 +143,11 @@ def other_names_history(world: World) -> None:
 
 
 def deleted(*numbers: int) -> Callable[[World], None]:
-    return lambda world: [world.path(number).unlink() for number in numbers] and None
+    def attack(world: World) -> None:
+        for number in numbers:
+            world.path(number).unlink()
+
+    return attack
 
 
 def deleted_with_its_release(world: World) -> None:
