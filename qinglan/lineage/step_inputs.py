@@ -21,6 +21,7 @@ from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
+from qinglan.plain_files import read_plain
 from qinglan.prompts import PROMPTS_FOLDER
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.reward.config import RewardConfig
@@ -50,7 +51,7 @@ def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
 def add_prompts(step: StepReport, pattern: str) -> None:
     """Add the texts of the prompt files with such names."""
     for path in sorted(PROMPTS_FOLDER.glob(f"{pattern}.txt")):
-        add_supporting_file(step, f"prompt {path.stem}", f"prompt-{path.name}", path.read_bytes())
+        add_supporting_file(step, f"prompt {path.stem}", f"prompt-{path.name}", read_plain(path))
 
 
 def add_teacher_prompt(step: StepReport, system_prompt: str) -> None:
