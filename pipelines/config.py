@@ -119,8 +119,8 @@ def dump_config(config: Config, path: Path) -> None:
     """Write the resolved configuration, every default spelled out."""
     import yaml
 
-    from qinglan.files import atomic_write
+    from qinglan.files import PRIVATE, atomic_write
 
-    with atomic_write(path) as partial:
+    with atomic_write(path, mode=PRIVATE) as partial:
         text = yaml.safe_dump(config.model_dump(mode="json", by_alias=True), allow_unicode=True, sort_keys=False)
         partial.write_text(text, encoding="utf-8")

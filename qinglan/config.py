@@ -90,6 +90,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file. See pipelines/configs for the profiles there are.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not readable as YAML: byte {error.start} is not UTF-8.") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Name a file of YAML.") from error
     return yaml_mapping(text, str(path))
 
 

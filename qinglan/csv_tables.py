@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qinglan.errors import DataError
-from qinglan.tables import CELL_LIMIT, UNCOMPRESSED_LIMIT, Cells, check_header
+from qinglan.file_formats import UNCOMPRESSED_LIMIT, UTF_16
+from qinglan.tables import CELL_LIMIT, Cells, check_header
 
-BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), *((mark, "utf-16") for mark in UTF_16))
 DELIMITERS = ",;\t"
 SINGLE_RUNS = 0.8
 """In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -17,8 +17,10 @@ from qinglan.config import Config, explain_validation_error
 from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
+from qinglan.file_formats import row_format
 from qinglan.rows import QuarantinedRow, Question, Split
-from qinglan.tables import OLD_SPREADSHEET, Cells, Formula, is_spreadsheet, misnamed_in_words, read_table
+from qinglan.sheet_reader import Formula
+from qinglan.tables import Cells, read_table
 from qinglan.terminal import visible
 
 QUESTION_LIMIT = 2_000
@@ -98,29 +100,13 @@ def count_rows(path: Path, columns: Columns) -> int:
 def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
     if not path.is_file():
         raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSONL of questions.")
-    kind = question_format(path)
+    kind = row_format(path)
     if kind in ("json", "jsonl"):
         yield from _jsonl_rows(path, columns) if kind == "jsonl" else _json_rows(path, columns)
         return
     read = read_table if kind == "spreadsheet" else read_csv
     for number, cells in read(path, required=[columns.question]):
         yield f"{path.name} row {number}", cells
-
-
-def question_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
-    """How a file of questions is read: by its first bytes, since a pipeline's artifact has no file ending."""
-    if is_spreadsheet(path):
-        return "spreadsheet"
-    with path.open("rb") as file:
-        beginning = file.read(4096)
-    if beginning.startswith(OLD_SPREADSHEET):
-        raise DataError(
-            f"{path}: is an old .xls spreadsheet. Save it as .xlsx, or let `qinglan init TENANT {path.name}` read it."
-        )
-    first = beginning.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-    if first == b"[" and path.suffix.lower() != ".jsonl":
-        return "json"
-    return "jsonl" if first == b"{" or path.suffix.lower() in (".json", ".jsonl") else "csv"
 
 
 def _json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
@@ -168,14 +154,11 @@ def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
-            f"{misnamed_in_words(path)}"
         ) from error
     try:
         record = parse_json(text, str(path), number, half_characters=True)
     except DataError as error:
-        raise DataError(
-            f"{error}{misnamed_in_words(path) or ' A file of questions is .xlsx, CSV or JSONL.'}"
-        ) from error
+        raise DataError(f"{error} A file of questions is .xlsx, CSV or JSONL.") from error
     if not isinstance(record, dict):
         raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
     return record

@@ -15,8 +15,9 @@ from pipelines.tenant_setup.passages import Block, document_passages, safe_id
 from pipelines.tenant_setup.sheet_formats import read_records
 from qinglan.csv_tables import read_text
 from qinglan.errors import DataError
+from qinglan.file_formats import refuse_bomb
 from qinglan.rag.contract import Passage
-from qinglan.tables import Formula, refuse_bomb
+from qinglan.sheet_reader import Formula
 from qinglan.terminal import visible
 
 RECORD_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".xlsx", ".xls")

@@ -9,7 +9,8 @@ from qinglan.chat_history import Turn, chat_lines, read_turns
 from qinglan.csv_tables import decode_text, read_csv
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
-from qinglan.tables import OLD_SPREADSHEET, UNCOMPRESSED_LIMIT, is_spreadsheet, read_table
+from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, is_spreadsheet
+from qinglan.tables import read_table
 
 Record = dict[str, Any]
 
@@ -33,9 +34,9 @@ def read_records(path: Path) -> Records:
         raise DataError(f"{path}: more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
     if is_spreadsheet(path):
         return Records([cells for _, cells in read_table(path)], direct=True)
-    content = path.read_bytes()
-    if content.startswith(OLD_SPREADSHEET):
+    if is_old_spreadsheet(path):
         return Records(read_old_spreadsheet(path), direct=False)
+    content = path.read_bytes()
     text = decode_text(content, str(path)).lstrip()
     if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
         return Records([cells for _, cells in read_csv(path)], direct=True)

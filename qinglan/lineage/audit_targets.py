@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from qinglan.config import load_yaml
+from qinglan.config import yaml_mapping
 from qinglan.digests import digest as digest_of
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
@@ -20,6 +20,7 @@ from qinglan.lineage.findings import Finding
 from qinglan.lineage.name_moves import NameClaim, read_claim
 from qinglan.lineage.release_folder import PROVENANCE
 from qinglan.lineage.statement import Statement, from_payload
+from qinglan.plain_files import read_plain
 
 if TYPE_CHECKING:
     from qinglan.store import Store
@@ -167,7 +168,7 @@ def release_target(
 
 
 def read_statement(path: Path) -> Statement:
-    return from_payload(open_envelope(path.read_bytes(), str(path)).payload, str(path))
+    return from_payload(open_envelope(read_plain(path), str(path)).payload, str(path))
 
 
 def find_run(path: Path) -> Path | None:
@@ -240,11 +241,12 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
         digests = run.recorded_digests(name)
         if not digests or path.suffix in FILLED_IN or path.name.startswith("."):
             continue
+        outside = path.is_symlink() and not path.resolve().is_relative_to(run.root.resolve())
         if not path.exists():
-            if not path.resolve().is_relative_to(run.root.resolve()):
+            if outside:
                 continue  # an input from outside of the run, which may be gone
             why = "it leads to nothing"
-        elif run.recorded_digest(path, name) in digests or digest_of(path) in digests:
+        elif run.recorded_digest(path, name) in digests or (not outside and digest_of(path) in digests):
             continue
         else:
             why = f"it is not the {name} of this run's records; open the one in {run.root / 'artifacts'}"
@@ -270,9 +272,10 @@ def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
 
 def _tenant(root: Path) -> str:
     """The tenant of a run, by its configuration."""
+    path = root / "config.yaml"
     try:
-        values = load_yaml(root / "config.yaml")
-    except QinglanError:
+        values = yaml_mapping(read_plain(path).decode(), str(path))
+    except (OSError, UnicodeDecodeError, QinglanError):
         return ""
     release = values.get("register")
     name = str(release.get("name", "")) if isinstance(release, dict) else ""

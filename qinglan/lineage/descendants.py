@@ -21,6 +21,7 @@ from qinglan.lineage.name_moves import entry_fault
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload
 from qinglan.lineage.statement_index import signing_role, verify_signatures
 from qinglan.lineage.trust import TrustPolicy
+from qinglan.plain_files import read_plain
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 MAX_SHOWN = 200
@@ -80,7 +81,7 @@ def read_signed_files(roots: Iterable[Path], store: str = "") -> list[SignedFile
     files: dict[str, SignedFile] = {}
     for path in sorted(statement_paths(root.resolve() for root in roots)):
         try:
-            sealed = path.read_bytes()
+            sealed = read_plain(path)
             sha = hashlib.sha256(sealed).hexdigest()
             if sha not in files:
                 files[sha] = SignedFile(path, from_payload(open_envelope(sealed).payload))
@@ -147,7 +148,7 @@ def _rank(file: SignedFile, name: str) -> int:
 def _signature_fault(file: SignedFile, policy: TrustPolicy) -> str:
     """Why the signature does not count; empty where it does."""
     try:
-        envelope = open_envelope(file.path.read_bytes(), str(file.path))
+        envelope = open_envelope(read_plain(file.path), str(file.path))
         statement = from_payload(envelope.payload, str(file.path))
         tenant = _tenant(statement, envelope, policy)
         state, why, _ = verify_signatures(envelope, policy, signing_role(statement), tenant, statement.at)

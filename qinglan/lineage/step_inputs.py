@@ -23,6 +23,7 @@ from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
 from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
+from qinglan.plain_files import read_plain
 from qinglan.prompts import PROMPTS_FOLDER, SystemPrompt
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.reward.config import RewardConfig
@@ -58,7 +59,7 @@ def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> No
     if isinstance(prompt, str) and prompt:
         contents[name] = prompt.encode()
     else:
-        files = {path.stem: path.read_bytes() for path in PROMPTS_FOLDER.glob(f"{pattern}.txt")}
+        files = {path.stem: read_plain(path) for path in PROMPTS_FOLDER.glob(f"{pattern}.txt")}
         contents = files | contents
     for stem, content in sorted(contents.items()):
         add_supporting_file(step, f"prompt {stem}", f"prompt-{stem}.txt", content)

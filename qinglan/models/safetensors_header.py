@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
+from qinglan.plain_files import open_plain
 
 LENGTH, LARGEST = 8, 100_000_000
 """Bytes of the header's own length, and what the format allows the header."""
@@ -58,7 +59,7 @@ def declared_size(path: Path) -> int:
 def _read(path: Path) -> _Header:
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             length = int.from_bytes(file.read(LENGTH), "little")
             if not 2 <= length <= min(LARGEST, size - LENGTH):
                 raise DataError(f"{path}: no safetensors: a header of {length:,} bytes in a file of {size:,}.")

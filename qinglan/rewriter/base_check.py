@@ -12,6 +12,7 @@ import orjson
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
+from qinglan.plain_files import read_plain
 from qinglan.sizing.shape import FAMILIES, shape_of
 from qinglan.text import neutralise_tokens
 
@@ -110,7 +111,7 @@ def _known_types() -> set[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = orjson.loads(path.read_bytes())
+        values = orjson.loads(read_plain(path))
     except (OSError, orjson.JSONDecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error}). Download the model again.") from error
     if not isinstance(values, dict):

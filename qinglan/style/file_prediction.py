@@ -14,11 +14,13 @@ import orjson
 from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
+from qinglan.file_formats import is_spreadsheet, row_format
 from qinglan.files import atomic_write, count_lines
+from qinglan.sheet_reader import Formula
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.predict import Prediction
-from qinglan.tables import Formula, read_table, write_table
+from qinglan.tables import read_table, write_table
 from qinglan.terminal.progress import progress
 
 CHUNK = 512
@@ -38,14 +40,12 @@ class PredictedCounts(NamedTuple):
 
 
 SHOWN = 5
-SOURCE_ENDINGS, TARGET_ENDINGS = (".jsonl", ".json", ".csv", ".xlsx"), (".jsonl", ".xlsx")
 
 
 def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
-    """Answer every row; the endings of the two names say what they are."""
-    for path, endings in ((source, SOURCE_ENDINGS), (target, TARGET_ENDINGS)):
-        if path.suffix not in endings:
-            raise ConfigError(f"{path}: ends in none of {', '.join(endings)}.")
+    """Answer every row; the ending of the target's name says what is written."""
+    if target.suffix not in (".jsonl", ".xlsx"):
+        raise ConfigError(f"{target}: ends neither in .jsonl nor in .xlsx.")
     if not source.is_file():
         raise DataError(f"{source}: no such file. Name a file of answers.")
     rows = predicted = 0
@@ -59,7 +59,7 @@ def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCoun
         *map(_column, names),
     }  # of an earlier answer
     with ExitStack() as stack:
-        tick = stack.enter_context(progress("style", count_lines(source) if source.suffix == ".jsonl" else None))
+        tick = stack.enter_context(progress("style", None if is_spreadsheet(source) else count_lines(source)))
         add = stack.enter_context(_writer(target, names, _columns(source, target)))
         for chunk in _chunks(_read(source)):
             for where, row, prediction, fault in _answered(model, chunk):
@@ -118,11 +118,12 @@ def _column(name: str) -> str:
 
 
 def _read(source: Path) -> Iterator[tuple[str, Row]]:
-    if source.suffix in (".xlsx", ".csv"):
-        for number, cells in read_table(source) if source.suffix == ".xlsx" else read_csv(source):
+    kind = row_format(source)
+    if kind in ("spreadsheet", "csv"):
+        for number, cells in read_table(source) if kind == "spreadsheet" else read_csv(source):
             yield f"row {number}", dict(cells)
         return
-    if source.suffix == ".json":
+    if kind == "json":
         yield from _read_list(source)
         return
     with source.open("rb") as file:

@@ -18,6 +18,7 @@ from qinglan.config import Config, Positive
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
 from qinglan.models.references import refuse_foreign_files
+from qinglan.plain_files import read_plain
 from qinglan.style.engines import InferenceEngine, TokenIds
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.predict import Prediction, encode, predict_probabilities, predictions
@@ -52,7 +53,7 @@ def write_card(folder: Path, card: StyleCard) -> None:
 
 def read_card(folder: Path) -> StyleCard:
     try:
-        values = orjson.loads((folder / CARD_FILE).read_bytes())
+        values = orjson.loads(read_plain(folder / CARD_FILE))
     except (OSError, orjson.JSONDecodeError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise DataError(

@@ -103,6 +103,16 @@ def first(killed: Killed, data: Path, out: Path) -> Ran:
     return ran
 
 
+def test_nobody_else_reads_what_a_run_was_told_and_paid_for(first: Ran, out: Path) -> None:
+    files = [
+        out / name for name in ("config.yaml", "run.json", "gateway.json", "journal.sqlite", "retrievals.sqlite")
+    ]
+    files += [path for path in (out / "logs").rglob("*") if path.is_file()]
+
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert {path.name: path.stat().st_mode & 0o777 for path in files} == {path.name: 0o600 for path in files}
+
+
 def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(
     killed: Killed, first: Ran, data: Path, out: Path
 ) -> None:

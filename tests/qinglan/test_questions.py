@@ -1,6 +1,7 @@
 """Any sheet becomes typed questions; what is none says why, before it costs anything."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from openpyxl import Workbook
 
 from qinglan.errors import DataError
+from qinglan.file_formats import OLE
 from qinglan.files import dump_line
 from qinglan.questions import Columns, count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question
@@ -175,7 +177,7 @@ def test_jsonl_in_another_encoding_is_an_error_that_says_so(tmp_path: Path) -> N
         read(path)
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "问题,画像"])
+@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "问题"])
 def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text(line, encoding="utf-8")
@@ -184,12 +186,29 @@ def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None
         read(path)
 
 
-def test_an_old_spreadsheet_is_named_with_what_reads_it(tmp_path: Path) -> None:
-    path = tmp_path / "questions.xlsx"
-    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600))
+FOREIGN = {
+    "an old .xls spreadsheet, or one with a password": OLE + bytes(600),
+    "a web page or XML": b"<html><table><tr><td>1</td></tr></table></html>",
+    "no text": b"SQLite format 3\0" + bytes(100),
+}
 
-    with pytest.raises(DataError, match=r"old \.xls spreadsheet. Save it as \.xlsx, or let `qinglan init"):
-        read(path)
+
+@pytest.mark.parametrize("name", ["questions.xlsx", "questions", "questions.xls", "questions.csv"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_of_another_kind_is_told_by_its_content_and_not_by_its_name(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    (tmp_path / name).write_bytes(FOREIGN[kind])
+
+    with pytest.raises(DataError, match=f"{name}: this is {re.escape(kind)}.* is needed: .*(xlsx|JSONL)"):
+        read(tmp_path / name)
+
+
+def test_a_spreadsheet_is_one_whatever_its_name(tmp_path: Path) -> None:
+    for name in ("questions", "questions.csv", "questions.xls"):
+        path = sheet(tmp_path, ["怎么吃"], header=["问题"]).rename(tmp_path / name)
+
+        assert [row.question for row in read(path)] == ["怎么吃"]
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row
-from qinglan.tables import Cell, write_table
+from qinglan.sheet_reader import Cell
+from qinglan.tables import write_table
 from qinglan.terminal.progress import progress
 
 STEP = "validate"

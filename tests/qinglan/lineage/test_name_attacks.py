@@ -143,11 +143,11 @@ def other_names_history(world: World) -> None:
 
 
 def deleted(*numbers: int) -> Callable[[World], None]:
-    def delete(world: World) -> None:
+    def attack(world: World) -> None:
         for number in numbers:
             world.path(number).unlink()
 
-    return delete
+    return attack
 
 
 def deleted_with_its_release(world: World) -> None:

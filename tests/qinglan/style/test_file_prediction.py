@@ -142,7 +142,7 @@ def test_a_sheet_has_every_column_that_any_line_brings(model: StyleModel, tmp_pa
 
 
 def test_names_must_say_what_the_files_are(model: StyleModel, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ends in none of \.jsonl"):
-        predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
+    with pytest.raises(ConfigError, match=r"ends neither in \.jsonl nor in \.xlsx"):
+        predict_file(model, tmp_path / "in.txt", tmp_path / "out.txt")
     with pytest.raises(DataError, match="no such file"):
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
