@@ -100,9 +100,7 @@ def test_a_key_under_an_unknown_setting_is_not_repeated(setting: str) -> None:
 
 
 def test_a_limit_of_tokens_is_no_key() -> None:
-    PaidModel.parse(
-        {"model": "m", "price": PRICE, "extra_body": {"thinking_tokens": 5, "max_token": 1}}, "profile"
-    )
+    PaidModel.parse({"model": "m", "price": PRICE, "extra_body": {"thinking_tokens": 5, "max_token": 1}}, "profile")
 
 
 @given(st.text(st.characters(exclude_characters="/?#@\\ ", exclude_categories=("C", "Z")), min_size=9))
