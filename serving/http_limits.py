@@ -104,7 +104,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._start_deadline(REST_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
-        if isinstance(sys.exception().__context__, HeadTooLarge):
+        error = sys.exception()
+        if error and isinstance(error.__context__, HeadTooLarge):
             self._refuse(431)
         else:
             super().send_400_response(msg)

@@ -270,7 +270,7 @@ RAG_ANSWER = {"code": 200, "msg": "success", "data": {"rewritten_query": "a", "r
               "reranker": "r", "reranker_digest": SHA, "reranker_fallback_reason": "timeout"}}  # fmt: skip
 INSTANCE = {"query": "一天吃几次", "tenant_id": "fivedoctors", "user_profile": "", "history_summary": "虾青素"}
 CHAT = {"model": "rewriter", "messages": [{"role": "system", "content": "改写"}, {"role": "user", "content": "原始查询: a\n\n请改写。"}]}  # fmt: skip  # noqa: E501
-SETTINGS = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+SETTINGS: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
             "chat_template": CHAT_TEMPLATE, "rope_scaling": None, "auto_map": {}}  # fmt: skip
 HEADER = json.dumps({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}).encode()
 LOOPS = (

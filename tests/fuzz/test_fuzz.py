@@ -28,5 +28,5 @@ def test_a_good_input_is_taken(name: str) -> None:
 def test_no_input_makes_a_parser_fail_otherwise_than_in_words(name: str, data: Any) -> None:
     target = targets()[name]
     content = data.draw(mutated(target.seeds))
-    with contextlib.suppress(target.refuses):
+    with contextlib.suppress(*target.refuses):
         target.parse(content)
