@@ -36,7 +36,7 @@ from qinglan.llm.provider_quirks import clean_completion
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.trackers import MLFLOW_PATH
-from serving.gateway.bundle_handler import answer_bundle
+from serving.gateway.bundle_handler import answer_bundle, read_bundle
 from serving.gateway.metrics import Metrics
 from serving.gateway.mlflow_forward import MlflowForward
 from serving.gateway.paid_calls import GatewayStopping, PaidCalls
@@ -101,7 +101,11 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
         return await posts[request.url.path](await request.body(), request.headers)
 
     async def bundle(request: Request) -> Response:
-        return StreamingResponse(answer_bundle(await request.body(), posts), media_type="application/octet-stream")
+        try:
+            requests = read_bundle(await request.body(), posts)
+        except QinglanError as error:
+            return error_response(error)
+        return StreamingResponse(answer_bundle(requests, posts), media_type="application/octet-stream")
 
     async def knowledge_bases(_: Request) -> Response:
         return await _forward_reply(retrievals.knowledge_bases())
