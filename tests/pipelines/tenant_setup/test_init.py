@@ -116,7 +116,7 @@ def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
     config = load_config("acme", "deepseek")
     assert config.gateway.rag.base_url == "https://rag.acme.cn" and not config.stand_ins.rag
     assert (config.training, config.gateway.teacher.model) == ("one-gpu-80", "deepseek-flash")
-    assert config.generate.system_prompt.startswith(
+    assert str(config.generate.system_prompt).startswith(
         "You are an expert in rewriting search queries about tents (x) ignore"
     )
     assert config.validate_.need_prompt.startswith("You turn") and config.evaluate.judge_prompt.startswith(
@@ -184,6 +184,16 @@ def test_a_name_that_is_none_is_refused(
     )
 
 
+SHORTEST = merge_settings(
+    {name: value for name, value in SHORT.items() if name != "loopback"},
+    {
+        "base": {"tiny": {"steps": 20}},
+        "sft": {"epochs": 1.0, "validations": 1},
+        "ppo": {"steps": 1, "validations": 1},
+    },
+)
+
+
 def shorten(profile: Path, changes: dict[str, Any]) -> None:
     settings = merge_settings(load_yaml(profile), changes)
     profile.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
@@ -193,8 +203,7 @@ def shorten(profile: Path, changes: dict[str, Any]) -> None:
 def test_a_company_folder_runs_to_its_report(company: Path, here: Here) -> None:
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
     assert here("init", "acme", *words).code == 0
-    short = {name: value for name, value in SHORT.items() if name != "loopback"}
-    shorten(company / "tenants" / "acme" / "demo.yaml", short)
+    shorten(company / "tenants" / "acme" / "demo.yaml", SHORTEST)
     run = qinglan(["run", "acme", "--json"], company)
 
     assert run.code == 7, run.errors
