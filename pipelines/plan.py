@@ -9,6 +9,7 @@ from pydantic import Field
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.preflight import (
     known_gold,
+    long_row_warnings,
     missing_gold,
     missing_lines,
     rows_in_words,
@@ -166,6 +167,7 @@ def make_plan(
             *_warnings(config, total, today or date.today()),
             *_gold_warnings(config, sheet, known),
             *uncalibrated_scores(config, sheet),
+            *long_row_warnings(config, sheet, REWRITER.until(REWRITER.last)),
             *warnings,
             *uncounted_calls(steps),
         ),

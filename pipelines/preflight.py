@@ -119,6 +119,17 @@ def base_warnings(config: RunConfig, stages: Sequence[str]) -> list[str]:
     ]
 
 
+def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
+    """Warn of rows that would stop SFT after the data was paid for; their tokens are an estimate."""
+    if "sft" not in stages or not sheet.too_long:
+        return []
+    named = "; ".join(sheet.too_long[:SHOWN])
+    return [
+        f"{len(sheet.too_long):,} rows may have more tokens than sft.max_length {config.sft.max_length:,} ({named}), "
+        "and SFT stops at the first. Raise sft.max_length and ppo.max_prompt_tokens, or shorten their history."
+    ]
+
+
 def refuse_unknown_template(base: Path, config: SftConfig) -> None:
     """A ConfigError where training could not render prompts as the base's own template does."""
     messages: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]

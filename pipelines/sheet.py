@@ -10,9 +10,13 @@ from components.data.convert.split_rows import Conversation, split_of
 from components.evaluation.rewriter.gate_precheck import GoldCounts
 from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
-from qinglan.prompts import own_prompt, prompt_file
+from qinglan.llm.prices import estimate_tokens
+from qinglan.prompts import own_prompt, prompt_file, student_messages
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Split
+
+PROMPT_MARKS = 16
+"""Tokens of a chat template's own marks."""
 
 
 class GoldRow(NamedTuple):
@@ -50,6 +54,8 @@ class Sheet:
     """Labelled rows of the locked test, by tenant with rows in it."""
 
     gold: list[GoldRow] = field(default_factory=list)
+    too_long: list[str] = field(default_factory=list)
+    """Rows whose prompt is, by an estimate, longer than SFT takes."""
 
     @property
     def tenants(self) -> set[str]:
@@ -71,6 +77,8 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
         _count(config, conversations, row)
         if row.gold:
             sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
+        if (tokens := prompt_tokens(config, row)) >= config.sft.max_length:
+            sheet.too_long.append(f"row {row.id!r}: about {tokens:,}")
         visit(row)
     if sheet.unfit and not conversations:
         raise DataError(
@@ -102,6 +110,12 @@ def check_prompts(config: RunConfig, tenant: str) -> None:
             "beside it. generate's is what the teacher is told, convert's what our model is trained and served with. "
             "`qinglan init` writes both."
         )
+
+
+def prompt_tokens(config: RunConfig, row: Question) -> int:
+    """Tokens of a row's prompt, by an estimate; the tiny model's vocabulary has about a token for each character."""
+    count = len if config.base.source == "tiny" else estimate_tokens
+    return PROMPT_MARKS + sum(count(turn["content"]) for turn in student_messages(row, config.convert.system_prompt))
 
 
 def _count(config: RunConfig, conversations: dict[Conversation, _Conversation], row: Question) -> None:

@@ -3,8 +3,11 @@
 chat_lines(read_turns([{"role": "user", "content": "有虾青素吗"}]))      # "用户：有虾青素吗"
 """
 
+import ast
 import json
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 ROLES: dict[str, Literal["user", "assistant"]] = {
@@ -28,10 +31,7 @@ class Turn(NamedTuple):
 def read_turns(value: Any) -> list[Turn] | None:
     """The turns of an exported conversation, also one that a cell holds as JSON; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("[{"):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+        value = _parsed(value)
     if not isinstance(value, list) or not value:
         return None
     turns = []
@@ -43,6 +43,15 @@ def read_turns(value: Any) -> list[Turn] | None:
         if side in ROLES and text.strip():
             turns.append(Turn(ROLES[side], text.strip()))
     return turns
+
+
+def _parsed(text: str) -> Any:
+    """A cell's list, as JSON or as Python writes it, which tables that were saved by pandas hold; else None."""
+    for parse in (json.loads, ast.literal_eval):
+        with warnings.catch_warnings(), suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            warnings.simplefilter("ignore", SyntaxWarning)  # a backslash in somebody's text
+            return parse(text)
+    return None
 
 
 def _turn(item: Any) -> tuple[str, str] | None:

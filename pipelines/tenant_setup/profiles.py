@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
 from pipelines.config import CONFIGS, TRAINING
 from qinglan.config import load_yaml, merge_settings
 from qinglan.text import one_line
@@ -24,6 +26,9 @@ PROMPTS: dict[Language, tuple[str, ...]] = {
 LONGEST_DOMAIN = 60
 LONGEST_PROMPT, LONGEST_ROW = 1024, 1152
 """Tokens that the trial's tiny model takes at most: with longer rows its training would take hours."""
+
+LONGEST_PAID = 4096
+"""The same for a model of use; a longer history is better shortened."""
 
 ANSWER_TOKENS = 64
 LEAST_PROMPTS = 4
@@ -98,6 +103,7 @@ def paid_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
     settings = shared_settings(answers, data)
     settings["training"] = answers.training
     settings = merge_settings(settings, smaller_steps(answers.training, data.training_rows))
+    settings = merge_settings(settings, longer_prompts(answers.training, data.longest))
     pattern = (CONFIGS / MODEL_TENANT / f"{answers.teacher}.yaml").read_text(encoding="utf-8")
     pattern = pattern.replace(MODEL_TENANT, tenant)
     if answers.rag:
@@ -137,8 +143,6 @@ def shared_settings(answers: Answers, data: DataSettings) -> dict[str, Any]:
 
 def smaller_steps(training: str, rows: int) -> dict[str, Any]:
     """PPO's sizes where the sheet has fewer rows than one step takes; empty where it has enough, or far too few."""
-    from components.training.ppo.config import PpoConfig
-
     ppo = PpoConfig.parse(load_yaml(TRAINING / f"{training}.yaml").get("ppo", {}), training)
     usable = rows * 3 // 4  # near duplicates are left out later
     if usable >= ppo.prompts or usable < LEAST_PROMPTS:
@@ -150,6 +154,23 @@ def smaller_steps(training: str, rows: int) -> dict[str, Any]:
     if batch % parts:  # fewer samples than parts
         return {"ppo": {"collection": collection, "batch": batch, "accumulation": max(1, batch // ppo.devices)}}
     return {"ppo": {"collection": collection, "batch": batch}}
+
+
+def longer_prompts(training: str, longest: int) -> dict[str, Any]:
+    """Room for the sheet's longest prompts, where the training's own is less; a token is at most a character here."""
+    values = load_yaml(TRAINING / f"{training}.yaml")
+    row = int(values.get("sft", {}).get("max_length", SftConfig().max_length))
+    prompt = int(values.get("ppo", {}).get("max_prompt_tokens", PpoConfig().max_prompt_tokens))
+    settings: dict[str, Any] = {}
+    if longest + ANSWER_TOKENS > row:
+        settings["sft"] = {"max_length": min(_rounded(longest + ANSWER_TOKENS), LONGEST_PAID)}
+    if longest > prompt:
+        settings["ppo"] = {"max_prompt_tokens": min(_rounded(longest), LONGEST_PAID)}
+    return settings
+
+
+def _rounded(tokens: int) -> int:
+    return -(-tokens // 256) * 256
 
 
 def training_names() -> list[str]:

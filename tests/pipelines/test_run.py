@@ -257,7 +257,7 @@ def test_bad_rows_are_quarantined_and_the_others_of_two_tenants_go_on(data: Path
         good += [{**cells, "租户": tenant} for _, cells in read_table(folder / "questions.xlsx")][:30]
     bad: list[Mapping[str, Any]] = [
         {"编号": "b1", "问题": None, "历史摘要": "x"},
-        {"编号": "b2", "问题": 12},
+        {"编号": "b2", "问题": True},
         {"编号": "b3", "问题": "长" * 3000},
     ]
     run_words = with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", [*bad, *good]))

@@ -134,12 +134,22 @@ TURNS = [
 ]
 
 
-def test_an_exported_conversation_becomes_lines_of_both_sides(tmp_path: Path) -> None:
-    path, book = tmp_path / "q.jsonl", sheet(tmp_path, ["a", "c", "怎么吃", "", json.dumps(TURNS)])
+@pytest.mark.parametrize("written", [json.dumps(TURNS), repr(TURNS)], ids=["JSON", "Python"])
+def test_an_exported_conversation_becomes_lines_of_both_sides(tmp_path: Path, written: str) -> None:
+    path, book = tmp_path / "q.jsonl", sheet(tmp_path, ["a", "c", "怎么吃", "", written])
     path.write_text(json.dumps({"question": "怎么吃", "history_summary": TURNS}))
 
     for row in (*read(path), *read(book)):
         assert isinstance(row, Question) and row.history_summary == "用户：有虾青素吗\n助手：有的， 两种"
+
+
+@pytest.mark.parametrize(
+    "text", ["[{", "[{'role': open('x')}]", r"[{'a': '\d'}]", "[" * 9000, '[{"role": "user"}]', "[{}]"]
+)
+def test_a_cell_that_only_begins_like_a_conversation_stays_text(tmp_path: Path, text: str) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", "", text]))
+
+    assert isinstance(row, Question) and row.history_summary == text
 
 
 def test_a_json_list_of_objects_is_read_as_jsonl_is(tmp_path: Path) -> None:

@@ -4,6 +4,10 @@ sheet with the company's own column names, a folder of .docx, .pdf and .md -> in
 """
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ from qinglan.config import load_yaml, merge_settings
 from tests.pipelines.conftest import Here
 from tests.pipelines.new_tenant_run import SHORT, qinglan
 from tests.pipelines.tenant_setup.documents import write_pdf, write_word
+from tests.terminal_screen import ALL as ATTACKS_AT_ONCE
+from tests.terminal_screen import FORGED, on_terminal
 
 ASKED = ("能机洗吗", "保修多久", "怎么退货", "发票怎么开", "容量多大", "极限温度呢", "怎么晾干", "多重")
 GOODS = ("背包", "帐篷", "睡袋", "登山杖", "头灯", "炉头", "水袋", "防潮垫")
@@ -130,6 +136,37 @@ def test_without_a_terminal_it_asks_for_yes(company: Path, here: Here) -> None:
     assert refused.code == 2 and "Add --yes" in refused.errors and not (company / "tenants").exists()
 
 
+def test_a_person_is_asked_five_things_each_with_a_default(company: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "init", "acme", "客服记录.xlsx"]
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        os.write(keyboard, "户外用品\ndeepseek\n\none-gpu-80\n\n".encode())
+        shown = process.communicate(timeout=120)[0].decode()
+
+    assert process.returncode == 0
+    for question in ("Your trade, in a few words [本公司产品和服务]: ", "(gpt, deepseek) [gpt]: ", "or ours [ours]: ",
+                     "Machine of the paid run", "Language of prompts and README (zh, en) [zh]: "):  # fmt: skip
+        assert question in shown
+    profile = load_yaml(company / "tenants" / "acme" / "deepseek.yaml")
+    assert (profile["training"], profile["stand_ins"]) == ("one-gpu-80", {"rag": True})
+
+
+def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> None:
+    quoted = ATTACKS_AT_ONCE.replace('"', '""')
+    (tmp_path / "q.csv").write_bytes(f'问题,"{quoted}"\n"{quoted}","{quoted}"\n'.encode())
+    documents = tmp_path / "docs"
+    documents.mkdir()
+    (documents / "a\x1b[2J<b>`x`.md").write_text(f"# {ATTACKS_AT_ONCE}\n退货", encoding="utf-8")
+    screen = on_terminal(
+        "init", "acme", "q.csv", "--knowledge-base", "docs", "--language", "zh", "--yes", cwd=tmp_path
+    )
+
+    assert screen.code == 0, screen.raw
+    assert not screen.has_line(FORGED) and not screen.title
+    readme = (tmp_path / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert "\x1b" not in readme and "<b>" not in readme.replace("`docs/a\\x1b[2J<b>'x'.md`", "")
+
+
 HISTORY = [{"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}]
 ODD: list[tuple[str, str, bytes, int, str]] = [
     ("no such file", "none.xlsx", b"", 3, "no such file. Give the spreadsheet, CSV or JSON of questions."),
@@ -184,6 +221,16 @@ def test_a_name_that_is_none_is_refused(
     )
 
 
+SHORTEST = merge_settings(
+    {name: value for name, value in SHORT.items() if name != "loopback"},
+    {
+        "base": {"tiny": {"steps": 20}},
+        "sft": {"epochs": 1.0, "validations": 1},
+        "ppo": {"steps": 1, "validations": 1},
+    },
+)
+
+
 def shorten(profile: Path, changes: dict[str, Any]) -> None:
     settings = merge_settings(load_yaml(profile), changes)
     profile.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
@@ -193,8 +240,7 @@ def shorten(profile: Path, changes: dict[str, Any]) -> None:
 def test_a_company_folder_runs_to_its_report(company: Path, here: Here) -> None:
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
     assert here("init", "acme", *words).code == 0
-    short = {name: value for name, value in SHORT.items() if name != "loopback"}
-    shorten(company / "tenants" / "acme" / "demo.yaml", short)
+    shorten(company / "tenants" / "acme" / "demo.yaml", SHORTEST)
     run = qinglan(["run", "acme", "--json"], company)
 
     assert run.code == 7, run.errors
