@@ -77,13 +77,15 @@ def submit(
     with tempfile.TemporaryDirectory() as folder:
         graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
         volumes: dict[str, float] = {}
+        gateway = None
         if not skip_checks and not line.endswith(".yaml"):
             config = target_of(tenant or line, profile, training).config
             check_fit(config, volumes=False)
             volumes = volume_bytes(config)
+            gateway = getattr(config, "gateway", None)
         request = RunRequest(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
-            volumes,
+            volumes, gateway,
         )  # fmt: skip
         if line == "rewriter":
             for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):

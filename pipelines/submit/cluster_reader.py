@@ -10,6 +10,7 @@ from typing import Any
 from pipelines.store_secret import FETCH_ENDPOINT, STORE_ENDPOINT
 from pipelines.submit.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS, denied_permissions
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Quota, StoreAnswer, StoreSecret
+from pipelines.submit.gateway_checks import GATEWAY_FILE
 from pipelines.submit.input_checks import in_other_bucket, root_without_address
 from pipelines.submit.requirements import RequiredObject, Requirements, RolloutTarget
 from pipelines.submit.store_probe import probe_input, probe_store
@@ -95,6 +96,7 @@ class _ClusterReader:
             without_token=frozenset(self._without_token),
             cloud_identity=self._cloud_identity,
             answers=self._answers(needs, secrets, root),
+            gateway=self._gateway_settings(needs),
             unread=tuple(dict.fromkeys(self._unread)),
         )
 
@@ -200,6 +202,26 @@ class _ClusterReader:
             if len(self._unread) == before:
                 secrets[name] = None if secret is None else _decoded(secret.data or {})
         return secrets
+
+    def _gateway_settings(self, needs: Requirements) -> str | None:
+        """gateway.yaml of the ConfigMap that the gateway's Deployment mounts; its name changes with its content."""
+        from kubernetes import client
+
+        names = [need.name for need in needs.objects if need.kind == "Service"]
+        if not names:
+            return None
+        read = partial(client.AppsV1Api(self._api).read_namespaced_deployment, names[0], self._namespace)
+        deployment = self._read(f"Deployment {names[0]}", partial(read, _request_timeout=TIMEOUTS))
+        volumes = deployment.spec.template.spec.volumes or () if deployment else ()
+        for volume in volumes:
+            if volume.config_map is None:
+                continue
+            name = volume.config_map.name
+            read = partial(client.CoreV1Api(self._api).read_namespaced_config_map, name, self._namespace)
+            config = self._read(f"ConfigMap {name}", partial(read, _request_timeout=TIMEOUTS))
+            if config is not None and GATEWAY_FILE in (config.data or {}):
+                return str(config.data[GATEWAY_FILE])
+        return None
 
     def _answers(
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None

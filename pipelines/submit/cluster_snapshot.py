@@ -99,6 +99,9 @@ class ClusterSnapshot(NamedTuple):
     answers: Mapping[str, StoreAnswer] = {}
     """By address, of inputs and stores that were tried: those that cannot be read."""
 
+    gateway: str | None = None
+    """The settings that the run's gateway was deployed with, as YAML; None where they are not known."""
+
     unread: tuple[str, ...] = ()
     """Parts that could not be read, each with its reason."""
 
