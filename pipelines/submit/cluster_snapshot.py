@@ -106,6 +106,21 @@ class ClusterSnapshot(NamedTuple):
     """Parts that could not be read, each with its reason."""
 
 
+class Platform(NamedTuple):
+    """A cluster as such, whatever runs on it."""
+
+    address: str
+    version: str
+    groups: Mapping[str, str]
+    """Preferred version of each group of kinds."""
+
+    images: Mapping[str, str]
+    """Image of the controller that serves a group, where it could be read."""
+
+    storage_classes: tuple[str, ...]
+    default_class: str
+
+
 class Finding(NamedTuple):
     weight: Literal["missing", "warning", "unchecked"]
     what: str

@@ -149,9 +149,18 @@ def check_cluster(
     say: Callable[[str], None],
 ) -> None:
     """Raise an error that names all that is missing; report what is only worth knowing."""
-    from pipelines.submit.cluster_reader import connect, read_cluster
+    from pipelines.submit.cluster_reader import connect
 
-    snapshot = read_cluster(connect(), needs, namespace)
+    refuse_missing(find_obstacles(connect(), needs, request, namespace, many_users), say)
+
+
+def find_obstacles(
+    api: Any, needs: Requirements, request: RunRequest, namespace: str, many_users: bool
+) -> list[Finding]:
+    """Everything on the cluster that stands against a run, and what is worth knowing."""
+    from pipelines.submit.cluster_reader import read_cluster
+
+    snapshot = read_cluster(api, needs, namespace)
     notes = [] if many_users else one_namespace_finding(snapshot)
     if request.gateway and snapshot.gateway is not None:
         notes = [*gateway_findings(request.gateway, snapshot.gateway), *notes]
@@ -160,7 +169,7 @@ def check_cluster(
             "The gateway's settings on the cluster could not be read, so they were not compared with the profile's."
         )
         notes = [Finding("unchecked", unread), *notes]
-    refuse_missing([*volume_findings(request.volumes, snapshot), *check_requirements(needs, snapshot), *notes], say)
+    return [*volume_findings(request.volumes, snapshot), *check_requirements(needs, snapshot), *notes]
 
 
 def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:

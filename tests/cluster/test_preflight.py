@@ -410,15 +410,15 @@ def test_the_gateways_settings_are_read_as_they_were_deployed(
     gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
     asks = wanted._replace(objects=(*wanted.objects, gateway))
     before = read_cluster(api, asks, furnished).gateway
-    labels = {"app": "gateway"}
+    labels, settings = {"app": "gateway"}, "qinglan-gateway-7kc2"
     core.create_namespaced_config_map(
-        furnished, {"metadata": {"name": "qinglan-gateway-7kc2"}, "data": {"gateway.yaml": "budget: 7"}}
+        furnished, {"metadata": {"name": settings}, "data": {"gateway.yaml": "budget: 7"}}
     )
     template = {
         "metadata": {"labels": labels},
         "spec": {
             "containers": [{"name": "gateway", "image": "x"}],
-            "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "c", "configMap": {"name": "qinglan-gateway-7kc2"}}],
+            "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "c", "configMap": {"name": settings}}],
         },
     }  # fmt: skip
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
