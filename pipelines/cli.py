@@ -16,6 +16,7 @@ import typer
 
 from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
+from pipelines.doctor.cli import doctor
 from pipelines.keys_cli import keys
 from pipelines.rag_check.cli import check_rag
 from pipelines.rollout.cli import rollout
@@ -52,6 +53,7 @@ app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
 app.command()(fit)
 app.command("check-rag")(check_rag)
+app.command()(doctor)
 app.command()(submit)
 app.command()(follow)
 app.command()(cancel)

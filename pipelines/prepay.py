@@ -106,7 +106,7 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
-    raise_missing([*input_file_problems(config), *missing_keys_and_hosts(config, paid_roles(run), rag=False)])
+    raise_missing([*input_file_problems(config), *missing_keys_and_hosts(config, paid_roles(run))])
     check_sheet(config, read_sheet(config), (GENERATE, VALIDATE))
     with run_lock(run), ExitStack() as services:
         gateway = start_teacher(config, run, services)(config.gateway)

@@ -90,10 +90,10 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:
-    """The same for a run to be submitted, whose sheet and gateway are not here."""
+    """The same for a run to be submitted, whose sheet and RAG service are not here."""
     unchecked = (
-        "Not looked at: gateway.yaml of the cluster, which says who judges and who examines there, and whether its "
-        "RAG service names the knowledge base in its answers (data.snapshot). This is about the profile."
+        "Not looked at: whether the cluster's RAG service names the knowledge base in its answers (data.snapshot). "
+        "This is about the profile."
     )
     return [*promotion_lines(promotion(config, None, snapshot=True)), unchecked]
 

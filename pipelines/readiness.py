@@ -19,8 +19,14 @@ from qinglan.llm.upstream import read_api_key
 class Readiness(NamedTuple):
     """All that a run waits for, and what is known of its RAG service."""
 
-    missing: list[QinglanError]
+    by_subject: dict[str, list[QinglanError]]
+    """Problems by what they are about; subjects that were looked at and have none are there, too."""
+
     rag: RagProbe
+
+    @property
+    def missing(self) -> list[QinglanError]:
+        return [problem for problems in self.by_subject.values() for problem in problems]
 
 
 def check_readiness(config: RunConfig, stages: Sequence[str]) -> Readiness:
@@ -31,15 +37,20 @@ def check_readiness(config: RunConfig, stages: Sequence[str]) -> Readiness:
         lambda: check_machine(REWRITER, config, stages),
         lambda: check_tracking(REWRITER, config, stages, config.gateway.mlflow is not None),
     )
-    missing = [*input_file_problems(config), *filter(None, map(problem_of, checks))]
-    missing += model_problems(config, stages)
-    missing += disallowed_hosts(stage_addresses(config, stages))
+    problems: dict[str, list[QinglanError]] = {
+        "files": [*input_file_problems(config)],
+        "settings": [*filter(None, map(problem_of, checks))],
+        "weights": [*model_problems(config, stages)],
+        "hosts": [*disallowed_hosts(stage_addresses(config, stages))],
+    }
     if not REWRITER.gateway & set(stages):
-        return Readiness(missing, RagProbe())
+        return Readiness(problems, RagProbe())
     roles = ("teacher", "judge", *(["examiner"] if "evaluate" in stages else []))
-    missing += missing_keys_and_hosts(config, roles, rag=True)
+    problems["hosts"] += disallowed_hosts(gateway_addresses(config, roles, rag=True))
+    problems["keys"] = [*missing_keys(called_models(config, roles))]
     rag = ready_rag(config)
-    return Readiness([*missing, *([rag.problem] if rag.problem else [])], rag)
+    problems["RAG"] = [rag.problem] if rag.problem else []
+    return Readiness(problems, rag)
 
 
 def stage_addresses(config: RunConfig, stages: Sequence[str]) -> dict[str, str]:
@@ -48,14 +59,21 @@ def stage_addresses(config: RunConfig, stages: Sequence[str]) -> dict[str, str]:
     return called_addresses({stage: settings[stage] for stage in stages if stage in settings}, "")
 
 
-def missing_keys_and_hosts(config: RunConfig, roles: Sequence[str], rag: bool) -> Iterator[QinglanError]:
-    """Name hosts that may not be called, and keys that are not set."""
-    models = {str(role): model for role, model in config.gateway.models().items() if role in roles and config.pays}
-    addresses = {f"{role}.base_url": model.base_url for role, model in models.items()}
-    if rag and not config.stand_ins.rag:
-        addresses["rag.base_url"] = config.gateway.rag.base_url
-    yield from disallowed_hosts(addresses)
-    yield from missing_keys(models)
+def missing_keys_and_hosts(config: RunConfig, roles: Sequence[str]) -> Iterator[QinglanError]:
+    """Name hosts of paid models that may not be called, and keys that are not set."""
+    yield from disallowed_hosts(gateway_addresses(config, roles, rag=False))
+    yield from missing_keys(called_models(config, roles))
+
+
+def called_models(config: RunConfig, roles: Sequence[str]) -> dict[str, PaidModel]:
+    """Paid models of these roles; none where stand-ins answer."""
+    return {str(role): model for role, model in config.gateway.models().items() if role in roles and config.pays}
+
+
+def gateway_addresses(config: RunConfig, roles: Sequence[str], rag: bool) -> dict[str, str]:
+    """Addresses that a run's gateway calls, by setting."""
+    addresses = {f"{role}.base_url": model.base_url for role, model in called_models(config, roles).items()}
+    return addresses | ({"rag.base_url": config.gateway.rag.base_url} if rag and not config.stand_ins.rag else {})
 
 
 def ready_rag(config: RunConfig) -> RagProbe:

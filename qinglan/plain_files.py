@@ -13,8 +13,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from qinglan.errors import DataError
 from qinglan.terminal import visible
@@ -31,7 +32,7 @@ class UnreadableFileError(DataError, OSError):
         self.strerror = why
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BufferedReader:
     """Open a plain file to read it; pipes, devices and sockets are refused at once."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qinglan.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from qinglan.llm.config import GatewayConfig
 
 Endpoint = Annotated[
     str, typer.Option(help="KFP, with the prefix it is behind: https://host/pipeline. Or KFP_ENDPOINT.")
@@ -74,11 +77,13 @@ def submit(
     kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
         graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
-        compiled_before = line.endswith(".yaml")
-        volumes = {} if skip_checks or compiled_before else _checked_volumes(tenant or line, profile, training)
+        volumes: dict[str, float] = {}
+        gateway = None
+        if not skip_checks and not line.endswith(".yaml"):
+            volumes, gateway = _checked_settings(tenant or line, profile, training)
         request = RunRequest(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
-            volumes,
+            volumes, gateway,
         )  # fmt: skip
         if line == "rewriter":
             _say_promotion_notes(tenant, profile, training, say)
@@ -92,14 +97,17 @@ def submit(
         say(f"follow it: qinglan follow {run.run_id}")
 
 
-def _checked_volumes(name: str, profile: str, training: str) -> dict[str, float]:
-    """Bytes that the profile's run keeps on each volume; a training that does not fit its machine is refused."""
+def _checked_settings(name: str, profile: str, training: str) -> tuple[dict[str, float], "GatewayConfig | None"]:
+    """Bytes that the profile's run keeps on each volume, and its gateway's settings.
+
+    A training that does not fit its machine is refused.
+    """
     from pipelines.graph_compiler import target_of
     from pipelines.sizing.check import check_fit, volume_bytes
 
     config = target_of(name, profile, training).config
     check_fit(config, volumes=False)
-    return volume_bytes(config)
+    return volume_bytes(config), getattr(config, "gateway", None)
 
 
 def _say_promotion_notes(tenant: str, profile: str, training: str, say: Callable[[str], None]) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from pipelines.store_secret import FETCH_ENDPOINT, STORE_ENDPOINT
 from pipelines.submit.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS, denied_permissions
-from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Quota, StoreAnswer, StoreSecret
+from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Platform, Quota, StoreAnswer, StoreSecret
+from pipelines.submit.gateway_checks import GATEWAY_FILE
 from pipelines.submit.input_checks import in_other_bucket, root_without_address
 from pipelines.submit.requirements import RequiredObject, Requirements, RolloutTarget
 from pipelines.submit.store_probe import Probe, probe_input, probe_store
@@ -30,6 +31,16 @@ IMAGES_LABEL, BY_TAG = "qinglan.dev/images", "qinglan.dev/images-by-tag"
 GUARDED = "qinglan.dev/guarded"
 """The label of a namespace that our manifests made: manifests/base/namespace.yaml."""
 
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+CONTROLLERS = {
+    "serving.kserve.io": ("kserve", "kserve-controller-manager"),
+    "kubeflow.org": ("kubeflow", "training-operator"),
+    "trainer.kubeflow.org": ("kubeflow-system", "kubeflow-trainer-controller-manager"),
+    "ray.io": ("default", "kuberay-operator"),
+    "serving.knative.dev": ("knative-serving", "controller"),
+}
+"""Namespace and Deployment of the controller of a group, where its own installation puts it."""
 
 LAUNCHER, USUAL_ROOT = "kfp-launcher", "minio://mlpipeline/v2/artifacts"
 """KFP's settings of a namespace, and the pipeline root where they name none."""
@@ -57,6 +68,31 @@ def connect() -> Any:
 def read_cluster(api: Any, needs: Requirements, namespace: str) -> ClusterSnapshot:
     """Everything that the graph needs, as it is now."""
     return _ClusterReader(api, namespace).at(needs)
+
+
+def read_platform(api: Any) -> Platform:
+    """Versions, kinds and storage classes; a part that may not be read is left out."""
+    from kubernetes import client
+
+    reader = _ClusterReader(api, "default")
+    groups = reader.read("kinds", lambda: client.ApisApi(api).get_api_versions(_request_timeout=TIMEOUTS))
+    version = reader.read("version", lambda: client.VersionApi(api).get_code(_request_timeout=TIMEOUTS))
+    listed = reader.read("classes", lambda: client.StorageV1Api(api).list_storage_class(_request_timeout=TIMEOUTS))
+    classes = {item.metadata.name: item.metadata.annotations or {} for item in (listed.items if listed else ())}
+    apps = client.AppsV1Api(api)
+    images = {}
+    for group, (namespace, name) in CONTROLLERS.items():
+        read = partial(apps.read_namespaced_deployment, name, namespace, _request_timeout=TIMEOUTS)
+        if deployment := reader.read(f"Deployment {name}", read):
+            images[group] = str(deployment.spec.template.spec.containers[0].image).rpartition("/")[2]
+    return Platform(
+        api.configuration.host,
+        str(version.git_version) if version else "of an unknown version",
+        {group.name: group.preferred_version.version for group in (groups.groups if groups else ())},
+        images,
+        tuple(sorted(classes)),
+        next((name for name, notes in sorted(classes.items()) if notes.get(DEFAULT_CLASS) == "true"), ""),
+    )
 
 
 class _ClusterReader:
@@ -95,6 +131,7 @@ class _ClusterReader:
             without_token=frozenset(self._without_token),
             cloud_identity=self._cloud_identity,
             answers=self._answers(needs, secrets, root),
+            gateway=self._gateway_settings(needs),
             unread=tuple(dict.fromkeys(self._unread)),
         )
 
@@ -114,14 +151,14 @@ class _ClusterReader:
 
         before = len(self._unread)
         read = partial(client.CoreV1Api(self._api).read_namespace, target.namespace, _request_timeout=TIMEOUTS)
-        absent = self._read(f"namespace {target.namespace}", read) is None
+        absent = self.read(f"namespace {target.namespace}", read) is None
         return absent and len(self._unread) == before
 
     def _named_namespace(self) -> Any:
         """It is there; None where it may not be read."""
         from kubernetes import client
 
-        answer = self._read(
+        answer = self.read(
             f"namespace {self._namespace}",
             lambda: client.CoreV1Api(self._api).read_namespace(self._namespace, _request_timeout=TIMEOUTS),
         )
@@ -154,7 +191,7 @@ class _ClusterReader:
         return objects
 
     def _object(self, reader: Callable[..., Any], need: RequiredObject) -> Any:
-        answer = self._read(
+        answer = self.read(
             f"{need.kind} {need.name}", lambda: reader(need.name, self._namespace, _request_timeout=TIMEOUTS)
         )
         if need.kind == "ServiceAccount" and answer is not None:
@@ -177,7 +214,7 @@ class _ClusterReader:
         from kubernetes import client
 
         before = len(self._unread)
-        settings = self._read(
+        settings = self.read(
             f"ConfigMap {LAUNCHER}",
             lambda: client.CoreV1Api(self._api).read_namespaced_config_map(
                 LAUNCHER, self._namespace, _request_timeout=TIMEOUTS
@@ -197,10 +234,30 @@ class _ClusterReader:
         for name in names - {""}:
             before = len(self._unread)
             read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
-            secret = self._read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
+            secret = self.read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
             if len(self._unread) == before:
                 secrets[name] = None if secret is None else _decoded(secret.data or {})
         return secrets
+
+    def _gateway_settings(self, needs: Requirements) -> str | None:
+        """gateway.yaml of the ConfigMap that the gateway's Deployment mounts; its name changes with its content."""
+        from kubernetes import client
+
+        names = [need.name for need in needs.objects if need.kind == "Service"]
+        if not names:
+            return None
+        read = partial(client.AppsV1Api(self._api).read_namespaced_deployment, names[0], self._namespace)
+        deployment = self.read(f"Deployment {names[0]}", partial(read, _request_timeout=TIMEOUTS))
+        volumes = deployment.spec.template.spec.volumes or () if deployment else ()
+        for volume in volumes:
+            if volume.config_map is None:
+                continue
+            name = volume.config_map.name
+            read = partial(client.CoreV1Api(self._api).read_namespaced_config_map, name, self._namespace)
+            config = self.read(f"ConfigMap {name}", partial(read, _request_timeout=TIMEOUTS))
+            if config is not None and GATEWAY_FILE in (config.data or {}):
+                return str(config.data[GATEWAY_FILE])
+        return None
 
     def _answers(
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
@@ -222,13 +279,13 @@ class _ClusterReader:
     def _nodes(self) -> tuple[Node, ...] | None:
         from kubernetes import client
 
-        nodes = self._read("nodes", lambda: client.CoreV1Api(self._api).list_node(_request_timeout=TIMEOUTS))
+        nodes = self.read("nodes", lambda: client.CoreV1Api(self._api).list_node(_request_timeout=TIMEOUTS))
         return None if nodes is None else tuple(_node(node) for node in nodes.items)
 
     def _quotas(self) -> tuple[Quota, ...] | None:
         from kubernetes import client
 
-        quotas = self._read(
+        quotas = self.read(
             "resource quotas",
             lambda: client.CoreV1Api(self._api).list_namespaced_resource_quota(
                 self._namespace, _request_timeout=TIMEOUTS
@@ -243,7 +300,7 @@ class _ClusterReader:
     def _kinds(self, group: str) -> frozenset[str] | None:
         """From the API server's own table of contents, which everyone may read."""
         before = len(self._unread)
-        kinds = self._read(f"kinds of {group}", lambda: self._get(group))
+        kinds = self.read(f"kinds of {group}", lambda: self._get(group))
         if len(self._unread) > before:
             return None
         return frozenset(kind["name"] for kind in (kinds or {}).get("resources", ()))
@@ -258,9 +315,9 @@ class _ClusterReader:
         self, needs: Requirements, permissions: Iterable[Permission], namespace: str = ""
     ) -> tuple[Permission, ...]:
         account = (self._namespace, needs.service_account)
-        return denied_permissions(self._api, self._read, account, namespace or self._namespace, permissions)
+        return denied_permissions(self._api, self.read, account, namespace or self._namespace, permissions)
 
-    def _read(self, what: str, call: Callable[[], Any]) -> Any:
+    def read(self, what: str, call: Callable[[], Any]) -> Any:
         """An object, or None: where there is none, or where it is noted among the unread."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError

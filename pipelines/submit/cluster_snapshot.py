@@ -99,8 +99,26 @@ class ClusterSnapshot(NamedTuple):
     answers: Mapping[str, StoreAnswer] = {}
     """By address, of inputs and stores that were tried: those that cannot be read."""
 
+    gateway: str | None = None
+    """The settings that the run's gateway was deployed with, as YAML; None where they are not known."""
+
     unread: tuple[str, ...] = ()
     """Parts that could not be read, each with its reason."""
+
+
+class Platform(NamedTuple):
+    """A cluster as such, whatever runs on it."""
+
+    address: str
+    version: str
+    groups: Mapping[str, str]
+    """Preferred version of each group of kinds."""
+
+    images: Mapping[str, str]
+    """Image of the controller that serves a group, where it could be read."""
+
+    storage_classes: tuple[str, ...]
+    default_class: str
 
 
 class Finding(NamedTuple):

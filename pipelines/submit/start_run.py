@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 from pipelines.lines import LINES
 from pipelines.submit.cluster_checks import check_requirements
 from pipelines.submit.cluster_snapshot import Finding
+from pipelines.submit.gateway_checks import gateway_findings
 from pipelines.submit.graph import Graph, read_graph, read_parameters
 from pipelines.submit.kfp_client import KfpClient
 from pipelines.submit.release_checks import one_namespace_finding
 from pipelines.submit.requirements import Requirements, read_requirements
 from pipelines.submit.volume_checks import volume_findings
 from qinglan.errors import ConfigError
+from qinglan.llm.config import GatewayConfig
 
 FILE_PARAMETERS = ("questions", "knowledge_base", "labelled")
 """Parameters that name files, which a step on the cluster reads from an object store."""
@@ -42,6 +44,9 @@ class RunRequest(NamedTuple):
     volumes: Mapping[str, float] = {}
     """Bytes that the run keeps on its volumes, by the names of their claims."""
 
+    gateway: GatewayConfig | None = None
+    """The profile's gateway, which the cluster's must be like; None for a compiled graph, and for style."""
+
 
 class SubmittedRun(NamedTuple):
     run_id: str
@@ -63,7 +68,7 @@ def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str
     kfp_namespace, namespace = namespaces(many_users, request.namespace)
     if request.checks:
         needs = read_requirements(graph, parameters, request.service_account)
-        check_cluster(needs, request.volumes, namespace, many_users, say)
+        check_cluster(needs, request, namespace, many_users, say)
     pipeline, version, uploaded = kfp.version(request.pipeline, graph, kfp_namespace)
     say(f"{request.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
     experiment = kfp.experiment(request.experiment, kfp_namespace)
@@ -138,17 +143,33 @@ def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def check_cluster(
     needs: Requirements,
-    volumes: Mapping[str, float],
+    request: RunRequest,
     namespace: str,
     many_users: bool,
     say: Callable[[str], None],
 ) -> None:
     """Raise an error that names all that is missing; report what is only worth knowing."""
-    from pipelines.submit.cluster_reader import connect, read_cluster
+    from pipelines.submit.cluster_reader import connect
 
-    snapshot = read_cluster(connect(), needs, namespace)
+    refuse_missing(find_obstacles(connect(), needs, request, namespace, many_users), say)
+
+
+def find_obstacles(
+    api: Any, needs: Requirements, request: RunRequest, namespace: str, many_users: bool
+) -> list[Finding]:
+    """Everything on the cluster that stands against a run, and what is worth knowing."""
+    from pipelines.submit.cluster_reader import read_cluster
+
+    snapshot = read_cluster(api, needs, namespace)
     notes = [] if many_users else one_namespace_finding(snapshot)
-    refuse_missing([*volume_findings(volumes, snapshot), *check_requirements(needs, snapshot), *notes], say)
+    if request.gateway and snapshot.gateway is not None:
+        notes = [*gateway_findings(request.gateway, snapshot.gateway), *notes]
+    elif request.gateway:
+        unread = (
+            "The gateway's settings on the cluster could not be read, so they were not compared with the profile's."
+        )
+        notes = [Finding("unchecked", unread), *notes]
+    return [*volume_findings(request.volumes, snapshot), *check_requirements(needs, snapshot), *notes]
 
 
 def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:

@@ -5,10 +5,10 @@
 
 from typing import Any, NamedTuple
 
+from qinglan.llm.answer_format import request_fields
 from qinglan.llm.config import PaidModel
 from qinglan.llm.journal import Call, Entry, make_call
 from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
-from qinglan.llm.provider_quirks import adapt_request
 
 
 class PaidRequest(NamedTuple):
@@ -54,5 +54,5 @@ def build_request(model: PaidModel, messages: list[Any], response_format: dict[s
     if model.reasoning_effort is not None:
         request["reasoning_effort"] = model.reasoning_effort
     if response_format is not None:
-        request["messages"], request["response_format"] = adapt_request(model.model, messages, response_format)
+        request |= request_fields(model.structured_answers, messages, response_format)
     return request

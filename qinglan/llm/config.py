@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from qinglan.addresses import SECRET_FIELD, Address
 from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
+from qinglan.llm.answer_format import AnswerFormat, default_format
 from qinglan.llm.provider_quirks import find_incompatible_setting
 from qinglan.rag.service_shape import RagService
 
@@ -63,6 +64,10 @@ class PaidModel(Config):
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     """How long a reasoning model thinks; None leaves it to the service. Each provider takes some of these words."""
 
+    answer_format: AnswerFormat | None = None
+    """Form in which judgements are asked for: `json_schema`, `json_object`, `tool` (a function call) or `text`. None
+    takes the one that the host is known for: json_object at DeepSeek and a few more, else json_schema."""
+
     extra_body: dict[str, Any] = {}
     """More fields of the request in the service's own format: `thinking: {type: disabled}` at DeepSeek,
     `chat_template_kwargs: {enable_thinking: false}` for Qwen3 on vLLM."""
@@ -94,8 +99,9 @@ class PaidModel(Config):
     def _acceptable(self) -> Self:
         """Reject settings that would fail or mislead at every call."""
         wrong = find_incompatible_setting(
-            self.model, self.temperature, self.max_tokens_parameter, self.reasoning_effort, self.extra_body
-        )
+            self.model, self.temperature, self.max_tokens_parameter, self.reasoning_effort, self.extra_body,
+            self.answer_format,
+        )  # fmt: skip
         if wrong:
             raise ValueError(wrong)
         if secret := next(filter(SECRET_FIELD.search, _field_names(self.extra_body)), ""):
@@ -106,6 +112,11 @@ class PaidModel(Config):
             except re.error as error:
                 raise ValueError(f"refusal_patterns: {pattern!r} is no regular expression ({error})") from error
         return self
+
+    @property
+    def structured_answers(self) -> AnswerFormat:
+        """The form in which this model is asked for an object."""
+        return self.answer_format or default_format(self.base_url, self.model)
 
 
 def _field_names(value: Any) -> Iterator[str]:

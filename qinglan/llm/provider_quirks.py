@@ -5,8 +5,7 @@ Read in November 2026:
   (developers.openai.com/api/docs/guides/reasoning).
 - DeepSeek: `max_tokens` alone; it thinks unless told `thinking: {type: disabled}`, and then a temperature has no
   effect (api-docs.deepseek.com/guides/thinking_mode); an answer may end with `insufficient_system_resource`.
-  `response_format` may be json_object and nothing else, json_schema is refused with 400; the prompt must then say
-  "JSON" and show the shape (api-docs.deepseek.com/guides/json_mode).
+  Its form of structured answers: answer_format.py.
 - vLLM: Qwen3 thinks unless told `chat_template_kwargs: {enable_thinking: false}`; without a reasoning parser the
   thoughts stand in the answer, and newer templates leave out their opening tag (docs.vllm.ai, reasoning outputs).
 """
@@ -17,9 +16,11 @@ from typing import Any
 
 import orjson
 
+from qinglan.llm.answer_format import DEEPSEEK, AnswerFormat, object_text
+
 RESERVED_FIELDS = frozenset({
     "model", "messages", "temperature", "max_tokens", "max_completion_tokens", "response_format", "reasoning_effort",
-    "stream", "n",
+    "stream", "n", "tools", "tool_choice",
 })  # fmt: skip
 """Request fields that have a setting of their own, or none at all."""
 
@@ -27,8 +28,6 @@ INTERRUPTED_FINISH_REASONS = frozenset({"insufficient_system_resource"})
 """Finish reasons of answers that the service broke off; such a failure passes."""
 
 OPENAI_REASONING = re.compile(r"(gpt-5|o\d)(?!.*chat)")
-DEEPSEEK = re.compile(r"deepseek-(?!ai/)")
-"""Model names of DeepSeek's own API; deepseek-ai/... is what a vLLM calls the weights."""
 
 THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
 REFUSAL_PREFIX_CHARACTERS = 200
@@ -37,7 +36,7 @@ REFUSAL_PREFIX_CHARACTERS = 200
 
 def find_incompatible_setting(
     model: str, temperature: float | None, max_tokens_parameter: str, reasoning_effort: str | None,
-    extra_body: Mapping[str, Any],
+    extra_body: Mapping[str, Any], answer_format: AnswerFormat | None = None,
 ) -> str:  # fmt: skip
     """Reason why this model would refuse or misread every request, and the remedy; empty when it would not."""
     if taken := sorted(RESERVED_FIELDS & extra_body.keys()):
@@ -50,6 +49,8 @@ def find_incompatible_setting(
         if temperature not in (None, 1) and reasoning_effort != "none":
             return f"{model} thinks and refuses a temperature: set temperature: null"
     if DEEPSEEK.match(model):
+        if answer_format == "json_schema":
+            return f"{model} refuses a JSON schema with 400: set answer_format: json_object, or leave it out"
         if max_tokens_parameter != "max_tokens":
             return f"{model} knows only `max_tokens`, else no limit holds: set max_tokens_parameter: max_tokens"
         if temperature is not None and _deepseek_thinks(model, extra_body):
@@ -66,31 +67,23 @@ def _deepseek_thinks(model: str, extra_body: Mapping[str, Any]) -> bool:
     return model != "deepseek-chat" and not (isinstance(thinking, Mapping) and thinking.get("type") == "disabled")
 
 
-def adapt_request(
-    model: str, messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any]
-) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
-    """Messages and response_format as this model takes them: DeepSeek reads a JSON schema in the prompt alone."""
-    if not (DEEPSEEK.match(model) and response_format.get("type") == "json_schema"):
-        return list(messages), response_format
-    schema = orjson.dumps(response_format["json_schema"].get("schema", {})).decode()
-    rule = {"role": "system", "content": f"只返回一个JSON对象，不要其他内容。它符合这个JSON Schema：{schema}"}
-    first_user = next((at for at, message in enumerate(messages) if message.get("role") == "user"), len(messages))
-    return [*messages[:first_user], rule, *messages[first_user:]], {"type": "json_object"}
-
-
-def clean_completion(raw: bytes, strip_thinking: bool, refusal_patterns: Sequence[str]) -> bytes:
-    """The completion for callers: without thoughts, and with a refusal in words marked as a refusal.
+def clean_completion(
+    raw: bytes, strip_thinking: bool, refusal_patterns: Sequence[str], answer_format: AnswerFormat = "json_schema"
+) -> bytes:
+    """The completion for callers: without thoughts, a refusal in words marked, a called tool's object as the text.
 
     The journal keeps what was received, so other settings can be applied to the same answer at no cost.
     """
-    if not (strip_thinking or refusal_patterns):
+    if not (strip_thinking or refusal_patterns or answer_format in ("tool", "text")):
         return raw
     completion = orjson.loads(raw)
     message = completion["choices"][0]["message"]
-    if isinstance(text := message.get("content"), str):
-        message["content"] = text = strip_thoughts(text) if strip_thinking else text
-        if is_refusal(text, refusal_patterns):
-            message["refusal"] = text
+    if strip_thinking and isinstance(text := message.get("content"), str):
+        message["content"] = strip_thoughts(text)
+    if (answer := object_text(message, answer_format)) is not None:
+        message["content"] = answer
+    if isinstance(text := message.get("content"), str) and is_refusal(text, refusal_patterns):
+        message["refusal"] = text
     return orjson.dumps(completion)
 
 

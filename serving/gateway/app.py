@@ -89,7 +89,7 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
             return error_response(error)
         named = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
         model = by_name[request.entry.role]
-        answer = clean_completion(served.raw, model.strip_thinking, model.refusal_patterns)
+        answer = clean_completion(served.raw, model.strip_thinking, model.refusal_patterns, model.structured_answers)
         return Response(answer, media_type=JSON, headers=named)
 
     async def retrieve(body: bytes, _: Mapping[str, str]) -> Response:

@@ -76,11 +76,16 @@ class Teacher:
         return 200, self._completion(body, prompt)
 
     def _completion(self, body: dict[str, Any], prompt: str) -> dict[str, Any]:
-        answer = self._brain.answer(body["model"], body["messages"], body.get("response_format"))
+        structured = body.get("response_format") or body.get("tools")
+        answer = self._brain.answer(body["model"], body["messages"], structured)
         refused = (answer.text or None) if isinstance(answer, Refusal) else None
         text, finish = (
             (None, answer.finish) if isinstance(answer, Refusal) else truncate_text(answer, read_max_tokens(body))
         )
+        message = {"role": "assistant", "content": text, "refusal": refused}
+        if text is not None and finish == "stop":
+            message |= answer_form(text, body)
+            finish = "tool_calls" if "tool_calls" in message else finish
         return {
             "id": f"chatcmpl-{prompt[:24]}",
             "object": "chat.completion",
@@ -89,7 +94,7 @@ class Teacher:
             "choices": [
                 {
                     "index": 0,
-                    "message": {"role": "assistant", "content": text, "refusal": refused},
+                    "message": message,
                     "finish_reason": finish,
                 }
             ],
@@ -120,7 +125,7 @@ def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
         if body["model"] not in brain.models:
             known = ", ".join(brain.models)
             return error_response(404, f"No model {body['model']!r}. There are: {known}.", "model_not_found")
-        if wrong_parameter := check_parameters(body):
+        if wrong_parameter := check_parameters(body, behaviour.answer_formats.split(",")):
             return error_response(400, *wrong_parameter)
         return await teacher.complete(body)
 
@@ -144,6 +149,14 @@ def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
         return {"status": "ok"}
 
     return app
+
+
+def answer_form(text: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a message: a call of the tool that was asked for, or an object in a code fence where no form was."""
+    if tools := body.get("tools"):
+        function = {"name": tools[0]["function"]["name"], "arguments": text}
+        return {"content": None, "tool_calls": [{"id": "call_0", "type": "function", "function": function}]}
+    return {"content": f"```json\n{text}\n```"} if text.startswith("{") and not body.get("response_format") else {}
 
 
 def invalid_reason(body: Any) -> str:

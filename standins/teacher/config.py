@@ -32,6 +32,10 @@ class Behaviour(Config):
     batch_faults: str = ""
     """A fault for each batch in turn, separated by commas: see batch_faults.py; `none` is no fault."""
 
+    answer_formats: str = "json_schema,json_object,tool"
+    """Forms of structured answers that this server takes, separated by commas; any other is a 400. A model whose name
+    is DeepSeek's takes no json_schema."""
+
     seed: int = 0
 
 

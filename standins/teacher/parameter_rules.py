@@ -1,6 +1,7 @@
 """Providers' errors about parameters that a model does not take; the model's name says whose it is."""
 
 import re
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 REASONING = re.compile(r"(gpt-5|o\d)(?!.*chat)")
@@ -14,11 +15,18 @@ class ParameterRejection(NamedTuple):
     code: str
 
 
-def check_parameters(parameters: dict[str, Any]) -> ParameterRejection | None:
-    """Why the named provider would refuse these parameters."""
+def check_parameters(parameters: dict[str, Any], formats: Collection[str]) -> ParameterRejection | None:
+    """Why the named provider would refuse these parameters; `formats` are the structured answers of this server."""
     shape = parameters.get("response_format") or {}
-    if DEEPSEEK.match(parameters["model"]) and shape.get("type") == "json_schema":
-        return ParameterRejection("This response_format type is unavailable now", "invalid_request_error")
+    kind = shape.get("type", "tool" if parameters.get("tools") else "text")
+    if kind not in (*formats, "text") or (kind == "json_schema" and DEEPSEEK.match(parameters["model"])):
+        return ParameterRejection(f"This {'tools' if kind == 'tool' else 'response_format type'} is unavailable now",
+                                  "invalid_request_error")  # fmt: skip
+    if kind == "json_object" and not any("json" in message["content"].lower() for message in parameters["messages"]):
+        return ParameterRejection(
+            "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.",
+            "invalid_request_error",
+        )
     if not REASONING.match(parameters["model"]):
         return None
     if "max_tokens" in parameters:

@@ -21,12 +21,12 @@ class PromptTask(NamedTuple):
         return "\n".join((self.question, self.history, self.profile))
 
 
-def read_prompt(messages: list[dict[str, Any]], response_format: dict[str, Any] | None) -> PromptTask | None:
+def read_prompt(messages: list[dict[str, Any]], response_format: Any) -> PromptTask | None:
     """The task of these messages; None when they are none of this project's prompts."""
     content = next((m.get("content") for m in reversed(messages) if m.get("role") == "user"), None)
     if not isinstance(content, str):
         return None
-    return _parse_judge_prompt(content) if response_format else _parse_chat_prompt(content)
+    return _parse_judge_prompt(content) or (None if response_format else _parse_chat_prompt(content))
 
 
 def _parse_chat_prompt(content: str) -> PromptTask | None:

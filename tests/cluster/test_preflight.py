@@ -402,3 +402,28 @@ def submitted(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_the_size_of_a_claim_is_read_from_the_cluster(api: Any, wanted: Requirements, furnished: str) -> None:
     assert read_cluster(api, wanted, furnished).claim_bytes == {"qinglan-scratch": 1024**3}
+
+
+def test_the_gateways_settings_are_read_as_they_were_deployed(
+    api: Any, core: Any, wanted: Requirements, furnished: str
+) -> None:
+    gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
+    asks = wanted._replace(objects=(*wanted.objects, gateway))
+    before = read_cluster(api, asks, furnished).gateway
+    labels, settings = {"app": "gateway"}, "qinglan-gateway-7kc2"
+    core.create_namespaced_config_map(
+        furnished, {"metadata": {"name": settings}, "data": {"gateway.yaml": "budget: 7"}}
+    )
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [{"name": "gateway", "image": "x"}],
+            "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "c", "configMap": {"name": settings}}],
+        },
+    }  # fmt: skip
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    body = {"metadata": {"name": "qinglan-gateway"}, "spec": spec}
+    client.AppsV1Api(api).create_namespaced_deployment(furnished, body)
+
+    assert before is None
+    assert read_cluster(api, asks, furnished).gateway == "budget: 7"

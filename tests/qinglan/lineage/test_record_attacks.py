@@ -164,11 +164,16 @@ def test_a_shown_link_to_elsewhere_is_altered_unread(
     run: Path, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, read = outside(tmp_path), []
+
+    def digest_of(path: Path) -> str:
+        read.append(path)
+        return ""
+
     (run / "files").mkdir(exist_ok=True)
     names = [name for _, record in records(run) for name in record["outputs"]]
     (run / "files" / names[0]).unlink(missing_ok=True)
     (run / "files" / names[0]).symlink_to(folder)
-    monkeypatch.setattr("qinglan.lineage.audit_targets.digest_of", lambda path: read.append(path) or "")
+    monkeypatch.setattr("qinglan.lineage.audit_targets.digest_of", digest_of)
 
     assert of(run, keys).verdict == "altered"
     assert read == []

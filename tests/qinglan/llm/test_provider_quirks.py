@@ -26,7 +26,13 @@ def model(name: str, **settings: Any) -> PaidModel:
         ("o3", {"temperature": 0.3, "reasoning_effort": "low"}, "temperature: null"),
         ("deepseek-flash", {"temperature": None}, "max_tokens_parameter: max_tokens"),
         ("deepseek-flash", {"max_tokens_parameter": "max_tokens"}, "thinking: {type: disabled}"),
+        (
+            "deepseek-flash",
+            {"max_tokens_parameter": "max_tokens", "temperature": None, "answer_format": "json_schema"},
+            "answer_format: json_object",
+        ),
         ("echo", {"extra_body": {"temperature": 0.1}}, "setting of its own"),
+        ("echo", {"extra_body": {"tools": []}}, "setting of its own"),
         ("echo", {"refusal_patterns": ["抱歉("]}, "regular expression"),
     ],
 )

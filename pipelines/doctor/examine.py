@@ -1,0 +1,48 @@
+"""All checks of `qinglan doctor`, in order: the machine, the profile, its models, the cluster."""
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from pipelines.checks import Check
+from pipelines.config import load_config
+from pipelines.doctor.cluster import cluster_checks
+from pipelines.doctor.machine import machine_checks
+from pipelines.doctor.profile import profile_checks
+from pipelines.doctor.providers import provider_checks
+from pipelines.overrides import parse_overrides
+from pipelines.readiness import disallowed_hosts
+from pipelines.rewriter import RunConfig
+from qinglan.errors import QinglanError
+from qinglan.llm.config import PaidModel
+
+RUNS = Path("runs")
+
+
+def examine(
+    tenant: str, profile: str, questions: Path | None, knowledge_base: Path | None, options: Sequence[str],
+    paid: bool, cluster: bool, namespace: str,
+) -> list[Check]:  # fmt: skip
+    """Every check that these options ask for; a profile that cannot be read is one error among them."""
+    checks = list(machine_checks(RUNS))
+    config: RunConfig | None = None
+    if tenant:
+        try:
+            files = {"questions": questions, "knowledge_base": knowledge_base}
+            config = load_config(tenant, profile, **files, **parse_overrides(options))
+            checks.append(Check("ok", "profile", f"{tenant}/{Path(profile).stem} can be read."))
+        except QinglanError as error:
+            checks.append(Check("error", "profile", " ".join(error.lines)))
+    if config is not None:
+        checks += [*profile_checks(config, date.today(), cluster), *provider_checks(callable_models(config), paid)]
+    if cluster:
+        checks += cluster_checks(config, tenant, profile, namespace)
+    return checks
+
+
+def callable_models(config: RunConfig) -> dict[str, PaidModel]:
+    """The paid models whose hosts may be called; the others are among the errors already."""
+    if not config.pays:
+        return {}
+    models: dict[str, PaidModel] = {str(role): model for role, model in config.gateway.models().items()}
+    return {role: model for role, model in models.items() if not any(disallowed_hosts({role: model.base_url}))}

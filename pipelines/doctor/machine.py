@@ -1,0 +1,60 @@
+"""Checks of this machine: Python, memory, disk, GPUs, signing keys."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines.checks import Check
+from pipelines.stage_environments import driver_cuda
+from qinglan.lineage.keys import keys_folder
+from qinglan.sizing.constants import GB
+
+LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
+"""Room of the laptop profile's whole run with its environment, and its memory."""
+
+
+def machine_checks(folder: Path) -> Iterator[Check]:
+    """Everything that a run needs of this machine, whatever its profile."""
+    yield python_check(sys.version_info[:2])
+    yield room_check(memory_gb(), shutil.disk_usage(_existing(folder)).free / GB, os.cpu_count() or 1, folder)
+    yield gpu_check(driver_cuda())
+    yield keys_check(keys_folder())
+
+
+def python_check(version: tuple[int, int]) -> Check:
+    named = ".".join(map(str, version))
+    if version == (3, 11):
+        return Check("ok", "python", f"{named}.")
+    return Check("error", "python", f"{named}; the locked packages are for 3.11.", "make PYTHON=python3.11 (README)")
+
+
+def room_check(memory: float, disk: float, cores: int, folder: Path) -> Check:
+    """Memory and disk; what a profile with GPUs needs, `qinglan fit` counts."""
+    what = f"{cores} cores, {memory:.0f} GB of memory, {disk:.0f} GB free where {folder} will be."
+    if disk < LEAST_DISK_GB:
+        return Check("error", "room", what, f"Make room: {LEAST_DISK_GB:g} GB, or give --out on another disk.")
+    if memory < LEAST_MEMORY_GB:
+        return Check("warning", "room", what, f"The laptop profile's run wants {LEAST_MEMORY_GB:g} GB of memory.")
+    return Check("ok", "room", what)
+
+
+def gpu_check(cuda: str) -> Check:
+    if cuda:
+        return Check("ok", "GPU", f"NVIDIA's driver runs CUDA {cuda}.")
+    return Check("ok", "GPU", "none; `training: laptop` and `cpu` need none.")
+
+
+def keys_check(folder: Path) -> Check:
+    if (folder / "builder.pem").is_file():
+        return Check("ok", "signing", f"keys are in {folder}.")
+    return Check("ok", "signing", f"no keys in {folder}; the first run makes them.")
+
+
+def memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())

@@ -1,0 +1,129 @@
+"""Checks of the paid models: does the host answer with this key, and, where that may cost a little, in which form?"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+import orjson
+
+from pipelines.checks import Check
+from qinglan.errors import ConfigError, RowError
+from qinglan.llm.answer_format import AnswerFormat
+from qinglan.llm.call_plan import build_request
+from qinglan.llm.client import usable_text
+from qinglan.llm.config import PaidModel
+from qinglan.llm.prices import worst_cost
+from qinglan.llm.provider_quirks import clean_completion
+from qinglan.llm.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError, read_api_key
+from qinglan.prompts import JUDGE_FORMAT, Message, Question, judge_messages, teacher_messages
+from qinglan.reward.judge import read_score
+
+CALL_SECONDS = 60.0
+LIST_SECONDS = 10.0
+SAMPLE = Question("doctor", "那它一天吃几次", "", "用户正在了解虾青素软胶囊")
+SYSTEM = "你是Query改写专家。只返回改写后的查询。"
+OTHER_FORMATS: tuple[AnswerFormat, ...] = ("json_schema", "json_object", "tool", "text")
+
+
+def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Check]:
+    """Look at each model; with `paid`, by a call of its role."""
+    for role, model in models.items():
+        yield call_check(role, model) if paid else list_check(role, model)
+
+
+def list_check(role: str, model: PaidModel) -> Check:
+    """Ask the host for its models, which costs nothing and tells whether it takes the key."""
+    import httpx
+
+    url = f"{model.base_url.rstrip('/')}/models"
+    try:
+        key = read_api_key(model, role)
+        answer = httpx.get(url, headers={"Authorization": f"Bearer {key}"}, timeout=LIST_SECONDS, trust_env=False)
+    except ConfigError as error:
+        return Check("error", role, str(error))
+    except httpx.HTTPError as error:
+        return Check("error", role, f"{url}: no answer ({type(error).__name__}).", "See base_url and the network.")
+    if answer.status_code in (401, 403):
+        return Check(
+            "error", role, f"{url}: the key in {model.api_key_env} is not accepted ({answer.status_code}).",
+            f"export {model.api_key_env}=...",
+        )  # fmt: skip
+    names = _model_names(answer.content) if answer.status_code == 200 else []
+    if names and model.model not in names:
+        return Check(
+            "warning", role, f"{model.base_url} takes the key, and lists no model {model.model}.", "See model."
+        )
+    if not names:
+        return Check(
+            "warning", role, f"{model.base_url} answers and lists no models.", "qinglan doctor --paid asks it."
+        )
+    return Check("ok", role, f"{model.base_url} takes the key and has {model.model}.")
+
+
+def _model_names(content: bytes) -> list[str]:
+    try:
+        return [str(item["id"]) for item in orjson.loads(content)["data"]]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return []
+
+
+def call_check(role: str, model: PaidModel) -> Check:
+    """One call as a run makes it: a rewrite by the teacher, a judgement by the others."""
+    try:
+        return asyncio.run(_call(role, model))
+    except ConfigError as error:
+        return Check("error", role, str(error))
+
+
+async def _call(role: str, model: PaidModel) -> Check:
+    try:
+        words = await ask_once(role, model)
+        return Check("ok", role, f"{model.model} answered {words!r}, for {call_cost(role, model)} at most.")
+    except RejectedRequestError as error:
+        if role == "teacher":
+            return Check("error", role, str(error), "See the model's settings: docs/teachers.md.")
+        accepted = await accepted_format(role, model)
+        step = f"Set answer_format: {accepted} for the {role}." if accepted else "See docs/teachers.md."
+        return Check("error", role, f"{error} It was asked for {model.structured_answers}.", step)
+    except FatalUpstreamError as error:
+        return Check("error", role, str(error), f"export {model.api_key_env}=..., or see base_url and model.")
+    except (UpstreamError, RowError) as error:
+        return Check("error", role, str(error), "Run qinglan doctor again; if it stays, see docs/teachers.md.")
+
+
+async def ask_once(role: str, model: PaidModel) -> str:
+    """The answer's text, or the score of a judgement."""
+    structured = role != "teacher"
+    upstream = Upstream(model, role, CALL_SECONDS)
+    try:
+        request = build_request(model, messages_for(role), JUDGE_FORMAT if structured else None)
+        completion = await upstream.complete(request)
+    finally:
+        await upstream.aclose()
+    raw = clean_completion(completion.raw, model.strip_thinking, model.refusal_patterns, model.structured_answers)
+    text = usable_text(orjson.loads(raw), structured)
+    return f"{read_score(orjson.loads(text)):g} points" if structured else text.strip()[:60]
+
+
+async def accepted_format(role: str, model: PaidModel) -> AnswerFormat | None:
+    """The first other form in which this model gives a judgement."""
+    for answer_format in OTHER_FORMATS:
+        if answer_format == model.structured_answers:
+            continue
+        try:
+            await ask_once(role, model.model_copy(update={"answer_format": answer_format}))
+            return answer_format
+        except (UpstreamError, RowError):
+            continue
+    return None
+
+
+def messages_for(role: str) -> list[Message]:
+    if role == "teacher":
+        return teacher_messages(SAMPLE, SYSTEM)
+    return judge_messages(SAMPLE, "虾青素软胶囊 每日服用频次")
+
+
+def call_cost(role: str, model: PaidModel) -> str:
+    request = build_request(model, messages_for(role), JUDGE_FORMAT if role != "teacher" else None)
+    worst = worst_cost(model.price, orjson.dumps(request), model.max_output_tokens)
+    return f"{worst:.4f} {model.price.currency}"

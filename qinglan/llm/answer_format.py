@@ -1,0 +1,88 @@
+"""Forms in which a model is asked for a JSON object, by what its provider takes; every answer reads the same.
+
+| format | the request has | the object comes as |
+|---|---|---|
+| json_schema | response_format with the schema, which the provider enforces | the answer |
+| json_object | response_format json_object, and the schema in the prompt | the answer |
+| tool | one function with the schema, which must be called | the call's arguments |
+| text | the schema in the prompt alone | the answer, alone or in one code fence |
+
+DeepSeek refuses json_schema with 400 (api-docs.deepseek.com/guides/json_mode, November 2026); the other hosts below
+were not tried here: `qinglan doctor --paid` tries a model with one cheap call.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import orjson
+
+AnswerFormat = Literal["json_schema", "json_object", "tool", "text"]
+
+HOST_FORMATS: Mapping[str, AnswerFormat] = {
+    "api.deepseek.com": "json_object",
+    "api.moonshot.cn": "json_object",
+    "open.bigmodel.cn": "json_object",
+    "dashscope.aliyuncs.com": "json_object",
+    "api.siliconflow.cn": "json_object",
+}
+"""Hosts that are asked for a JSON object, the older and wider form; any other is asked by schema."""
+
+DEEPSEEK = re.compile(r"deepseek-(?!ai/)")
+"""Model names of DeepSeek's own API, which proxies keep; deepseek-ai/... is what a vLLM calls the weights."""
+
+FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
+
+
+def default_format(base_url: str, model: str) -> AnswerFormat:
+    """The format that a host's models take, where the settings name none."""
+    if DEEPSEEK.match(model):
+        return "json_object"
+    return HOST_FORMATS.get(urlsplit(base_url).hostname or "", "json_schema")
+
+
+def request_fields(
+    answer_format: AnswerFormat, messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Fields of a request that asks for an object of this schema."""
+    if answer_format == "json_schema" or response_format.get("type") != "json_schema":
+        return {"messages": list(messages), "response_format": response_format}
+    schema = response_format["json_schema"]
+    if answer_format == "tool":
+        function = {"name": schema["name"], "parameters": schema.get("schema", {})}
+        choice = {"type": "function", "function": {"name": schema["name"]}}
+        return {
+            "messages": list(messages), "tools": [{"type": "function", "function": function}], "tool_choice": choice,
+        }  # fmt: skip
+    explained = {"messages": with_schema(messages, schema.get("schema", {}))}
+    return explained if answer_format == "text" else explained | {"response_format": {"type": "json_object"}}
+
+
+def with_schema(messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The messages with the schema as a rule before the first word of the user."""
+    text = orjson.dumps(schema).decode()
+    rule = {"role": "system", "content": f"只返回一个JSON对象，不要其他内容。它符合这个JSON Schema：{text}"}
+    first_user = next((at for at, message in enumerate(messages) if message.get("role") == "user"), len(messages))
+    return [*messages[:first_user], rule, *messages[first_user:]]
+
+
+def object_text(message: Mapping[str, Any], answer_format: AnswerFormat) -> str | None:
+    """The answer's object as text where it is not the answer itself; None leaves the answer as it is."""
+    content = message.get("content")
+    if answer_format == "tool":
+        return _only_arguments(message.get("tool_calls"))
+    if answer_format == "text" and isinstance(content, str) and (fenced := FENCED.fullmatch(content)):
+        inner = fenced[1].strip()
+        return inner if inner.startswith("{") and "```" not in inner else None
+    return None
+
+
+def _only_arguments(calls: Any) -> str | None:
+    """The arguments of the one call there is."""
+    try:
+        [call] = calls
+        arguments = call["function"]["arguments"]
+    except (TypeError, ValueError, LookupError):
+        return None
+    return arguments if isinstance(arguments, str) else None

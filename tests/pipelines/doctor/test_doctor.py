@@ -1,0 +1,163 @@
+"""`qinglan doctor`: each fault is named with what mends it, by the code that run and submit check with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from pipelines.checks import Check, worst_state
+from pipelines.cli import app
+from pipelines.doctor.cluster import platform_checks
+from pipelines.doctor.machine import python_check, room_check
+from pipelines.doctor.profile import price_checks
+from pipelines.doctor.providers import provider_checks
+from pipelines.submit.cluster_snapshot import Platform
+from qinglan.llm.config import PaidModel
+from standins.teacher.app import create_app
+from standins.teacher.config import Behaviour
+from standins.teacher.extractive_backend import load_extractive_backend
+from tests.company_rags import company_rag, write_passages
+from tests.echo_servers import PRICE, Reply, Scripted, running
+
+PLATFORM = Platform(
+    "https://cluster:6443", "v1.34.1",
+    {"serving.kserve.io": "v1beta1", "kubeflow.org": "v1", "qinglan.dev": "v1alpha1"},
+    {"serving.kserve.io": "kserve-controller:v0.16.0"}, ("standard",), "standard",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def paid_model(url: str, **settings: Any) -> PaidModel:
+    values = {"base_url": f"{url}/v1", "model": "fivedoctors", "price": PRICE, "max_output_tokens": 300, **settings}
+    return PaidModel.parse(values, "model")
+
+
+@contextmanager
+def teacher(folder: Path, **behaviour: Any) -> Iterator[str]:
+    backend = load_extractive_backend({"fivedoctors": write_passages(folder)})
+    with running(create_app(backend, Behaviour(**behaviour))) as url:
+        yield url
+
+
+def test_a_model_that_answers_in_its_form_is_fine_and_costs_less_than_a_cent(tmp_path: Path) -> None:
+    with teacher(tmp_path) as url:
+        models = {"teacher": paid_model(url), "judge": paid_model(url, answer_format="tool")}
+        free, paid = list(provider_checks(models, paid=False)), list(provider_checks(models, paid=True))
+
+    assert [check.state for check in (*free, *paid)] == ["ok"] * 4
+    assert "takes the key and has fivedoctors" in free[0].what
+    assert "points" in paid[1].what and "USD at most" in paid[1].what
+
+
+def test_a_form_that_is_refused_is_named_with_one_that_is_taken(tmp_path: Path) -> None:
+    with teacher(tmp_path, answer_formats="json_object") as url:
+        [check] = provider_checks({"judge": paid_model(url)}, paid=True)
+
+    assert check.state == "error"
+    assert "It was asked for json_schema" in check.what
+    assert check.next_step == "Set answer_format: json_object for the judge."
+
+
+@pytest.mark.parametrize(
+    ("reply", "state", "said"),
+    [
+        (Reply(401, b'{"error": {"message": "bad key"}}'), "error", "key in QINGLAN_API_KEY is not accepted"),
+        (Reply(200, b'{"data": [{"id": "other"}]}'), "warning", "lists no model fivedoctors"),
+        (Reply(404, b"nothing"), "warning", "lists no models"),
+    ],
+)
+def test_a_host_is_asked_for_its_models_free_of_charge(reply: Reply, state: str, said: str) -> None:
+    with running(Scripted(reply)) as url:
+        [check] = provider_checks({"teacher": paid_model(url)}, paid=False)
+
+    assert (check.state, said in check.what) == (state, True)
+
+
+def test_a_host_without_an_answer_is_an_error() -> None:
+    [check] = provider_checks({"teacher": paid_model("http://127.0.0.1:9")}, paid=False)
+    [paid] = provider_checks({"judge": paid_model("http://127.0.0.1:9")}, paid=True)
+
+    assert (check.state, paid.state) == ("error", "error")
+
+
+def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
+    assert python_check((3, 11)).state == "ok"
+    assert python_check((3, 13)).state == "error"
+    states = [room_check(memory, disk, 2, Path("runs")).state for memory, disk in ((16, 50), (4, 50), (16, 2))]
+    assert states == ["ok", "warning", "error"]
+
+
+def test_old_prices_are_worth_a_warning() -> None:
+    models = {"teacher": paid_model("http://127.0.0.1:9"), "judge": paid_model("http://127.0.0.1:9")}
+
+    assert [check.state for check in price_checks(models, date(2026, 11, 25))] == ["ok"]  # type: ignore[arg-type]
+    [check] = price_checks(models, date(2027, 6, 1))  # type: ignore[arg-type]
+    assert check.state == "warning" and "read it again" in check.what
+
+
+def test_a_platform_is_told_part_by_part() -> None:
+    whole = {check.subject: check for check in platform_checks(PLATFORM)}
+    bare = {check.subject: check for check in platform_checks(Platform("https://c", "v1.34.1", {}, {}, (), ""))}
+
+    assert worst_state(list(whole.values())) == "ok"
+    assert whole["KServe"].what == "serving.kserve.io/v1beta1, kserve-controller:v0.16.0."
+    assert [name for name, check in bare.items() if check.state == "error"] == [
+        "KServe", "training-operator", "ModelRollout"
+    ]  # fmt: skip
+    assert bare["training-operator"].next_step.startswith("kubectl apply --server-side")
+    assert (bare["storage"].state, bare["Knative"].state) == ("warning", "ok")
+
+
+def test_the_command_checks_a_profile_with_its_rag_service_and_ends_with_its_worst_finding(tmp_path: Path) -> None:
+    rows = [{"问题": f"虾青素怎么吃{number}", "划分": "train"} for number in range(200)]
+    (tmp_path / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+    def examined(rag: dict[str, Any]) -> tuple[int, dict[str, list[Check]]]:
+        path = tmp_path / "mine.yaml"
+        model = {"model": "fivedoctors", "price": PRICE}
+        gateway = {"teacher": model, "judge": model, "examiner": {**model, "model": "x"}, "rag": rag}
+        path.write_text(yaml.safe_dump({"stand_ins": {"teacher": True}, "training": "laptop", "gateway": gateway}))
+        result = CliRunner().invoke(app, [
+            "doctor", "fivedoctors", "--profile", str(path), "--questions", str(tmp_path / "q.jsonl"),
+            "--knowledge-base", str(tmp_path / "kb.jsonl"), "--json",
+        ])  # fmt: skip
+        checks: dict[str, list[Check]] = {}
+        for values in orjson.loads(result.stdout)["checks"]:
+            checks.setdefault(values["subject"], []).append(Check(**values))
+        return result.exit_code, checks
+
+    calibration = {"fivedoctors": {"scale": "logit", "slope": 1.0, "intercept": 0.0}}
+    with company_rag(tmp_path) as (url, _):
+        wrong, uncalibrated = examined({"base_url": url})
+        right, calibrated = examined({"base_url": url, "calibration": calibration})
+
+    assert (wrong, right) == (2, 0)
+    assert "calibration.fivedoctors" in uncalibrated["RAG"][0].what
+    assert [check.state for check in calibrated["RAG"]] == ["ok", "warning", "warning"]
+    assert [check.state for check in calibrated["files"]] == ["ok"]
+
+
+def test_a_profile_that_cannot_be_read_is_one_error_among_the_others() -> None:
+    result = CliRunner().invoke(app, ["doctor", "nobody", "--json"])
+    states = {check["subject"]: check["state"] for check in orjson.loads(result.stdout)["checks"]}
+
+    assert result.exit_code == 2
+    assert states["profile"] == "error" and states["python"] == "ok"
+
+
+def test_without_a_kubeconfig_the_cluster_is_one_error_that_says_so() -> None:
+    result = CliRunner().invoke(app, ["doctor", "--cluster"])
+
+    assert result.exit_code == 2
+    assert "KUBECONFIG" in result.output
