@@ -218,7 +218,7 @@ def answer_frames(content: bytes) -> None:
 
 def read_model_settings(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("config.json", "tokenizer_config.json", "generation_config.json"):
+        for name in ("config.json", "tokenizer_config.json"):
             (Path(folder) / name).write_bytes(content)
         refuse_foreign_files(Path(folder), weights=False)
 
