@@ -99,7 +99,8 @@ def test_actor_and_critic_wait_in_the_machines_memory_with_their_optimizers(trai
     """It is an error to compute with one that waits, and the training came to its end."""
     offloaded = re.findall(r"(\w+) is offloaded", training.log)
 
-    assert offloaded.count("AdamW") == 2 and len(offloaded) == 4
+    assert set(offloaded) == {"FSDPPeftModelForCausalLM", "FSDPQwen3ForTokenClassification", "AdamW"}
+    assert offloaded.count("AdamW") >= 2
 
 
 def test_nothing_of_the_training_stays_on_the_machine(training: Training) -> None:
