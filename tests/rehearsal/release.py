@@ -116,7 +116,9 @@ def serve_release(rollouts: Path, run: RunDir, base: Path, python: str, folder: 
     _, _, weights, *options = commands_here(there, folder, base).engine  # vllm serve WEIGHTS ...
     with run_engine(Path(weights), options, log, START_SECONDS, python) as engine:
         _, *transformer = commands_here(there, folder, base, engine.url).transformer
-        with start_command([python, *transformer], "rewriter", run.logs / "transformer.log", START_SECONDS) as announced:
+        with start_command(
+            [python, *transformer], "rewriter", run.logs / "transformer.log", START_SECONDS
+        ) as announced:
             url = announced()
             wait_until_ready(url + READY_PATH, START_SECONDS)
             return ask(f"{url}/v1/models/{name}:predict", run)
