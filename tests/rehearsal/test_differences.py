@@ -1,9 +1,13 @@
 """A rehearsal changes what it prints, and nothing else."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from qinglan.scratch import SCRATCH_VARIABLE
 from tests.rehearsal.__main__ import PROFILES, main
 from tests.rehearsal.differences import (
     Difference,
@@ -13,7 +17,7 @@ from tests.rehearsal.differences import (
     serving_differences,
     setting_differences,
 )
-from tests.rehearsal.rehearse import DEVICE, SIZES, STAGES, Rehearsal, same_end
+from tests.rehearsal.rehearse import DEVICE, POD_MODULES, SIZES, STAGES, Rehearsal, same_end
 
 STORES = {"register.store", "deploy.store"}
 PROCESSES = {"ppo.hardware.per_node", "ppo.hardware.tensor_parallel"}
@@ -79,6 +83,17 @@ def test_the_end_is_not_repeated_for_profiles_whose_later_commands_and_model_fil
 
     lora = ["a100x4", "a100x8", "a100-multinode"]
     assert alike == {(first, second) for number, second in enumerate(lora) for first in lora[:number]}
+
+
+def test_a_step_with_a_job_of_several_machines_starts_its_pods_here(tmp_path: Path) -> None:
+    code = (
+        "from components.training.kubeflow import job_runner as it; print(type(it.job_runner('cpu', None)).__name__)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(POD_MODULES), SCRATCH_VARIABLE: str(tmp_path)}
+
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "LoopbackRunner"
 
 
 def test_several_machines_stay_several(tmp_path: Path) -> None:

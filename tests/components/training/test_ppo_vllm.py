@@ -95,12 +95,5 @@ def test_vllm_gives_its_memory_away_while_the_actor_learns_and_computes_as_the_a
     assert max(training.metrics("training/rollout_probs_diff_max")) < 0.05
 
 
-def test_actor_and_critic_wait_in_the_machines_memory_with_their_optimizers(training: Training) -> None:
-    """It is an error to compute with one that waits, and the training came to its end."""
-    offloaded = re.findall(r"(\w+) is offloaded", training.log)
-
-    assert offloaded.count("AdamW") == 2 and len(offloaded) == 4
-
-
 def test_nothing_of_the_training_stays_on_the_machine(training: Training) -> None:
     assert not training.left

@@ -84,7 +84,7 @@ def train(out: Path, devices: int, dtype: str) -> dict[str, Any]:
 def settings(critic_model: Path, devices: int, dtype: str) -> PpoConfig:
     hardware = {
         "device": "cpu", "plugin": "standins.verl_cpu.vllm_device", "per_node": devices, "tensor_parallel": devices,
-        "dtype": dtype, "reward_workers": 1, "offload": True,
+        "dtype": dtype, "reward_workers": 1,
     }  # fmt: skip
     return laptop(
         steps=STEPS, validations=STEPS, keep=9, dev_rows=DEV, collection=COLLECTION, batch=COLLECTION, accumulation=2,
