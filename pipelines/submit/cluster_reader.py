@@ -193,7 +193,8 @@ class _ClusterReader:
         from kubernetes import client
 
         secrets: dict[str, dict[str, str] | None] = {}
-        for name in {use.secret for use in (*needs.inputs, *needs.releases) if use.secret}:
+        names = {inputs.secret for inputs in needs.inputs} | {release.secret for release in needs.releases}
+        for name in names - {""}:
             before = len(self._unread)
             read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
             secret = self._read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
@@ -205,7 +206,7 @@ class _ClusterReader:
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
     ) -> dict[str, StoreAnswer]:
         """By address, what a store answers to the key that steps have, where that is a refusal or nothing."""
-        tries = {
+        tries: dict[str, tuple[Callable[[str, Mapping[str, str]], StoreAnswer | None], str]] = {
             uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
         }
         tries |= {use.address: (probe_store, use.secret) for use in needs.releases}
