@@ -24,6 +24,7 @@ from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
 from qinglan.reward.config import StyleRewardConfig
 from qinglan.reward.style_client import StyleClient
+from qinglan.trackers import check_forwarded
 from tests.echo_servers import Reply, Scripted, Server, completion, running
 
 ROWS = 20
@@ -53,6 +54,11 @@ async def read_prices(url: str) -> Any:
         return await asyncio.to_thread(read_gateway, http, PRICES_PATH)
 
 
+async def check_mlflow(url: str) -> Any:
+    await asyncio.to_thread(check_forwarded, url)
+    return True
+
+
 CLIENTS: dict[str, tuple[Callable[[str], Any], Reply]] = {
     "models": (ask_models, Reply(200, completion("虾青素"), {CALL_HEADER: "k1"})),
     "retrievals": (retrieve, Reply(200, orjson.dumps({"code": 200, "data": {"recall": []}}))),
@@ -61,6 +67,7 @@ CLIENTS: dict[str, tuple[Callable[[str], Any], Reply]] = {
         Reply(200, orjson.dumps({"predicted_label": "诚实", "confidence": 1.0, "probabilities": {"诚实": 1.0}})),
     ),
     "prices": (read_prices, Reply(200, b"{}")),
+    "trackers": (check_mlflow, Reply(200, b"OK")),
 }
 
 
@@ -130,7 +137,7 @@ def test_a_service_that_stays_away_is_an_outage_after_that_time(
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
 
-    with pytest.raises(OutageError, match=r"Tried for 0\.3 s|does not say what was used"):
+    with pytest.raises(OutageError, match=r"Tried for 0\.3 s|does not say what was used|Is the gateway up"):
         asyncio.run(CLIENTS[client][0](url))
 
     [line] = log.lines
