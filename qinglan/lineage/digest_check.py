@@ -66,8 +66,8 @@ def _place_fault(part: ArtifactRef, place: EvidenceLocation) -> str:
         return algorithm_fault(part, place.path.is_dir()) if place.path.exists() else ""
     root = place.root.absolute()
     steps = place.path.absolute().relative_to(root).parts
-    parents = (root.joinpath(*steps[:end]) for end in range(1, len(steps) + 1))
-    link = next((path for path in parents if path.is_symlink()), None)
+    prefixes = (root.joinpath(*steps[:end]) for end in range(1, len(steps) + 1))
+    link = next((prefix for prefix in prefixes if prefix.is_symlink()), None)
     return f"{link} is a symbolic link: its bytes are elsewhere, and can be others tomorrow" if link else ""
 
 
