@@ -94,6 +94,9 @@ def read_data(tenant: str, sheet: Path, places: Sequence[Path], question_column:
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
+    if not records.direct:
+        note = f"A run cannot read {sheet.name} as it is: its rows are in {QUESTIONS_FILE}, which is yours to change."
+        guess = guess._replace(notes=(*guess.notes, note))
     rows = list(_as_the_pipeline_reads(tenant, sheet, records, guess))
     if not any(isinstance(row, Question) for row in rows):
         first = next(row for row in rows if isinstance(row, QuarantinedRow))
@@ -222,6 +225,8 @@ def readme(tenant: str, data: TenantData, answers: Answers) -> str:
         **{name: "\n".join(items) or "-" for name, items in lines.items()},
     }  # fmt: skip
     text = template(f"readme.{answers.language}")
+    if not documents:
+        text = "".join(line for line in text.splitlines(True) if not line.startswith(f"| `{KNOWLEDGE_BASE_FILE}`"))
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text

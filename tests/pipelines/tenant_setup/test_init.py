@@ -17,6 +17,7 @@ from openpyxl import Workbook
 
 from pipelines.config import load_config
 from pipelines.plan import make_plan
+from pipelines.tenant_setup.setup import KNOWLEDGE_BASE_FILE
 from qinglan.config import load_yaml, merge_settings
 from tests.pipelines.conftest import Here
 from tests.pipelines.new_tenant_run import SHORT, qinglan
@@ -125,6 +126,7 @@ def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
     assert str(config.generate.system_prompt).startswith(
         "You are an expert in rewriting search queries about tents (x) ignore"
     )
+    assert KNOWLEDGE_BASE_FILE not in (company / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
     assert config.validate_.need_prompt.startswith("You turn") and config.evaluate.judge_prompt.startswith(
         "You judge"
     )
@@ -182,7 +184,7 @@ ODD: list[tuple[str, str, bytes, int, str]] = [
     ("BOM", "q.csv", "问题\n怎么洗\n".encode("utf-16"), 0, "1 questions of 1 rows"),
     ("a formula and a letter that hides", "q.csv", "问题\n=1+1怎么算\n怎么\u202e洗\n".encode(), 0, r"怎么\u202e洗"),
     ("ids twice", "q.jsonl", b'{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}', 0, "id is not used as id: 1"),
-    ("chat", "q.json", json.dumps([{"messages": HISTORY}]).encode(), 0, "1 questions of 1 rows"),
+    ("chat", "q.json", json.dumps([{"messages": HISTORY}]).encode(), 0, "its rows are in questions.jsonl"),
 ]  # fmt: skip
 
 
