@@ -27,6 +27,7 @@ COUNTED = re.compile(
 """The rest of a spelled-out count; over a space only what surely is a unit: 方案三 天然 counts no days."""
 
 STATED = re.compile(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?|\.\d+)([十百千万亿]*)")
+MULTIPLIED = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([十百千万亿]+)")
 BEFORE_UNIT = re.compile(rf"(?<=[A-Za-z])(\d+(?:\.\d+)?)\s?(?:{LATIN_UNITS})(?![A-Za-z])", re.IGNORECASE)
 HALF = re.compile(f"半[{MEASURE_WORDS}]")
 DOZEN = re.compile(r"(半|\d+|[一二两三四五六七八九十]+)打(?!\w)")
@@ -73,7 +74,7 @@ def all_numbers(text: str) -> set[str]:
     """Every number that a reader could find in this text, as plain digits."""
     plain = normalise_numerals(text)
     numbers = {canonical_number(match.group()) for match in re.finditer(r"\d+(?:\.\d+)?|\.\d+", plain)}
-    numbers |= {_multiplied(match[1], match[2]) for match in re.finditer(r"(\d+(?:\.\d+)?)([十百千万亿]+)", plain)}
+    numbers |= {_multiplied(match[1], match[2]) for match in MULTIPLIED.finditer(plain)}
     for match in SPELLED.finditer(plain):
         numbers |= {
             str(spelled_value(match.group())),
