@@ -15,6 +15,7 @@ from qinglan.errors import GateHeldError, OutageError, TrainingError
 
 MARKS = {"SUCCEEDED": "✓", "FAILED": "✗", "RUNNING": "▶", "SKIPPED": "-", "CANCELED": "■", "CANCELING": "■"}
 WORDS = {"SUCCEEDED": "done", "CANCELED": "canceled", "CANCELING": "is being canceled"}
+CACHED = "answered from KFP's cache"
 STILL = frozenset({"PENDING", "RUNNING", "CANCELING"})
 NUMBER = re.compile(r"\d+")
 BLIND = (
@@ -186,7 +187,9 @@ class Follower:
         states = step_states(run, self._steps(run))
         news = {name: state for name, state in states.items() if self._shown.get(name) != state}
         for name, state in news.items():
-            self._say(f"{MARKS.get(state, '·')} {name} {WORDS.get(state, state.lower())}")
+            cached = state == "SUCCEEDED" and name in self._workflow.cached
+            word = CACHED if cached else WORDS.get(state, state.lower())
+            self._say(f"{MARKS.get(state, '·')} {name} {word}")
         self._shown |= news
         return bool(news)
 

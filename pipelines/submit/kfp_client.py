@@ -263,9 +263,12 @@ class KfpClient:
     def _of_run(self, run_id: str, what: str, call: Callable[..., Any]) -> Any:
         try:
             return self._ask(f"{what} run {run_id}", call, run_id)
-        except KfpNotFound as error:
+        except KfpNotFound as error:  # KFP's words for it are its chain of calls
             runs = self._access.page_of.removesuffix("/details/")
-            raise KfpNotFound(f"{error} Is the id whole? The runs are listed at {runs}") from error
+            raise KfpNotFound(
+                f"Cannot {what} run {run_id}: {self._access.endpoint} has no such run. Is the id whole? The runs are "
+                f"listed at {runs}"
+            ) from error
 
     def _ask(self, what: str, call: Callable[..., Any], *words: Any, **options: Any) -> Any:
         """The answer of KFP, and of nobody in front of it."""

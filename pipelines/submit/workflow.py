@@ -24,6 +24,9 @@ STATES = {
 """Argo's phases in KFP's words (ToV2 in its model/run.go)."""
 
 ATTEMPT = re.compile(r"\(\d+\)$")
+CACHE_DECISION = "cached-decision"
+"""Output of a step's driver."""
+
 STARTING = ("ContainerCreating", "PodInitializing")
 """Messages of a pod that is about to start."""
 
@@ -43,6 +46,9 @@ class WorkflowSnapshot(NamedTuple):
     problems: tuple[NodeProblem, ...] = ()
     unseen: str = ""
     """The reason why the nodes cannot be read; "" if they can."""
+
+    cached: frozenset[str] = frozenset()
+    """The steps that KFP's cache answered for."""
 
 
 class ClusterWorkflow:
@@ -84,7 +90,7 @@ def snapshot_of(workflow: Mapping[str, Any]) -> WorkflowSnapshot:
     tasks = tuple(
         Task(str(node.get("displayName", "")), STATES.get(node.get("phase", ""), "")) for node in nodes.values()
     )
-    return WorkflowSnapshot(tasks, tuple(_problems(nodes.values())))
+    return WorkflowSnapshot(tasks, tuple(_problems(nodes.values())), cached=frozenset(_cached(nodes.values())))
 
 
 def decompress(text: str) -> dict[str, Any]:
@@ -97,6 +103,14 @@ def _problems(nodes: Iterable[Mapping[str, Any]]) -> Iterable[NodeProblem]:
         state, why = STATES.get(node.get("phase", ""), ""), str(node.get("message") or "")
         if node.get("type") == "Pod" and state in ("PENDING", "FAILED") and why and not why.startswith(STARTING):
             yield NodeProblem(step_of_node(str(node.get("name", ""))), state, why)
+
+
+def _cached(nodes: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """The steps whose driver said that their outputs are there; then there is no pod of theirs."""
+    for node in nodes:
+        parameters = (node.get("outputs") or {}).get("parameters") or ()
+        if any(it.get("name") == CACHE_DECISION and it.get("value") == "true" for it in parameters):
+            yield step_of_node(str(node.get("name", ""))).removesuffix("-driver")
 
 
 def step_of_node(name: str) -> str:

@@ -107,6 +107,19 @@ def test_steps_that_kfps_list_no_longer_has_are_those_of_the_workflow(server: St
     assert said == ["▶ train running", "✓ train done", "▶ gate running", "✓ gate done", "✓ release done"]
 
 
+def test_a_step_that_the_cache_answered_is_told_from_one_that_ran(server: StandIn, small: Graph) -> None:
+    server.scenes = (Scene("SUCCEEDED", {"train": "SUCCEEDED", "gate": "SUCCEEDED"}),)
+    done = nodes(train="Succeeded", gate="Succeeded", condition_1="Succeeded", release="Succeeded")
+    name, driver = node("train-driver", "Succeeded")
+    driver["outputs"] = {"parameters": [{"name": "cached-decision", "value": "true"}]}
+    done["status"]["nodes"][name] = driver
+    one, said = follower(*started(server, small), workflow=PlayedWorkflow(done))
+
+    one.follow()
+
+    assert said == ["✓ train answered from KFP's cache", "✓ gate done", "✓ release done"]
+
+
 def test_a_hold_is_named_where_kfps_list_ends_before_it(server: StandIn, small: Graph) -> None:
     server.scenes = (STALE,)
     held = PlayedWorkflow(nodes(train="Succeeded", gate="Succeeded", condition_1="Skipped"))
@@ -222,7 +235,10 @@ def test_kfp_that_stays_away_is_an_outage_and_the_run_goes_on(small: Graph) -> N
 def test_a_run_that_is_not_there_is_named(server: StandIn) -> None:
     one, _ = follower(KfpClient(KfpAccess(server.url)), "nobody")
 
-    with pytest.raises(ConfigError, match=rf"nobody not found.*The runs are listed at {server.url}/#/runs$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"Cannot look at run nobody: .*has no such run.*The runs are listed at {server.url}/#/runs$",
+    ):
         one.follow()
 
 

@@ -48,6 +48,19 @@ def test_nodes_that_cannot_be_decompressed_are_said_to_be(status: dict[str, Any]
     assert snapshot.tasks == () and "cannot be decompressed" in snapshot.unseen
 
 
+def test_a_step_whose_driver_found_its_outputs_was_answered_from_the_cache() -> None:
+    """As KFP's driver wrote them, with upstream's settings of Argo, which try each part again."""
+    nodes = {
+        str(number): {
+            "name": f"x(0).root(0).{step}-driver(0)", "displayName": f"{step}-driver(0)", "type": "Pod",
+            "phase": "Succeeded", "outputs": {"parameters": [{"name": "cached-decision", "value": value}]},
+        }
+        for number, (step, value) in enumerate([("generate", "true"), ("convert", "false")])
+    }  # fmt: skip
+
+    assert snapshot_of({"status": {"nodes": nodes}}).cached == {"generate"}
+
+
 @pytest.mark.parametrize("workflow", [{}, {"status": {}}, {"status": {"phase": "Running"}}])
 def test_a_workflow_that_has_not_begun_has_no_tasks(workflow: dict[str, Any]) -> None:
     assert snapshot_of(workflow) == WorkflowSnapshot()
