@@ -71,7 +71,7 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 
 AFTER_PPO = ("evaluate", "gate", "register", "deploy", "serve")
 NAMED_BY_PROFILE = frozenset({"store", "base"})
-"""Settings of releases that no command of a step takes: the folder of this rehearsal, the public name of the base."""
+"""Settings that only name what is alike: the folder of a rehearsal's releases, the base's public name."""
 
 POD_MODULES = Path(__file__).parent / "pods"
 
