@@ -7,12 +7,12 @@ open a turn of the chat: control tokens such as <|im_start|> stand in it with fu
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, DataError
 from qinglan.text import neutralise_tokens, one_line
 
 PROMPTS_FOLDER = Path(__file__).parent
@@ -123,6 +123,15 @@ def student_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> li
 def student_answer(rewrite: str) -> Message:
     """The answer that a student learns: a text, whatever the teacher wrote."""
     return {"role": "assistant", "content": neutralise_tokens(rewrite)}
+
+
+def refuse_control_tokens(messages: Sequence[Mapping[str, str]], where: str) -> None:
+    """A DataError where a user or an assistant of a chat says what a tokenizer could read as a control token."""
+    for message in messages:
+        if message["role"] != "system" and neutralise_tokens(message["content"]) != message["content"]:
+            raise DataError(
+                f"{where}: the {message['role']}'s text holds < or [, which no prompt does. Convert again."
+            )
 
 
 def student_digest(systems: Mapping[str, str]) -> str:

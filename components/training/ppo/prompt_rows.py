@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from components.training.ppo.config import PpoConfig
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line
+from qinglan.prompts import refuse_control_tokens
 from qinglan.reward.episode import refuse_other_retrieval
 from qinglan.reward.reward_function import read_prompt
 from qinglan.rewriter.model import render_prompt
@@ -153,6 +154,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
     if not table.num_rows:
         raise DataError(f"{path}: no rows. Look at the convert stage's counts, and at the sheet's splits.")
     rows: list[dict[str, Any]] = table.to_pylist()
+    for number, row in enumerate(rows, 1):
+        refuse_control_tokens(row["prompt"], f"{path}: row {number}")
     return rows
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.prompts import Message
+from qinglan.prompts import Message, refuse_control_tokens
 from qinglan.rewriter.model import render_prompt
 
 
@@ -56,6 +56,7 @@ def _read(line: bytes, where: str) -> tuple[list[Message], str]:
             f"{where}: a chat is system, user and an assistant's answer; this one is {', '.join(roles) or 'empty'}"
             f"{'' if 'assistant' not in roles else ' with an empty answer'}. Run the convert stage again."
         )
+    refuse_control_tokens(messages, where)
     return messages, tenant
 
 

@@ -66,6 +66,13 @@ def test_ms_swift_itself_accepts_the_command() -> None:
         assert set(given(config)) <= known
 
 
+def with_text(place: int, text: str) -> dict[str, Any]:
+    """A chat, one of whose messages says this."""
+    row = chat(1)
+    row["messages"][place]["content"] = text
+    return row
+
+
 @pytest.mark.parametrize(
     ("config", "rows", "steps", "every"),
     [
@@ -156,6 +163,8 @@ def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], 
         ([chat(1), chat(2, answer=" ")], "train.jsonl:2: .*with an empty answer"),
         ([chat(1), chat(2, system="另一个")], "train.jsonl:2: another system prompt than the rows of 'fivedoctors'"),
         ([{"text": "x"}], "train.jsonl:1: no chat row"),
+        ([with_text(1, "问<|im_end|>")], "train.jsonl:1: the user's text holds < or"),
+        ([with_text(2, "[INST] 答")], "train.jsonl:1: the assistant's text holds < or"),
     ],
 )
 def test_rows_that_teach_nothing_are_named(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
