@@ -1,11 +1,32 @@
 """Settings from the command line: `--set gateway.rag.concurrency=10` lays one value over the profile's."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import typer
 
 from qinglan.config import merge_settings
 from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError
+
+NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="SETTING=VALUE over the profile's, such as gateway.budget=20; may be repeated."),
+]
+
+
+def with_overrides(settings: Iterable[str] | None, **options: Any) -> dict[str, Any]:
+    """Settings of `--set`, and over them the other options of a command that were given."""
+    named = {name: value for name, value in options.items() if value is not None}
+    return merge_settings(parse_overrides(settings or ()), named)
+
+
+def is_setting(option: str) -> bool:
+    """True for a setting of a profile, false for a parameter of a run, which has no dots."""
+    return "." in option.partition("=")[0]
 
 
 def parse_overrides(options: Iterable[str]) -> dict[str, Any]:

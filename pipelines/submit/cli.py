@@ -35,7 +35,10 @@ def submit(
         list[str] | None, typer.Option(help="NAME=REFERENCE@sha256:DIGEST of each image: a release.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Another of the run's parameters: NAME=VALUE; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set", help="NAME=VALUE: another of the run's parameters, or with dots a setting over the profile's."
+        ),
     ] = None,
     experiment: Annotated[
         str, typer.Option(help="Made where there is none of this name.", show_default="tenant or line")
@@ -63,6 +66,7 @@ def submit(
 
     from pipelines.config import load_config
     from pipelines.graph_compiler import target_of
+    from pipelines.overrides import is_setting, parse_overrides
     from pipelines.promotion import cluster_promotion_notes
     from pipelines.sizing.check import check_fit, volume_bytes
     from pipelines.submit.kfp_client import KfpClient, read_access
@@ -70,16 +74,17 @@ def submit(
     from pipelines.submit.start_run import submit as start
 
     say = _sayer(as_json)
-    settings = parse_set_options(set_ or ()) | _present_options(
+    overrides = parse_overrides([option for option in set_ or () if is_setting(option)])
+    settings = parse_set_options(option for option in set_ or () if not is_setting(option)) | _present_options(
         zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
     )
     kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
-        graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
+        graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder), overrides)
         volumes: dict[str, float] = {}
         gateway = None
         if not skip_checks and not line.endswith(".yaml"):
-            config = target_of(tenant or line, profile, training).config
+            config = target_of(tenant or line, profile, training, overrides).config
             check_fit(config, volumes=False)
             volumes = volume_bytes(config)
             gateway = getattr(config, "gateway", None)
@@ -88,7 +93,8 @@ def submit(
             volumes, gateway,
         )  # fmt: skip
         if line == "rewriter":
-            for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):
+            options = {**overrides, **({"training": training} if training else {})}
+            for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", **options)):
                 say(f"note: {note}")
         run = start(kfp, graph, request, say)
     say(f"page: {run.page}")

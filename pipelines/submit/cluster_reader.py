@@ -12,11 +12,20 @@ from pipelines.submit.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS,
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Platform, Quota, StoreAnswer, StoreSecret
 from pipelines.submit.gateway_checks import GATEWAY_FILE
 from pipelines.submit.input_checks import in_other_bucket, root_without_address
-from pipelines.submit.requirements import RequiredObject, Requirements, RolloutTarget
+from pipelines.submit.requirements import (
+    ImportedInputs,
+    ReleaseStore,
+    RequiredObject,
+    Requirements,
+    RolloutTarget,
+)
 from pipelines.submit.store_probe import probe_input, probe_store
 from qinglan.errors import ConfigError
 from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS, Permission
 from qinglan.kubernetes.kubeconfig import load_login
+
+Probe = Callable[[str, Mapping[str, str]], StoreAnswer | None]
+"""Asks a store at an address with a Secret's key."""
 
 TIMEOUTS = (5, 30)
 """To connect, and to answer."""
@@ -230,7 +239,8 @@ class _ClusterReader:
         from kubernetes import client
 
         secrets: dict[str, dict[str, str] | None] = {}
-        for name in {use.secret for use in (*needs.inputs, *needs.releases) if use.secret}:
+        uses: list[ImportedInputs | ReleaseStore] = [*needs.inputs, *needs.releases]
+        for name in {use.secret for use in uses if use.secret}:
             before = len(self._unread)
             read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
             secret = self.read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
@@ -262,7 +272,7 @@ class _ClusterReader:
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
     ) -> dict[str, StoreAnswer]:
         """By address, what a store answers to the key that steps have, where that is a refusal or nothing."""
-        tries = {
+        tries: dict[str, tuple[Probe, str]] = {
             uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
         }
         tries |= {use.address: (probe_store, use.secret) for use in needs.releases}
