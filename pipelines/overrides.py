@@ -6,10 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from qinglan.config import merge_settings
-from qinglan.documents import parse_yaml
-from qinglan.errors import ConfigError
-
 NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
 
 SetOption = Annotated[
@@ -20,6 +16,8 @@ SetOption = Annotated[
 
 def with_overrides(settings: Iterable[str] | None, **options: Any) -> dict[str, Any]:
     """Settings of `--set`, and over them the other options of a command that were given."""
+    from qinglan.config import merge_settings
+
     named = {name: value for name, value in options.items() if value is not None}
     return merge_settings(parse_overrides(settings or ()), named)
 
@@ -31,6 +29,10 @@ def is_setting(option: str) -> bool:
 
 def parse_overrides(options: Iterable[str]) -> dict[str, Any]:
     """Nested settings of `a.b=VALUE` options; a value is YAML, so that numbers and lists may be written."""
+    from qinglan.config import merge_settings
+    from qinglan.documents import parse_yaml
+    from qinglan.errors import ConfigError
+
     settings: dict[str, Any] = {}
     for option in options:
         path, equals, value = option.partition("=")
