@@ -12,7 +12,7 @@ PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants cluster cluster-binaries cluster-status cluster-down \
+.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants fuzz chaos cluster cluster-binaries cluster-status cluster-down \
   kfp kfp-check kfp-run kfp-page kfp-status kfp-down \
   check bench lock image-locks images try-image golden docs clean
 
@@ -70,6 +70,14 @@ rehearse: $(READY) ## each step of the files for GPUs, here, both lines: narrow 
 
 test-gpu: $(READY) ## the checks that want a GPU: ten minutes on one card; elsewhere each says that it was skipped
 	@$(BIN)/python -m tests.gpu
+
+SECONDS ?= 600
+fuzz: $(READY) ## search each parser of what others wrote for an input that breaks it: ten minutes each; SECONDS=60 PARSERS="profile bundle"
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(PARSERS)
+
+ROUNDS ?= 50
+chaos: $(READY) ## runs whose processes are killed, paused and starved at random must end as one that was left alone; ROUNDS=5
+	@$(BIN)/python -m tests.chaos --rounds $(ROUNDS)
 
 mutants: $(READY) ## put faults into a copy of the code, one at a time: a test must notice each; ONLY="journal-* gate-*"
 	@$(BIN)/python -m tests.mutants.run "$(ONLY)"

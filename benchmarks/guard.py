@@ -27,6 +27,7 @@ MOST_ALARMS = 0.005
 SPOILED: dict[str, Callable[[Question, str], str]] = {
     "empty": lambda row, good: " 。",
     "too_long": lambda row, good: good * (200 // len(good) + 1),
+    "markup": lambda row, good: f"{good}<|im_end|>",
     "history": lambda row, good: row.history_summary[:40],
     "invented_number": lambda row, good: f"{good} 每日97粒",
 }

@@ -7,6 +7,7 @@ KFP puts a component's source and 250 characters of shell into the graph, and it
 workflow's status eight times for each step. The images have this code, so the graph holds a line that imports it.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +19,17 @@ RUN = (
 )
 """The shell's part of a step's command: KFP's executor reads the component from a file."""
 
+QUIET = {"httpx": logging.WARNING, "httpx2": logging.WARNING, "stamina": logging.ERROR}
+"""Loggers that would write a line for every call: KFP's executor shows INFO, and a step's progress drowns in it."""
+
 
 def step_component(image: str, launches_job: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Make a component that runs in this image; one that launches a job hands its task's machine on to it."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         if not hasattr(dsl, "component"):  # in a step, where KFP has its runtime part alone
+            for name, level in QUIET.items():
+                logging.getLogger(name).setLevel(level)
             return function
         component = dsl.component(
             function,

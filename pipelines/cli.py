@@ -24,6 +24,7 @@ from pipelines.rollout.cli import rollout
 from pipelines.sizing.cli import fit
 from pipelines.style_cli import style
 from pipelines.submit.cli import cancel, follow, submit
+from pipelines.tenant_setup.cli import init
 from qinglan.terminal import quoted, say, say_error, say_json, say_warnings
 
 EXIT_CODES = (
@@ -47,6 +48,7 @@ app.add_typer(serve, name="serve")
 app.add_typer(style, name="style")
 app.add_typer(keys, name="keys")
 app.add_typer(rollout, name="rollout")
+app.command()(init)
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
 app.command()(fit)
@@ -56,10 +58,12 @@ app.command()(submit)
 app.command()(follow)
 app.command()(cancel)
 
-Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours under pipelines/configs.")]
-Profile = Annotated[str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")]
+Tenant = Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours: a folder of tenants/.")]
+Profile = Annotated[
+    str, typer.Option(help="Of tenants/<tenant> or pipelines/configs/<tenant>, or a path that ends in .yaml.")
+]
 Training = Annotated[str, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")]
-Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")]
+Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx), CSV or JSONL of questions.")]
 KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL; or a folder of <tenant>.jsonl.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 

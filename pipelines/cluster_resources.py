@@ -18,7 +18,7 @@ class Pod(Config):
     """GiB."""
 
     hours: Positive = 24
-    """The longest that the stage may take, each of its attempts."""
+    """The longest that the stage may take, waits for its gateway included."""
 
 
 class ClusterConfig(Config):

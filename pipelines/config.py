@@ -1,4 +1,7 @@
-"""A run's configuration: defaults in the stages, differences in configs/<tenant>/<profile>.yaml.
+"""A run's configuration: defaults in the stages, differences in a tenant's profile, tenants/<tenant>/<profile>.yaml.
+
+The project's own tenants have theirs in configs/<tenant>/<profile>.yaml. Prompts and data that a profile names are
+files beside it.
 
 Where training runs is a file of its own, configs/training/<name>.yaml, which any tenant's profile can name; the
 profile's own settings win. Its `deploy` names the runtime of the models that it trains: it counts where the tenant's
@@ -10,10 +13,14 @@ The resolved whole is written beside every run as config.yaml.
 from pathlib import Path
 from typing import Any
 
+from pipelines.prompt_files import with_prompt_texts
 from pipelines.rewriter import RunConfig
 from pipelines.style import StyleRunConfig
 from qinglan.config import Config, load_yaml, merge_settings
 from qinglan.errors import ConfigError
+
+TENANTS = Path("tenants")
+"""Folder of your own tenants, where commands are called: `qinglan init` writes into it."""
 
 CONFIGS = Path(__file__).parent / "configs"
 TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
@@ -21,23 +28,36 @@ TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
 
 
 def profiles() -> list[Path]:
-    """Every tenant's profiles."""
+    """Profiles of the project's own tenants."""
     return sorted(path for path in CONFIGS.glob("*/*.yaml") if path.parent not in (TRAINING, STYLES))
+
+
+def tenant_folders(tenant: str) -> list[Path]:
+    """Folders with a tenant's profiles: yours before the project's."""
+    named = TENANTS / tenant, CONFIGS / tenant
+    return [folder for folder in named if folder.is_dir() and folder not in (TRAINING, STYLES)]
 
 
 def profile_path(tenant: str, profile: str) -> Path:
     """The file of a profile, by name or by path; an unknown one is an error that lists those there are."""
-    path = Path(profile) if profile.endswith(".yaml") else CONFIGS / tenant / f"{profile}.yaml"
+    if profile.endswith(".yaml"):
+        path = Path(profile)
+    else:
+        named = [folder / f"{profile}.yaml" for folder in tenant_folders(tenant)]
+        path = next((path for path in named if path.is_file()), CONFIGS / tenant / f"{profile}.yaml")
     if not path.is_file() and profile.endswith(".yaml"):
         raise ConfigError(f"--profile {path}: no such file.")
     if not path.is_file():
-        known = ", ".join(f"{p.parent.name}/{p.stem}" for p in profiles())
-        raise ConfigError(f"No profile {profile!r} for tenant {tenant!r}. There are: {known}.")
+        known = ", ".join(f"{p.parent.name}/{p.stem}" for p in (*sorted(TENANTS.glob("*/*.yaml")), *profiles()))
+        raise ConfigError(
+            f"No profile {profile!r} for tenant {tenant!r}. There are: {known}. "
+            f"`qinglan init {tenant} SHEET` writes one for your own data."
+        )
     owner = path.resolve().parent
     if owner.parent == CONFIGS.resolve() and owner.name != tenant:
         raise ConfigError(
             f"--profile {profile}: has the settings of {owner.name}, and {tenant} was asked for. "
-            f"Copy it into pipelines/configs/{tenant} and mend what is {tenant}'s own."
+            f"Copy it into tenants/{tenant} and mend what is {tenant}'s own."
         )
     return path
 
@@ -48,8 +68,15 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     values = load_yaml(path)
     if values.setdefault("tenant_id", tenant) != tenant:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
+    values = with_prompt_texts(with_own_files(values, path), path)
     values = merge_settings(values, {name: value for name, value in options.items() if value is not None})
     return RunConfig.parse(with_training(training_settings(values), values), str(path))
+
+
+def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
+    """Data that a profile names lies beside it, wherever a command is called."""
+    named = {name: values[name] for name in ("questions", "knowledge_base") if isinstance(values.get(name), str)}
+    return values | {name: str(profile.parent / value) for name, value in named.items()}
 
 
 def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
@@ -92,8 +119,8 @@ def dump_config(config: Config, path: Path) -> None:
     """Write the resolved configuration, every default spelled out."""
     import yaml
 
-    from qinglan.files import atomic_write
+    from qinglan.files import PRIVATE, atomic_write
 
-    with atomic_write(path) as partial:
+    with atomic_write(path, mode=PRIVATE) as partial:
         text = yaml.safe_dump(config.model_dump(mode="json", by_alias=True), allow_unicode=True, sort_keys=False)
         partial.write_text(text, encoding="utf-8")

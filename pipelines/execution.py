@@ -21,6 +21,7 @@ from pipelines.local_execution import LocalJob, write_job
 from pipelines.rundir import ARTIFACT_FILES, RunDir, write_json
 from pipelines.step_display import StepDisplay
 from qinglan.errors import ConfigError, GateHeldError, QinglanError
+from qinglan.files import open_private
 from qinglan.gpus import need_gpus
 from qinglan.jobs.processes import wait_for_process_group
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
@@ -102,7 +103,7 @@ def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
 @contextmanager
 def run_lock(run: RunDir) -> Iterator[None]:
     """One run at a time in a folder: two would write over each other's records."""
-    run.root.mkdir(parents=True, exist_ok=True)
+    run.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with run.lock.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -250,7 +251,7 @@ def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) 
 
 
 def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-    with log.open("wb") as output:
+    with open_private(log, "wb") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "pipelines.local_execution", str(run.root)],
             stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,

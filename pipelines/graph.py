@@ -16,11 +16,14 @@ from pipelines.graph_descriptions import DESCRIPTIONS, describe_component, descr
 from pipelines.graph_importer import import_artifact
 from pipelines.line import BEFORE, LINEAGE, Line, Stage
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, STORE_SECRET
+from qinglan.addresses import called_addresses
 from qinglan.lineage.keys import MOUNTED_KEYS
 from qinglan.lineage.record import IMAGE_VARIABLE
 from qinglan.lineage.trust import TRUST_FILE, TRUST_VARIABLE
+from qinglan.llm.host_allowlist import ALLOWED_VARIABLE
 from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
+from qinglan.outages import OUTAGE_VARIABLE
 from qinglan.run_id import RUN_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
@@ -48,12 +51,15 @@ SCRATCH, WEIGHTS = "/var/lib/qinglan", "/var/lib/qinglan-weights"
 BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
 """Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
 
+HOSTS_MAP, HOSTS_KEY = "qinglan-allowed-hosts", "hosts"
+"""The ConfigMap in which the operator allows the hosts that steps call themselves, without the gateway."""
+
 TRUST_MAP = "qinglan-trust"
 """A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
 
-RETRIES = 2
-"""For a lost node, a pod that made room for another, a gateway that was away: what was paid for, and a training up to
-its last checkpoint, are not done again."""
+OUTAGE_SECONDS = 900
+"""Seconds that a step waits for a gateway that gives no answer. Kubernetes makes the pod of a lost node anew after
+5 min 40 s and lets go of its volume 6 min later; the rest is for its start."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -194,13 +200,17 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     if endpoints:
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
         kubernetes.use_secret_as_env(task, STORE_SECRET, keys, optional=True)
+    if called_addresses(settings, stage.name):
+        kubernetes.use_config_map_as_env(task, HOSTS_MAP, {HOSTS_KEY: ALLOWED_VARIABLE}, optional=True)
     if stage.deploys:
         kubernetes.use_config_map_as_env(task, TRUST_MAP, {TRUST_FILE: TRUST_VARIABLE})
     if machine:
         _add_labels(task, stage.name, inputs.cluster.tenant)
-        _set_pod_resources(task, machine, RETRIES if stage.retried else 0)
+        _set_pod_resources(task, machine)
         _set_gpus(task, machine, _launches_job(component))
         _mount_volumes(task, machine)
+        if stage.gateway:
+            task.set_env_variable(OUTAGE_VARIABLE, str(OUTAGE_SECONDS))
     return task
 
 
@@ -215,7 +225,8 @@ def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
     task.set_container_image(image)
     task.set_caching_options(False)
     _add_labels(task, "gateway-state", inputs.cluster.tenant)
-    _set_pod_resources(task, Machine(Pod(cpu=1, memory=1, hours=1)), RETRIES)
+    _set_pod_resources(task, Machine(Pod(cpu=1, memory=1, hours=1)))
+    task.set_env_variable(OUTAGE_VARIABLE, str(OUTAGE_SECONDS))
     return task.output
 
 
@@ -272,17 +283,13 @@ def _add_labels(task: Any, stage: str, tenant: str) -> None:
             kubernetes.add_pod_label(task, name, value)
 
 
-def _set_pod_resources(task: Any, machine: Machine, retries: int) -> None:
+def _set_pod_resources(task: Any, machine: Machine) -> None:
     """Set what quotas and Pod Security demand of any pod."""
     pod = machine.pod
     task.set_cpu_request(str(pod.cpu)).set_cpu_limit(str(pod.cpu))
     task.set_memory_request(f"{pod.memory}Gi").set_memory_limit(f"{pod.memory}Gi")
     kubernetes.set_security_context(task, run_as_user=USER, run_as_group=USER, run_as_non_root=True)
     kubernetes.set_timeout(task, pod.hours * 3600)
-    if retries:
-        # Argo counts from the first attempt's start: KFP's default of an hour ends a longer stage's only retry.
-        whole = (retries + 1) * pod.hours * 3600
-        task.set_retry(retries, backoff_duration="60s", backoff_factor=2.0, backoff_max_duration=f"{whole}s")
 
 
 def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:

@@ -86,7 +86,6 @@ def _faults(step: ExecutorStep, release: bool) -> Iterator[str]:
     yield from _argument_faults(step)
     yield from _environment_faults(step)
     yield from _pod_faults(step)
-    yield from _retry_faults(step)
     yield from _gpu_faults(step)
 
 
@@ -134,15 +133,6 @@ def _environment_faults(step: ExecutorStep) -> Iterator[str]:
     for variable in step.container.get("env", ()):
         if SECRET_NAME.search(variable.get("name", "")):
             yield f"{variable['name']} is written into the graph; take it from a Secret."
-
-
-def _retry_faults(step: ExecutorStep) -> Iterator[str]:
-    """Check that retries get time: Argo counts their limit from the first attempt's start, and then ends the last."""
-    for name, task in step.tasks.items():
-        retry = task.get("retryPolicy", {})
-        attempts, lasts = int(retry.get("maxRetryCount", 0)), str(retry.get("backoffMaxDuration", "0s"))
-        if attempts and float(lasts.removesuffix("s")) < int(step.pod.get("activeDeadlineSeconds", 0)):
-            yield f"{name} may be retried for {lasts} and takes longer: it would never be."
 
 
 def _gpu_faults(step: ExecutorStep) -> Iterator[str]:

@@ -100,9 +100,6 @@ class Stage:
     cached: bool = True
     """KFP's cache may answer for it: its outputs depend on its inputs alone, and it changes nothing outside."""
 
-    retried: bool = True
-    """A second attempt may succeed; False for a stage that computes from its inputs alone, in seconds."""
-
     resumes: bool = False
     """It keeps checkpoints on a volume, and goes on from them."""
 

@@ -9,12 +9,13 @@ from pydantic import Field
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.preflight import (
     known_gold,
+    long_row_warnings,
     missing_gold,
     missing_lines,
     rows_in_words,
     without_knowledge_base,
 )
-from pipelines.promotion import Promotion, promotion, too_few_prompts
+from pipelines.promotion import Promotion, promotion, too_few_rows
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold
 from pipelines.sizing.check import planned_fit_report
@@ -75,6 +76,9 @@ class Plan(Config):
     rows: int
     unfit: int
     """Rows that are not valid questions; they are quarantined and not paid for."""
+
+    unfit_rows: tuple[str, ...]
+    """Each of these rows, with the reason."""
 
     steps: tuple[PlanStep, ...]
     cost: float
@@ -146,7 +150,8 @@ def make_plan(
     return Plan(
         stages=REWRITER.until(REWRITER.last),
         rows=sheet.splits.total(),
-        unfit=sheet.unfit,
+        unfit=len(sheet.unfit),
+        unfit_rows=tuple(sheet.unfit),
         steps=steps,
         cost=total,
         seconds=sum(step.seconds for step in steps),
@@ -161,6 +166,8 @@ def make_plan(
         warnings=(
             *_warnings(config, total, today or date.today()),
             *_gold_warnings(config, sheet, known),
+            *uncalibrated_scores(config, sheet),
+            *long_row_warnings(config, sheet, REWRITER.until(REWRITER.last)),
             *warnings,
             *uncounted_calls(steps),
         ),
@@ -182,11 +189,12 @@ class CallTokens(NamedTuple):
     needs: TokenCount
     judgements: TokenCount
 
-    def plus(self, row: Question, system_prompt: str) -> "CallTokens":
+    def plus(self, row: Question, config: RunConfig) -> "CallTokens":
+        need_prompt, judge_prompt = config.validate_.need_prompt, config.ppo.reward.judge_prompt
         return CallTokens(
-            self.rewrites.plus(teacher_messages(row, system_prompt)),
-            self.needs if row.need else self.needs.plus(need_messages(row)),
-            self.judgements.plus(judge_messages(row, row.question)),
+            self.rewrites.plus(teacher_messages(row, config.generate.system_prompt)),
+            self.needs if row.need else self.needs.plus(need_messages(row, need_prompt)),
+            self.judgements.plus(judge_messages(row, row.question, judge_prompt)),
         )
 
 
@@ -196,7 +204,7 @@ def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
 
     def count(row: Question) -> None:
         nonlocal tokens
-        tokens = tokens.plus(row, config.generate.system_prompt)
+        tokens = tokens.plus(row, config)
 
     return read_sheet(config, count), tokens
 
@@ -263,6 +271,17 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     return warnings
 
 
+def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
+    """Warn of a threshold over scores that are no probabilities: our RAG service is fitted to labelled rows."""
+    threshold = config.validate_.quality_threshold
+    if not config.stand_ins.rag or sheet.gold or not threshold:
+        return []
+    return [
+        "No row names gold passages, so that the scores of our RAG service are not calibrated: "
+        f"validate.quality_threshold {threshold:g} may accept all rewrites or none; 0 accepts what finds something."
+    ]
+
+
 def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:
     """Warn of stages that call the gateway and whose calls this plan does not count."""
     names = [name for name in REWRITER.stages if name in REWRITER.gateway - {step.step for step in steps}]
@@ -288,7 +307,7 @@ def _refusals(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> li
     obstacles = (
         [*missing_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
     )
-    return [*obstacles, *too_few_prompts(config, sheet)]
+    return [*obstacles, *too_few_rows(config, sheet, REWRITER.until(REWRITER.last))]
 
 
 def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:

@@ -5,6 +5,9 @@ from typing import Any
 from pipelines.plan import Plan, PlanStep
 from pipelines.promotion import Promotion, promotion_lines
 
+UNFIT_SHOWN = 10
+"""Rows set aside that a terminal shows."""
+
 
 def print_plan(plan: Plan, evaluates: bool = True) -> None:
     """Print the plan; the promotion part only if the run reaches the evaluation, or would be refused."""
@@ -12,6 +15,10 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
 
     console = Console()
     console.print(f"{plan.rows:,} questions; {plan.unfit:,} rows hold no question and are set aside, unpaid")
+    for row in plan.unfit_rows[:UNFIT_SHOWN]:
+        console.print(f"  {row}", style="yellow", highlight=False)
+    if plan.unfit > UNFIT_SHOWN:
+        console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
     console.print(", ".join(f"{name} {rows:,}" for name, rows in plan.splits.items()), highlight=False)
     console.print(_calls_table(plan))
     models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
@@ -34,7 +41,10 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         for line in plan.missing:
             console.print(f"  {line}", style="yellow", highlight=False)
     if not plan.pays:
-        console.print("Stand-ins answer in this profile: nothing is paid; the cost is what it would be.")
+        console.print(
+            "A stand-in teaches in this profile, to try the machinery: nothing is paid; the cost is a real one's. "
+            "Its model is of no use."
+        )
 
 
 def print_promotion(console: Any, promotion: Promotion) -> None:

@@ -10,7 +10,7 @@ from components.evaluation.rewriter.gate_precheck import Obstacle
 from components.training.sft.config import SftConfig
 from components.training.sft.model_family import with_family
 from pipelines.execution import check_stage_inputs
-from pipelines.promotion import too_few_prompts
+from pipelines.promotion import too_few_rows
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
@@ -119,6 +119,17 @@ def base_warnings(config: RunConfig, stages: Sequence[str]) -> list[str]:
     ]
 
 
+def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
+    """Warn of rows that would stop SFT after the data was paid for; their tokens are an estimate."""
+    if "sft" not in stages or not sheet.too_long:
+        return []
+    named = "; ".join(sheet.too_long[:SHOWN])
+    return [
+        f"{len(sheet.too_long):,} rows may have more tokens than sft.max_length {config.sft.max_length:,} ({named}), "
+        "and SFT stops at the first. Raise sft.max_length and ppo.max_prompt_tokens, or shorten their history."
+    ]
+
+
 def refuse_unknown_template(base: Path, config: SftConfig) -> None:
     """A ConfigError where training could not render prompts as the base's own template does."""
     messages: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
@@ -143,9 +154,7 @@ def foreign_format(path: Path) -> str:
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
     """Check that the sheet's labels and rows suffice for these stages."""
-    refusals = [*missing_gold(config, sheet, known_gold(config, sheet))]
-    if "ppo" in stages:
-        refusals += too_few_prompts(config, sheet)
+    refusals = [*missing_gold(config, sheet, known_gold(config, sheet)), *too_few_rows(config, sheet, stages)]
     for refusal in refusals:
         raise DataError(f"{refusal.reason} {refusal.next_step}")
 

@@ -146,7 +146,7 @@ def known_requests(config: RunConfig, run: RunDir) -> Iterator[PaidRequest]:
             continue
         yield PaidRequest(Entry(GENERATE, row.id, "teacher"), teacher_messages(row, config.generate.system_prompt))
         if not row.need:
-            yield PaidRequest(Entry(VALIDATE, row.id, "judge"), need_messages(row))
+            yield PaidRequest(Entry(VALIDATE, row.id, "judge"), need_messages(row, config.validate_.need_prompt))
     if (locked := run.shown("locked_test")).exists():
         yield from fixed_judgements([row for _, row in read_jsonl(locked, ValidatedRewrite)], config.evaluate)
 

@@ -1,6 +1,6 @@
 """Can the gate promote what a run makes? Reasons why not that are known before the run pays, for plan and run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from components.evaluation.rewriter.gate_precheck import Obstacle, PlannedRun, find_obstacles
 from pipelines.rewriter import RunConfig
@@ -35,7 +35,8 @@ def promotion(
         judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test if sheet else None,
         teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
     )  # fmt: skip
-    reasons, unchecked = tuple(find_obstacles(prospect, config.evaluate.gate)), []
+    known = (*stand_in_obstacle(config), *small_sheet(config, sheet))
+    reasons, unchecked = (*known, *find_obstacles(prospect, config.evaluate.gate)), []
     if sheet is None:
         unchecked.append("How many rows of the locked test have gold passages. `qinglan plan` counts them.")
     if snapshot is None:
@@ -48,14 +49,44 @@ def promotion(
     )
 
 
-def too_few_prompts(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
-    """PPO takes no step with fewer rows than one step wants."""
+def stand_in_obstacle(config: RunConfig) -> Iterator[Obstacle]:
+    """A stand-in's model is released by a profile that says so, and by no other."""
+    if config.stand_ins.teacher and not config.register_.allow_stand_in:
+        yield Obstacle(
+            reason="A stand-in teaches this run, to try the machinery: its model is of no use, and not released.",
+            next_step="Take a profile with a real teacher.",
+        )
+
+
+def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
+    """A sheet with fewer rows than the gate wants for the test alone: no division and no labels help."""
+    rows, required = sheet.splits.total() if sheet else 0, config.evaluate.gate.rows
+    if sheet and rows < required:
+        yield Obstacle(
+            reason=f"The sheet has {rows:,} rows in all, and the locked test alone needs {required:,}: "
+            "figures of so few would be chance.",
+            next_step="Use this run to look at rewrites side by side (report.html, blind_sample.xlsx), and collect "
+            "more questions: about 2,000 labelled ones give a test of 200.",
+        )
+
+
+def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:
+    """Report splits with fewer rows than a stage needs: trainings choose on dev, the gate tests."""
     rows, prompts = sheet.splits["train"], config.ppo.prompts
-    if rows < prompts:
+    if "ppo" in stages and rows < prompts:
+        most = rows * config.ppo.rollouts // config.ppo.batch * config.ppo.batch
+        smaller = f"set ppo.collection to {most} or less, " if most else ""
         yield Obstacle(
             reason=f"The sheet has {rows:,} rows for training, and a step of PPO takes {prompts:,} prompts.",
-            next_step="Bring more rows, lower ppo.collection, or end before PPO with --until sft.",
+            next_step=f"Bring more rows, {smaller}or end before PPO with --until sft.",
         )
+    for stage, split in (("sft", "dev"), ("evaluate", "test")):
+        if stage in stages and not sheet.splits[split]:  # type: ignore[index]
+            yield Obstacle(
+                reason=f"{config.questions}: no row is for {split}, which {stage} needs.",
+                next_step=f"Write {split} into {config.generate.columns.split} of some conversations, bring more "
+                "rows, or try another convert.seed.",
+            )
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:
@@ -73,7 +104,7 @@ def promotion_lines(answer: Promotion) -> list[str]:
     if answer.refusals:
         lines = ["No: a whole run is refused before it pays."]
     elif answer.obstacles:
-        lines = ["No: the gate can only hold, whatever the models learn."]
+        lines = ["No, whatever the models learn."]
     else:
         lines = [f"Yes. {open_}"]
     lines += [f"- {reason.reason} {reason.next_step}" for reason in (*answer.refusals, *answer.obstacles)]

@@ -9,6 +9,7 @@ from pipelines.execution import check_deploys, check_machine, check_tracking
 from pipelines.preflight import input_file_problems, model_problems
 from pipelines.rag_probe import RagProbe, probe_rag
 from pipelines.rewriter import REWRITER, RunConfig
+from qinglan.addresses import called_addresses
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.llm.config import PaidModel, check_currency
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, disallowed_host
@@ -36,24 +37,31 @@ def check_readiness(config: RunConfig, stages: Sequence[str]) -> Readiness:
         lambda: check_machine(REWRITER, config, stages),
         lambda: check_tracking(REWRITER, config, stages, config.gateway.mlflow is not None),
     )
-    problems = {
+    problems: dict[str, list[QinglanError]] = {
         "files": [*input_file_problems(config)],
         "settings": [*filter(None, map(problem_of, checks))],
         "weights": [*model_problems(config, stages)],
+        "hosts": [*disallowed_hosts(stage_addresses(config, stages))],
     }
     if not REWRITER.gateway & set(stages):
         return Readiness(problems, RagProbe())
     roles = ("teacher", "judge", *(["examiner"] if "evaluate" in stages else []))
-    problems["hosts"] = [*disallowed_hosts(called_addresses(config, roles, rag=True))]
+    problems["hosts"] += disallowed_hosts(gateway_addresses(config, roles, rag=True))
     problems["keys"] = [*missing_keys(called_models(config, roles))]
     rag = ready_rag(config)
     problems["RAG"] = [rag.problem] if rag.problem else []
     return Readiness(problems, rag)
 
 
+def stage_addresses(config: RunConfig, stages: Sequence[str]) -> dict[str, str]:
+    """Addresses that these stages call themselves, without the gateway."""
+    settings = config.model_dump(mode="json")
+    return called_addresses({stage: settings[stage] for stage in stages if stage in settings}, "")
+
+
 def missing_keys_and_hosts(config: RunConfig, roles: Sequence[str]) -> Iterator[QinglanError]:
     """Name hosts of paid models that may not be called, and keys that are not set."""
-    yield from disallowed_hosts(called_addresses(config, roles, rag=False))
+    yield from disallowed_hosts(gateway_addresses(config, roles, rag=False))
     yield from missing_keys(called_models(config, roles))
 
 
@@ -62,8 +70,8 @@ def called_models(config: RunConfig, roles: Sequence[str]) -> dict[str, PaidMode
     return {str(role): model for role, model in config.gateway.models().items() if role in roles and config.pays}
 
 
-def called_addresses(config: RunConfig, roles: Sequence[str], rag: bool) -> dict[str, str]:
-    """Addresses that a run calls, by setting."""
+def gateway_addresses(config: RunConfig, roles: Sequence[str], rag: bool) -> dict[str, str]:
+    """Addresses that a run's gateway calls, by setting."""
     addresses = {f"{role}.base_url": model.base_url for role, model in called_models(config, roles).items()}
     return addresses | ({"rag.base_url": config.gateway.rag.base_url} if rag and not config.stand_ins.rag else {})
 

@@ -44,7 +44,8 @@ class StandIns(Config):
     """The stand-ins that a laptop run starts on loopback for what it cannot reach."""
 
     teacher: bool = False
-    """The stand-in teacher and judge, extractive, free of charge."""
+    """The stand-in teacher and judge, extractive, free of charge: for trying the machinery. Its model is of no use;
+    it is released only where register.allow_stand_in says so."""
 
     teacher_seconds: float = Field(default=0.0, ge=0)
     """How long the stand-in takes to answer."""
@@ -90,9 +91,9 @@ class RunConfig(LineConfig):
     """The folder of the profile names it."""
 
     questions: Annotated[Path | None, Input(
-        "questions.xlsx", "The spreadsheet (.xlsx) or JSONL of questions, such as s3://bucket/questions.xlsx."
+        "questions.xlsx", "The spreadsheet (.xlsx), CSV or JSONL of questions, such as s3://bucket/questions.xlsx."
     )] = None  # fmt: skip
-    """The spreadsheet or JSONL of questions; also `--questions`."""
+    """The spreadsheet, CSV or JSONL of questions; also `--questions`."""
 
     knowledge_base: Annotated[Path | None, Input(
         "knowledge_base.jsonl",
@@ -131,7 +132,7 @@ class RunConfig(LineConfig):
     """The second stage."""
 
     convert: Annotated[ConvertConfig, Stage(
-        inputs=("validated",), retried=False, required=(),
+        inputs=("validated",), required=(),
         outputs={
             "chats": Output("sft", "Chat rows for SFT: train and dev."),
             "prompts": Output("ppo", "Prompts for PPO, as parquet: train and dev."),
@@ -180,7 +181,7 @@ class RunConfig(LineConfig):
             outputs=EVALUATION_OUTPUTS, gateway=True, gpus=student_gpus,
             required=("locked_test", "rl_model", "journal", "prompt *"),
         ),
-        Stage(name="gate", part="gate", inputs=("evaluation",), retried=False, required=("evaluation",)),
+        Stage(name="gate", part="gate", inputs=("evaluation",), required=("evaluation",)),
     ] = EvaluateConfig()  # fmt: skip
     """The locked test, and the gate."""
 
@@ -216,6 +217,16 @@ class RunConfig(LineConfig):
             return values
         shared = {"retrieval": values.get("retrieval") or {}}
         return merge_settings(values, {"validate": shared, "ppo": {"reward": shared}, "evaluate": shared})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_stand_in(cls, values: Any) -> Any:
+        """A stand-in teacher is written once; the report and the release tell of it."""
+        stand_ins = values.get("stand_ins") if isinstance(values, dict) else None
+        if not isinstance(stand_ins, dict) or not stand_ins.get("teacher"):
+            return values
+        marked = {"stand_in_teacher": True}
+        return merge_settings(values, {"evaluate": marked, "register": marked})
 
     @model_validator(mode="before")
     @classmethod

@@ -27,6 +27,7 @@ from pipelines.preflight import (
     check_served,
     check_sheet,
     knowledge_bases,
+    long_row_warnings,
     names_knowledge_bases,
     raise_missing,
     with_run_files,
@@ -66,7 +67,7 @@ def run_pipeline(
     check_room(config, root, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)
-    for warning in [*base_warnings(config, stages), *ready.rag.limits]:
+    for warning in (*base_warnings(config, stages), *long_row_warnings(config, sheet, stages), *ready.rag.limits):
         say(f"! {warning}", to=sys.stderr)
     approve(config, stages)
     check_keys()

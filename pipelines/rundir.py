@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 
 from pipelines.lines import ARTIFACT_FILES as ARTIFACT_FILES
-from qinglan.files import atomic_write
+from qinglan.files import PRIVATE, atomic_write
 from qinglan.live.outlets import PAGE_FILE
 
 JSON_LINES = ".jsonl"
@@ -114,5 +114,5 @@ class RunDir:
 
 
 def write_json(path: Path, value: Any) -> None:
-    with atomic_write(path) as partial:
+    with atomic_write(path, mode=PRIVATE) as partial:
         partial.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))

@@ -10,9 +10,13 @@ from components.data.convert.split_rows import Conversation, split_of
 from components.evaluation.rewriter.gate_precheck import GoldCounts
 from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
-from qinglan.prompts import prompt_file
+from qinglan.llm.prices import estimate_tokens
+from qinglan.prompts import own_prompt, prompt_file, student_messages
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Split
+
+PROMPT_MARKS = 16
+"""Tokens of a chat template's own marks."""
 
 
 class GoldRow(NamedTuple):
@@ -37,8 +41,8 @@ class _Conversation:
 class Sheet:
     """Counts of a sheet that a run needs before it starts."""
 
-    unfit: int = 0
-    """Rows that are no questions."""
+    unfit: list[str] = field(default_factory=list)
+    """Rows that are no questions, each with the reason."""
 
     questions: dict[str, str] = field(default_factory=dict)
     """One question of each tenant."""
@@ -50,6 +54,8 @@ class Sheet:
     """Labelled rows of the locked test, by tenant with rows in it."""
 
     gold: list[GoldRow] = field(default_factory=list)
+    too_long: list[str] = field(default_factory=list)
+    """Rows whose prompt is, by an estimate, longer than SFT takes."""
 
     @property
     def tenants(self) -> set[str]:
@@ -61,10 +67,9 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
     assert config.questions is not None
     sheet = Sheet()
     conversations: dict[Conversation, _Conversation] = {}
-    first_unfit: QuarantinedRow | None = None
     for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
         if isinstance(row, QuarantinedRow):
-            sheet.unfit, first_unfit = sheet.unfit + 1, first_unfit or row
+            sheet.unfit.append(f"{row.where}: {row.detail}")
             continue
         if row.tenant_id not in sheet.questions:
             check_prompts(config, row.tenant_id)
@@ -72,11 +77,13 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
         _count(config, conversations, row)
         if row.gold:
             sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
+        if (tokens := prompt_tokens(config, row)) >= config.sft.max_length:
+            sheet.too_long.append(f"row {row.id!r}: about {tokens:,}")
         visit(row)
-    if first_unfit and not conversations:
+    if sheet.unfit and not conversations:
         raise DataError(
-            f"{config.questions}: none of {sheet.unfit} rows is a question. The first, {first_unfit.where}: "
-            f"{first_unfit.detail} Is the column of questions named under generate.columns in the profile?"
+            f"{config.questions}: none of {len(sheet.unfit)} rows is a question. The first, {sheet.unfit[0]} "
+            "Is the column of questions named under generate.columns in the profile?"
         )
     _divide(sheet, conversations, config.convert)
     if not sheet.splits["train"]:
@@ -88,19 +95,27 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
 
 
 def check_prompts(config: RunConfig, tenant: str) -> None:
-    """A tenant has both prompts: in the profile, or in files of its own; all that is missing is named at once."""
-    missing = []
-    for setting, text, name in (
-        ("generate.system_prompt", config.generate.system_prompt, f"teacher.{tenant}"),
-        ("convert.system_prompt", config.convert.system_prompt, f"student.{tenant}"),
-    ):
-        if not text and not prompt_file(name).is_file():
-            missing.append(f"{setting} in the profile, or write qinglan/prompts/{name}.txt")
+    """A tenant has both prompts in its profile, or in qinglan/prompts; all that is missing is named at once."""
+    missing = [
+        setting
+        for setting, prompt, name in (
+            ("generate.system_prompt", config.generate.system_prompt, f"teacher.{tenant}"),
+            ("convert.system_prompt", config.convert.system_prompt, f"student.{tenant}"),
+        )
+        if not own_prompt(prompt, tenant) and not prompt_file(name).is_file()
+    ]
     if missing:
         raise ConfigError(
-            f"Tenant {tenant!r} lacks a prompt. Set {'; and set '.join(missing)}. "
-            "generate's is what the teacher is told, convert's what our model is trained and served with."
+            f"Tenant {tenant!r} lacks a prompt. Set {' and '.join(missing)} in the profile: a text, or a .txt file "
+            "beside it. generate's is what the teacher is told, convert's what our model is trained and served with. "
+            "`qinglan init` writes both."
         )
+
+
+def prompt_tokens(config: RunConfig, row: Question) -> int:
+    """Tokens of a row's prompt, by an estimate; the tiny model's vocabulary has about a token for each character."""
+    count = len if config.base.source == "tiny" else estimate_tokens
+    return PROMPT_MARKS + sum(count(turn["content"]) for turn in student_messages(row, config.convert.system_prompt))
 
 
 def _count(config: RunConfig, conversations: dict[Conversation, _Conversation], row: Question) -> None:

@@ -76,7 +76,7 @@ class StyleRunConfig(LineConfig):
     """A mapping file of labels; without one the plan's five."""
 
     prepare: Annotated[PrepareStyleConfig, Stage(
-        inputs=("labelled",), retried=False, required=("labelled",),
+        inputs=("labelled",), required=("labelled",),
         outputs={
             "style_rows": Output("style_rows", "The labelled answers in splits, alike ones in the same."),
             "distribution": Output("distribution.html", "How many rows each label has, as a page."),
@@ -108,7 +108,7 @@ class StyleRunConfig(LineConfig):
             required=("style_rows", "style_model"), gpus=style_gpus,
         ),
         Stage(
-            name="gate", part="gate", inputs=("evaluation",), component="gate_style", retried=False,
+            name="gate", part="gate", inputs=("evaluation",), component="gate_style",
             required=("evaluation",),
         ),
         Stage(
@@ -117,7 +117,7 @@ class StyleRunConfig(LineConfig):
             required=("style_rows", "student_model", "predictions"),
         ),
         Stage(
-            name="gate_small", after="evaluate_small", part="gate", inputs=("small_evaluation",), retried=False,
+            name="gate_small", after="evaluate_small", part="gate", inputs=("small_evaluation",),
             behind_gate=True, required=("small_evaluation",),
         ),
     ] = EvaluateStyleConfig()  # fmt: skip

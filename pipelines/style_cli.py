@@ -43,7 +43,12 @@ def run(
 
 @style.command()
 def predict(
-    file: Annotated[Path, typer.Argument(help="Answers: .jsonl or .xlsx with text, or 问题 and 回答.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Answers: .jsonl, .json, .csv or .xlsx with text or input, or 问题 and 回答."),
+    ] = None,
+    answer: Annotated[str, typer.Option(help="In place of a file: one answer.")] = "",
+    question: Annotated[str, typer.Option(help="The question that it answers.")] = "",
     model: Annotated[Path, typer.Option(help="The model's folder.")] = Path("runs/style/files/style_model"),
     out: Annotated[Path | None, typer.Option(help="FILE with -style in its name by default.")] = None,
     engine: Annotated[Literal["torch", "onnx"], typer.Option(help="onnx is the int8 form of a distilled model.")] = (
@@ -51,14 +56,26 @@ def predict(
     ),
     as_json: Json = False,
 ) -> None:
-    """Predict the style of every row of a file."""
+    """Predict the style of every row of a file, or of one answer."""
     from qinglan.errors import ConfigError, DataError
     from qinglan.style.file_prediction import predict_file
     from qinglan.style.model import StyleModel
 
     if not model.is_dir():
         raise ConfigError(f"--model {model}: no such folder. `qinglan style run` leaves one in its files.")
-    target = out or file.with_stem(f"{file.stem}-style")
+    if (file is None) is (not answer):
+        raise ConfigError("Give either a file of answers, or one with --answer (and its --question).")
+    if file is None:
+        from qinglan.style.labels import format_training_text
+
+        [prediction] = StyleModel.load(model, engine).predict([format_training_text(question, answer)])
+        probabilities = ", ".join(f"{name} {share:.2f}" for name, share in prediction["probabilities"].items())
+        say_json(prediction) if as_json else say(
+            f"{prediction['predicted_label']} {prediction['confidence']:.2f}  ({probabilities})"
+        )
+        return
+    ending = ".jsonl" if file.suffix in (".json", ".csv") else file.suffix
+    target = out or file.with_name(f"{file.stem}-style{ending}")
     if as_json:
         import contextlib
         import sys

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from qinglan.addresses import SECRET_FIELD, hide_secrets
 from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError
 
@@ -55,8 +56,15 @@ def _explain(item: ErrorDetails, show_input: bool) -> str:
     if item["type"] == "value_error" and isinstance(value, (dict, BaseModel)):
         message = _message(item, show_input)
         return f"{field}: {message}" if field else message
-    shown = f" (given: {str(value)[:80]!r})" if show_input and item["type"] != "missing" else ""
+    shown = "" if item["type"] == "missing" or not show_input else _show(field, value)
     return f"{field or '(the whole)'}: {_message(item, show_input)}{shown}"
+
+
+def _show(field: str, value: Any) -> str:
+    """The value as it was given, unless the field's name says that it is a key."""
+    if SECRET_FIELD.search(field) or (isinstance(value, (dict, list, BaseModel)) and SECRET_FIELD.search(str(value))):
+        return ""
+    return f" (given: {hide_secrets(str(value))[:80]!r})"
 
 
 def _message(item: ErrorDetails, show_input: bool) -> str:
@@ -82,6 +90,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file. See pipelines/configs for the profiles there are.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not readable as YAML: byte {error.start} is not UTF-8.") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Name a file of YAML.") from error
     return yaml_mapping(text, str(path))
 
 

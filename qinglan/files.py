@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -18,12 +18,17 @@ from pydantic import BaseModel, ValidationError
 from qinglan.config import explain_validation_error
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
+from qinglan.plain_files import open_plain, reading
 
 Row = TypeVar("Row", bound=BaseModel)
 
 
+READABLE, PRIVATE = 0o644, 0o600
+"""Modes of a file: never writable by others, whatever the umask; or for its owner alone."""
+
+
 @contextmanager
-def atomic_write(target: Path, durable: bool = True) -> Iterator[Path]:
+def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> Iterator[Path]:
     """A path to write to that becomes `target` only if the block ends well.
 
     Without `durable` it does not wait for the disk: for a file that can be made anew.
@@ -31,6 +36,7 @@ def atomic_write(target: Path, durable: bool = True) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode))
         yield partial
         if durable:
             with partial.open("rb") as written:
@@ -58,6 +64,27 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def make_private(path: Path) -> None:
+    """Make the file, or find it, and let its owner alone read it: questions, answers and addresses go into it.
+
+    A file of another owner, as on a shared volume, is left as it is.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    try:
+        if os.fstat(handle).st_mode & 0o077:
+            os.fchmod(handle, PRIVATE)
+    except PermissionError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
+    """Open a file, such as a log, that its owner alone reads."""
+    make_private(path)
+    return path.open(mode)
+
+
 def cache_folder(name: str) -> Path:
     """A folder, outside of any run, for results that are computed once."""
     root = os.environ.get("QINGLAN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "qinglan"
@@ -65,7 +92,7 @@ def cache_folder(name: str) -> Path:
 
 
 def sha256_file(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_plain(path) as file, reading(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -90,7 +117,7 @@ def dump_line(row: BaseModel) -> bytes:
 def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
     """Rows with their line numbers, one at a time; a bad line is a DataError that says which and why."""
     try:
-        file = path.open("rb")
+        file = open_plain(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}). Run the stage that writes it first.") from error
     with file:

@@ -1,22 +1,33 @@
 """HTTP client for paid models and for the gateway."""
 
+import socket
 import ssl
+import sys
 from functools import cache
 
 import httpx2
 
 MAX_IDLE_CONNECTIONS = 100
 
+KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"), 30),
+)
+"""A request may wait for an answer without a limit, and where the other machine is lost nothing would ever end that
+wait. With these probes it ends as a broken connection, after a minute."""
+
 
 def http_client(timeout: httpx2.Timeout) -> httpx2.AsyncClient:
     """Create a client that follows no redirects and uses no proxy of the environment."""
-    return httpx2.AsyncClient(
-        timeout=timeout,
+    transport = httpx2.AsyncHTTPTransport(
         trust_env=False,
-        follow_redirects=False,
         verify=_certificates(),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS),
+        socket_options=KEEPALIVE,
     )
+    return httpx2.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False, transport=transport)
 
 
 @cache

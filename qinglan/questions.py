@@ -1,25 +1,40 @@
-"""From a company's spreadsheet, or JSONL, to typed questions; a row that is none comes with its reason.
+"""From a company's spreadsheet, CSV or JSON to typed questions; a row that is none comes with its reason.
 
 What is wrong with the file (a missing column, merged cells, an id twice) is an error; what is wrong with a
-row (no question, a formula, a number) quarantines that row, before anything is paid for it.
+row (no question, a formula, a text too long) quarantines that row, before anything is paid for it.
 """
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from qinglan.chat_history import chat_lines, read_turns
 from qinglan.config import Config, explain_validation_error
+from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
+from qinglan.file_formats import row_format
 from qinglan.rows import QuarantinedRow, Question, Split
-from qinglan.tables import Cells, Formula, is_spreadsheet, misnamed_in_words, read_table
+from qinglan.sheet_reader import Formula
+from qinglan.tables import Cells, read_table
 from qinglan.terminal import visible
 
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
+GOLD_LIMIT = 20_000
+"""Characters of a row's passage ids: several hundred of them."""
+
+ID_SEPARATOR = re.compile(r"(?<!\\)[,，;；\n]")
+ESCAPED_SEPARATOR = re.compile(r"\\([,，;；])")
+SPLIT_NAMES: dict[str, Split] = {
+    **dict.fromkeys(("train", "training", "训练", "训练集"), "train"),
+    **dict.fromkeys(("dev", "valid", "validation", "val", "验证", "验证集"), "dev"),
+    **dict.fromkeys(("test", "测试", "测试集"), "test"),
+}
 EMPTY_VALUES = {"", "nan", "none", "null", "#n/a", "#ref!", "#value!", "#name?", "#div/0!"}
 """Texts that exports write for an empty or broken cell."""
 
@@ -34,7 +49,8 @@ class Columns(Config):
     """The column with a description of the user."""
 
     history_summary: str = "历史摘要"
-    """The column with the conversation so far: it holds what the question leaves out."""
+    """The column with the conversation so far: it holds what the question leaves out. A list of
+    `{"role": "user", "content": "..."}` becomes lines of 用户： and 助手：."""
 
     id: str = "编号"
     """Unique in the sheet; without it rows are named by their number."""
@@ -46,10 +62,10 @@ class Columns(Config):
     """The column with the user's need, standalone; an empty one is written by the judge model."""
 
     gold: str = "标准段落"
-    """Ids of the passages that answer, separated by commas, semicolons or lines."""
+    """Ids of the passages that answer, separated by commas, semicolons or lines; a comma inside an id is `\\,`."""
 
     split: str = "划分"
-    """train, dev or test; where it is empty the convert stage chooses by conversation."""
+    """train, dev or test (训练, 验证, 测试); where it is empty the convert stage chooses by conversation."""
 
     tenant_id: str = "租户"
     """For a sheet of several tenants; else the profile's tenant."""
@@ -83,12 +99,24 @@ def count_rows(path: Path, columns: Columns) -> int:
 
 def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
     if not path.is_file():
-        raise DataError(f"{path}: no such file. Give the spreadsheet or JSONL of questions.")
-    if is_spreadsheet(path):
-        for number, cells in read_table(path, required=[columns.question]):
-            yield f"{path.name} row {number}", cells
-    else:
-        yield from _jsonl_rows(path, columns)
+        raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSONL of questions.")
+    kind = row_format(path)
+    if kind in ("json", "jsonl"):
+        yield from _jsonl_rows(path, columns) if kind == "jsonl" else _json_rows(path, columns)
+        return
+    read = read_table if kind == "spreadsheet" else read_csv
+    for number, cells in read(path, required=[columns.question]):
+        yield f"{path.name} row {number}", cells
+
+
+def _json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
+    """Elements of one JSON list, read whole."""
+    records = parse_json(read_text(path), str(path), half_characters=True)
+    names = {field: getattr(columns, field) for field in Columns.model_fields}
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            raise DataError(f"{path}: element {number}: expected an object, found {type(record).__name__}.")
+        yield f"{path.name} element {number}", _cells(record, names, f"{path}: element {number}")
 
 
 def _jsonl_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
@@ -110,12 +138,13 @@ def _cells(record: dict[str, Any], names: dict[str, str], where: str) -> Cells:
             raise DataError(
                 f"{where}: {visible(key)!r} and {visible(column)!r} are one column. Take one of them out."
             )
+        turns = read_turns(value) if column == names["history_summary"] else None
         items = value if isinstance(value, list) else [value]
-        if column in names.values() and any(isinstance(item, (dict, list)) for item in items):
+        if turns is None and column in names.values() and any(isinstance(item, (dict, list)) for item in items):
             raise DataError(
                 f"{where}: {visible(key)!r} is an object, and a text, a number or a list of them is needed."
             )
-        cells[column] = _flat(value)
+        cells[column] = chat_lines(turns) if turns is not None else _flat(value, column == names["gold"])
     return cells
 
 
@@ -125,19 +154,21 @@ def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
-            f"{misnamed_in_words(path)}"
         ) from error
     try:
         record = parse_json(text, str(path), number, half_characters=True)
     except DataError as error:
-        raise DataError(f"{error}{misnamed_in_words(path) or ' A file of questions is .xlsx or JSONL.'}") from error
+        raise DataError(f"{error} A file of questions is .xlsx, CSV or JSONL.") from error
     if not isinstance(record, dict):
         raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
     return record
 
 
-def _flat(value: Any) -> Any:
-    return ";".join(map(str, value)) if isinstance(value, list) else value
+def _flat(value: Any, ids: bool) -> Any:
+    """A list as the text of one cell; a separator inside of an id is marked, so that the id stays whole."""
+    if not isinstance(value, list):
+        return value
+    return ";".join(ID_SEPARATOR.sub(r"\\\g<0>", str(item)) if ids else str(item) for item in value)
 
 
 def _question(
@@ -152,9 +183,9 @@ def _question(
             conversation_id=_label(cells, columns.conversation_id) or row_id,
             question=_question_text(cells, columns.question),
             user_profile=_text(cells, columns.user_profile, HISTORY_LIMIT),
-            history_summary=_text(cells, columns.history_summary, HISTORY_LIMIT),
+            history_summary=_history(cells, columns.history_summary),
             need=_text(cells, columns.need, QUESTION_LIMIT),
-            gold=_list(_text(cells, columns.gold, QUESTION_LIMIT)),
+            gold=_ids(_text(cells, columns.gold, GOLD_LIMIT)),
             split=_split(where, _label(cells, columns.split)),
         )
     except InvalidCellError as unfit:
@@ -168,13 +199,19 @@ def _question(
 
 
 def _question_text(cells: Cells, column: str) -> str:
-    value = cells.get(column)
-    if isinstance(value, bool | int | float):
-        raise InvalidCellError("not text", f"{column} holds the number {value!r}; a question is text.")
+    """The question; a number is one too, such as an order's that a user typed alone."""
+    if isinstance(value := cells.get(column), bool):
+        raise InvalidCellError("not text", f"{column} holds {str(value).upper()}; a question is text.")
     text = _text(cells, column, QUESTION_LIMIT)
     if not text:
         raise InvalidCellError("empty", f"{column} is empty.")
     return text
+
+
+def _history(cells: Cells, column: str) -> str:
+    """The conversation so far; one that was exported as JSON becomes its lines."""
+    turns = read_turns(cells.get(column))
+    return _text(cells | {column: chat_lines(turns)} if turns is not None else cells, column, HISTORY_LIMIT)
 
 
 def _text(cells: Cells, column: str, limit: int) -> str:
@@ -183,6 +220,8 @@ def _text(cells: Cells, column: str, limit: int) -> str:
         raise InvalidCellError("formula", f"{column} holds the formula {value[:60]!r}; paste values instead.")
     if isinstance(value, float) and math.isnan(value):
         return ""
+    if isinstance(value, float) and value.is_integer():  # sheets make 1001.0 of '1001'
+        value = int(value)
     text = "" if value is None else str(value).strip()
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise InvalidCellError("broken text", f"{column} holds half a character (a lone surrogate).")
@@ -192,22 +231,19 @@ def _text(cells: Cells, column: str, limit: int) -> str:
 
 
 def _label(cells: Cells, column: str) -> str:
-    """An id; numbers are welcome, since sheets make 1001 of '1001' and 1001.0 of that."""
-    value = cells.get(column)
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    """An id or a name."""
     return _text(cells, column, 200)
 
 
-def _list(text: str) -> tuple[str, ...]:
-    for mark in ",，；\n":
-        text = text.replace(mark, ";")
-    return tuple(dict.fromkeys(part.strip() for part in text.split(";") if part.strip()))
+def _ids(text: str) -> tuple[str, ...]:
+    """The ids of a cell; a separator with a backslash before it is part of an id."""
+    ids = (ESCAPED_SEPARATOR.sub(r"\1", part).strip() for part in ID_SEPARATOR.split(text))
+    return tuple(dict.fromkeys(filter(None, ids)))
 
 
 def _split(where: str, name: str) -> Split | None:
     if not name:
         return None
-    if name in get_args(Split):
-        return name  # type: ignore[return-value]
+    if split := SPLIT_NAMES.get(name.lower()):
+        return split
     raise DataError(f"{where}: split {name!r} is none of {', '.join(get_args(Split))}. Mend it, or leave it empty.")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import httpx2
 import orjson
 
+from qinglan.errors import DataError
 from qinglan.http_client import http_client
 
 BUNDLE_PATH = "/v1/bundle"
@@ -131,6 +132,20 @@ def encode_frame(head: FrameHeader, body: bytes) -> bytes:
     return orjson.dumps([*head, len(body)]) + b"\n" + body
 
 
+def _read_head(line: bytes) -> tuple[FrameHeader, int]:
+    """The head of a frame and the length of its body; a DataError where it is none."""
+    try:
+        place, what, headers, length = orjson.loads(line)
+    except (ValueError, TypeError) as error:
+        raise DataError("bundle: a frame's first line is no JSON list of four.") from error
+    texts = [what, *headers, *headers.values()] if isinstance(headers, dict) else [None]
+    if not all(isinstance(text, str) for text in texts) or type(place) is not int or type(length) is not int:
+        raise DataError("bundle: a frame is [place, what, headers, length]: whole numbers and texts.")
+    if length < 0 or place < 0:
+        raise DataError("bundle: a frame's place and length are no negative numbers.")
+    return FrameHeader(place, what, headers), length
+
+
 class FrameDecoder:
     """Decodes bytes as they arrive into complete frames."""
 
@@ -141,10 +156,15 @@ class FrameDecoder:
         """Yield the frames that this data completes."""
         rest, at = self._rest + data, 0
         while (line := rest.find(b"\n", at)) >= 0:
-            place, what, headers, length = orjson.loads(rest[at:line])
+            head, length = _read_head(rest[at:line])
             end = line + 1 + length
             if end > len(rest):
                 break
-            yield FrameHeader(place, what, headers), rest[line + 1 : end]
+            yield head, rest[line + 1 : end]
             at = end
         self._rest = rest[at:]
+
+    @property
+    def unfinished(self) -> bool:
+        """True if bytes of a frame wait for the rest of it."""
+        return bool(self._rest)

@@ -17,6 +17,7 @@ from typing import IO
 import orjson
 
 from qinglan.errors import OutageError, error_class_for
+from qinglan.files import open_private
 from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
@@ -51,7 +52,7 @@ def start_command(
 ) -> Iterator[Callable[[], str]]:
     """The same for the command of any server that announces its URL under this name."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as errors:
+    with open_private(log, "wb") as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent
         )

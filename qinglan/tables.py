@@ -1,26 +1,19 @@
 """Spreadsheets in and out, a row at a time. What comes in is data: formulas, bombs, merged cells are refused.
 
-    for number, cells in read_table(path): ...          # {"问题": "那它一天吃几次?", ...}
-    with write_table(path, ["问题", "改写"]) as add: add([question, rewrite])
-
-pandas reads a whole sheet into memory before the first row; openpyxl streams, so 100,000 rows stay small.
+for number, cells in read_table(path): ...          # {"问题": "那它一天吃几次?", ...}
+with write_table(path, ["问题", "改写"]) as add: add([question, rewrite])
 """
 
 import unicodedata
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from qinglan.errors import DataError
 from qinglan.reproducible_workbook import reproducible_workbook
+from qinglan.sheet_reader import Cell, Row, Sheet, visible_sheets
 
-UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
-"""Bytes a sheet may unpack to; 100,000 rows of conversations take about 80 MB."""
-
-SHEET_ENDINGS = (".xlsx", ".xlsm", ".xls", ".et")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 CELL_LIMIT = 32_767
 
@@ -30,107 +23,54 @@ WIDTH_ROWS = 100
 WIDEST = 60
 
 
-class Formula(str):
-    """A cell that holds a formula: its text, marked so that nobody takes it for a value."""
-
-
-Cell = str | int | float | bool | None
 Cells = dict[str, Cell]
 
 
-def is_spreadsheet(path: Path) -> bool:
-    """By its first bytes: a pipeline's artifact has no file ending."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(4) == b"PK\x03\x04"
-
-
-def misnamed_in_words(path: Path) -> str:
-    """Words for an error about a file that is no .xlsx: empty where its name does not say that it is one."""
-    if path.suffix.lower() not in SHEET_ENDINGS:
-        return ""
-    return (
-        f" Its name ends in {path.suffix}, but it is no .xlsx spreadsheet: open it in a spreadsheet program and save "
-        "it as .xlsx, or give it the ending of what it is."
-    )
-
-
 def read_table(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:
-    """Rows of the first sheet by column name, with their row numbers; blank rows are passed over."""
-    _refuse_bomb(path)
-    sheet, close = _open_sheet(path)
-    try:
-        _refuse_merged(path, sheet)
-        rows = sheet.iter_rows()
-        header = [str(cell.value).strip() if cell.value is not None else "" for cell in next(rows, ())]
-        _check_header(path, header, required)
-        for number, row in enumerate(rows, 2):
-            cells = {name: _value(cell) for name, cell in zip(header, row, strict=False) if name}
+    """Rows of the first sheet that can be seen, by column name, with their row numbers; blank rows are passed over.
+
+    Rows that are hidden are read too. A second sheet with the required columns is an error: its rows would be lost.
+    """
+    with visible_sheets(path) as sheets:
+        rows = sheets[0].rows()
+        number, first = next(rows, (1, {}))
+        header = _names(first) if number == 1 else {}
+        check_header(path, list(header.values()), required)
+        _refuse_second_table(sheets[1:], required)
+        for number, row in rows:
+            cells = {name: row.get(column) for column, name in header.items()}
             if any(value not in (None, "") for value in cells.values()):
                 yield number, cells
-    finally:
-        close()
 
 
-def _refuse_bomb(path: Path) -> None:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(item.file_size for item in archive.infolist())
-    except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it as .xlsx and try again.") from error
-    if size > UNCOMPRESSED_LIMIT:
-        raise DataError(
-            f"{path}: unpacks to {size / 2**20:.0f} MB, more than the {UNCOMPRESSED_LIMIT / 2**20:.0f} MB "
-            "that a table of questions needs. Split the sheet, or export it as JSONL."
-        )
+def _names(row: Row) -> dict[int, str]:
+    names = {column: str(value).strip() for column, value in row.items() if value is not None}
+    return {column: name for column, name in names.items() if name}
 
 
-def _open_sheet(path: Path) -> tuple[Any, Callable[[], None]]:
-    from openpyxl import load_workbook
-
-    try:
-        book = load_workbook(path, read_only=True)
-        return book.worksheets[0], book.close
-    except Exception as error:  # openpyxl raises whatever its parsers meet
-        raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it again and retry.") from error
-
-
-def _refuse_merged(path: Path, sheet: Any) -> None:
-    """openpyxl's streaming mode does not tell of merged cells, and their lower rows would read as empty."""
-    with zipfile.ZipFile(path) as archive, archive.open(sheet._worksheet_path) as file:
-        tail = b""
-        while block := file.read(1 << 20):
-            window = tail + block
-            if (at := window.find(b"<mergeCell ")) >= 0:
-                ref = (window[at : at + 80] + file.read(80)).split(b'ref="')[-1].split(b'"')[0].decode()
-                raise DataError(
-                    f"{path}: cells {ref} are merged, so rows below the first have no value of their own. "
-                    "Unmerge them (取消合并单元格) and fill in each row."
-                )
-            tail = block[-16:]
+def _refuse_second_table(more: Sequence[Sheet], required: Sequence[str]) -> None:
+    for sheet in more if required else ():
+        try:
+            _, first = next(sheet.rows(), (1, {}))
+        except DataError:  # a sheet of another kind, such as notes with merged cells
+            continue
+        if set(required) <= set(_names(first).values()):
+            raise DataError(
+                f"{sheet.where}: has the columns of the first sheet too, and only one sheet is read. Put all rows "
+                "into one sheet, or hide or delete the other."
+            )
 
 
-def _check_header(path: Path, header: list[str], required: Sequence[str]) -> None:
+def check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> None:
     if missing := [name for name in required if name not in header]:
         raise DataError(
             f"{path}: no column {', '.join(map(repr, missing))} in the first row; it has "
-            f"{', '.join(repr(name) for name in header if name) or 'nothing'}. "
+            f"{', '.join(map(repr, header)) or 'nothing'}. "
             "Rename the column, or say in the profile what yours is called: `generate.columns`, of labelled answers "
             "`prepare.columns`."
         )
-    named = [name for name in header if name]
-    if twice := sorted({name for name in named if named.count(name) > 1}):
+    if twice := sorted({name for name in header if header.count(name) > 1}):
         raise DataError(f"{path}: column {twice[0]!r} appears twice in the first row. Keep one.")
-
-
-def _value(cell: Any) -> Cell:
-    value = cell.value
-    if cell.data_type == "f":
-        return Formula(value)
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return str(value)
 
 
 @contextmanager

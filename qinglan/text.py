@@ -2,11 +2,25 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 RUN = re.compile(r"\w+")
 COPIED_RUN = 16
 """Characters in a row of somebody else's text, punctuation aside: longer than any name, so a copy."""
+
+TOKEN_SIGNS = str.maketrans({"<": "＜", "[": "［"})
+"""The signs with which control tokens begin: <|im_start|>, </s>, <think>, [INST]."""
+
+MARKUP = re.compile(r"<[|｜/!?A-Za-z_][^<>]*>?|\[/?[A-Za-z_]+\]|[{}]|```")
+"""Control tokens, tags, JSON and fences: no search query has them."""
+
+LETTERS = 4
+"""Letters of a word in Latin or Cyrillic script that say as much as a Chinese character."""
+
+TOKEN = re.compile(r"[0-9A-Za-z\u00c0-\u052f]+|\w")
+"""A word in letters, or one character of another script."""
+
+MARK = re.compile(r"[^\w\s]|_")
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
@@ -35,9 +49,45 @@ def one_line(text: str) -> str:
     return CONTROL.sub(" ", text).strip()
 
 
+def neutralise_tokens(text: str) -> str:
+    """The text with full-width brackets: no tokenizer reads a control token in it, and a reader sees the same."""
+    return text.translate(TOKEN_SIGNS)
+
+
 def is_copied(text: str, question_text: str, sources: Sequence[str]) -> bool:
-    """True if a normalised text holds a long run of a source that the question does not hold."""
-    question = normalise(question_text)
-    runs = {text[at : at + COPIED_RUN] for at in range(len(text) - COPIED_RUN + 1)}
-    runs = {run for run in runs if run not in question}
-    return bool(runs) and any(run in source for source in map(normalise, sources) for run in runs)
+    """True if the text holds a long run of a source that the question does not hold."""
+    question = _joined(_tokens(question_text))
+    runs = {run for run in map(_joined, _long_runs(_tokens(text))) if run not in question}
+    return bool(runs) and any(run in source for source in map(_joined, map(_tokens, sources)) for run in runs)
+
+
+def text_length(text: str) -> int:
+    """Length in Chinese characters: four letters of another script count as one, spaces as none."""
+    plain = unicodedata.normalize("NFKC", text)
+    return sum(map(_token_length, TOKEN.findall(plain))) + len(MARK.findall(plain))
+
+
+def _tokens(text: str) -> list[str]:
+    return TOKEN.findall(unicodedata.normalize("NFKC", text).lower())
+
+
+def _token_length(token: str) -> int:
+    return -(-len(token) // LETTERS)
+
+
+def _joined(tokens: Sequence[str]) -> str:
+    """The tokens with a space around each: a run of whole words is no part of another word."""
+    return f" {' '.join(tokens)} "
+
+
+def _long_runs(tokens: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The shortest runs from each token on that are as long as a copy."""
+    lengths = [_token_length(token) for token in tokens]
+    end = length = 0
+    for start in range(len(tokens)):
+        while end < len(tokens) and length < COPIED_RUN:
+            length, end = length + lengths[end], end + 1
+        if length < COPIED_RUN:
+            return
+        yield tokens[start:end]
+        length -= lengths[start]

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from qinglan.errors import ConfigError, OutageError
+from qinglan.outages import Retries, outage_seconds
 from qinglan.run_id import run_id
 from qinglan.terminal import say
 
@@ -32,6 +33,10 @@ MLFLOW_PATH = "/trackers/mlflow"
 PROJECT = "qinglan"
 URI, KEY, MODE = "MLFLOW_TRACKING_URI", "WANDB_API_KEY", "WANDB_MODE"
 CHECK_SECONDS = 20.0
+
+MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "9", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "30"}
+"""MLflow's client sends again at once, after one minute and then seven times after two: 15 minutes in all, the time
+that a step on a cluster has for its gateway. Its own settings give four minutes, and then the training fails."""
 
 
 def check_trackers(trackers: Collection[str], environment: Mapping[str, str], gateway_has_mlflow: bool) -> None:
@@ -105,14 +110,18 @@ def tracker_environment(
             "MLFLOW_EXPERIMENT_NAME": PROJECT,
             URI: environment.get(URI) or gateway_url.rstrip("/") + MLFLOW_PATH,
         }
+        if outage_seconds():
+            added |= MLFLOW_PATIENCE
     return added
 
 
 def _finish_wandb(trackers: Collection[str]) -> None:
     """End a W&B run of this process: its files are whole only then, and the stage's log is copied next."""
     wandb = sys.modules.get("wandb")
-    if "wandb" in trackers and wandb is not None and wandb.run is not None:
-        wandb.finish()
+    if "wandb" in trackers and wandb is not None:
+        if wandb.run is not None:
+            wandb.finish()
+        wandb.teardown()  # finish() returns before W&B's own process has written the end of the file
 
 
 def training_name(stage: str) -> str:
@@ -124,11 +133,18 @@ def check_forwarded(uri: str) -> None:
     """Check that the gateway forwards to an MLflow that answers: hours of training would otherwise not be tracked."""
     import httpx
 
+    def is_away(error: Exception) -> bool:
+        return isinstance(error, httpx.TransportError)
+
+    retries = Retries(uri, is_away, attempts=1, seconds=outage_seconds())
     try:
-        answer = httpx.get(f"{uri}/health", timeout=CHECK_SECONDS, trust_env=False)
+        for attempt in retries.attempts():
+            with attempt:
+                answer = httpx.get(f"{uri}/health", timeout=CHECK_SECONDS, trust_env=False)
     except httpx.HTTPError as error:
         raise OutageError(
             f"{uri}: {error or type(error).__name__}. Is the gateway up? Or take mlflow out."
         ) from error
+    retries.answered()
     if answer.status_code >= 400:
         raise ConfigError(f"trackers names mlflow, and {uri} says {answer.status_code}: {answer.text[:300]}")

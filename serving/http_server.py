@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import ConfigError
 from qinglan.terminal import say_json
+from serving.http_limits import IDLE_SECONDS, BoundedHttpProtocol
 
 BACKLOG = 2048
 
@@ -26,9 +28,6 @@ SO_ATTACH_FILTER, BPF_RET = 26, 6
 """Linux's, which Python does not name."""
 
 CLIENT_CLOSED_REQUEST = 499
-KEEP_ALIVE_SECONDS = 120
-"""How long an unused connection is kept: one that is closed as its client writes looks like an outage there."""
-
 
 CLOSE_NOTICE_SECONDS = 0.2
 """How long, once told to stop, clients that keep a connection can still hear that they should not use it again."""
@@ -124,17 +123,21 @@ def drop_packets(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
 
 
+def server_config(app: Any, **options: Any) -> uvicorn.Config:
+    """The settings of every server of ours: one parser with its limits, and no WebSocket."""
+    return uvicorn.Config(
+        app, http=BoundedHttpProtocol, ws="none", log_level="warning", access_log=False,
+        timeout_keep_alive=IDLE_SECONDS, **options,
+    )  # fmt: skip
+
+
 async def serve_app(
     name: str, app: Any, listening: socket.socket, path: str = "", stopping: Callable[[], None] = lambda: None
 ) -> None:
     """Print {name: address}, then serve until SIGTERM or SIGINT; `stopping` is called first, answers come after."""
     host, port = listening.getsockname()[:2]
     parting = _ConnectionCloser(app)
-    server = _GracefulServer(
-        uvicorn.Config(
-            parting, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=KEEP_ALIVE_SECONDS
-        )
-    )
+    server = _GracefulServer(server_config(parting, lifespan="off"))
 
     loop = asyncio.get_running_loop()
 
@@ -150,6 +153,21 @@ async def serve_app(
     gc.freeze()  # what is loaded stays: a full collection that went through it would hold everybody up
     say_json({name: f"http://{host}:{port}{path}"})
     await server.serve(sockets=[listening])
+
+
+class ThreadedServer:
+    """Serves an app in a thread of its own, beside a program that does something else."""
+
+    def __init__(self, app: Any, listening: socket.socket) -> None:
+        self._server = uvicorn.Server(server_config(app, lifespan="off", timeout_graceful_shutdown=1))
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listening]}, name="http", daemon=True
+        )
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
 
 
 def log_to_stderr() -> None:

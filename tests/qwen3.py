@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from qinglan.rewriter.model import load_tokenizer
 from tests.tiny_rewriter import tiny_model
@@ -23,6 +24,28 @@ CHAT_TEMPLATE = (
     "{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}"
 )
 """Qwen3's own, for a system prompt, a question and an answer."""
+
+SPECIAL_TOKENS = [
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>",
+    "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
+    "<|image_pad|>", "<|video_pad|>",
+]  # fmt: skip
+ADDED_TOKENS = [
+    "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>",
+    "<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>", "<think>", "</think>",
+]  # fmt: skip
+"""Qwen3's own, all that its tokenizer finds in a text before it cuts the rest."""
+
+
+def qwen3_tokenizer(folder: Path) -> Any:
+    """A tiny vocabulary with Qwen3's control tokens and chat template."""
+    from tokenizers import AddedToken
+
+    tokenizer = load_tokenizer(tiny_model(folder, stage="base"))
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in ADDED_TOKENS])
+    return tokenizer
 
 
 def qwen3_32b(folder: Path) -> Path:

@@ -18,9 +18,11 @@ def compare_teachers(
         Path | None, typer.Option(help="YAML of candidates; pipelines/configs/teachers.example.yaml by default.")
     ] = None,
     profile: Annotated[
-        str, typer.Option(help="Of pipelines/configs/<tenant>, or a path that ends in .yaml.")
+        str, typer.Option(help="Of tenants/<tenant> or pipelines/configs/<tenant>, or a path that ends in .yaml.")
     ] = "demo",
-    questions: Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx) or JSONL of questions.")] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="The spreadsheet (.xlsx), CSV or JSONL of questions.")
+    ] = None,
     knowledge_base: Annotated[
         Path | None, typer.Option(help="The knowledge base, JSONL; or a folder of <tenant>.jsonl.")
     ] = None,

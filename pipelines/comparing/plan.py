@@ -32,8 +32,8 @@ def plan_lines(config: RunConfig, teachers: TeachersConfig, rows: Sequence[Quest
     rewrites, needs, judgements = TokenCount(), TokenCount(), TokenCount()
     for row in rows:
         rewrites = rewrites.plus(teacher_messages(row, config.generate.system_prompt))
-        judgements = judgements.plus(judge_messages(row, row.question))
-        needs = needs if row.need else needs.plus(need_messages(row))
+        judgements = judgements.plus(judge_messages(row, row.question, config.evaluate.judge_prompt))
+        needs = needs if row.need else needs.plus(need_messages(row, config.validate_.need_prompt))
     models = config.gateway.models()
     examined = min(len(rows), config.evaluate.examined_rows) * (len(teachers.teachers) + 1)
     at_once = config.gateway.limits.concurrency

@@ -95,7 +95,7 @@ def _collect(
         backends = start_backends(config, run, services)
         with _shared_gateway(backends, teachers, config, run) as url:
             check_served(url, tenants, config.retrieval.kb_name)
-            known = collect_needs(sample.rows, _snapshots(config), url)
+            known = collect_needs(sample.rows, _snapshots(config), config.validate_.need_prompt, url)
         if not known.rows:
             raise DataError(
                 f"{config.questions}: none of {len(sample.rows)} rows has a need, and the judge gave none "

@@ -14,7 +14,7 @@ from qinglan.concurrency import map_in_order
 from qinglan.errors import RowError
 from qinglan.files import atomic_write
 from qinglan.llm.client import GatewayClient
-from qinglan.prompts import need_messages, teacher_messages
+from qinglan.prompts import SystemPrompt, need_messages, teacher_messages
 from qinglan.rows import Question, QuestionWithNeed
 from qinglan.terminal.progress import progress
 
@@ -46,14 +46,14 @@ class RowsWithNeeds(NamedTuple):
 
 
 def collect_rewrites(
-    name: str, rows: Sequence[Question], system_prompt: str, gateway_url: str
+    name: str, rows: Sequence[Question], system_prompt: SystemPrompt, gateway_url: str
 ) -> list[TeacherRewrite]:
     """Ask a teacher to rewrite the rows, with the prompts of the generate stage; the order of the rows is kept."""
     return asyncio.run(_collect_rewrites(name, rows, system_prompt, gateway_url))
 
 
 async def _collect_rewrites(
-    name: str, rows: Sequence[Question], system_prompt: str, gateway_url: str
+    name: str, rows: Sequence[Question], system_prompt: SystemPrompt, gateway_url: str
 ) -> list[TeacherRewrite]:
     out: list[TeacherRewrite] = []
     async with GatewayClient(gateway_url, STEP) as gateway:
@@ -74,18 +74,22 @@ async def _collect_rewrites(
     return out
 
 
-def collect_needs(rows: Sequence[Question], snapshots: Mapping[str, str], gateway_url: str) -> RowsWithNeeds:
+def collect_needs(
+    rows: Sequence[Question], snapshots: Mapping[str, str], prompt: str, gateway_url: str
+) -> RowsWithNeeds:
     """Collect each row's need as the validate stage does, from the sheet or else the judge, once for all teachers."""
-    return asyncio.run(_collect_needs(rows, snapshots, gateway_url))
+    return asyncio.run(_collect_needs(rows, snapshots, prompt, gateway_url))
 
 
-async def _collect_needs(rows: Sequence[Question], snapshots: Mapping[str, str], gateway_url: str) -> RowsWithNeeds:
+async def _collect_needs(
+    rows: Sequence[Question], snapshots: Mapping[str, str], prompt: str, gateway_url: str
+) -> RowsWithNeeds:
     known = RowsWithNeeds([], Counter())
     async with GatewayClient(gateway_url, STEP) as gateway:
 
         async def need(row: Question) -> QuestionWithNeed | RowError:
             try:
-                text = row.need or (await gateway.ask("judge", need_messages(row), row=row.id)).line()
+                text = row.need or (await gateway.ask("judge", need_messages(row, prompt), row=row.id)).line()
             except RowError as error:
                 return error
             return QuestionWithNeed(**{**row.model_dump(), "need": text}, snapshot=snapshots.get(row.tenant_id, ""))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.config import CONFIGS, STYLES, TRAINING, load_config, load_style_config
+from pipelines.config import STYLES, TRAINING, load_config, load_style_config, tenant_folders
 from pipelines.graph_compiler import GOLDEN_TENANT
 from pipelines.overrides import NO_OVERRIDES
 from pipelines.rewriter import RunConfig
@@ -28,7 +28,7 @@ def load_profile(
         return load_style_config(name.removeprefix("style/"), **{**overrides, "labelled": NO_FILE})
     if shipped:
         config = load_config(GOLDEN_TENANT, "gpt", **{**overrides, "training": name})
-    elif (CONFIGS / name).is_dir() and (CONFIGS / name) not in (TRAINING, STYLES):
+    elif tenant_folders(name):
         config = load_config(name, profile or "gpt", **overrides)
     else:
         trainings = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))

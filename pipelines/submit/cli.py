@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from qinglan.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from qinglan.llm.config import GatewayConfig
 
 Endpoint = Annotated[
     str, typer.Option(help="KFP, with the prefix it is behind: https://host/pipeline. Or KFP_ENDPOINT.")
@@ -23,7 +26,9 @@ StopIt = Annotated[
 
 def submit(
     line: Annotated[str, typer.Argument(help="rewriter or style; or a compiled graph, a path that ends in .yaml.")],
-    tenant: Annotated[str, typer.Argument(help="Of the rewriter: a folder of pipelines/configs.")] = "",
+    tenant: Annotated[
+        str, typer.Argument(help="Of the rewriter: a folder of tenants/ or of pipelines/configs.")
+    ] = "",
     profile: Annotated[str, typer.Option(help="As of `qinglan run`.", show_default="gpt; of style: a100")] = "",
     training: Annotated[
         str, typer.Option(help="A file of pipelines/configs/training, in place of the profile's.")
@@ -64,11 +69,7 @@ def submit(
     """
     import tempfile
 
-    from pipelines.config import load_config
-    from pipelines.graph_compiler import target_of
     from pipelines.overrides import is_setting, parse_overrides
-    from pipelines.promotion import cluster_promotion_notes
-    from pipelines.sizing.check import check_fit, volume_bytes
     from pipelines.submit.kfp_client import KfpClient, read_access
     from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
     from pipelines.submit.start_run import submit as start
@@ -84,18 +85,13 @@ def submit(
         volumes: dict[str, float] = {}
         gateway = None
         if not skip_checks and not line.endswith(".yaml"):
-            config = target_of(tenant or line, profile, training, overrides).config
-            check_fit(config, volumes=False)
-            volumes = volume_bytes(config)
-            gateway = getattr(config, "gateway", None)
+            volumes, gateway = _checked_settings(tenant or line, profile, training, overrides)
         request = RunRequest(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
             volumes, gateway,
         )  # fmt: skip
         if line == "rewriter":
-            options = {**overrides, **({"training": training} if training else {})}
-            for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", **options)):
-                say(f"note: {note}")
+            _say_promotion_notes(tenant, profile, training, overrides, say)
         run = start(kfp, graph, request, say)
     say(f"page: {run.page}")
     if follow:
@@ -104,6 +100,33 @@ def submit(
         say_json({**run._asdict(), "state": "PENDING"})
     else:
         say(f"follow it: qinglan follow {run.run_id}")
+
+
+def _checked_settings(
+    name: str, profile: str, training: str, overrides: dict[str, Any]
+) -> tuple[dict[str, float], "GatewayConfig | None"]:
+    """Bytes that the profile's run keeps on each volume, and its gateway's settings.
+
+    A training that does not fit its machine is refused.
+    """
+    from pipelines.graph_compiler import target_of
+    from pipelines.sizing.check import check_fit, volume_bytes
+
+    config = target_of(name, profile, training, overrides).config
+    check_fit(config, volumes=False)
+    return volume_bytes(config), getattr(config, "gateway", None)
+
+
+def _say_promotion_notes(
+    tenant: str, profile: str, training: str, overrides: dict[str, Any], say: Callable[[str], None]
+) -> None:
+    """Say why the profile's gate can only hold, if it can."""
+    from pipelines.config import load_config
+    from pipelines.promotion import cluster_promotion_notes
+
+    options = {**overrides, **({"training": training} if training else {})}
+    for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", **options)):
+        say(f"note: {note}")
 
 
 def follow(

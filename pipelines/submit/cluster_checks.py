@@ -51,25 +51,28 @@ def _object_findings(need: RequiredObject, snapshot: ClusterSnapshot) -> Iterato
         yield Finding(
             "missing",
             f"{need.kind} {need.name} is not in namespace {snapshot.namespace}; {steps} cannot start without it.",
-            _next_step(need, snapshot.namespace),
+            *_next_step(need, snapshot.namespace),
         )
     elif missing := sorted(need.keys - held):
         yield Finding(
             "missing",
             f"{need.kind} {need.name} in namespace {snapshot.namespace} has no key {', '.join(missing)}; "
             f"{steps} cannot start without it.",
-            f"Make it anew, whole: kubectl -n {snapshot.namespace} delete {need.kind.lower()} {need.name}, then "
+            "Make it anew, whole:",
+            f"kubectl -n {snapshot.namespace} delete {need.kind.lower()} {need.name} && "
             f"{_create_command(need, snapshot.namespace)}",
         )
 
 
-def _next_step(need: RequiredObject, namespace: str) -> str:
+def _next_step(need: RequiredObject, namespace: str) -> tuple[str, str]:
+    """The next step and its command."""
     if need.kind == "Service":
         return (
             "Apply the tenant's manifests, which have the gateway (manifests/README.md), or name the one there is: "
-            "--set gateway_url=http://HOST:PORT"
+            "--set gateway_url=http://HOST:PORT",
+            "",
         )
-    return f"Make it: {_create_command(need, namespace)}"
+    return "Make it:", _create_command(need, namespace)
 
 
 def _create_command(need: RequiredObject, namespace: str) -> str:
@@ -99,8 +102,8 @@ def _token_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[
             f"ServiceAccount {account} in namespace {namespace} mounts no token into its pods "
             "(automountServiceAccountToken: false): KFP's driver could not ask the API server, and the run would "
             "fail at once.",
-            f"Mount it: kubectl -n {namespace} patch serviceaccount {account} "
-            "-p '{\"automountServiceAccountToken\":true}'",
+            "Mount it:",
+            f"kubectl -n {namespace} patch serviceaccount {account} -p '{{\"automountServiceAccountToken\":true}}'",
         )
 
 
@@ -113,7 +116,8 @@ def _node_findings(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator[
         yield Finding(
             "missing",
             f"{_request(machine)}, and {_shortage(machine, snapshot.nodes, labelled)}.",
-            _other_nodes(machine),
+            "Add such nodes, or submit a profile for the ones you have. See what there is:",
+            f"kubectl get nodes -L {next(iter(machine.labels), SELECTOR_LABEL)}",
         )
 
 
@@ -157,13 +161,6 @@ def _other_labels(machine: NodeRequest, nodes: tuple[Node, ...]) -> str:
     return f" (there are: {', '.join(values)})" if values else ""
 
 
-def _other_nodes(machine: NodeRequest) -> str:
-    return (
-        f"See what there is: kubectl get nodes -L {next(iter(machine.labels), SELECTOR_LABEL)}; "
-        "add such nodes, or submit a profile for the ones you have."
-    )
-
-
 def _quota_findings(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for quota in snapshot.quotas or ():
         resource = quota.resource.removeprefix("requests.").removeprefix("limits.")
@@ -181,13 +178,15 @@ def _quota(machine: NodeRequest, resource: str, total: float, quota: Quota, name
         yield Finding(
             "missing",
             f"{shortage} allows {_amount(resource, quota.hard)}.",
-            f"Submit a smaller profile, or have it raised: kubectl -n {namespace} edit quota {quota.name}",
+            "Submit a smaller profile, or have it raised:",
+            f"kubectl -n {namespace} edit quota {quota.name}",
         )
     elif left < total:
         yield Finding(
             "warning",
             f"{shortage} has {_amount(resource, left)} left now: it waits until others are done.",
-            f"See who has them: kubectl -n {namespace} describe quota {quota.name}",
+            "See who has them:",
+            f"kubectl -n {namespace} describe quota {quota.name}",
         )
 
 
@@ -199,7 +198,8 @@ def _job_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Fi
         yield Finding(
             "missing",
             f"{join_names(launching)} would launch a PyTorchJob, and this cluster does not know {JOBS}.",
-            f"Install training-operator 1.8: kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
+            "Install training-operator 1.8:",
+            f"kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
         )
     if snapshot.denied:
         yield denied_finding(
@@ -213,7 +213,8 @@ def _claim_findings(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"PersistentVolumeClaim {name} has no volume yet. That is well where one is made for the first pod.",
-            f"If not: kubectl -n {snapshot.namespace} describe pvc {name}",
+            "If not:",
+            f"kubectl -n {snapshot.namespace} describe pvc {name}",
         )
 
 

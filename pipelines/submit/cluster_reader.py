@@ -12,20 +12,11 @@ from pipelines.submit.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS,
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Node, Platform, Quota, StoreAnswer, StoreSecret
 from pipelines.submit.gateway_checks import GATEWAY_FILE
 from pipelines.submit.input_checks import in_other_bucket, root_without_address
-from pipelines.submit.requirements import (
-    ImportedInputs,
-    ReleaseStore,
-    RequiredObject,
-    Requirements,
-    RolloutTarget,
-)
-from pipelines.submit.store_probe import probe_input, probe_store
+from pipelines.submit.requirements import RequiredObject, Requirements, RolloutTarget
+from pipelines.submit.store_probe import Probe, probe_input, probe_store
 from qinglan.errors import ConfigError
 from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS, Permission
 from qinglan.kubernetes.kubeconfig import load_login
-
-Probe = Callable[[str, Mapping[str, str]], StoreAnswer | None]
-"""Asks a store at an address with a Secret's key."""
 
 TIMEOUTS = (5, 30)
 """To connect, and to answer."""
@@ -239,8 +230,8 @@ class _ClusterReader:
         from kubernetes import client
 
         secrets: dict[str, dict[str, str] | None] = {}
-        uses: list[ImportedInputs | ReleaseStore] = [*needs.inputs, *needs.releases]
-        for name in {use.secret for use in uses if use.secret}:
+        names = {use.secret for use in needs.inputs} | {store.secret for store in needs.releases}
+        for name in names - {""}:
             before = len(self._unread)
             read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
             secret = self.read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
@@ -275,7 +266,7 @@ class _ClusterReader:
         tries: dict[str, tuple[Probe, str]] = {
             uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
         }
-        tries |= {use.address: (probe_store, use.secret) for use in needs.releases}
+        tries |= {store.address: (probe_store, store.secret) for store in needs.releases}
         answers = {
             address: answer
             for address, (probe, name) in tries.items()

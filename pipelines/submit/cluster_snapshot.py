@@ -125,9 +125,11 @@ class Finding(NamedTuple):
     weight: Literal["missing", "warning", "unchecked"]
     what: str
     next_step: str = ""
+    command: str = ""
+    """A shell's command for it, as it can be run; `...` stands for what only a person knows."""
 
     def __str__(self) -> str:
-        return f"{self.what} {self.next_step}".strip()
+        return "\n      ".join(filter(None, (f"{self.what} {self.next_step}".strip(), self.command)))
 
 
 def join_names(names: Sequence[str], at_most: int = 12) -> str:

@@ -32,6 +32,12 @@ class Graph(NamedTuple):
         return str(self.spec["pipelineInfo"]["name"])
 
     @property
+    def description(self) -> str | None:
+        """The description of tenant, profile and machine that the page shows."""
+        text: str | None = self.spec["pipelineInfo"].get("description")
+        return text
+
+    @property
     def digest(self) -> str:
         return sha256(self.text).hexdigest()
 

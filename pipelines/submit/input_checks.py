@@ -23,6 +23,9 @@ REQUIRED = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, REGION)
 BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
 """gs:// is Google's, whose client finds a key by itself."""
 
+WITHOUT_ENDPOINT = f" (without {FETCH_ENDPOINT} where the inputs are on AWS)"
+"""The remark on the command that makes a store's Secret."""
+
 GLOBAL_ENDPOINT = re.compile(r"(https://)?s3\.amazonaws\.com", re.IGNORECASE)
 """KFP's launcher takes it as no address (newS3Client in its object_store.go)."""
 
@@ -46,14 +49,16 @@ def input_findings(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterato
             "missing",
             f"Secret {inputs.secret} in namespace {snapshot.namespace} has no {', '.join(lacking)}: "
             f"{_fetching(inputs, outside, snapshot)}",
-            f"{_patch(inputs, snapshot, values)}{_copying(snapshot)}",
+            f"{_copying(snapshot)}, or add to store.env, or:",
+            patch_store_secret(snapshot.namespace, inputs.secret, values),
         )
     elif store.fetch_endpoint and not ENDPOINT_PATTERN.fullmatch(store.fetch_endpoint):
         yield Finding(
             "missing",
             f"{FETCH_ENDPOINT} in Secret {inputs.secret} is not http(s)://host:port and nothing else: "
             f"{_fetching(inputs, outside, snapshot)}",
-            f"{_patch(inputs, snapshot, {FETCH_ENDPOINT: 'http://ADDRESS:PORT'})}{_copying(snapshot)}",
+            f"{_copying(snapshot)}, or mend it in store.env, or:",
+            patch_store_secret(snapshot.namespace, inputs.secret, {FETCH_ENDPOINT: "http://ADDRESS:PORT"}),
         )
     elif _named_in_the_cluster(store.fetch_endpoint):
         yield _by_name(inputs, outside, snapshot, store.fetch_endpoint)
@@ -147,15 +152,13 @@ def _fetching(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnaps
 
 
 def _copying(snapshot: ClusterSnapshot) -> str:
-    return f" Or copy the files into KFP's own bucket, {''.join(_bucket(snapshot.pipeline_root or '') or ())}."
+    return f"Copy the files into KFP's own bucket, {''.join(_bucket(snapshot.pipeline_root or '') or ())}"
 
 
-def _patch(inputs: ImportedInputs, snapshot: ClusterSnapshot, values: dict[str, str]) -> str:
+def patch_store_secret(namespace: str, name: str, values: Mapping[str, str]) -> str:
+    """The command that gives a store's Secret these values too."""
     pairs = ",".join(f'"{key}":"{value}"' for key, value in values.items())
-    return (
-        f"Add to store.env, or: kubectl -n {snapshot.namespace} patch secret {inputs.secret} "
-        f"-p '{{\"stringData\":{{{pairs}}}}}'."
-    )
+    return f"kubectl -n {namespace} patch secret {name} -p '{{\"stringData\":{{{pairs}}}}}'"
 
 
 def _without_secret(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapshot) -> Finding:
@@ -163,22 +166,20 @@ def _without_secret(inputs: ImportedInputs, outside: list[str], snapshot: Cluste
     if not inputs.secret:
         why = "The graph gives no store's key to steps that take an input"
         return Finding(
-            "missing", f"{why}: {fetching}", f"Compile it anew with `qinglan compile`.{_copying(snapshot)}"
+            "missing", f"{why}: {fetching}", f"{_copying(snapshot)}, or compile the graph anew:", "qinglan compile"
         )
     return Finding(
         "missing",
         f"Secret {inputs.secret} is not in namespace {snapshot.namespace}: {fetching}",
-        f"{create_store_secret(snapshot.namespace, inputs.secret)}{_copying(snapshot)}",
+        f"{_copying(snapshot)}, or make it{WITHOUT_ENDPOINT}:",
+        create_store_secret(snapshot.namespace, inputs.secret),
     )
 
 
 def create_store_secret(namespace: str, name: str) -> str:
     """The command that makes a store's Secret with all that any step takes of it."""
     literals = " ".join(f"--from-literal={key}=..." for key in (*REQUIRED, FETCH_ENDPOINT, STORE_ENDPOINT))
-    return (
-        f"Make it: kubectl -n {namespace} create secret generic {name} {literals} "
-        f"(without {FETCH_ENDPOINT} where the inputs are on AWS)."
-    )
+    return f"kubectl -n {namespace} create secret generic {name} {literals}"
 
 
 def _by_name(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapshot, endpoint: str) -> Finding:
@@ -189,9 +190,10 @@ def _by_name(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapsh
         "missing",
         f"{FETCH_ENDPOINT} in Secret {inputs.secret} is {endpoint}, so that KFP's launcher would ask "
         f"{bucket}.{host}, which no cluster's DNS knows: {_fetching(inputs, outside, snapshot)}",
-        "Name the service by its address. "
-        f"{_patch(inputs, snapshot, {FETCH_ENDPOINT: _by_address(endpoint, snapshot.namespace)})}"
-        f"{_copying(snapshot)}",
+        f"{_copying(snapshot)}, or name the service by its address, in store.env or by:",
+        patch_store_secret(
+            snapshot.namespace, inputs.secret, {FETCH_ENDPOINT: _by_address(endpoint, snapshot.namespace)}
+        ),
     )
 
 

@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from pipelines.submit.graph import Graph
+from qinglan.addresses import address_fault
 from qinglan.errors import ConfigError, OutageError, QinglanError
 
 ENDPOINT, TOKEN, TOKEN_FILE, PAGES = "KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_UI_ENDPOINT"
@@ -78,13 +79,10 @@ class Run(NamedTuple):
 def read_access(endpoint: str = "", environment: Mapping[str, str] = os.environ) -> KfpAccess:
     """Read KFP's address and credentials from the command line and the environment."""
     where = (endpoint or environment.get(ENDPOINT, "")).rstrip("/")
-    parts = urlsplit(where)
     if not where:
         raise ConfigError(f"Where is KFP? Give --endpoint, or set {ENDPOINT}: https://kubeflow.example.com/pipeline.")
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.fragment:
-        raise ConfigError(f"--endpoint {where}: is no address such as https://kubeflow.example.com/pipeline.")
-    if parts.username or parts.password:
-        raise ConfigError(f"--endpoint: leave name and password out of it. A token goes into {TOKEN}.")
+    if fault := address_fault(where):
+        raise ConfigError(f"--endpoint: {fault}. A token goes into {TOKEN}.")
     return KfpAccess(where, _token(environment), environment.get(PAGES, ""), environment.get("SSL_CERT_FILE", ""))
 
 
@@ -158,7 +156,7 @@ class KfpClient:
             file.write_bytes(graph.text)
             version = self._ask(
                 f"upload {graph.path.name}", self._uploads.upload_pipeline_version_with_http_info, str(file),
-                pipelineid=pipeline, name=called, display_name=called,
+                pipelineid=pipeline, name=called, display_name=called, description=graph.description,
             )  # fmt: skip
         return str(version.pipeline_version_id)
 
@@ -171,8 +169,7 @@ class KfpClient:
         except KfpNotFound:
             pass
         pipeline = self._models.V2beta1Pipeline(
-            name=name, display_name=name, namespace=namespace or None,
-            description=graph.spec["pipelineInfo"].get("description"),
+            name=name, display_name=name, namespace=namespace or None, description=graph.description
         )  # fmt: skip
         create = self._pipelines.pipeline_service_create_pipeline_with_http_info
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pipelines.store_secret import STORE_ENDPOINT
 from pipelines.submit.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Finding, join_names
-from pipelines.submit.input_checks import create_store_secret
+from pipelines.submit.input_checks import WITHOUT_ENDPOINT, create_store_secret, patch_store_secret
 from pipelines.submit.requirements import ReleaseStore, Requirements, RolloutTarget
 from qinglan.jobs.rbac import Permission
 from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
@@ -38,10 +38,10 @@ def one_namespace_finding(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     if snapshot.guarded is False:
         yield Finding(
             "warning",
-            f"This KFP has one namespace for everybody, and pods run in {snapshot.namespace}, which Qinglan's "
-            "manifests did not make. They are made for KFP with many users, where a tenant's namespace is a profile: "
-            "a gateway in another namespace refuses these pods, and the account's rights are yours to give.",
-            "See docs/pipelines.md, KFP of one namespace.",
+            f"This KFP has one namespace for everybody, and pods run in {snapshot.namespace}, where no policy "
+            "of Qinglan's holds them. A gateway in a tenant's namespace answers them only with the component "
+            "manifests/one-namespace.",
+            "See manifests/README.md, KFP of one namespace.",
         )
 
 
@@ -51,7 +51,8 @@ def _rollout_findings(target: RolloutTarget, account: str, snapshot: ClusterSnap
         yield Finding(
             "missing",
             f"{steps} would create a ModelRollout, and this cluster does not know {ROLLOUTS}.",
-            "Apply the platform's part, once in a cluster: kubectl apply --server-side -k manifests/platform",
+            "Apply the platform's part, once in a cluster:",
+            "kubectl apply --server-side -k manifests/platform",
         )
     if namespace in snapshot.absent_namespaces:
         yield Finding(
@@ -75,22 +76,23 @@ def _store_findings(release: ReleaseStore, snapshot: ClusterSnapshot) -> Iterato
         yield Finding(
             "missing",
             f"The graph gives {steps} no way to {release.address}.",
-            "Compile it anew with `qinglan compile`.",
+            "Compile it anew:",
+            "qinglan compile",
         )
     elif store is None:
         yield Finding(
             "missing",
             f"Secret {secret} is not in namespace {snapshot.namespace}: {steps} could not reach {release.address}.",
+            f"Make it{WITHOUT_ENDPOINT}:",
             create_store_secret(snapshot.namespace, secret),
         )
     elif lacking := [key for key in STORE_KEYS if key not in store.keys]:
-        values = ",".join(f'"{key}":"..."' for key in lacking)
         yield Finding(
             "missing",
             f"Secret {secret} in namespace {snapshot.namespace} has no {', '.join(lacking)}: {steps} could not reach "
             f"{release.address}.",
-            f"Add to store.env, or: kubectl -n {snapshot.namespace} patch secret {secret} "
-            f"-p '{{\"stringData\":{{{values}}}}}'",
+            "Add to store.env, or:",
+            patch_store_secret(snapshot.namespace, secret, dict.fromkeys(lacking, "...")),
         )
     elif answer and answer.state != "silent":
         yield Finding(
@@ -108,8 +110,8 @@ def denied_finding(
         "missing",
         f"ServiceAccount {account} in namespace {home} may not {'; '.join(map(str, denied))}"
         f"{'' if namespace == home else f' in namespace {namespace}'}: {outcome}.",
-        f"Give it all that this takes: kubectl -n {namespace} apply -f - <<< "
-        f"'{_role(account, home, namespace, tuple(whole))}'",
+        "Give it all that this takes:",
+        f"kubectl -n {namespace} apply -f - <<< '{_role(account, home, namespace, tuple(whole))}'",
     )
 
 

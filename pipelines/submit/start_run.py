@@ -183,5 +183,6 @@ def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> N
         else:
             say(f"{'note' if finding.weight == 'warning' else 'not checked'}: {finding}")
     if missing:
-        lines = (line for finding in missing for line in (f"  - {finding.what}", f"    {finding.next_step}"))
+        parts = ((f"  - {it.what}", f"    {it.next_step}", f"      {it.command}") for it in missing)
+        lines = (line for finding in parts for line in finding if line.strip())
         raise ConfigError("The run would wait for ever, or fail. Nothing was sent.", *lines)

@@ -19,7 +19,7 @@ def volume_findings(volumes: Mapping[str, float], snapshot: ClusterSnapshot) -> 
                 "missing",
                 f"PersistentVolumeClaim {name} in namespace {snapshot.namespace} has {size / GB:,.1f} GB, and the "
                 f"run keeps up to {needed / GB:,.1f} GB there (`qinglan fit` shows its parts).",
-                f"Enlarge it, where its StorageClass allows that: kubectl -n {snapshot.namespace} patch pvc {name} "
-                f"-p '{patch}'; or claim a larger one, and name it in the profile (cluster.scratch, "
-                "cluster.base_weights).",
+                "Claim a larger one, and name it in the profile (cluster.scratch, cluster.base_weights); or, where "
+                "its StorageClass allows that, enlarge it:",
+                f"kubectl -n {snapshot.namespace} patch pvc {name} -p '{patch}'",
             )

@@ -13,7 +13,8 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.files import atomic_write, sha256_text
-from qinglan.tables import Cell, Cells, read_table, safe_cell, write_table
+from qinglan.sheet_reader import Cell
+from qinglan.tables import Cells, read_table, safe_cell, write_table
 from qinglan.text import one_line
 
 NUMBER_COLUMN = "编号"

@@ -10,6 +10,7 @@ from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.evaluation.verdict import Verdict
 from qinglan.files import atomic_write
+from qinglan.plain_files import open_plain, read_plain
 
 Json = dict[str, Any]
 
@@ -62,7 +63,7 @@ def write_evaluation(path: Path, evaluation: Json) -> Json:
 def read_evaluation(path: Path) -> Json:
     """evaluation.json, or an error that says which stage writes it."""
     try:
-        return parse_json_mapping(path.read_bytes(), str(path))
+        return parse_json_mapping(read_plain(path), str(path))
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}. The evaluate stage writes it; run that again.") from error
     except DataError as error:
@@ -71,5 +72,5 @@ def read_evaluation(path: Path) -> Json:
 
 def read_predictions(path: Path) -> Iterable[Json]:
     """The lines of predictions.jsonl: every number of the evaluation can be traced to one."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         yield from map(orjson.loads, file)

@@ -138,9 +138,13 @@ def render(report: Report) -> str:
 
 def to_markdown(report: Report, notes: bool = False) -> str:
     """The verdict, and the tables that fit on a terminal."""
-    blocks = [block for section in report.sections for block in section.blocks if isinstance(block, Table | Text)]
     verdict = "\n".join([f"**{report.headline}**", *(f"- {reason}" for reason in report.reasons)])
-    parts = [verdict, *(block.markdown() for block in blocks if block.terminal), report.lead]
+    parts = [verdict]
+    for section in report.sections:
+        blocks = [block for block in section.blocks if isinstance(block, Table | Text) and block.terminal]
+        titles = [f"#### {section.title}"] if any(isinstance(block, Table) for block in blocks) else []
+        parts += [*titles, *(block.markdown() for block in blocks)]
+    parts.append(report.lead)
     parts += ["\n".join(f"- {note}" for note in report.notes)] if notes else []
     return "\n\n".join(parts) + "\n"
 

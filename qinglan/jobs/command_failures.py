@@ -9,6 +9,8 @@ from qinglan.jobs.spec import Outcome
 TAIL = 200_000
 CAUSES = (
     (r"No space left on device", "the disk is full", "Free some space"),
+    # Ray ends workers before the kernel would; its error is an OutOfMemoryError, too.
+    (r"node running low on memory", "the machine's memory is full", "Give the machine or its pod more"),
     (r"CUDA out of memory|OutOfMemoryError", "the GPU's memory is full", "Lower the batch or shard over more GPUs"),
     (r"longer than max_length|exceeds? the (?:maximum|max)[ _]length", "a row is too long", "Raise max_length"),
     (

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qinglan.errors import ConfigError
+from qinglan.files import open_private
 from qinglan.jobs.interrupts import sigterm_raises
 from qinglan.jobs.spec import Command, JobSpec, Outcome
 
@@ -109,7 +110,7 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         assert self.process.stdout is not None
-        with self.process.stdout, self.log.open("ab") as file:
+        with self.process.stdout, open_private(self.log, "ab") as file:
             for line in self.process.stdout:
                 file.write(line)
                 file.flush()

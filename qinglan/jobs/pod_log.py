@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.files import atomic_write
+from qinglan.files import atomic_write, open_private
 from qinglan.jobs.manifest import CONTAINER
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
@@ -71,13 +71,13 @@ class LogFile:
         with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
             noted = orjson.loads(self.note.read_bytes())
             if noted["pod"] == self.pod_uid and self.path.stat().st_size >= noted["size"]:
-                with self.path.open("ab") as file:
+                with open_private(self.path, "ab") as file:
                     file.truncate(noted["size"])
                 return LogPosition(noted["at"], noted["nth"])
         return LogPosition()
 
     def add(self, line: bytes, position: LogPosition) -> None:
-        with self.path.open("ab") as file:
+        with open_private(self.path, "ab") as file:
             file.write(line + b"\n")
             size = file.tell()
         self.position = position

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from qinglan.errors import AlteredError, IncompleteAuditError, QinglanError
 from qinglan.lineage.audit_targets import AuditTarget, Kind, open_target
 from qinglan.lineage.findings import FAULTS, WORST_FIRST, AuditVerdict, Finding, verdict_of
+from qinglan.lineage.name_moves import name_findings
 from qinglan.lineage.paid_answers import check_journals
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.release_notes import (
@@ -78,6 +79,7 @@ def audit_target(
     rollouts = tuple(read_rollout_notes(target.notes, policy, target.digest, target.tenant, now))
     findings = (
         *target.findings,
+        *(name_findings(target.claim, policy, now) if target.claim else ()),
         *check_files(target, policy, name),
         *findings_of(graph),
         *check_journals(target.evidence, [step.statement for step in graph.steps.values()]),

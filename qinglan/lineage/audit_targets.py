@@ -11,14 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from qinglan.config import load_yaml
+from qinglan.config import yaml_mapping
 from qinglan.digests import digest as digest_of
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
 from qinglan.lineage.evidence import CombinedEvidence, Evidence, FileEvidence, ReleaseFolder, RunFolder
 from qinglan.lineage.findings import Finding
+from qinglan.lineage.name_moves import NameClaim, read_claim
 from qinglan.lineage.release_folder import PROVENANCE
 from qinglan.lineage.statement import Statement, from_payload
+from qinglan.plain_files import read_plain
 
 if TYPE_CHECKING:
     from qinglan.store import Store
@@ -55,6 +57,9 @@ class AuditTarget(NamedTuple):
     absent: frozenset[str] = frozenset()
     """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
 
+    claim: NameClaim | None = None
+    """The evidence that the name points to this release, where it was found by its name."""
+
 
 @contextmanager
 def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
@@ -73,7 +78,8 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
             "folder, a run's, an artifact in a run, or what a store holds."
         )
     opened = open_store(store)
-    digest, name = resolve_digest(opened, target), target if NAME.fullmatch(target) else ""
+    claim = name_claim(opened, target) if NAME.fullmatch(target) else None
+    digest = claim.history.digest if claim else resolve_digest(opened, target)
     with TemporaryDirectory(prefix="qinglan-audit-") as temporary:
         folder = Path(temporary) / digest[:12]
         try:
@@ -83,13 +89,12 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
                 raise
             raise AlteredError(str(error)) from error
         notes = tuple(read_notes(opened, digest))
-        yield release_target(folder, more, name, digest, notes)._replace(label=target)
+        name = claim.history.name if claim else ""
+        yield release_target(folder, more, name, digest, notes)._replace(label=target, claim=claim)
 
 
 def resolve_digest(store: "Store", target: str) -> str:
-    """The digest that a name points to, or that begins with these characters."""
-    if NAME.fullmatch(target):
-        return _digest_of_name(store, target)
+    """The digest in the store that begins with these characters."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
     if len(matches) != 1:
         raise DataError(
@@ -99,7 +104,8 @@ def resolve_digest(store: "Store", target: str) -> str:
     return matches[0]
 
 
-def _digest_of_name(store: "Store", name: str) -> str:
+def name_claim(store: "Store", name: str) -> NameClaim:
+    """The history of a name, with the rest of the evidence in its store; nobody's signature is verified."""
     try:
         history = store.name(name)
     except DataError as error:
@@ -107,7 +113,7 @@ def _digest_of_name(store: "Store", name: str) -> str:
     if history is None:
         names = ", ".join(sorted(store.names())[:10]) or "none"
         raise DataError(f"{name}: the store at {store.address} has no such name. It has: {names}.")
-    return history.digest
+    return read_claim(store, history)
 
 
 def read_notes(store: "Store", digest: str) -> list[bytes]:
@@ -162,7 +168,7 @@ def release_target(
 
 
 def read_statement(path: Path) -> Statement:
-    return from_payload(open_envelope(path.read_bytes(), str(path)).payload, str(path))
+    return from_payload(open_envelope(read_plain(path), str(path)).payload, str(path))
 
 
 def find_run(path: Path) -> Path | None:
@@ -235,11 +241,12 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
         digests = run.recorded_digests(name)
         if not digests or path.suffix in FILLED_IN or path.name.startswith("."):
             continue
+        outside = path.is_symlink() and not path.resolve().is_relative_to(run.root.resolve())
         if not path.exists():
-            if not path.resolve().is_relative_to(run.root.resolve()):
+            if outside:
                 continue  # an input from outside of the run, which may be gone
             why = "it leads to nothing"
-        elif run.recorded_digest(path, name) in digests or digest_of(path) in digests:
+        elif run.recorded_digest(path, name) in digests or (not outside and digest_of(path) in digests):
             continue
         else:
             why = f"it is not the {name} of this run's records; open the one in {run.root / 'artifacts'}"
@@ -265,9 +272,10 @@ def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
 
 def _tenant(root: Path) -> str:
     """The tenant of a run, by its configuration."""
+    path = root / "config.yaml"
     try:
-        values = load_yaml(root / "config.yaml")
-    except QinglanError:
+        values = yaml_mapping(read_plain(path).decode(), str(path))
+    except (OSError, UnicodeDecodeError, QinglanError):
         return ""
     release = values.get("register")
     name = str(release.get("name", "")) if isinstance(release, dict) else ""

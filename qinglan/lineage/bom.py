@@ -8,6 +8,7 @@ from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.lineage.statement import ArtifactRef
+from qinglan.plain_files import read_plain
 
 CYCLONEDX_HASHES = {FILE_ALGORITHM: "SHA-256", FOLDER_ALGORITHM: "SHA3-256"}
 """CycloneDX's names of the algorithms, by in-toto's."""
@@ -33,7 +34,7 @@ def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str
     """
     kind = CYCLONEDX_HASHES.get(model.algorithm, CYCLONEDX_HASHES[FILE_ALGORITHM])
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_plain(path).decode()
         bill = parse_json_mapping(text, path.name)
         if why := schema_fault(text):
             return f"no CycloneDX 1.6: {why}"

@@ -11,16 +11,19 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError, QinglanError
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
+from qinglan.lineage.name_moves import entry_fault
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload
 from qinglan.lineage.statement_index import signing_role, verify_signatures
 from qinglan.lineage.trust import TrustPolicy
+from qinglan.plain_files import read_plain
 
-SHORT_DIGEST = re.compile(r"[0-9a-f]{8,63}")
+DIGEST = re.compile(r"[0-9a-f]{8,64}")
 MAX_SHOWN = 200
 
 
@@ -67,7 +70,7 @@ def which_models(
     outputs.sort(key=lambda output: (output[1].name, output[1].digest))
     outputs.sort(key=lambda output: output[0].statement.ended, reverse=True)
     outputs.sort(key=lambda output: _rank(output[0], output[1].name))
-    pointers = _pointers(store)
+    pointers = _pointers(store, policy)
     return [_descendant(file, part, pointers, policy, len(outputs)) for file, part in outputs[:most]]
 
 
@@ -78,7 +81,7 @@ def read_signed_files(roots: Iterable[Path], store: str = "") -> list[SignedFile
     files: dict[str, SignedFile] = {}
     for path in sorted(statement_paths(root.resolve() for root in roots)):
         try:
-            sealed = path.read_bytes()
+            sealed = read_plain(path)
             sha = hashlib.sha256(sealed).hexdigest()
             if sha not in files:
                 files[sha] = SignedFile(path, from_payload(open_envelope(sealed).payload))
@@ -112,7 +115,9 @@ def descend(digest: str, files: Sequence[SignedFile]) -> list[SignedFile]:
 
 def _whole_digest(digest: str, files: Iterable[SignedFile]) -> str:
     """The digest that begins with the given characters."""
-    if not SHORT_DIGEST.fullmatch(digest):
+    if not DIGEST.fullmatch(digest):
+        raise DataError(f"{digest}: no file here, and no digest: those have 8 to 64 characters of 0-9 and a-f.")
+    if len(digest) == 64:
         return digest
     parts = (part for file in files for part in (*file.statement.used, *file.outputs()))
     matches = {part.digest for part in parts if part.digest.startswith(digest)}
@@ -143,7 +148,7 @@ def _rank(file: SignedFile, name: str) -> int:
 def _signature_fault(file: SignedFile, policy: TrustPolicy) -> str:
     """Why the signature does not count; empty where it does."""
     try:
-        envelope = open_envelope(file.path.read_bytes(), str(file.path))
+        envelope = open_envelope(read_plain(file.path), str(file.path))
         statement = from_payload(envelope.payload, str(file.path))
         tenant = _tenant(statement, envelope, policy)
         state, why, _ = verify_signatures(envelope, policy, signing_role(statement), tenant, statement.at)
@@ -163,8 +168,8 @@ def _config_text(statement: Statement, name: str) -> str:
     return str(statement.config.get(name, "")) if isinstance(statement.config, dict) else ""
 
 
-def _pointers(store: str) -> dict[str, list[str]]:
-    """The store's names by the digest that they point to; empty where no store can be asked."""
+def _pointers(store: str, policy: TrustPolicy) -> dict[str, list[str]]:
+    """The store's names by the digest that they provably point to; empty where no store can be asked."""
     from qinglan.store import open_store
 
     if not store or ("://" not in store and not Path(store).is_dir()):
@@ -173,8 +178,8 @@ def _pointers(store: str) -> dict[str, list[str]]:
     pointers: dict[str, list[str]] = {}
     for name in opened.names():
         try:
-            if entry := opened.name(name):
-                pointers.setdefault(entry.digest, []).append(name)
+            if (history := opened.name(name)) and not entry_fault(history, policy, datetime.now(UTC)):
+                pointers.setdefault(history.digest, []).append(name)
         except QinglanError:
             continue
     return pointers

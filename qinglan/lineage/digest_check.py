@@ -1,13 +1,14 @@
 """The bytes at hand, compared with the digests that they ought to have: each place is hashed once."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.digests import digest as digest_of
 from qinglan.lineage.evidence import Evidence, EvidenceLocation
 from qinglan.lineage.findings import State
+from qinglan.lineage.statement import ArtifactRef, algorithm_fault
 from qinglan.terminal.progress import step_progress
 
 MEGABYTE = 1 << 20
@@ -31,24 +32,55 @@ class HashedPath(NamedTuple):
     size: int
 
 
-def check_digests(names: Mapping[str, str], evidence: Evidence) -> dict[str, DigestCheck]:
-    """The state of these digests' bytes, by `names`; a digest of which no place is known is left out."""
-    places = {digest: evidence.places(digest, name) for digest, name in names.items()}
-    unknown = {place.path for candidates in places.values() for place in candidates if not place.hashed}
+def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: Set[str]) -> dict[str, DigestCheck]:
+    """The state of the bytes of these digests; a digest of which no place is known is left out.
+
+    Records are not signed: a place outside of the run is read only for a digest that a statement which counts names,
+    and only if it is a file where that names a file.
+    """
+    places = {
+        digest: [
+            place for place in evidence.places(digest, part.name) if place.hashed or place.root or digest in signed
+        ]
+        for digest, part in parts.items()
+    }
+    faults = {place: _place_fault(parts[digest], place) for digest in places for place in places[digest]}
+    unknown = {place.path for place, fault in faults.items() if not place.hashed and not fault}
     hashes = hash_paths(sorted(path for path in unknown if path.exists()))
     return {
-        digest: min((check_location(digest, place, hashes) for place in candidates), key=_gravity)
+        digest: min((check_location(digest, place, faults[place], hashes) for place in candidates), key=_gravity)
         for digest, candidates in places.items()
         if candidates
     }
+
+
+def _may_read(place: EvidenceLocation, digest: str, signed: Set[str]) -> bool:
+    return place.hashed or place.root is not None or digest in signed
+
+
+def _place_fault(part: ArtifactRef, place: EvidenceLocation) -> str:
+    """Why the bytes at this place need not be read; "" where they must be."""
+    if place.hashed:
+        return ""
+    if place.root is None:
+        return algorithm_fault(part, place.path.is_dir()) if place.path.exists() else ""
+    root = place.root.absolute()
+    steps = place.path.absolute().relative_to(root).parts
+    prefixes = (root.joinpath(*steps[:end]) for end in range(1, len(steps) + 1))
+    link = next((prefix for prefix in prefixes if prefix.is_symlink()), None)
+    return f"{link} is a symbolic link: its bytes are elsewhere, and can be others tomorrow" if link else ""
 
 
 def _gravity(check: DigestCheck) -> int:
     return ORDER.index(check.state)
 
 
-def check_location(digest: str, place: EvidenceLocation, hashes: Mapping[Path, HashedPath]) -> DigestCheck:
+def check_location(
+    digest: str, place: EvidenceLocation, fault: str, hashes: Mapping[Path, HashedPath]
+) -> DigestCheck:
     where = str(place.path)
+    if fault:
+        return DigestCheck("altered", where, None, f"{where}: {fault}" if where not in fault else fault)
     if place.hashed:
         return DigestCheck("verified", where, place.path.stat().st_size if place.path.is_file() else None)
     hashed = hashes.get(place.path)
@@ -57,7 +89,8 @@ def check_location(digest: str, place: EvidenceLocation, hashes: Mapping[Path, H
     if odd := _special_file(place.path):
         return DigestCheck("altered", where, hashed.size, f"{odd}: a link or a device, where files belong")
     if hashed.digest != digest:
-        why = f"the bytes at {where} have digest {hashed.digest[:12]}, not {digest[:12]}"
+        actual = f"have digest {hashed.digest[:12]}, not {digest[:12]}" if place.root else f"are not {digest[:12]}"
+        why = f"the bytes at {where} {actual}"
         return DigestCheck("altered", where, hashed.size, why)
     return DigestCheck("verified", where, hashed.size)
 

@@ -17,6 +17,7 @@ from qinglan.files import sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
 from qinglan.lineage.release_folder import LINEAGE, MODEL, PROVENANCE
 from qinglan.lineage.statement import from_payload
+from qinglan.plain_files import read_plain
 
 
 class EvidenceLocation(NamedTuple):
@@ -25,6 +26,9 @@ class EvidenceLocation(NamedTuple):
     path: Path
     hashed: bool = False
     """It was found by its digest, so its bytes are known to be right."""
+
+    root: Path | None = None
+    """The run's or release's folder in which it lies; None for a place outside, that an unsigned record names."""
 
 
 class Evidence:
@@ -114,11 +118,11 @@ class ReleaseFolder(Evidence):
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
         if (path := self.path / PROVENANCE).is_file():
-            yield str(path), path.read_bytes()
+            yield str(path), read_plain(path)
         yield from read_statements(self.path / LINEAGE)
 
     def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
-        signed = (EvidenceLocation(path) for path in self._signed_paths.get(digest, ()))
+        signed = (EvidenceLocation(path, root=self.path) for path in self._signed_paths.get(digest, ()))
         return (*signed, *self._paper_places(digest))
 
     @cached_property
@@ -129,7 +133,7 @@ class ReleaseFolder(Evidence):
     def _signed_paths(self) -> dict[str, list[Path]]:
         """Files and folders by the digest that the release's statement gives them, in this very folder."""
         try:
-            outputs = from_payload(open_envelope((self.path / PROVENANCE).read_bytes()).payload).made
+            outputs = from_payload(open_envelope(read_plain(self.path / PROVENANCE)).payload).made
         except (OSError, DataError):
             return {}
         paths: dict[str, list[Path]] = {}
@@ -154,7 +158,10 @@ class RunFolder(Evidence):
         yield from read_statements(self.root / "artifacts")
 
     def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
-        recorded = (EvidenceLocation(path) for path in self._recorded_paths.get(digest, ()))
+        recorded = (
+            EvidenceLocation(path, root=self.root if self._is_inside(path) else None)
+            for path in self._recorded_paths.get(digest, ())
+        )
         released = (place for release in self.releases for place in release.places(digest, name))
         return (*recorded, *released, *self._paper_places(digest))
 
@@ -211,11 +218,16 @@ class RunFolder(Evidence):
         if path is None:
             return None
         moved = [self.root / "artifacts" / rest for rest in _below_artifacts(path)]
-        here = next((candidate for candidate in moved if candidate.exists()), None)
+        here = next((candidate for candidate in moved if _exists(candidate)), None)
         if here is None and is_output:
-            return moved[0] if moved else path
+            inside = moved[0] if moved else path
+            return inside if self._is_inside(inside) else None
         here = here or path
-        return here if here.exists() else None
+        return here if _exists(here) else None
+
+    def _is_inside(self, path: Path) -> bool:
+        """Tell if the path leads into this run's folder, by its words alone: no link is followed."""
+        return ".." not in path.parts and path.absolute().is_relative_to(self.root.absolute())
 
     @cached_property
     def _papers(self) -> Mapping[str, Path]:
@@ -228,10 +240,10 @@ class RunFolder(Evidence):
 def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Every envelope below a folder, in the order of names; or the one that a path names."""
     if folder.is_file() and folder.name.endswith(ENVELOPE_SUFFIX):
-        yield str(folder), folder.read_bytes()
+        yield str(folder), read_plain(folder)
     for path in sorted(folder.rglob(f"*{ENVELOPE_SUFFIX}")):
         if path.is_file():
-            yield str(path), path.read_bytes()
+            yield str(path), read_plain(path)
 
 
 def mapping_or_empty(value: Any) -> dict[str, Any]:
@@ -252,6 +264,14 @@ def local_path(uri: str) -> Path | None:
     return Path(uri) if uri and "://" not in uri else None
 
 
+def _exists(path: Path) -> bool:
+    """Tell if there is something; nothing is at a path that the system refuses, such as one of 5,000 characters."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def has_commit(repository: Path, commit: str) -> bool:
     command = ["git", "-C", str(repository), "cat-file", "-e", f"{commit}^{{commit}}"]
     try:
@@ -269,6 +289,6 @@ def _below_artifacts(path: Path) -> list[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return parse_json_mapping(path.read_bytes(), str(path))
+        return parse_json_mapping(read_plain(path), str(path))
     except (DataError, OSError):
         return {}

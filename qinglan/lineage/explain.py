@@ -17,6 +17,7 @@ from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import Graph, steps_by_time, walk
+from qinglan.plain_files import read_plain
 
 ENVIRONMENT_INPUTS = ("code", "environment", "image")
 NOTHING = "-"
@@ -213,7 +214,7 @@ def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
 def read_evaluation(release: Path | None) -> dict[str, Any]:
     """The release's figures; empty where they cannot be read."""
     try:
-        return mapping_or_empty(parse_json((release / EVALUATION).read_bytes(), EVALUATION)) if release else {}
+        return mapping_or_empty(parse_json(read_plain(release / EVALUATION), EVALUATION)) if release else {}
     except (OSError, DataError):
         return {}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from qinglan.errors import ConfigError
+from qinglan.plain_files import read_plain
 
 Role = Literal["builder", "releaser", "rollout"]
 ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
@@ -67,7 +68,7 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
 
     path = (folder or keys_folder()) / f"{role}.pem"
     try:
-        key = load_pem_private_key(path.read_bytes(), None)
+        key = load_pem_private_key(read_plain(path), None)
     except OSError as error:
         raise ConfigError(
             f"{path}: no {role}'s key ({error.strerror}). `qinglan keys new` makes one; on a cluster, mount the "

@@ -17,6 +17,7 @@ from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.lineage.findings import State
 from qinglan.lineage.keys import PublicKey, Signer, public_pem
+from qinglan.plain_files import read_plain
 
 SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
 Fault = tuple[State, str]
@@ -39,7 +40,7 @@ def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | No
     long as nothing was ignored when signing: SERIALIZATION.
     """
     try:
-        bundle = parse_json_mapping(signature.read_bytes(), signature.name)
+        bundle = parse_json_mapping(read_plain(signature), signature.name)
         hint = bundle["verificationMaterial"]["publicKey"]["hint"]
         payload = parse_json_mapping(base64.b64decode(bundle["dsseEnvelope"]["payload"], validate=True), "payload")
         serialization = payload["predicate"]["serialization"]

@@ -18,6 +18,7 @@ from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.findings import WORST_FIRST, Finding
 from qinglan.lineage.statement import Statement
 from qinglan.llm.journal_reader import JournalAnswer, paid_answers_jsonl, read_answers
+from qinglan.plain_files import open_plain
 
 PAID_ANSWERS_PATTERN = "paid-*.jsonl"
 JOURNAL = "journal"
@@ -43,7 +44,7 @@ def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Itera
             continue
         yield from _capped(_journal_faults(answers.values()), journal.name)
         for path in sorted(papers.values()):
-            with path.open("rb") as lines:
+            with open_plain(path) as lines:
                 yield from compare_answers(path.name, lines, answers)
         for stage in sorted(lost):
             why = f"{stage} signed a list of paid answers; it is gone, and {journal.name} gives another"

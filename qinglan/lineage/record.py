@@ -30,13 +30,13 @@ import orjson
 import qinglan
 from qinglan.digests import algorithm_of, digest
 from qinglan.errors import QinglanError
+from qinglan.file_formats import is_spreadsheet
 from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
 from qinglan.models.base_reference import base_digest, is_reference, verify_reference
 from qinglan.run_id import RUN_VARIABLE
-from qinglan.tables import is_spreadsheet
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
 

@@ -48,7 +48,7 @@ from qinglan.lineage.statement_index import verify_signatures
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.models.model_files import disallowed_reason
 from qinglan.models.references import reference_faults
-from qinglan.plain_files import Listing, plain_files
+from qinglan.plain_files import Listing, plain_files, read_plain
 
 REQUIRED_FILES = (SIGNATURE, BOM, EVALUATION, REPORT)
 
@@ -249,7 +249,7 @@ def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
     if any(gate.statement.at > release.at for gate in gates):
         yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
     paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
-    if paper and not says_promote(paper.read_bytes()):
+    if paper and not says_promote(read_plain(paper)):
         if isinstance(release.facts, Mapping) and release.facts.get(VERDICT) == HOLD:
             why = "the gate says hold, as the release says itself; only a signed override lets it be deployed"
             yield Finding(VERDICT, "missing", why)
@@ -265,7 +265,7 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
     verdict, evaluation = _verdict_digest(contents), contents.signed_digest(EVALUATION)
     paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
     gates = gate_statements(contents.lineage_statements(), evaluation, verdict)
-    held = paper is not None and not says_promote(paper.read_bytes())
+    held = paper is not None and not says_promote(read_plain(paper))
     if not gates or held or contents.digests.get(EVALUATION) != evaluation:
         return
     try:

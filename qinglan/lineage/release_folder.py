@@ -19,7 +19,7 @@ from qinglan.errors import DataError
 from qinglan.files import sha256_bytes, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload, parse_time
-from qinglan.plain_files import plain_files
+from qinglan.plain_files import plain_files, read_plain
 
 MODEL, LINEAGE = "model", "lineage"
 FOLDERS = (MODEL, LINEAGE)
@@ -73,7 +73,7 @@ def read_release_statement(folder: Path) -> ReleaseStatement:
     path = folder / PROVENANCE
     if path.is_symlink() or not path.is_file():
         raise DataError(f"{path}: no such file, or not a plain one. The register stage writes a release.")
-    envelope = open_envelope(path.read_bytes(), str(path))
+    envelope = open_envelope(read_plain(path), str(path))
     statement = from_payload(envelope.payload, str(path))
     name = statement.config.get("name") if isinstance(statement.config, Mapping) else None
     if statement.stage != RELEASE_STAGE or not isinstance(name, str) or name.count("/") != 1:
@@ -124,7 +124,7 @@ def read_lineage(lineage: Path) -> list[LineageStatement]:
 
 def read_lineage_statement(path: Path) -> LineageStatement:
     """A DataError where it is no statement, or has no time."""
-    sealed = path.read_bytes()
+    sealed = read_plain(path)
     statement = from_payload(open_envelope(sealed, str(path)).payload, str(path))
     parse_time(statement.ended)
     return LineageStatement(path.name, sha256_bytes(sealed), statement)

@@ -139,12 +139,12 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
             str(parameters["stage"]),
             tuple(_parse_resource(resource, build_type) for resource in body["subject"]),
             tuple(_parse_resource(resource, build_type) for resource in definition["resolvedDependencies"]),
-            parameters["config"],
-            next((item["annotations"] for item in details["byproducts"] if item["name"] == "facts"), {}),
+            _mapping(parameters["config"]),
+            _mapping(next((item["annotations"] for item in details["byproducts"] if item["name"] == "facts"), {})),
             str(metadata["invocationId"]),
             str(metadata["startedOn"]),
             str(metadata["finishedOn"]),
-            details["builder"].get("version", {}),
+            _mapping(details["builder"].get("version", {})),
         )
     except (KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
         raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from error
@@ -178,9 +178,14 @@ def _parse_resource(resource: Mapping[str, Any], build_type: str) -> ArtifactRef
     [(algorithm, digest)] = resource["digest"].items()
     if build_type == STAGE_BUILD_TYPE_V1 and algorithm == FILE_ALGORITHM:
         algorithm = UNKNOWN_ALGORITHM
-    return ArtifactRef(
-        str(resource["name"]), str(digest), resource.get("uri", ""), resource.get("annotations", {}), algorithm
-    )
+    about = _mapping(resource.get("annotations", {}))
+    return ArtifactRef(str(resource["name"]), str(digest), str(resource.get("uri", "")), about, algorithm)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{str(value)[:40]!r} stands where an object belongs")
+    return value
 
 
 def _seeds(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:

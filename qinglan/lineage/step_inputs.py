@@ -21,13 +21,17 @@ from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
-from qinglan.prompts import PROMPTS_FOLDER
+from qinglan.llm.host_allowlist import check_host
+from qinglan.outages import Retries, outage_seconds
+from qinglan.plain_files import read_plain
+from qinglan.prompts import PROMPTS_FOLDER, SystemPrompt
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
 from qinglan.reward.config import RewardConfig
 from qinglan.rewriter.card import read_card
 from qinglan.style.service_responses import STYLE_MODEL_PATH
 
 TIMEOUT_SECONDS = 60.0
+AWAY_STATUSES = {502, 503, 504}
 
 
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
@@ -47,18 +51,18 @@ def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
         step.used.append(ArtifactRef(name, base["snapshot"], "", {EXTERNAL_INPUT: True}))
 
 
-def add_prompts(step: StepReport, pattern: str) -> None:
-    """Add the texts of the prompt files with such names."""
-    for path in sorted(PROMPTS_FOLDER.glob(f"{pattern}.txt")):
-        add_supporting_file(step, f"prompt {path.stem}", f"prompt-{path.name}", path.read_bytes())
-
-
-def add_teacher_prompt(step: StepReport, system_prompt: str) -> None:
-    """Add the teacher's system prompt: the profile's own, or else the files of the tenants that have one."""
-    if system_prompt:
-        add_supporting_file(step, "prompt teacher", "prompt-teacher.txt", system_prompt.encode())
+def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> None:
+    """Add the profile's own prompt; the prompt files with such names where it has none, or only some tenants'."""
+    name = pattern.rstrip(".*")
+    texts = prompt if isinstance(prompt, dict) else {}
+    contents = {f"{name}.{tenant}": text.encode() for tenant, text in texts.items()}
+    if isinstance(prompt, str) and prompt:
+        contents[name] = prompt.encode()
     else:
-        add_prompts(step, "teacher.*")
+        files = {path.stem: read_plain(path) for path in PROMPTS_FOLDER.glob(f"{pattern}.txt")}
+        contents = files | contents
+    for stem, content in sorted(contents.items()):
+        add_supporting_file(step, f"prompt {stem}", f"prompt-{stem}.txt", content)
 
 
 def add_reward(step: StepReport, config: RewardConfig) -> None:
@@ -66,6 +70,7 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
     defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
+        check_host(config.style.url, "reward.style.url")
         with httpx.Client(base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
             model = orjson.loads(read_gateway(http, STYLE_MODEL_PATH))["sha256"]
         step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
@@ -95,7 +100,7 @@ def add_verdict(step: StepReport, verdict: Verdict) -> None:
 def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
     """The knowledge bases that the RAG service lists; a company's own service may list none."""
     try:
-        response = http.get(KNOWLEDGE_BASES_PATH)
+        response = _get(http, KNOWLEDGE_BASES_PATH)
     except httpx.HTTPError as error:
         raise _gateway_outage(http, KNOWLEDGE_BASES_PATH, error) from error
     if 400 <= response.status_code < 500:
@@ -109,11 +114,26 @@ def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
 def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
     """The gateway's answer; an OutageError where it does not."""
     try:
-        response = http.get(path, params=parameters)
-        response.raise_for_status()
+        response = _get(http, path, parameters).raise_for_status()
     except httpx.HTTPError as error:
         raise _gateway_outage(http, path, error) from error
     return response.content
+
+
+def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> httpx.Response:
+    """The gateway's response, awaited where the environment allows it: the stage's work is done by now."""
+    retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
+    for attempt in retries.attempts():
+        with attempt:
+            response = http.get(path, params=parameters)
+            if response.status_code in AWAY_STATUSES:
+                response.raise_for_status()
+    retries.answered()
+    return response
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, httpx.TransportError | httpx.HTTPStatusError)
 
 
 def _gateway_outage(http: httpx.Client, path: str, why: object) -> OutageError:

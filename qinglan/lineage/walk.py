@@ -82,7 +82,9 @@ def walk(
         chain = collect_chain(starts, index)
         steps = {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
         steps = {step_id: _check_times(step, chain, steps, until) for step_id, step in steps.items()}
-        checks = check_digests({digest: part.name for digest, part in chain.parts.items()}, evidence)
+        counting = (step.statement for step in index.steps.values() if step.counts)
+        signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
+        checks = check_digests(chain.parts, evidence, signed)
         things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
         return Graph(starts, things, steps, (*index.findings, *unreferenced_file_findings(evidence, index)))
 

@@ -23,9 +23,13 @@ REJECTED_REASONS = ("rejected", "refused")
 
 REJECTED = f"(state = 'failed' AND reason IN {REJECTED_REASONS})"
 
-GIVE_UP = (
+DROP_NEVER_UPLOADED = (
     f"UPDATE attempts SET outcome = 'rejected', detail = 'the batch was never uploaded', cost = 0 "
     f"WHERE {IN_OPEN_BATCH} AND batch IN (SELECT id FROM batches WHERE file = '')",
+    "UPDATE batches SET status = 'never uploaded', ended = 1 WHERE NOT ended AND file = ''",
+)
+GIVE_UP = (
+    *DROP_NEVER_UPLOADED,
     f"UPDATE attempts SET outcome = 'lost', detail = 'the batch was given up' WHERE {IN_OPEN_BATCH}",
     "UPDATE batches SET status = 'given up', ended = 1 WHERE NOT ended",
 )
@@ -164,8 +168,12 @@ class BatchJournal:
         return int(self._journal.read("SELECT min(id) FROM attempts WHERE batch = ?", (batch.id,))[0][0])
 
 
-def refuse_open_batches(journal: Journal) -> None:
-    """Refuse a journal with open batches: live calls would pay for the same answers again."""
+async def refuse_open_batches(journal: Journal) -> None:
+    """Refuse a journal with open batches: live calls would pay for the same answers again.
+
+    A batch that was never uploaded cannot have cost anything and is dropped.
+    """
+    await journal.write(*((statement, ()) for statement in DROP_NEVER_UPLOADED))
     if batches := BatchJournal(journal).open():
         names = ", ".join(batch.batch or batch.name for batch in batches)
         raise ConfigError(

@@ -5,7 +5,6 @@ async with GatewayClient("http://127.0.0.1:8200", step="generate") as gateway:
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar, cast
@@ -13,7 +12,6 @@ from urllib.parse import quote
 
 import httpx2
 import orjson
-import stamina
 
 from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
 from qinglan.http_client import http_client
@@ -30,6 +28,7 @@ from qinglan.llm.contract import (
     STOPPING,
 )
 from qinglan.llm.prices import Usage, read_usage
+from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import Message
 from qinglan.request_bundles import BundleClient, BundledResponse
 
@@ -37,7 +36,8 @@ MAX_CONCURRENT_REQUESTS = 64
 """Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""
 
 GATEWAY_RESTART_SECONDS = 30.0
-"""How long a gateway may take to restart. Sending again is safe: the journal knows what was paid."""
+"""How long a gateway may take to restart, where the environment says nothing (qinglan/outages.py). Sending again is
+safe: the journal knows what was paid."""
 
 MAX_LINE_CHARACTERS = 1_000
 """Most characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
@@ -74,16 +74,14 @@ Response = TypeVar("Response")
 class GatewayClient:
     """Client for all requests of a stage; keep it open, thousands of requests may wait in it."""
 
-    def __init__(self, base_url: str, step: str, back_within: float = GATEWAY_RESTART_SECONDS) -> None:
+    def __init__(self, base_url: str, step: str, back_within: float | None = None) -> None:
         self._base_url = base_url.rstrip("/")
         self._step = step
-        self._back_within = back_within
+        seconds = back_within or outage_seconds() or GATEWAY_RESTART_SECONDS
+        self._retries = Retries(f"Gateway {self._base_url}", _is_away, seconds=seconds)
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._http = http_client(httpx2.Timeout(None, connect=5.0))
         self._bundles = BundleClient(base_url)
-        # Under KFP's executor they would log a line a call.
-        logging.getLogger("stamina").setLevel(logging.ERROR)
-        logging.getLogger("httpx2").setLevel(logging.WARNING)
 
     async def __aenter__(self) -> Self:
         return self
@@ -153,22 +151,20 @@ class GatewayClient:
     async def _until_back(self, send: Callable[[], Awaitable[Response]]) -> Response:
         """Send, and send again while the gateway restarts; an OutageError if that takes too long."""
         try:
-            async for attempt in stamina.retry_context(
-                on=UNREACHABLE_ERRORS,
-                attempts=None,
-                timeout=self._back_within,
-                wait_initial=0.2,
-                wait_max=3.0,
-                wait_jitter=0.3,
-            ):
+            async for attempt in self._retries.attempts():
                 with attempt:
-                    return await send()
+                    response = await send()
         except UNREACHABLE_ERRORS as error:
             raise OutageError(
-                f"Gateway {self._base_url}: no answer for {self._back_within:.0f} s ({error.__cause__ or error}). "
+                f"Gateway {self._base_url}: no answer ({error.__cause__ or error}). {self._retries.limit()}. "
                 "Start it again on the same journal; then run again, what was paid for costs nothing."
             ) from error
-        raise AssertionError("a retry loop ends with an answer or an error")
+        self._retries.answered()
+        return response
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, UNREACHABLE_ERRORS)
 
 
 def read_error(where: str, status: int, content: bytes) -> Exception:

@@ -1,11 +1,13 @@
 """Settings of the paid models of a run: addresses, accepted parameters, prices and budget."""
 
 import re
+from collections.abc import Iterator
 from datetime import date
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from qinglan.addresses import SECRET_FIELD, Address
 from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
 from qinglan.llm.answer_format import AnswerFormat, default_format
@@ -38,7 +40,7 @@ class Price(Config):
 class PaidModel(Config):
     """One OpenAI-compatible model."""
 
-    base_url: str = "http://127.0.0.1:8100/v1"
+    base_url: Address = "http://127.0.0.1:8100/v1"
     """Its host must be on the operator's allowlist: QINGLAN_ALLOWED_HOSTS, by default loopback alone."""
 
     model: str
@@ -102,6 +104,8 @@ class PaidModel(Config):
         )  # fmt: skip
         if wrong:
             raise ValueError(wrong)
+        if secret := next(filter(SECRET_FIELD.search, _field_names(self.extra_body)), ""):
+            raise ValueError(f"extra_body.{secret}: a key is in no file. Set the environment variable of api_key_env")
         for pattern in self.refusal_patterns:
             try:
                 re.compile(pattern)
@@ -113,6 +117,17 @@ class PaidModel(Config):
     def structured_answers(self) -> AnswerFormat:
         """The form in which this model is asked for an object."""
         return self.answer_format or default_format(self.base_url, self.model)
+
+
+def _field_names(value: Any) -> Iterator[str]:
+    """Names of all fields, at any depth."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield str(name)
+            yield from _field_names(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _field_names(item)
 
 
 class Limits(Config):
@@ -143,7 +158,7 @@ class Limits(Config):
 class RagUpstream(RagService):
     """The RAG service behind the gateway."""
 
-    base_url: str = "http://127.0.0.1:8000"
+    base_url: Address = "http://127.0.0.1:8000"
     """Its host must be on the operator's allowlist too."""
 
     concurrency: Positive = 20
@@ -159,7 +174,7 @@ class RagUpstream(RagService):
 class MlflowUpstream(Config):
     """The MLflow server that trainings reach through the gateway."""
 
-    base_url: str
+    base_url: Address
     """Its address, such as https://mlflow.example.com; its host must be on the operator's allowlist too."""
 
     token_env: str = ""

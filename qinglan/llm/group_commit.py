@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from qinglan.errors import DataError, OutageError
+from qinglan.files import make_private
 
 LARGEST_GROUP = 500
 
@@ -20,9 +21,10 @@ class _Write(NamedTuple):
     done: "asyncio.Future[int]"
 
 
-def open_database(path: Path | str, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3.Connection:
-    """Open a connection for writing, in WAL mode; transactions are begun by hand."""
+def open_database(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3.Connection:
+    """Open a connection for writing, in WAL mode; transactions are begun by hand. The owner alone reads the file."""
     try:
+        make_private(path)  # SQLite gives the files beside it the same mode
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA busy_timeout=10000")
         database.execute("PRAGMA journal_mode=WAL")

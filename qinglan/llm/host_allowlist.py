@@ -2,8 +2,10 @@
 
 import ipaddress
 import os
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
+from qinglan.addresses import address_fault, called_addresses
+from qinglan.config import Config
 from qinglan.errors import ConfigError
 
 ALLOWED_VARIABLE = "QINGLAN_ALLOWED_HOSTS"
@@ -19,9 +21,17 @@ def check_host(url: str, where: str) -> None:
         )
 
 
+def check_called_hosts(config: Config, stage: str) -> None:
+    """Check every address that a stage's settings name, before the stage does anything."""
+    for where, url in called_addresses(config.model_dump(mode="json"), stage).items():
+        check_host(url, where)
+
+
 def disallowed_host(url: str, where: str) -> str:
     """The URL's host if the allowlist lacks it, else empty; a ConfigError if the URL is no address."""
-    parts = _split(url, where)
+    if fault := address_fault(url):
+        raise ConfigError(f"{where}: {fault}.")
+    parts = urlsplit(url)
     host, port = str(parts.hostname).rstrip("."), parts.port or PORTS[parts.scheme]
     allowed = {item.strip().lower() for item in os.environ.get(ALLOWED_VARIABLE, "").split(",")}
     return "" if is_loopback(host) or host in allowed or f"{host}:{port}" in allowed else host
@@ -39,16 +49,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _split(url: str, where: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in PORTS and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigError(f"{where}: {url!r} is no http or https address.")
-    if parts.username or parts.password:
-        raise ConfigError(f"{where}: an address holds no user and password. Keys come from the environment.")
-    return parts

@@ -25,6 +25,7 @@ from qinglan.llm.host_allowlist import check_host, is_local
 from qinglan.llm.limits import retry_after
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.provider_quirks import INTERRUPTED_FINISH_REASONS
+from qinglan.llm.redaction import key_remover
 
 MAX_RAW_CHARACTERS = 2000
 MAX_MESSAGE_CHARACTERS = 300
@@ -83,6 +84,7 @@ class Upstream:
         self.model = model
         self._timeout = timeout
         self._key = read_api_key(model, role)
+        self._remove_key = key_remover(self._key)
         self.where = f"{role} {model.model} at {model.base_url}"
         self._client = openai.AsyncOpenAI(
             base_url=model.base_url,
@@ -122,7 +124,7 @@ class Upstream:
 
     def clean(self, text: str) -> str:
         """Remove the key from a text, so that a service that repeats it cannot bring it into files."""
-        return text.replace(self._key, "[key]") if len(self._key) >= 8 else text
+        return self._remove_key(text)
 
 
 def read_api_key(model: PaidModel, role: str) -> str:

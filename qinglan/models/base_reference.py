@@ -20,6 +20,7 @@ from qinglan.digests import digest, file_digests, tree_digest
 from qinglan.errors import AlteredError, DataError
 from qinglan.files import atomic_write
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
+from qinglan.plain_files import read_plain
 
 BY_REFERENCE_VARIABLE = "QINGLAN_BASE_BY_REFERENCE"
 """Set in a graph whose steps all mount the folder of base weights that take the base."""
@@ -85,7 +86,7 @@ def verify_reference(base: Path) -> None:
 def _read(base: Path) -> BaseReference:
     path = base / REFERENCE
     try:
-        return BaseReference.parse(orjson.loads(path.read_bytes()), str(path))
+        return BaseReference.parse(orjson.loads(read_plain(path)), str(path))
     except orjson.JSONDecodeError as error:
         raise DataError(f"{path}: no JSON ({error}). Run the base stage again.") from error
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from qinglan.errors import DataError
 from qinglan.models.safetensors_header import declared_size, read_header
+from qinglan.plain_files import open_plain, read_plain
 
 WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
 """Variable with a folder of models by their public names, for a cluster whose pods cannot reach the hub."""
@@ -49,7 +50,7 @@ def _indexed_tensors(folder: Path) -> dict[str, set[str]]:
     """The tensors of each shard that the index names. A broken index, and names of other folders, are refused when
     the model is taken (references.py)."""
     try:
-        named = json.loads((folder / INDEX).read_bytes())["weight_map"].items()
+        named = json.loads(read_plain(folder / INDEX))["weight_map"].items()
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
     shards: dict[str, set[str]] = defaultdict(set)
@@ -62,7 +63,7 @@ def _indexed_tensors(folder: Path) -> dict[str, set[str]]:
 def _shard_fault(path: Path, tensors: set[str]) -> str:
     if not path.is_file():
         return f"{INDEX} names {path.name}, which is not there"
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         if file.read(len(LFS_POINTER)) == LFS_POINTER:
             return f"{path.name} is a pointer of Git LFS, without the weights (`git lfs pull`)"
     size = path.stat().st_size

@@ -19,7 +19,7 @@ from qinglan.errors import DataError
 from qinglan.models.onnx_graph import graph_fault
 from qinglan.models.references import reference_faults
 from qinglan.models.safetensors_header import read_header
-from qinglan.plain_files import plain_files
+from qinglan.plain_files import open_plain, plain_files, read_plain
 
 PICKLES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy", ".npz"})
 TEXTS = frozenset({".txt", ".jinja", ".md"})
@@ -81,7 +81,7 @@ def _safetensors(path: Path) -> str:
 
 def _json(path: Path) -> str:
     try:
-        parse_json(path.read_bytes(), path.name)
+        parse_json(read_plain(path), path.name)
     except DataError as error:
         return _disguised(path) or f"no JSON ({str(error)[:120]})"
     return ""
@@ -89,14 +89,14 @@ def _json(path: Path) -> str:
 
 def _text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_plain(path).decode("utf-8")
     except UnicodeDecodeError as error:
         return _disguised(path) or f"no text: byte {error.start} is not UTF-8"
     return _disguised(path) or ("no text: it holds a NUL" if "\0" in text else "")
 
 
 def _sentencepiece(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         begins = file.read(1)
     return _disguised(path) or ("" if begins == SENTENCEPIECE else "no sentencepiece model")
 
@@ -108,7 +108,7 @@ FILE_CHECKS: dict[str, Callable[[Path], str]] = {
 
 def _disguised(path: Path) -> str:
     """What the file is behind its name, where that could run code."""
-    content = path.read_bytes()
+    content = read_plain(path)
     for magic, what in ARCHIVES.items():
         if content.startswith(magic):
             return what

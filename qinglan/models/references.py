@@ -17,7 +17,7 @@ from typing import Any
 from qinglan.documents import parse_json, parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.models.safetensors_header import read_header
-from qinglan.plain_files import plain_files
+from qinglan.plain_files import plain_files, read_plain
 from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"
@@ -95,7 +95,7 @@ def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
 
 def _index_fault(path: Path, siblings: Collection[str]) -> str:
     try:
-        weight_map = parse_json_mapping(path.read_bytes(), path.name)["weight_map"]
+        weight_map = parse_json_mapping(read_plain(path), path.name)["weight_map"]
         if not isinstance(weight_map, dict) or not weight_map:
             raise ValueError("weight_map is no mapping, or empty")
         if not all(isinstance(shard, str) for shard in weight_map.values()):
@@ -117,7 +117,7 @@ def _template_fault(path: Path) -> str:
     from qinglan.models.chat_template_work import template_fault
 
     try:
-        return template_fault(path.read_bytes().decode("utf-8"))
+        return template_fault(read_plain(path).decode("utf-8"))
     except (OSError, ValueError):
         return ""  # what is no text is refused as such, and no loader reads it
 
@@ -127,7 +127,7 @@ def _settings_fault(file: str, path: Path, siblings: Collection[str]) -> str:
     from qinglan.models.acting_settings import settings_fault
 
     try:
-        settings = parse_json(path.read_bytes(), file)
+        settings = parse_json(read_plain(path), file)
     except OSError:
         return ""
     except DataError as error:

@@ -5,13 +5,14 @@
 A pickle with this ending has no such header; a pickle or a program hung on behind would be bytes that no tensor has.
 """
 
-import json
 from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
+from qinglan.plain_files import open_plain
 
 LENGTH, LARGEST = 8, 100_000_000
 """Bytes of the header's own length, and what the format allows the header."""
@@ -58,7 +59,7 @@ def declared_size(path: Path) -> int:
 def _read(path: Path) -> _Header:
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             length = int.from_bytes(file.read(LENGTH), "little")
             if not 2 <= length <= min(LARGEST, size - LENGTH):
                 raise DataError(f"{path}: no safetensors: a header of {length:,} bytes in a file of {size:,}.")
@@ -72,17 +73,11 @@ def _tensors(header: bytes, path: Path) -> list[Tensor]:
     try:
         if not header.startswith(b"{"):
             raise ValueError("it does not begin with {")
-        entries = json.loads(header.decode("utf-8"), object_pairs_hook=_once)
+        entries = parse_json_mapping(header, f"{path}: no safetensors header")
         _refuse_other_metadata(entries.pop("__metadata__", {}))
         return [_tensor(name, description) for name, description in entries.items()]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"{path}: no safetensors header: {str(error)[:200]}.") from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(entries := dict(pairs)) != len(pairs):
-        raise ValueError("a name is there twice")
-    return entries
 
 
 def _refuse_other_metadata(metadata: Any) -> None:

@@ -1,7 +1,8 @@
 """The one renderer of prompts: teacher, training, rollout and serving all call it.
 
 Questions, profiles and histories are data. In the rewriting prompts each stands on one line of its own, so
-no text can open another field; the judge gets them as JSON strings, which nothing inside can close.
+no text can open another field; the judge gets them as JSON strings, which nothing inside can close. Nor can a text
+open a turn of the chat: control tokens such as <|im_start|> stand in it with full-width brackets, or escaped in JSON.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from qinglan.errors import ConfigError
-from qinglan.text import one_line
+from qinglan.text import neutralise_tokens, one_line
 
 PROMPTS_FOLDER = Path(__file__).parent
 TEACHER_INSTRUCTION = "请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。"
@@ -23,6 +24,8 @@ FIELD_NAMES = ("原始查询", "用户画像", "历史摘要")
 """Each on a line of its own, in this order, where there is one."""
 
 Message = dict[Literal["role", "content"], str]
+SystemPrompt = str | dict[str, str]
+"""A prompt of the profile's own: one text for all tenants of the sheet, or a text for each; empty takes the files."""
 
 
 class PromptInput(Protocol):
@@ -93,19 +96,33 @@ def template(name: str) -> str:
     path = prompt_file(name)
     if not path.is_file():
         raise ConfigError(
-            f"No prompt for {name!r} in qinglan/prompts. Write {path.name}, or set `system_prompt` in the profile."
+            f"No prompt for {name!r}. Set `system_prompt` in the profile: a text, or a file beside the profile."
         )
     return path.read_text(encoding="utf-8").strip()
 
 
-def teacher_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
-    """The paid model's prompt; `system` replaces the tenant's own."""
-    return _chat(system or template(f"teacher.{prompt_input.tenant_id}"), _fields(prompt_input), TEACHER_INSTRUCTION)
+def own_prompt(prompt: SystemPrompt, tenant: str) -> str:
+    """The profile's own prompt for a tenant; empty where it has none."""
+    return prompt if isinstance(prompt, str) else prompt.get(tenant, "")
 
 
-def student_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
+def teacher_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
+    """The paid model's prompt; `system` replaces the prompt files."""
+    tenant = prompt_input.tenant_id
+    text = own_prompt(system, tenant) or template(f"teacher.{tenant}")
+    return _chat(text, _fields(prompt_input), TEACHER_INSTRUCTION)
+
+
+def student_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
     """The student's prompt, in training and in serving."""
-    return _chat(system or template(f"student.{prompt_input.tenant_id}"), _fields(prompt_input), STUDENT_INSTRUCTION)
+    tenant = prompt_input.tenant_id
+    text = own_prompt(system, tenant) or template(f"student.{tenant}")
+    return _chat(text, _fields(prompt_input), STUDENT_INSTRUCTION)
+
+
+def student_answer(rewrite: str) -> Message:
+    """The answer that a student learns: a text, whatever the teacher wrote."""
+    return {"role": "assistant", "content": neutralise_tokens(rewrite)}
 
 
 def student_digest(systems: Mapping[str, str]) -> str:
@@ -131,32 +148,31 @@ def parse_user_message(message: str) -> tuple[dict[str, str], str]:
     return fields, closing
 
 
-def need_messages(prompt_input: PromptInput) -> list[Message]:
+def need_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
     """Asks for the question as it would stand alone, in the user's own words."""
-    return _chat(template("need"), _fields(prompt_input), NEED_INSTRUCTION)
+    return _chat(system or template("need"), _fields(prompt_input), NEED_INSTRUCTION)
 
 
-def judge_messages(prompt_input: PromptInput, rewrite: str) -> list[Message]:
+def judge_messages(prompt_input: PromptInput, rewrite: str, system: str = "") -> list[Message]:
     """Asks for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
-    return _fenced("judge", prompt_input, {"改写": rewrite})
+    return _fenced(system or template("judge"), prompt_input, {"改写": rewrite})
 
 
 def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> list[Message]:
     """Asks which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
-    return _fenced("judge_pair", prompt_input, {"改写甲": first, "改写乙": second})
+    return _fenced(template("judge_pair"), prompt_input, {"改写甲": first, "改写乙": second})
 
 
-def _fenced(name: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:
-    """All data as one JSON object: nothing inside can close it."""
-    data = {**_named(prompt_input), **rewrites}
-    return [
-        {"role": "system", "content": template(name)},
-        {"role": "user", "content": json.dumps(data, ensure_ascii=False)},
-    ]
+def _fenced(system: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:
+    """All data as one JSON object of texts: nothing inside can close it, nor be read as a control token."""
+    data = json.dumps({**_named(prompt_input), **rewrites}, ensure_ascii=False)
+    escaped = data.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
+    return [{"role": "system", "content": system}, {"role": "user", "content": escaped}]
 
 
 def _fields(prompt_input: PromptInput) -> str:
-    return "\n".join(f"{name}: {one_line(text)}" for name, text in _named(prompt_input).items() if text.strip())
+    fields = ((name, one_line(text)) for name, text in _named(prompt_input).items() if text.strip())
+    return "\n".join(f"{name}: {neutralise_tokens(text)}" for name, text in fields)
 
 
 def _named(prompt_input: PromptInput) -> dict[str, str]:

@@ -13,11 +13,11 @@ from typing import Any, Self, TypeVar
 import httpx
 import httpx2
 import orjson
-import stamina
 from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
 from qinglan.errors import DataError, OutageError
+from qinglan.outages import Retries, outage_seconds
 from qinglan.rag.adapter import RagAdapter
 from qinglan.rag.contract import (
     KNOWLEDGE_BASES_PATH,
@@ -61,10 +61,16 @@ class RagClient:
     """
 
     def __init__(
-        self, base_url: str, timeout: float = 30.0, concurrency: int = 20, attempts: int = 4,
+        self,
+        base_url: str,
+        timeout: float = 30.0,
+        concurrency: int = 20,
+        attempts: int = 4,
+        back_within: float | None = None,
         service: RagService = PLAIN_SERVICE,
-    ) -> None:  # fmt: skip
-        self._base_url, self._attempts = base_url.rstrip("/"), attempts
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._retries = Retries(f"RAG service {self._base_url}", _pause, attempts, back_within)
         self._adapter = RagAdapter(service, base_url)
         self._slots = asyncio.Semaphore(concurrency)
         self._bundles: BundleClient | None = None
@@ -77,7 +83,8 @@ class RagClient:
     @classmethod
     def of_gateway(cls, gateway_url: str) -> Self:
         """Create a client of a run's gateway, which itself limits and retries requests."""
-        client = cls(gateway_url, concurrency=GATEWAY_CONCURRENCY, attempts=GATEWAY_ATTEMPTS)
+        seconds = outage_seconds()
+        client = cls(gateway_url, concurrency=GATEWAY_CONCURRENCY, attempts=GATEWAY_ATTEMPTS, back_within=seconds)
         client._bundles = BundleClient(gateway_url)
         return client
 
@@ -123,7 +130,7 @@ class RagClient:
 
     async def _send(self, method: str, path: str, content: bytes = b"") -> BundledResponse:
         try:
-            async for attempt in stamina.retry_context(on=_pause, attempts=self._attempts, timeout=None):
+            async for attempt in self._retries.attempts():
                 with attempt:
                     async with self._slots:
                         reply = await self._exchange(method, path, content)
@@ -132,15 +139,16 @@ class RagClient:
                     if reason := read_reranker_fallback(reply.content):
                         raise _RerankerFallbackError(reason)
         except _Busy as busy:
-            raise OutageError(f"{self._where(path)}: {busy}. {self._tried()}") from busy
+            raise OutageError(f"{self._where(path)}: {busy}. {self._next_step('service')}") from busy
         except _RerankerFallbackError as fallen:
             raise OutageError(
                 f"{self._where(path)}: {fallen}; the local score in its place is another scale. "
-                f"Tried {self._attempts} times; see that the reranker is up, then run again."
+                f"{self._next_step('reranker')}"
             ) from fallen
         except (httpx.TransportError, httpx2.TransportError) as error:
             cause = str(error) or type(error).__name__
-            raise OutageError(f"{self._where(path)}: no answer ({cause}). {self._tried()}") from error
+            raise OutageError(f"{self._where(path)}: no answer ({cause}). {self._next_step('service')}") from error
+        self._retries.answered()
         return self._accepted(reply, path)
 
     async def _exchange(self, method: str, path: str, content: bytes) -> BundledResponse:
@@ -163,8 +171,8 @@ class RagClient:
     def _where(self, path: str) -> str:
         return f"RAG service {self._base_url}{path}"
 
-    def _tried(self) -> str:
-        return f"Tried {self._attempts} times; see that the service is up, then run again."
+    def _next_step(self, part: str) -> str:
+        return f"{self._retries.limit()}; see that the {part} is up, then run again."
 
 
 class _Busy(Exception):

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from qinglan.addresses import Address
 from qinglan.config import Config, Fraction
 from qinglan.rag.retrieval import RetrievalConfig
 
@@ -56,8 +57,8 @@ class Penalties(Config):
 class StyleRewardConfig(Config):
     """One more reward term: the probability of the style that is trained for, as the style service gives it."""
 
-    url: str
-    """Base URL of the style service; requests go to POST /predict."""
+    url: Address
+    """Base URL of the style service; requests go to POST /predict. Its host must be on the operator's allowlist."""
 
     weight: Fraction
     """Reward of a rewrite that is in that style with probability 1."""
@@ -86,6 +87,9 @@ class RewardConfig(Config):
 
     judge_share: Fraction = 0.3
     """Share of prompts whose rewrites are all judged; for the others judge scores are imputed and marked so."""
+
+    judge_prompt: str = ""
+    """The judge's prompt: a text, or a .txt file beside the profile; empty takes qinglan/prompts."""
 
     canary_share: Fraction = 0.02
     """Share of prompts on which the judge itself is tested, with a pair of texts whose order is known."""

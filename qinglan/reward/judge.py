@@ -17,9 +17,9 @@ UNRELATED_TEXT = "发票抬头怎么改，包裹到哪了"
 """A text that answers no question: a judge that prefers it to the need itself is unreliable."""
 
 
-async def score_rewrite(gateway: GatewayClient, prompt: Prompt, rewrite: str, role: Role = "judge") -> float:
+async def score_rewrite(gateway: GatewayClient, prompt: Prompt, rewrite: str, system: str = "") -> float:
     """Ask the judge for its overall score and divide it by 5; a RowError if the answer is unusable."""
-    judgement = await _ask_judge(gateway, prompt, judge_messages(prompt, rewrite), JUDGE_FORMAT, role)
+    judgement = await _ask_judge(gateway, prompt, judge_messages(prompt, rewrite, system), JUDGE_FORMAT, "judge")
     return read_score(judgement) / MAX_JUDGE_SCORE
 
 
@@ -77,10 +77,10 @@ def flip_rate(preferences: Iterable[Preference]) -> float:
     return sum(flips) / len(flips) if flips else 0.0
 
 
-async def passes_control_pair(gateway: GatewayClient, prompt: Prompt) -> bool:
+async def passes_control_pair(gateway: GatewayClient, prompt: Prompt, system: str = "") -> bool:
     """True if the judge scores the need itself above an unrelated text."""
     good, bad = await gather_or_cancel(
-        *(score_rewrite(gateway, prompt, text) for text in (prompt.need, UNRELATED_TEXT))
+        *(score_rewrite(gateway, prompt, text, system) for text in (prompt.need, UNRELATED_TEXT))
     )
     return good > bad
 

@@ -157,8 +157,9 @@ class Scorer:
             return Judgement(None)
         trial = in_sample(prompt.id, config.canary_share, config.seed, "canary")
         try:
+            texts, system = (rewrite, prompt.teacher_rewrite), config.judge_prompt
             student, teacher = await gather_or_cancel(
-                *(score_rewrite(self._gateway, prompt, text) for text in (rewrite, prompt.teacher_rewrite))
+                *(score_rewrite(self._gateway, prompt, text, system) for text in texts)
             )
         except RowError:
             return Judgement(None, failed=True)
@@ -168,7 +169,7 @@ class Scorer:
     async def _canary(self, prompt: TrainingPrompt) -> bool:
         """Test the judge on the control pair; an unusable answer counts as failed."""
         try:
-            return await passes_control_pair(self._gateway, prompt)
+            return await passes_control_pair(self._gateway, prompt, self._config.judge_prompt)
         except RowError:
             return False
 

@@ -1,9 +1,10 @@
 """The style service as a term of the reward: POST /predict {"text"} -> {"probabilities": {label: p}}."""
 
 import httpx
-import stamina
 
 from qinglan.errors import ConfigError, OutageError
+from qinglan.llm.host_allowlist import check_host
+from qinglan.outages import Retries, outage_seconds
 from qinglan.reward.config import StyleRewardConfig
 from qinglan.style.labels import format_training_text
 from qinglan.style.service_responses import read_style_response
@@ -22,9 +23,11 @@ class StyleClient:
     """Client of the style service, with retries; no answer is an outage, never a probability."""
 
     def __init__(self, config: StyleRewardConfig) -> None:
+        check_host(config.url, "reward.style.url")
         self._config = config
         limits = httpx.Limits(max_connections=AT_ONCE)
         self._http = httpx.AsyncClient(base_url=config.url, timeout=SECONDS, trust_env=False, limits=limits)
+        self._retries = Retries(self._where, _is_away, ATTEMPTS, outage_seconds())
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -41,19 +44,24 @@ class StyleClient:
 
     async def _send(self, text: str) -> httpx.Response:
         try:
-            async for attempt in stamina.retry_context(on=(_Busy, httpx.TransportError), attempts=ATTEMPTS):
+            async for attempt in self._retries.attempts():
                 with attempt:
                     response = await self._http.post("/predict", json={"text": text})
                     if response.status_code in BUSY:
                         raise _Busy(f"status {response.status_code}")
         except (_Busy, httpx.TransportError) as error:
             raise OutageError(
-                f"{self._where}: no answer ({error or type(error).__name__}). Tried {ATTEMPTS} times; "
+                f"{self._where}: no answer ({error or type(error).__name__}). {self._retries.limit()}; "
                 "see that the service is up, then run again."
             ) from error
+        self._retries.answered()
         if response.status_code != 200:
             raise ConfigError(f"{self._where}: refused with status {response.status_code}. Look at reward.style.url.")
         return response
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, _Busy | httpx.TransportError)
 
 
 def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) -> float:

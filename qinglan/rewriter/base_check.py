@@ -12,7 +12,9 @@ import orjson
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
+from qinglan.plain_files import read_plain
 from qinglan.sizing.shape import FAMILIES, shape_of
+from qinglan.text import neutralise_tokens
 
 CAUSAL = "ForCausalLM"
 """Ending of the architectures that write text from left to right, which training and vLLM need."""
@@ -22,6 +24,7 @@ def refuse_unfit_base(folder: Path) -> None:
     """A DataError where no rewriter can be trained from this model, with what to take instead."""
     refuse_partial_download(folder)
     refuse_other_architecture(folder)
+    refuse_typable_tokens(folder)
     if not has_chat_template(folder):
         raise DataError(
             f"{folder}: its tokenizer has no chat template, so that nobody knows how it is asked. Take an instruct "
@@ -62,6 +65,18 @@ def has_chat_template(folder: Path) -> bool:
     return path.is_file() and bool(_read_json(path).get("chat_template"))
 
 
+def refuse_typable_tokens(folder: Path) -> None:
+    """A DataError where a user's text could hold a control token of this model, although prompts neutralise them."""
+    path = folder / "tokenizer.json"
+    for token in _read_json(path).get("added_tokens") or [] if path.is_file() else []:
+        content = str(token.get("content"))
+        if token.get("special") and neutralise_tokens(content) == content:
+            raise DataError(
+                f"{path}: the control token {content!r} has neither < nor [, so that a user's text could hold it. "
+                "Take a model of a family whose control tokens have brackets, such as Qwen3."
+            )
+
+
 def find_critic(model: str) -> Path:
     """The folder of ppo.critic_model; a training's pods have no way to the hub, so it must be there already."""
     if (folder := local_model_folder(model)) is None:
@@ -96,7 +111,7 @@ def _known_types() -> set[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = orjson.loads(path.read_bytes())
+        values = orjson.loads(read_plain(path))
     except (OSError, orjson.JSONDecodeError) as error:
         raise DataError(f"{path}: cannot be read ({error}). Download the model again.") from error
     if not isinstance(values, dict):

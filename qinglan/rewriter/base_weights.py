@@ -15,6 +15,7 @@ from qinglan.digests import file_digests, tree_digest
 from qinglan.errors import AlteredError, DataError
 from qinglan.files import sha256_bytes
 from qinglan.models.references import ADAPTER_CONFIG
+from qinglan.plain_files import read_plain
 from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card
 
 NAMED_BY_DIGEST = "sha256:"
@@ -38,7 +39,7 @@ def base_digest(model: Path) -> str:
     """The digest that the adapter's configuration or the card names."""
     path = model / "adapter" / ADAPTER_CONFIG
     try:
-        named = str(orjson.loads(path.read_bytes()).get("base_model_name_or_path"))
+        named = str(orjson.loads(read_plain(path)).get("base_model_name_or_path"))
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: no adapter ({type(error).__name__}). Serve a release that has one.") from error
     expected = (

@@ -12,6 +12,7 @@ import orjson
 from qinglan.config import Config, Positive
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
+from qinglan.plain_files import read_plain
 from qinglan.prompts import student_digest
 
 CARD = "rewriter.json"
@@ -49,7 +50,7 @@ def card_bytes(card: RewriterCard) -> bytes:
 
 def read_card(folder: Path) -> RewriterCard:
     try:
-        values = orjson.loads((folder / CARD).read_bytes())
+        values = orjson.loads(read_plain(folder / CARD))
     except (OSError, orjson.JSONDecodeError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"{folder / CARD}: {cause}. A rewriter model is written by the sft or ppo stage.") from error

@@ -42,9 +42,7 @@ def decode(
     import torch
 
     different = list(dict.fromkeys(map(tuple, prompts)))
-    longest = max(map(len, different))
-    ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in different], device=model.device)
-    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in different], device=model.device)
+    ids, mask = _left_padded(different, pad, model.device)
     uniform = None if draws is None else torch.as_tensor(draws, dtype=torch.float64, device=model.device)
     out = [Continuation([], []) for _ in prompts]
     rows = list(range(len(prompts)))  # the prompts that the batch's rows belong to
@@ -83,6 +81,16 @@ def decode(
                 ids, positions, mask = (tensor[remaining.to(model.device)] for tensor in (ids, positions, mask))
                 rows, live = [rows[index] for index in remaining.tolist()], live[remaining]
     return out
+
+
+def _left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
+    """The prompts as one tensor, each at its end, and the mask of their own tokens."""
+    import torch
+
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+    return ids, mask
 
 
 def choose_tokens(logits: Any, sampling: Sampling, draws: Any) -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import OutageError
+from qinglan.files import open_private
 from qinglan.rewriter.engine import HEALTH_PATH
 from qinglan.services import end_with_parent, failure_lines, free_port, stop_process
 
@@ -50,7 +51,7 @@ def run_engine(
     port = port or free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    with open_private(log, "ab") as output:
         process = subprocess.Popen(
             [*command, "--host=127.0.0.1", f"--port={port}"],
             stdout=output, stderr=output, start_new_session=True, preexec_fn=end_with_parent,

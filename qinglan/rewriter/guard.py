@@ -8,16 +8,16 @@ count by it. It knows no model and no knowledge base, so it says what a text sur
 
 from collections.abc import Sequence
 
-from qinglan.numerals import all_numbers, canonical_number, digit_numbers, normalise_digits, spelled_counts
+from qinglan.numerals import all_numbers, written_numbers
 from qinglan.prompts import PromptInput
-from qinglan.text import is_copied, normalise
+from qinglan.text import MARKUP, is_copied, normalise, text_length
 
-GUARDS = ("empty", "cut", "too_long", "history", "invented_number")
+GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
 """In the order in which they are told: a text that is cut is too long, too, and often a copy."""
 
 MAX_CHARACTERS = 96
-"""Characters; a question that is longer may be answered by its own length. `python -m benchmarks.guard` says what
-teachers take."""
+"""Chinese characters, or four letters each; a question that is longer may be answered by its own length.
+`python -m benchmarks.guard` says what teachers take."""
 
 
 def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
@@ -25,15 +25,13 @@ def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) ->
     text = normalise(written)
     if not text:
         return ("empty",)
+    sources = (prompt_input.history_summary, prompt_input.user_profile)
     failures = {
         "cut": cut,
-        "too_long": len(written) > max(MAX_CHARACTERS, len(prompt_input.question)),
-        "history": is_copied(text, prompt_input.question, (prompt_input.history_summary, prompt_input.user_profile)),
-        "invented_number": bool(
-            numbers_without_source(
-                written, (prompt_input.question, prompt_input.history_summary, prompt_input.user_profile)
-            )
-        ),
+        "too_long": text_length(written) > max(MAX_CHARACTERS, text_length(prompt_input.question)),
+        "markup": any(match[0] not in prompt_input.question for match in MARKUP.finditer(written)),
+        "history": is_copied(written, prompt_input.question, sources),
+        "invented_number": bool(numbers_without_source(written, (prompt_input.question, *sources))),
     }
     return tuple(name for name in GUARDS if failures.get(name))
 
@@ -41,6 +39,4 @@ def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) ->
 def numbers_without_source(written: str, sources: Sequence[str]) -> set[str]:
     """Its numbers that no source holds, in digits or spelled out."""
     known = {number for text in sources for number in all_numbers(text)}
-    return (
-        {canonical_number(number) for number in digit_numbers(normalise_digits(written))} | spelled_counts(written)
-    ) - known
+    return written_numbers(written) - known

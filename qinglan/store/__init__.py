@@ -27,7 +27,7 @@ s3:PutObject, s3:ListMultipartUploadParts and s3:AbortMultipartUpload of tenants
     releases/<digest>/...                     the files
     releases/<digest>.json                    their digests and sizes, written last
     notes/<digest>/<word>-<sha256>            what was laid beside a release later
-    names/<tenant>/<model>/000001.json        one entry a move, each with the sha256 of the one before it
+    names/<tenant>/<model>/000001.json        one entry a move, signed, each with the sha256 of the one before it
 """
 
 import os

@@ -122,12 +122,14 @@ def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: Manifes
         out.write(data)
         sha256.update(data)
         tally.add_moved(len(data))
+        if len(data) < PIECE_SIZE:  # the object's end, wherever its manifest says that it is
+            break
     return out.tell() == file.size and sha256.hexdigest() == file.sha256
 
 
 def _pieces(shelf: StorageBackend, key: str, start: int, end: int) -> Iterator[bytes]:
     """An object's bytes between two places, in order, several pieces asked for at once."""
-    spans = [(at, min(PIECE_SIZE, end - at)) for at in range(start, end, PIECE_SIZE)]
-    if len(spans) == 1:
-        return iter([shelf.part(key, *spans[0])])
-    return map_in_order(lambda span: shelf.part(key, *span), spans)
+    if 0 < end - start <= PIECE_SIZE:
+        return iter([shelf.part(key, start, end - start)])
+    starts = range(start, end, PIECE_SIZE)
+    return map_in_order(lambda at: shelf.part(key, at, min(PIECE_SIZE, end - at)), starts)

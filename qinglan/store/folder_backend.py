@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qinglan.digests import file_digests
 from qinglan.errors import ConfigError, DataError
+from qinglan.plain_files import open_plain, read_plain
 from qinglan.store.backend import ObjectInfo, SourceFile, checked_key, source_changed_error
 from qinglan.terminal.progress import Transfer
 
@@ -42,13 +43,13 @@ class FolderBackend:
 
     def read(self, key: str) -> bytes | None:
         try:
-            return self.at(key).read_bytes()
+            return read_plain(self.at(key))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
     def part(self, key: str, start: int, size: int) -> bytes:
         try:
-            with self.at(key).open("rb") as file:
+            with open_plain(self.at(key)) as file:
                 file.seek(start)
                 return file.read(size)
         except OSError as error:
@@ -70,7 +71,7 @@ class FolderBackend:
         target = self.at(key)
         with self._partial() as partial:
             sha256 = hashlib.sha256()
-            with source.path.open("rb") as file, partial.open("wb") as out:
+            with open_plain(source.path) as file, partial.open("wb") as out:
                 while chunk := file.read(READ_AT_ONCE):
                     sha256.update(chunk)
                     out.write(chunk)
@@ -108,6 +109,6 @@ class FolderBackend:
 
 def _sync_read_only(file: Path) -> None:
     """On the disk before anybody can see it, and for reading alone."""
-    with file.open("rb") as written:
+    with open_plain(file) as written:
         os.fsync(written.fileno())
     file.chmod(READ_ONLY)

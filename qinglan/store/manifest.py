@@ -16,10 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from qinglan.config import explain_validation_error
 from qinglan.digests import tree_digest
 from qinglan.errors import DataError
+from qinglan.plain_files import open_plain
 from qinglan.store.backend import MIN_PART_SIZE, ObjectInfo, SourceFile, part_size, path_fault
 from qinglan.store.parallel import map_in_order
 
 READ_AT_ONCE = 1 << 20
+MAX_SIZE = 5 << 40
+"""Bytes of a file: S3's limit. The sizes are not under an artifact's digest."""
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -29,7 +33,7 @@ class ManifestFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: Sha256
-    size: int = Field(ge=0)
+    size: int = Field(ge=0, le=MAX_SIZE)
 
 
 class Manifest(BaseModel):
@@ -107,7 +111,7 @@ def build_manifest(sources: Mapping[str, SourceFile]) -> Manifest:
 
 def _read_source(path: Path) -> SourceFile:
     whole, parts = hashlib.sha256(), []
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size <= MIN_PART_SIZE:
             return SourceFile(path, hashlib.file_digest(file, "sha256").hexdigest(), file.tell(), ())

@@ -118,7 +118,7 @@ class _Upload:
         )
         body = f'<CompleteMultipartUpload xmlns="{NAMESPACE}">{parts}</CompleteMultipartUpload>'.encode()
         answer = self._s3.ask("POST", self._key, {"uploadId": self.id}, body)
-        result = ElementTree.fromstring(answer.data)
+        result = ElementTree.fromstring(answer.data)  # noqa: S314 - the store's own answer; expat bounds its entities
         if result.tag == "Error":
             raise S3Error.fromxml(answer)
         etag, expected = (result.findtext("{*}ETag") or "").strip('"'), multipart_etag(etags)
@@ -143,12 +143,12 @@ def _parts(file: BinaryIO, source: SourceFile) -> Iterator[tuple[int, bytes]]:
 
 def _start_upload(s3: S3Connection, key: str, sha256: str) -> str:
     answer = s3.ask("POST", key, {"uploads": ""}, headers={SHA256_HEADER: sha256})
-    return ElementTree.fromstring(answer.data).findtext("{*}UploadId") or ""
+    return ElementTree.fromstring(answer.data).findtext("{*}UploadId") or ""  # noqa: S314 - the store's own answer; expat bounds its entities
 
 
 def _unfinished_uploads(s3: S3Connection, key: str) -> list[str]:
     """The unfinished uploads of exactly this key."""
-    answer = ElementTree.fromstring(s3.ask("GET", "", {"uploads": "", "prefix": key}).data)
+    answer = ElementTree.fromstring(s3.ask("GET", "", {"uploads": "", "prefix": key}).data)  # noqa: S314 - the store's own answer; expat bounds its entities
     uploads = answer.iterfind("{*}Upload")
     return [upload.findtext("{*}UploadId") or "" for upload in uploads if upload.findtext("{*}Key") == key]
 
@@ -165,7 +165,7 @@ def _uploaded_parts(s3: S3Connection, key: str, id: str) -> dict[int, str]:
     query = {"uploadId": id}
     while True:
         try:
-            answer = ElementTree.fromstring(s3.ask("GET", key, query).data)
+            answer = ElementTree.fromstring(s3.ask("GET", key, query).data)  # noqa: S314 - the store's own answer; expat bounds its entities
         except S3Error as error:
             if error.code == NO_SUCH_UPLOAD:
                 return {}

@@ -1,12 +1,12 @@
 """A name's history: who pointed it at what, when, each entry holding the sha256 of the one before it.
 
-Whoever rewrites an entry breaks the link of the next one; `sha256sum` of the files shows it. Only the newest entry
-has no other to vouch for it, so whoever must not be deceived notes its sha256 elsewhere.
+Whoever rewrites an entry breaks the link of the next one; `sha256sum` of the files shows it. The newest entry is
+vouched for by its signature, which qinglan/lineage/name_moves.py makes and verifies.
 """
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Self
 
@@ -21,6 +21,18 @@ TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 NAME = re.compile(f"{TENANT.pattern}/{TENANT.pattern}")
 
 
+class EntrySignature(NamedTuple):
+    key: str
+    """The id of the key; nothing is proven by it."""
+
+    value: str
+    """Base64."""
+
+
+SignEntry = Callable[[bytes], EntrySignature]
+"""Signs the payload of an entry."""
+
+
 class HistoryEntry(BaseModel):
     """One move of a name."""
 
@@ -32,6 +44,10 @@ class HistoryEntry(BaseModel):
     by: str = Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")
     previous: Sha256 | None
     """sha256 of the entry before this one, as it is stored; None in the first."""
+    name: str = ""
+    """The name that it moves; empty, as are the next two, in an entry that nobody signed."""
+    key: str = ""
+    signature: str = ""
 
     @field_validator("time")
     @classmethod
@@ -41,7 +57,13 @@ class HistoryEntry(BaseModel):
         return value
 
     def dump(self) -> bytes:
-        return orjson.dumps(self.model_dump()) + b"\n"
+        without = set() if self.signature else {"name", "key", "signature"}
+        return orjson.dumps(self.model_dump(exclude=without)) + b"\n"
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes that are signed: everything but the signature."""
+        return orjson.dumps(self.model_dump(exclude={"key", "signature"}))
 
     @property
     def sha256(self) -> str:
@@ -95,16 +117,25 @@ def check_history(entries: Sequence[HistoryEntry]) -> list[str]:
 
 
 def next_entry(
-    name: str, history: Sequence[HistoryEntry], digest: str, expected: str | None, by: str, time: str
+    name: str,
+    history: Sequence[HistoryEntry],
+    digest: str,
+    expected: str | None,
+    by: str,
+    time: str,
+    sign: SignEntry | None = None,
 ) -> HistoryEntry:
     """The entry that moves a name, if it is where the mover thinks it is."""
     last = history[-1] if history else None
     if (last.digest if last else None) != expected:
         raise ConflictError(conflict_message(name, last, expected))
     try:
-        return HistoryEntry(digest=digest, time=time, by=by, previous=last.sha256 if last else None)
+        previous, signed_name = last.sha256 if last else None, name if sign else ""
+        entry = HistoryEntry(digest=digest, time=time, by=by, previous=previous, name=signed_name)
     except ValidationError as error:
         raise DataError(f"{name}: {explain_validation_error(error)}.") from error
+    signature = sign(entry.payload) if sign else EntrySignature("", "")
+    return entry.model_copy(update={"key": signature.key, "signature": signature.value})
 
 
 def conflict_message(name: str, last: HistoryEntry | None, expected: str | None) -> str:

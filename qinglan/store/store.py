@@ -15,6 +15,7 @@ from qinglan.store.name_history import (
     TENANT,
     HistoryEntry,
     NameHistory,
+    SignEntry,
     check_history,
     checked_name,
     conflict_message,
@@ -107,14 +108,20 @@ class Store:
         where = f"{NAMES}/{checked_name(name)}"
         return tuple(self._entry(f"{where}/{child}") for child in self._entries(name))
 
-    def point(self, name: str, digest: str, expected: str | None, by: str) -> NameHistory:
-        """Move a name from the digest `expected` (None: it is new) to another, or lose with a Conflict."""
+    def point(
+        self, name: str, digest: str, expected: str | None, by: str, sign: SignEntry | None = None
+    ) -> NameHistory:
+        """Move a name from the digest `expected` (None: it is new) to another, or lose with a Conflict.
+
+        Without a signature an audit does not believe the entry.
+        """
         checked_name(name)
         if not self.has(digest):
             raise DataError(f"{self.address}: no {RELEASES}/{digest} for {name} to point at. Push it first.")
         now = self.name(name)
         history = now.history if now else ()
-        entry = next_entry(name, history, digest, expected, by, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = next_entry(name, history, digest, expected, by, time, sign)
         if not self.shelf.create(f"{NAMES}/{name}/{len(history) + 1:06}.json", entry.dump()):
             winner = self.name(name)
             raise ConflictError(conflict_message(name, winner.current if winner else None, expected))

@@ -1,4 +1,4 @@
-"""A file of answers in, the same rows with what the style model says of them out: .jsonl or .xlsx, a chunk at a time.
+"""A file of answers in (.jsonl, .json, .csv, .xlsx), the same rows with the style model's answers out, in chunks.
 
 A row that cannot be read as an answer is written too, with its fault in place of a label: none is lost.
 """
@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
+from qinglan.file_formats import is_spreadsheet, row_format
 from qinglan.files import atomic_write, count_lines
+from qinglan.sheet_reader import Formula
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.predict import Prediction
-from qinglan.tables import Formula, read_table, write_table
+from qinglan.tables import read_table, write_table
 from qinglan.terminal.progress import progress
 
 CHUNK = 512
@@ -40,10 +43,9 @@ SHOWN = 5
 
 
 def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
-    """Answer every row; the endings of the two names say what they are."""
-    for path in (source, target):
-        if path.suffix not in (".jsonl", ".xlsx"):
-            raise ConfigError(f"{path}: ends neither in .jsonl nor in .xlsx.")
+    """Answer every row; the ending of the target's name says what is written."""
+    if target.suffix not in (".jsonl", ".xlsx"):
+        raise ConfigError(f"{target}: ends neither in .jsonl nor in .xlsx.")
     if not source.is_file():
         raise DataError(f"{source}: no such file. Name a file of answers.")
     rows = predicted = 0
@@ -57,7 +59,7 @@ def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCoun
         *map(_column, names),
     }  # of an earlier answer
     with ExitStack() as stack:
-        tick = stack.enter_context(progress("style", count_lines(source) if source.suffix == ".jsonl" else None))
+        tick = stack.enter_context(progress("style", None if is_spreadsheet(source) else count_lines(source)))
         add = stack.enter_context(_writer(target, names, _columns(source, target)))
         for chunk in _chunks(_read(source)):
             for where, row, prediction, fault in _answered(model, chunk):
@@ -116,14 +118,27 @@ def _column(name: str) -> str:
 
 
 def _read(source: Path) -> Iterator[tuple[str, Row]]:
-    if source.suffix == ".xlsx":
-        for number, cells in read_table(source):
+    kind = row_format(source)
+    if kind in ("spreadsheet", "csv"):
+        for number, cells in read_table(source) if kind == "spreadsheet" else read_csv(source):
             yield f"row {number}", dict(cells)
+        return
+    if kind == "json":
+        yield from _read_list(source)
         return
     with source.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield f"line {number}", _object(line)
+
+
+def _read_list(source: Path) -> Iterator[tuple[str, Row]]:
+    """The rows of one JSON list, such as the training data of the original plan."""
+    rows = parse_json(read_text(source), str(source))
+    if not isinstance(rows, list):
+        raise DataError(f"{source}: a JSON list of rows belongs here, and this is {type(rows).__name__}.")
+    for number, row in enumerate(rows, 1):
+        yield f"element {number}", row if isinstance(row, dict) else {"raw": row}
 
 
 def _object(line: bytes) -> Row:

@@ -10,6 +10,7 @@ from qinglan.config import Config, parse_as
 from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_write
+from qinglan.plain_files import read_plain
 
 DEFAULT_FILE = Path(__file__).parent / "labels.yaml"
 MAPPING_FILE = "label_mapping.json"
@@ -55,7 +56,7 @@ class Labels(Config):
 def read_labels(path: Path = DEFAULT_FILE) -> Labels:
     """The labels in a mapping file: a YAML or JSON list of name, english, id, description."""
     try:
-        values = parse_yaml(path.read_text(encoding="utf-8"), f"labels: {path}")
+        values = parse_yaml(read_plain(path).decode(), f"labels: {path}")
     except OSError as error:
         raise ConfigError(
             f"labels: {path}: {error.strerror}. Name a mapping file, as {DEFAULT_FILE.name}."
@@ -81,7 +82,7 @@ def write_mapping(folder: Path, labels: Labels) -> None:
 
 def read_mapping(folder: Path) -> Labels:
     try:
-        mapping = orjson.loads((folder / MAPPING_FILE).read_bytes())
+        mapping = orjson.loads(read_plain(folder / MAPPING_FILE))
         return Labels.parse({"labels": mapping["labels"]}, str(folder / MAPPING_FILE))
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         cause = error.strerror if isinstance(error, OSError) else repr(error)

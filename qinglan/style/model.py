@@ -18,6 +18,7 @@ from qinglan.config import Config, Positive
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
 from qinglan.models.references import refuse_foreign_files
+from qinglan.plain_files import read_plain
 from qinglan.style.engines import InferenceEngine, TokenIds
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.predict import Prediction, encode, predict_probabilities, predictions
@@ -52,7 +53,7 @@ def write_card(folder: Path, card: StyleCard) -> None:
 
 def read_card(folder: Path) -> StyleCard:
     try:
-        values = orjson.loads((folder / CARD_FILE).read_bytes())
+        values = orjson.loads(read_plain(folder / CARD_FILE))
     except (OSError, orjson.JSONDecodeError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise DataError(
@@ -70,8 +71,6 @@ class StyleModel:
     @classmethod
     def load(cls, folder: Path, engine: EngineName = "torch") -> "StyleModel":
         """Safetensors or ONNX of this folder alone: a pickle could run code."""
-        from transformers import AutoTokenizer
-
         from qinglan.style.engines import open_onnx, open_torch
 
         card, labels = read_card(folder), read_mapping(folder)
@@ -83,7 +82,7 @@ class StyleModel:
             )
         count = len(labels.labels)
         logits = open_onnx(folder / ONNX_FILE, count) if engine == "onnx" else open_torch(folder, count)
-        return cls(logits, AutoTokenizer.from_pretrained(folder, local_files_only=True), labels, card)
+        return cls(logits, load_tokenizer(folder), labels, card)
 
     def encode(self, texts: Sequence[str]) -> list[TokenIds]:
         return encode(self.tokenizer, texts, self.card.max_length)
@@ -98,6 +97,13 @@ class StyleModel:
     def predict(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
         """In the plan's form: predicted_label, confidence, probabilities."""
         return predictions(self.probabilities(texts, batch_size), self.labels.names)
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of training and of every answer: control tokens that a text holds, such as [SEP], stay text."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, split_special_tokens=True)
 
 
 def refuse_pickles(folder: Path) -> None:

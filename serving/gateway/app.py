@@ -36,7 +36,7 @@ from qinglan.llm.provider_quirks import clean_completion
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.trackers import MLFLOW_PATH
-from serving.gateway.bundle_handler import answer_bundle
+from serving.gateway.bundle_handler import answer_bundle, read_bundle
 from serving.gateway.metrics import Metrics
 from serving.gateway.mlflow_forward import MlflowForward
 from serving.gateway.paid_calls import GatewayStopping, PaidCalls
@@ -61,9 +61,25 @@ def create_app(
     trainings: Trainings,
     mlflow: MlflowForward,
 ) -> FastAPI:
-    """Create the app. The routes that every retrieval passes are plain Starlette, which is faster than FastAPI."""
+    """Create the app of an open gateway."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
-    by_name: dict[str, PaidModel] = {str(role): model for role, model in models.items()}
+    app.add_exception_handler(ClientDisconnect, client_disconnected)
+    _add_calls(app, paid, retrievals, {str(role): model for role, model in models.items()})
+    _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
+    _add_probes(app, paid, metrics)
+    _add_trainings(app, trainings)
+    _add_mlflow(app, mlflow)
+    prices = {role: _priced(model) for role, model in models.items()}
+
+    @app.get(PRICES_PATH)
+    async def price_table() -> Response:
+        return Response(orjson.dumps(prices, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2), media_type=JSON)
+
+    return app
+
+
+def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_name: Mapping[str, PaidModel]) -> None:
+    """Add paid calls and retrievals, alone and in bundles. Plain Starlette routes are faster than FastAPI's."""
 
     async def complete(body: bytes, headers: Mapping[str, str]) -> Response:
         try:
@@ -85,27 +101,19 @@ def create_app(
         return await posts[request.url.path](await request.body(), request.headers)
 
     async def bundle(request: Request) -> Response:
-        return StreamingResponse(answer_bundle(await request.body(), posts), media_type="application/octet-stream")
+        try:
+            requests = read_bundle(await request.body(), posts)
+        except QinglanError as error:
+            return error_response(error)
+        return StreamingResponse(answer_bundle(requests, posts), media_type="application/octet-stream")
 
     async def knowledge_bases(_: Request) -> Response:
         return await _forward_reply(retrievals.knowledge_bases())
 
-    app.add_exception_handler(ClientDisconnect, client_disconnected)
     for path in posts:
         app.add_route(path, post, ["POST"])
     app.add_route(BUNDLE_PATH, bundle, ["POST"])
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
-    _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
-    _add_probes(app, paid, metrics)
-    _add_trainings(app, trainings)
-    _add_mlflow(app, mlflow)
-    prices = {role: _priced(model) for role, model in models.items()}
-
-    @app.get(PRICES_PATH)
-    async def price_table() -> Response:
-        return Response(orjson.dumps(prices, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2), media_type=JSON)
-
-    return app
 
 
 def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[Role, dict[str, Any]]) -> None:

@@ -2,16 +2,30 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from fastapi import Response
 
-from qinglan.request_bundles import FrameDecoder, FrameHeader, encode_frame
+from qinglan.errors import DataError
+from qinglan.request_bundles import MAX_REQUESTS, FrameDecoder, FrameHeader, encode_frame
 
 PostHandler = Callable[[bytes, Mapping[str, str]], Awaitable[Response]]
 
 
-async def answer_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> AsyncIterator[bytes]:
+def read_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> list[tuple[FrameHeader, bytes]]:
+    """The requests of a message; a DataError where one is broken, unfinished, or for no known path."""
+    decoder = FrameDecoder()
+    requests = list(decoder.feed(content))
+    if decoder.unfinished or any(head.what not in posts for head, _ in requests):
+        raise DataError(f"bundle: whole requests to {', '.join(posts)} belong here, and nothing after them.")
+    if len(requests) > MAX_REQUESTS:
+        raise DataError(f"bundle: {len(requests):,} requests; {MAX_REQUESTS} belong into one message.")
+    return requests
+
+
+async def answer_bundle(
+    requests: Sequence[tuple[FrameHeader, bytes]], posts: Mapping[str, PostHandler]
+) -> AsyncIterator[bytes]:
     """Yield the answers as frames; those that are ready together come in one piece."""
     ready: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -26,7 +40,7 @@ async def answer_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> Asy
             encode_frame(FrameHeader(head.place, str(response.status_code), named), bytes(response.body))
         )
 
-    tasks = [asyncio.create_task(answer(head, body)) for head, body in FrameDecoder().feed(content)]
+    tasks = [asyncio.create_task(answer(head, body)) for head, body in requests]
     try:
         left = len(tasks)
         while left:

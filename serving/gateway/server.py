@@ -54,7 +54,7 @@ async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Pa
             stack.push_async_callback(upstream.aclose)
         journal = Journal(journal_path)
         stack.callback(journal.close)
-        refuse_open_batches(journal)
+        await refuse_open_batches(journal)
         budget = Budget(config.budget, journal.spent())
         mlflow = MlflowForward(config.mlflow)
         stack.push_async_callback(mlflow.aclose)

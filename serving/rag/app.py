@@ -79,16 +79,7 @@ def create_app(
         engine = find_engine(engines, request)
         searched = await choose_query(request, rewriter)
         knowledge_base, retrieval = await retrieve_current(engine, searched.query, request)
-        answer = RagAnswer(
-            data=RagData(
-                rewritten_query=searched.query, recall=retrieval.recall,
-                scored_against="need" if request.need else "query",
-                rewriter=searched.rewriter, rewriter_version=searched.version,
-                fallback_reason=searched.fallback_reason, snapshot=knowledge_base.snapshot,
-                reranker=retrieval.reranker, reranker_digest=knowledge_base.reranker,
-                reranker_fallback_reason=retrieval.fallback_reason,
-            )
-        )  # fmt: skip
+        answer = make_answer(request, searched, knowledge_base, retrieval)
         if rewriter and searched.rewriter != "request":
             metrics.rewritten(request.tenant_id, searched.cached, rewriter.cache.open)
         if searched.fallback_reason:
@@ -108,6 +99,22 @@ def create_app(
     _add_probes(app, engines, metrics)
     _add_refusals(app, metrics)
     return app
+
+
+def make_answer(
+    request: RagRequest, searched: SearchQuery, knowledge_base: KnowledgeBase, retrieval: ScoredRetrieval
+) -> RagAnswer:
+    """The passages, with the query that found them and all that their scores depend on."""
+    return RagAnswer(
+        data=RagData(
+            rewritten_query=searched.query, recall=retrieval.recall,
+            scored_against="need" if request.need else "query",
+            rewriter=searched.rewriter, rewriter_version=searched.version,
+            fallback_reason=searched.fallback_reason, snapshot=knowledge_base.snapshot,
+            reranker=retrieval.reranker, reranker_digest=knowledge_base.reranker,
+            reranker_fallback_reason=retrieval.fallback_reason,
+        )
+    )  # fmt: skip
 
 
 def find_engine(engines: Engines, request: RagRequest) -> Engine:

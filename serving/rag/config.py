@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
 from qinglan.rewriter.card import read_card
@@ -41,7 +42,7 @@ class RewriterConfig(Config):
     kind: Literal["kserve", "openai"] = "kserve"
     """`kserve`: the V1 protocol, model `rewriter`. `openai`: chat completions, with the student's prompt."""
 
-    url: str = Field(pattern=r"^https?://")
+    url: Address
     """Without a path for kserve; for openai up to and with /v1."""
 
     model: str = "rewriter"
@@ -86,7 +87,7 @@ class RewriterConfig(Config):
 class ContentConfig(Config):
     """The style service that outgoing answers are checked with, and when one is flagged."""
 
-    url: str = Field(pattern=r"^https?://")
+    url: Address
     """Without a path: KServe's V1 protocol, model `style`."""
 
     deadline_seconds: float = Field(default=0.5, gt=0)
@@ -126,7 +127,7 @@ class RerankerIdentity(Config):
 class RerankServiceConfig(RerankerIdentity):
     """Scores passages over HTTP; where it fails, the local score stands in and the answer says so."""
 
-    url: str = Field(pattern=r"^https?://")
+    url: Address
     """Without a path."""
 
     deadline_seconds: float = Field(default=1.0, gt=0)

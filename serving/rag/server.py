@@ -1,7 +1,6 @@
 """Opens the indexes, says where it listens, serves until it is told to stop, and finishes what is under way."""
 
 import logging
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from qinglan.prompts import prompt_file
 from qinglan.rag.calibration import Calibration
 from qinglan.rag.index import Index, build_index
 from qinglan.terminal import say_json
+from serving.http_server import listen, server_config
 from serving.rag.app import Engines, create_app
 from serving.rag.calibration import read_fitted_reranker
 from serving.rag.config import (
@@ -69,11 +69,9 @@ def serve(config: RagConfig) -> None:
     engines = open_engines(config, cluster, service)
     checker = ContentChecker(config.content) if config.content else None
     app = create_app(engines, open_rewriter(config), checker, [client for client in (cluster, service) if client])
-    listening = _listen(config.host, config.port)
+    listening = listen(config.host, config.port)
     say_json({"rag": f"http://{config.host}:{listening.getsockname()[1]}"})
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
-    )
+    server = uvicorn.Server(server_config(app, timeout_graceful_shutdown=DRAIN_SECONDS))
     server.run(sockets=[listening])
 
 
@@ -103,7 +101,7 @@ def open_rewriter(config: RagConfig) -> RewriterClient | None:
             if source.tenant_id not in config.rewriter.system_prompts and not prompt_file(prompt).is_file():
                 raise ConfigError(
                     f"--rewriter {config.rewriter.url}: no prompt {prompt} for its questions. Give the folder of the "
-                    f"model that it serves as --rewriter-model, or write qinglan/prompts/{prompt}.txt."
+                    "model that it serves as --rewriter-model."
                 )
     return RewriterClient(config.rewriter)
 
@@ -157,10 +155,3 @@ def read_scoring(path: Path | None, service: RerankerIdentity | None) -> tuple[R
 
 def _describe_reranker(service: RerankerIdentity) -> str:
     return f"{service.kind} {service.model} (template {service.template})"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), backlog=2048)
-    except OSError as error:
-        raise ConfigError(f"{host}:{port}: cannot listen there ({error.strerror}). Choose another port.") from error

@@ -27,7 +27,7 @@ class ServerConfig(Config):
     model: Path
     """The model's folder; where it lies in a release, it is checked against that."""
 
-    backend: str = Field(default="transformers", pattern=r"^(transformers|https?://[^/]+)$")
+    backend: str = Field(default="transformers", pattern=r"^(transformers|https?://[^/@?#\s]+)$")
     """`transformers`: in this process. Else where a vLLM answers, without a path."""
 
     base: Path | None = None

@@ -11,6 +11,7 @@ from kserve.errors import InvalidInput
 
 from qinglan.errors import DataError, OutageError
 from qinglan.lineage.model_verification import refuse_changed, verify_model
+from qinglan.plain_files import read_plain
 from qinglan.prompts import student_messages
 from qinglan.rewriter.base_weights import verify_base
 from qinglan.rewriter.card import read_card, refuse_other_prompts
@@ -187,6 +188,6 @@ def _context_length(config: ServerConfig) -> int:
     """How many tokens the model reads and writes."""
     path = config.model / "config.json"
     try:
-        return int(orjson.loads(path.read_bytes())["max_position_embeddings"])
+        return int(orjson.loads(read_plain(path))["max_position_embeddings"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: no whole model ({type(error).__name__}). Copy it again.") from error

@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8080, help="0 takes a free one")
     parser.add_argument("--queue", type=int, default=1024, metavar="TEXTS", help="waiting; more are refused with 429")
+    parser.add_argument("--trust", type=Path, metavar="FILE", help="whose signature the model's release must bear")
     arguments = parser.parse_args()
     sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
     try:
@@ -35,9 +36,9 @@ def serve(arguments: argparse.Namespace) -> None:
     from serving.style.model import KServeStyleModel
 
     log_to_stderr()
-    app = create_app(
-        KServeStyleModel(arguments.name, require_model_folder(arguments.model), arguments.engine, arguments.queue)
-    )  # loaded, then reachable
+    folder = require_model_folder(arguments.model)
+    model = KServeStyleModel(arguments.name, folder, arguments.engine, arguments.queue, arguments.trust)
+    app = create_app(model)  # loaded, then reachable
     asyncio.run(serve_app("style", app, listen(arguments.host, arguments.port)))
 
 

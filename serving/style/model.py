@@ -27,13 +27,13 @@ WARM_UP = format_training_text("一天吃几次？", "请按标签服用。")
 class KServeStyleModel(Model):  # type: ignore[misc]
     """Loads a style model's folder, as its release says; its version is the folder's digest."""
 
-    def __init__(self, name: str, folder: Path, engine: EngineName, queue: int) -> None:
+    def __init__(self, name: str, folder: Path, engine: EngineName, queue: int, trust: Path | None = None) -> None:
         super().__init__(name)
-        self._folder, self._engine, self._queue = folder, engine, queue
+        self._folder, self._engine, self._queue, self._trust = folder, engine, queue, trust
         self.digest = self.version = ""
 
     def load(self) -> bool:
-        proof = verify_model(self._folder)
+        proof = verify_model(self._folder, trust=self._trust)
         if proof.state == "unproven":
             logging.getLogger("serving.style").warning(proof.summary)
         self._model = StyleModel.load(self._folder, self._engine)

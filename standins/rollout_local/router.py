@@ -75,7 +75,9 @@ class Router:
         self._in_flight: Tally[str] = Tally()
         self._idle_events: dict[str, asyncio.Event] = {}
         self._http = httpx.AsyncClient(
-            trust_env=False, timeout=None, limits=httpx.Limits(max_connections=None, keepalive_expiry=5.0)
+            trust_env=False,
+            timeout=None,  # noqa: S113 - the model's own deadline holds
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=5.0),
         )
         self.registry = CollectorRegistry()
         self._requests = Counter(

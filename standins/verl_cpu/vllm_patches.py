@@ -1,4 +1,5 @@
-"""vLLM on a CPU as verl uses it on a GPU: weights can be loaded again, and sleep loses what a GPU loses.
+"""vLLM on a CPU as verl uses it on a GPU: weights can be loaded again, and sleep loses what a GPU loses. What verl
+offloads computes nothing until it is loaded.
 
 verl's worker extension imports these modules into vLLM's workers too.
 """
@@ -57,3 +58,62 @@ def wake_up(worker: Any, tags: list[str] | None = None) -> None:
 @when_imported("vllm.v1.worker.cpu_worker")
 def _sleep_like_a_gpu(module: Any) -> None:
     module.CPUWorker.sleep, module.CPUWorker.wake_up = sleep, wake_up
+
+
+def offload(owner: Any, add_hook: Any) -> None:
+    """Let a model or an optimizer wait: it may be read, as in a machine's memory, but computes nothing."""
+    if not hasattr(owner, "waits"):
+        add_hook(refuse_waiting)
+        say(f"{type(owner).__name__} is offloaded")
+    owner.waits = True
+
+
+def refuse_waiting(owner: Any, *arguments: Any) -> None:
+    if owner.waits:
+        raise RuntimeError(f"{type(owner).__name__} computes while it is offloaded.")
+
+
+def offload_model(model: Any, empty_cache: bool = True) -> None:
+    offload(model, model.register_forward_pre_hook)
+
+
+def offload_optimizer(optimizer: Any) -> None:
+    if optimizer.state:
+        offload(optimizer, optimizer.register_step_pre_hook)
+
+
+def load(owner: Any, device: Any = None) -> None:
+    if hasattr(owner, "waits"):
+        owner.waits = False
+
+
+@when_imported("verl.utils.fsdp_utils")
+def _offload_like_a_gpu(module: Any) -> None:
+    module.offload_fsdp_model_to_cpu, module.load_fsdp_model_to_gpu = offload_model, load
+    module.offload_fsdp_optimizer, module.load_fsdp_optimizer = offload_optimizer, load
+
+
+ACCELERATOR = "accelerator"
+"""The place where a model computes. verl names it and the machine's memory by their devices, here both "cpu"."""
+
+
+@when_imported("verl.workers.engine.base")
+def _enter_on_the_accelerator(module: Any) -> None:
+    def enter(context: Any) -> None:
+        context.engine.mode = context.mode
+        context._context_switch(ACCELERATOR)
+
+    module.BaseEngineCtx.__enter__ = enter
+
+
+@when_imported("verl.workers.engine.fsdp.transformer_impl")
+def _move_to_memory_or_accelerator(module: Any) -> None:
+    def to(engine: Any, device: str, model: bool = True, optimizer: bool = True, grad: bool = True) -> None:
+        if engine.engine_config.forward_only:
+            return
+        if model:
+            (offload_model if device == "cpu" else load)(engine.module)
+        if optimizer and engine.optimizer is not None:
+            (offload_optimizer if device == "cpu" else load)(engine.optimizer)
+
+    module.FSDPEngine.to = to

@@ -117,7 +117,7 @@ def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_th
     allow(api, namespace, RUNNER, LAUNCHER_PERMISSIONS[0].rule, partly, *(right.rule for right in KFP_PERMISSIONS))
 
     [short] = rights(api, wanted, namespace)
-    role = json.loads(short.next_step.partition("<<< '")[2].removesuffix("'"))
+    role = json.loads(short.command.partition("<<< '")[2].removesuffix("'"))
     Kubectl(cluster.kubeconfig).must("-n", namespace, "apply", "-f", "-", given=[role])
 
     assert "may not list, watch pods; get pods/log; list, watch events: train" in short.what
@@ -134,7 +134,7 @@ def test_an_account_that_mounts_no_token_is_named_and_the_printed_command_mends_
     core.patch_namespaced_service_account(RUNNER, furnished, {"automountServiceAccountToken": False})
 
     [tokenless] = [one for one in found(api, wanted, furnished) if "mounts no token" in one.what]
-    words = shlex.split(tokenless.next_step.partition("kubectl ")[2])
+    words = shlex.split(tokenless.command.partition("kubectl ")[2])
     Kubectl(cluster.kubeconfig).must(*words)
 
     assert missing(api, wanted, furnished) == []

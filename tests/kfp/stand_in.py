@@ -180,6 +180,7 @@ class StandIn:
         self.uploaded.append(text)
         whole = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
         made = {"name": query["name"], "display_name": query["name"], "pipeline_id": query["pipelineid"]}
+        made |= {name: query[name] for name in ("description",) if name in query}
         return _kept(self.versions, "pipeline_version_id", {**made, "pipeline_spec": whole})
 
     def _make_experiment(self, body: Any) -> Any:

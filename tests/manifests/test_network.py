@@ -15,6 +15,7 @@ def written(file: str) -> list[Policy]:
 
 
 BASE, SHADOW = written("base/network.yaml"), written("shadow/network.yaml")
+ONE_NAMESPACE = written("one-namespace/network.yaml")
 
 
 def test_every_way_is_as_promised() -> None:
@@ -36,6 +37,24 @@ def test_each_policy_of_the_shadow_is_needed(missing: str) -> None:
 @pytest.mark.parametrize("policies", [BASE, [*BASE, *SHADOW]], ids=["without a shadow", "with one"])
 def test_the_gateway_alone_reaches_the_internet(policies: list[Policy]) -> None:
     assert reaching_out(policies, "qinglan") == {"gateway"}
+
+
+@pytest.mark.parametrize("name", ["step", "job"])
+def test_a_kfp_of_one_namespace_asks_the_gateway_by_its_component_alone(name: str) -> None:
+    gateway, of_kfp = pod("gateway", "qinglan"), pod(name, "kubeflow")
+
+    assert not may_speak(BASE, of_kfp, gateway, 8300)
+    assert may_speak([*BASE, *ONE_NAMESPACE], of_kfp, gateway, 8300)
+    assert not may_speak([*BASE, *ONE_NAMESPACE], of_kfp, pod("rag", "qinglan"), 8200)
+
+
+def test_that_component_opens_no_other_way() -> None:
+    gateway = pod("gateway", "qinglan")
+
+    assert wrong_ways([*BASE, *ONE_NAMESPACE], "qinglan") == []
+    assert reaching_out([*BASE, *ONE_NAMESPACE], "qinglan") == {"gateway"}
+    for stranger in (pod("stranger", "kubeflow"), pod("step", "another-tenant")):
+        assert not may_speak([*BASE, *ONE_NAMESPACE], stranger, gateway, 8300)
 
 
 def test_a_companys_rag_is_reached_by_the_gateway_alone_and_only_with_its_component() -> None:

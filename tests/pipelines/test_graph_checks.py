@@ -116,10 +116,6 @@ BREAKS: dict[str, tuple[Change, str]] = {
         )[0],
         "exec-prepare: prepare acts outside of the run",
     ),
-    "a retry that never comes": (
-        lambda spec, _: task(spec, "style")["retryPolicy"].update(backoffMaxDuration="3600s"),
-        "exec-style: style may be retried for 3600s and takes longer",
-    ),
     "no image": (
         lambda spec, _: container(spec, "prepare").pop("image"),
         "exec-prepare: there is no image",

@@ -1,8 +1,13 @@
 """A compiled graph says on KFP's page what each step, input, output and figure is, and what was set."""
 
 import importlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +15,7 @@ import yaml
 from kfp import dsl
 
 from components.step_figures import MOST, log_figures
+from components.step_summary import SPACE, write_summary
 from pipelines.graph_compiler import COMPILED, golden_targets
 from pipelines.lines import LINES
 from qinglan.config import Config
@@ -164,3 +170,26 @@ def test_figures_are_shown_in_their_unit_and_what_was_not_measured_is_left_out()
     log_figures(metrics, values, names)
 
     assert metrics.metadata == {"test, rows": 12_345, "top-1, %": 52.35, "gain, points": -1.234, "loss, nats": 1.235}
+
+
+def test_a_summarys_table_has_space_between_its_columns_and_the_same_cells(tmp_path: Path) -> None:
+    text = "**Hold** a | b\n\n| | rows | won |\n| --- | --- | --- |\n| a\\|b | 1,071 | 2 |\n"
+    write_summary(SimpleNamespace(path=str(tmp_path / "summary.md")), text)
+    written = (tmp_path / "summary.md").read_text(encoding="utf-8")
+
+    assert written.replace(SPACE, "") == text
+    assert f"| a\\|b{SPACE} | 1,071{SPACE} | 2 |" in written.splitlines()
+    assert written.splitlines()[0] == "**Hold** a | b"
+
+
+def test_a_steps_log_has_no_line_for_each_http_request() -> None:
+    script = (
+        "import logging; logging.basicConfig(level=logging.INFO); import components.data.convert.component; "
+        "print([logging.getLogger(it).isEnabledFor(20) for it in ('httpx', 'httpx2', 'stamina', 'kfp')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "_KFP_RUNTIME": "true"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+
+    assert done.stdout.strip() == "[False, False, False, True]"

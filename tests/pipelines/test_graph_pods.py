@@ -1,8 +1,15 @@
-"""The pods of the compiled graphs ask for what each profile says: keys, quotas, GPUs, volumes, retries."""
+"""The pods of the compiled graphs ask for what each profile says: keys, quotas, GPUs, volumes, waits."""
+
+from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.pipelines.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env
+from pipelines.config import CONFIGS
+from pipelines.graph_compiler import compile_targets, rewriter_target
+from qinglan.config import load_yaml
+from qinglan.outages import OUTAGE_VARIABLE
+from tests.pipelines.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env, parsed
 
 pytestmark = pytest.mark.slow
 
@@ -81,16 +88,13 @@ def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> No
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_steps_that_waiting_can_mend_are_retried_long_enough(name: str) -> None:
+def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_failed_step_again(name: str) -> None:
     found = compiled(name)
+    waiting = {step for step, one in found.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
 
-    for task in found.steps:
-        retry = found.tasks[task].get("retryPolicy")
-        assert (retry is None) == (task in ("convert", "prepare", "gate", "gate-style", "gate-small"))
-        if retry:
-            assert retry["maxRetryCount"] == 2
-            # Argo counts from the first attempt's start.
-            assert int(retry["backoffMaxDuration"][:-1]) == 3 * int(found.pod(task)["activeDeadlineSeconds"])
+    asking = {"gateway-state", "generate", "validate", "ppo", "evaluate"} if name.startswith("rewriter") else set()
+    assert waiting == asking & found.steps.keys()
+    assert not [task for task in found.tasks.values() if "retryPolicy" in task]
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -136,3 +140,23 @@ def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_o
 
 
 CACHE = "/var/lib/qinglan/cache"
+
+
+def test_a_step_that_calls_an_address_itself_gets_the_operators_allowlist(tmp_path: Path) -> None:
+    profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
+    profile["evaluate"] = {**profile.get("evaluate", {}), "rewriter_urls": {"sft": "http://rewriter.example"}}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(profile))
+
+    [graph] = compile_targets([rewriter_target("fivedoctors", str(path), "a100x4")], tmp_path / "out", {})
+    found = parsed(graph.read_text(encoding="utf-8"))
+
+    given = {step: found.pod(step).get("configMapAsEnv", []) for step in found.steps}
+    [hosts] = [entry for entry in given["evaluate"] if entry["configMapName"] == "qinglan-allowed-hosts"]
+    assert hosts["keyToEnv"] == [{"configMapKey": "hosts", "envVar": "QINGLAN_ALLOWED_HOSTS"}] and hosts["optional"]
+    assert not any(
+        entry["configMapName"] == "qinglan-allowed-hosts"
+        for step, entries in given.items()
+        if step != "evaluate"
+        for entry in entries
+    )

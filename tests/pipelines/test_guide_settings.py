@@ -23,5 +23,4 @@ def test_a_plan_without_them_says_what_to_set(tmp_path: Path) -> None:
     plan = qinglan(["plan", *acme(tmp_path, {})], tmp_path)
 
     assert plan.code == 2
-    assert "Set generate.system_prompt in the profile" in plan.errors
-    assert "set convert.system_prompt in the profile" in plan.errors
+    assert "Set generate.system_prompt and convert.system_prompt in the profile" in plan.errors

@@ -26,7 +26,7 @@ TODAY = date(2026, 11, 21)
 def questions(tmp_path: Path) -> Path:
     rows = [{"question": f"那它一天吃几次{n}", "need": "虾青素一天吃几次" if n < 4 else ""} for n in range(10)]
     path = tmp_path / "q.jsonl"
-    text = [json.dumps(row, ensure_ascii=False) for row in [*rows, {"question": ""}, {"question": 7}]]
+    text = [json.dumps(row, ensure_ascii=False) for row in [*rows, {"question": ""}, {"question": True}]]
     path.write_text("\n".join(text), encoding="utf-8")
     return path
 
@@ -35,6 +35,10 @@ def test_a_plan_counts_calls_and_leaves_out_what_is_no_question(questions: Path)
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
 
     assert (plan.rows, plan.unfit) == (10, 2)
+    assert plan.unfit_rows == (
+        "q.jsonl line 11: 问题 is empty.",
+        "q.jsonl line 12: 问题 holds TRUE; a question is text.",
+    )
     data = [(step.what, step.calls) for step in plan.steps if step.step in ("generate", "validate")]
     assert data == [("rewrites", 10), ("needs", 6), ("retrievals", 20)]
 
@@ -157,6 +161,17 @@ def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:
         make_plan(load_config("fivedoctors", "demo", questions=path))
 
 
+@pytest.mark.parametrize(("profile", "tokens"), [("demo", "2,0"), ("gpt", "1,6")])
+def test_rows_too_long_for_sft_are_named_before_anything_is_paid(tmp_path: Path, profile: str, tokens: str) -> None:
+    path = tmp_path / "q.jsonl"
+    long = {"id": "long", "question": "几次", "history_summary": "聊" * 2000}
+    path.write_text("\n".join(map(json.dumps, [{"question": "一天吃几次"}] * 20 + [long])), encoding="utf-8")
+    config = load_config("fivedoctors", profile, questions=path, sft={"max_length": 1024})
+
+    [warning] = [line for line in make_plan(config, TODAY).warnings if "max_length" in line]
+    assert warning.startswith("1 rows may have more tokens than sft.max_length 1,024 (row 'long': about " + tokens)
+
+
 def sheet_of(folder: Path, rows: list[tuple[str, str]]) -> Path:
     """Rows of one conversation each, with their split and their gold passages."""
     path = folder / "marked.jsonl"
@@ -178,7 +193,7 @@ def test_the_sheets_own_division_is_counted_and_not_the_usual_shares(tmp_path: P
 
 
 def test_a_plan_says_what_can_only_be_held_and_why(tmp_path: Path) -> None:
-    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("test", "k1")] * 199 + [("test", "")] * 50)
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "k1")] * 199 + [("test", "")] * 50)
     config = load_config("fivedoctors", "gpt", questions=sheet)
     alone = config.model_copy(update={"gateway": config.gateway.model_copy(update={"examiner": None})})
 
@@ -191,7 +206,7 @@ def test_a_plan_says_what_can_only_be_held_and_why(tmp_path: Path) -> None:
 
 
 def test_with_labels_enough_and_an_examiner_nothing_stands_against_a_promotion(tmp_path: Path) -> None:
-    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("test", "k1")] * 200)
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "k1")] * 200)
     config = load_config("fivedoctors", "gpt", questions=sheet)
     found = make_plan(config, TODAY).promotion
     ours = config.model_copy(update={"stand_ins": StandIns(rag=True)})
@@ -222,12 +237,13 @@ def test_labels_that_the_knowledge_base_does_not_know_are_told_with_their_rows(t
     assert [refusal.reason for refusal in plan.promotion.refusals] == [
         f"{sheet}: 1 rows name gold passages that {base} does not have: row 'q1': 'k9'.",
         "The sheet has 2 rows for training, and a step of PPO takes 256 prompts.",
+        f"{sheet}: no row is for dev, which sft needs.",
     ]
     assert promotion_lines(plan.promotion)[0] == "No: a whole run is refused before it pays."
 
 
 def test_a_tenant_without_a_knowledge_base_stands_against_a_run_that_searches_with_ours(tmp_path: Path) -> None:
-    sheet = sheet_of(tmp_path, [("train", "")] * 256)
+    sheet = sheet_of(tmp_path, [("train", "")] * 256 + [("dev", ""), ("test", "")])
     (tmp_path / "bases").mkdir()
     (tmp_path / "bases" / "chengla.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
     ours = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=tmp_path / "bases")

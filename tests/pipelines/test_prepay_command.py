@@ -88,7 +88,7 @@ class World:
 
     async def _ask_needs(self, url: str, rewrites: Path) -> None:
         async with GatewayClient(url, "validate") as client:
-            await asyncio.gather(*(_need(client, row) for _, row in read_jsonl(rewrites, Rewrite)))
+            await asyncio.gather(*(_need(client, row, "") for _, row in read_jsonl(rewrites, Rewrite)))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pipelines.prepay import prepay_run
 from pipelines.readiness import check_readiness, disallowed_hosts
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline
-from qinglan.config import load_yaml
+from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.rag.contract import RAG_PATH
@@ -54,7 +54,8 @@ def profile(folder: Path, rag: str) -> str:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    rows = [{"question": f"怎么吃{number}", "split": "train"} for number in range(300)]
+    splits = ["train"] * 298 + ["dev", "test"]
+    rows = [{"question": f"怎么吃{number}", "split": split} for number, split in enumerate(splits)]
     (folder / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (folder / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
     return {"questions": folder / "q.jsonl", "knowledge_base": folder / "kb.jsonl"}
@@ -151,13 +152,31 @@ def test_a_rag_service_on_a_host_that_is_not_allowed_is_not_asked(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize(("stage", "settings", "where"), [
+    ("ppo", {"ppo": {"reward": {"style": {"url": "http://evil.example", "weight": 0.1, "wanted": ["a"]}}}},
+     "ppo.reward.style.url"),
+    ("evaluate", {"evaluate": {"rewriter_urls": {"sft": "http://evil.example:8080"}}}, "evaluate.rewriter_urls.sft"),
+])  # fmt: skip
+def test_an_address_that_a_stage_calls_by_itself_must_be_allowed(
+    tmp_path: Path, stage: str, settings: dict[str, Any], where: str
+) -> None:
+    demo = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(merge_settings(demo, settings)))
+    config = load_config("fivedoctors", str(path), **files(tmp_path))
+
+    [refused] = [str(problem) for problem in check_readiness(config, [stage]).missing if "evil" in str(problem)]
+    assert f"host 'evil.example' ({where})" in refused
+    assert not [problem for problem in check_readiness(config, ["convert"]).missing if "evil" in str(problem)]
+
+
 def test_hosts_that_are_allowed_already_stay_in_the_value_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "a.example,")
     named = [
         *map(str, disallowed_hosts({"one": "https://b.example", "two": "ftp://c", "three": "https://a.example"}))
     ]
 
-    assert named[0] == "two: 'ftp://c' is no http or https address."
+    assert named[0] == "two: no http or https address, such as https://host:8000."
     assert named[1].endswith("QINGLAN_ALLOWED_HOSTS=a.example,b.example")
     assert len(named) == 2
 

@@ -103,6 +103,16 @@ def first(killed: Killed, data: Path, out: Path) -> Ran:
     return ran
 
 
+def test_nobody_else_reads_what_a_run_was_told_and_paid_for(first: Ran, out: Path) -> None:
+    files = [
+        out / name for name in ("config.yaml", "run.json", "gateway.json", "journal.sqlite", "retrievals.sqlite")
+    ]
+    files += [path for path in (out / "logs").rglob("*") if path.is_file()]
+
+    assert out.stat().st_mode & 0o777 == 0o700
+    assert {path.name: path.stat().st_mode & 0o777 for path in files} == {path.name: 0o600 for path in files}
+
+
 def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(
     killed: Killed, first: Ran, data: Path, out: Path
 ) -> None:
@@ -247,7 +257,7 @@ def test_bad_rows_are_quarantined_and_the_others_of_two_tenants_go_on(data: Path
         good += [{**cells, "租户": tenant} for _, cells in read_table(folder / "questions.xlsx")][:30]
     bad: list[Mapping[str, Any]] = [
         {"编号": "b1", "问题": None, "历史摘要": "x"},
-        {"编号": "b2", "问题": 12},
+        {"编号": "b2", "问题": True},
         {"编号": "b3", "问题": "长" * 3000},
     ]
     run_words = with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", [*bad, *good]))

@@ -274,6 +274,19 @@ def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(here: He
     assert len((tmp_path / "in-style.jsonl").read_bytes().splitlines()) == 2
 
 
+@pytest.mark.slow
+def test_an_answer_on_the_command_line_gets_its_style(here: Here, tmp_path: Path) -> None:
+    from tests.tiny_style import tiny_style_model
+
+    model = tiny_style_model(tmp_path / "model")
+    words = ["--question", "这个产品有什么优缺点？", "--answer", "有很多优点，也有一些限制。", "--model", model]
+    said = orjson.loads(here("style", "predict", *words, "--json").out)
+
+    assert sum(said["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+    assert here("style", "predict", *words).out.startswith(f"{said['predicted_label']} {said['confidence']:.2f}")
+    assert here("style", "predict", "--model", model).code == 2
+
+
 def test_a_profile_that_names_a_store_alone_keeps_the_releases_name(tmp_path: Path) -> None:
     config = load_style_config("laptop", labelled=tmp_path, register={"store": "s3://models"})
 

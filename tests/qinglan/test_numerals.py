@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.numerals import all_numbers, canonical_number, digit_numbers, spelled_counts, spelled_value
+from qinglan.numerals import all_numbers, canonical_number, digit_numbers, spelled_value, written_numbers
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_numbers_in_digits_have_any_width_and_names_are_none() -> None:
 
 
 def test_numerals_in_idioms_are_not_counted() -> None:
-    assert spelled_counts("一天三次，第一种，两种，百分之五十，三十天，七嘴八舌") == {"3", "30"}
+    assert written_numbers("一天三次，第一种，两种，百分之五十，三十天，七嘴八舌") == {"3", "30", "50"}
 
 
 def test_every_way_to_write_it_is_known() -> None:
@@ -38,4 +38,39 @@ def test_a_number_in_digits_is_known_by_itself_and_with_leading_zeros(number: in
 
 @given(st.text(alphabet="零〇一二两三四五六七八九十百千万亿天次粒0123456789.,", max_size=40))
 def test_no_row_of_numerals_makes_it_fail(text: str) -> None:
-    assert spelled_counts(text) <= all_numbers(text)
+    assert written_numbers(text) <= all_numbers(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("三百 毫克", "300"), ("三百mg", "300"), ("三百 MG", "300"), ("x300mg", "300"), ("X 300 mg", "300"),
+        ("伍佰毫克", "500"), ("叁粒", "3"), ("Ⅲ粒", "3"), ("ⅲ 粒", "3"), ("③粒", "3"), ("半斤", "0.5"),
+        ("半片", "0.5"), ("一打", "12"), ("两打", "24"), ("3打", "36"), ("百分之五十", "50"), ("三十多片", "30"),
+        ("十几片", "10"), ("半打", "6"),
+        ("3百毫克", "300"), ("1.5万元", "15000"), ("每日.5克", "0.5"), (".1亿", "10000000"), ("貳拾粒", "20"), ("壹仟贰佰元", "1200"),
+        ("٣ 粒", "3"), ("３粒", "3"), ("三 粒", "3"), ("take three capsules", "3"), ("twenty-five drops", "25"),
+        ("three hundred mg", "300"), ("two thousand and five IU", "2005"), ("a dozen eggs", "12"),
+        ("thrice daily", "3"), ("Three Hundred", "300"),
+    ],
+)  # fmt: skip
+def test_a_number_is_read_in_every_way_that_people_write_it(text: str, number: str) -> None:
+    assert number in written_numbers(text)
+    assert number in all_numbers(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "辅酶Q10", "维生素B12 D3滴剂", "X3车型", "方案三 天然虾青素", "收拾包装", "队伍人数", "陆续大陆",
+        "一打开就坏", "万一", "一天两次", "第一种", "半导体", "多半如此", "once or twice", "the one that", "someone",
+        "often", "weight", "COVID19", "omega3 fish oil",
+    ],
+)  # fmt: skip
+def test_a_name_or_a_manner_of_speaking_is_no_number(text: str) -> None:
+    assert written_numbers(text) == set()
+
+
+@given(st.text(alphabet="零两三十百万壹贰拾Ⅲ③半打x .,mg毫克粒threehundred and-dozen3", max_size=40))
+def test_no_mixture_of_numerals_makes_it_fail(text: str) -> None:
+    assert written_numbers(text) <= all_numbers(text)

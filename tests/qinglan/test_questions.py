@@ -1,6 +1,7 @@
 """Any sheet becomes typed questions; what is none says why, before it costs anything."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from openpyxl import Workbook
 
 from qinglan.errors import DataError
+from qinglan.file_formats import OLE
 from qinglan.files import dump_line
 from qinglan.questions import Columns, count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question
@@ -57,7 +59,7 @@ def test_numbers_as_ids_are_welcome(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "reason"),
-    [(None, "empty"), ("  ", "empty"), ("nan", "empty"), ("#N/A", "empty"), (42, "not text"), (True, "not text"),
+    [(None, "empty"), ("  ", "empty"), ("nan", "empty"), ("#N/A", "empty"), (True, "not text"),
      ("=A1", "formula"), ("长" * 2001, "too long")],
 )  # fmt: skip
 def test_a_row_without_a_question_is_quarantined_with_its_reason(tmp_path: Path, cell: object, reason: str) -> None:
@@ -89,8 +91,75 @@ def test_an_id_twice_is_an_error_that_names_both_rows(tmp_path: Path) -> None:
 
 
 def test_an_unknown_split_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="split 'valid' is none of train, dev, test"):
-        read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", "", "valid"]))
+    with pytest.raises(DataError, match="split 'holdout' is none of train, dev, test"):
+        read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", "", "holdout"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "split"), [("训练", "train"), ("Validation", "dev"), ("测试集", "test"), ("", None)]
+)
+def test_a_split_may_have_its_usual_names(tmp_path: Path, name: str, split: str | None) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", "", name]))
+
+    assert isinstance(row, Question) and row.split == split
+
+
+@pytest.mark.parametrize(("cell", "text"), [(42, "42"), (10086.0, "10086"), (0.5, "0.5")])
+def test_a_typed_number_is_a_question(tmp_path: Path, cell: float, text: str) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", cell]))
+
+    assert isinstance(row, Question) and row.question == text
+
+
+def test_a_cell_takes_two_hundred_gold_ids(tmp_path: Path) -> None:
+    ids = [f"0f8fad5b-d9cb-469f-a165-70867728950e-{at:03}" for at in range(200)]
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", ",".join(ids)]))
+
+    assert isinstance(row, Question) and row.gold == tuple(ids)
+
+
+def test_a_comma_inside_of_an_id_has_an_escape_and_a_list_needs_none(tmp_path: Path) -> None:
+    escaped = read(sheet(tmp_path, ["a", "c", "怎么吃", "", "", r"手册\,第一章,docs\a.md；k\;2"]))
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"question": "怎么吃", "gold": ["手册,第一章", r"docs\a.md", "k;2"]}))
+
+    for row in (*escaped, *read(path)):
+        assert isinstance(row, Question) and row.gold == ("手册,第一章", r"docs\a.md", "k;2")
+
+
+TURNS = [
+    {"role": "system", "content": "你是客服"},
+    {"role": "user", "content": "有虾青素吗"},
+    {"role": "assistant", "content": "有的，\n两种"},
+]
+
+
+@pytest.mark.parametrize("written", [json.dumps(TURNS), repr(TURNS)], ids=["JSON", "Python"])
+def test_an_exported_conversation_becomes_lines_of_both_sides(tmp_path: Path, written: str) -> None:
+    path, book = tmp_path / "q.jsonl", sheet(tmp_path, ["a", "c", "怎么吃", "", written])
+    path.write_text(json.dumps({"question": "怎么吃", "history_summary": TURNS}))
+
+    for row in (*read(path), *read(book)):
+        assert isinstance(row, Question) and row.history_summary == "用户：有虾青素吗\n助手：有的， 两种"
+
+
+@pytest.mark.parametrize(
+    "text", ["[{", "[{'role': open('x')}]", r"[{'a': '\d'}]", "[" * 9000, '[{"role": "user"}]', "[{}]"]
+)
+def test_a_cell_that_only_begins_like_a_conversation_stays_text(tmp_path: Path, text: str) -> None:
+    [row] = read(sheet(tmp_path, ["a", "c", "怎么吃", "", text]))
+
+    assert isinstance(row, Question) and row.history_summary == text
+
+
+def test_a_json_list_of_objects_is_read_as_jsonl_is(tmp_path: Path) -> None:
+    path = tmp_path / "questions.json"
+    path.write_text(json.dumps([{"问题": "怎么吃"}, {"question": "几次", "gold": ["k1"]}]), encoding="utf-8-sig")
+
+    assert [row.question for row in read(path)] == ["怎么吃", "几次"]
+    path.write_text("[1]")
+    with pytest.raises(DataError, match="element 1: expected an object, found int"):
+        read(path)
 
 
 def test_a_sheet_without_rows_is_an_error(tmp_path: Path) -> None:
@@ -118,7 +187,7 @@ def test_jsonl_in_another_encoding_is_an_error_that_says_so(tmp_path: Path) -> N
         read(path)
 
 
-@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "问题,画像"])
+@pytest.mark.parametrize("line", ["{", "[1]", '"text"', "问题"])
 def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text(line, encoding="utf-8")
@@ -127,15 +196,29 @@ def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None
         read(path)
 
 
-@pytest.mark.parametrize("content", ["问题,画像\n吃几次,50岁\n".encode("gbk"), "问题,画像\n".encode()])
-def test_a_text_file_with_the_name_of_a_spreadsheet_is_told_so(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "questions.xlsx"
-    path.write_bytes(content)
+FOREIGN = {
+    "an old .xls spreadsheet, or one with a password": OLE + bytes(600),
+    "a web page or XML": b"<html><table><tr><td>1</td></tr></table></html>",
+    "no text": b"SQLite format 3\0" + bytes(100),
+}
 
-    with pytest.raises(
-        DataError, match=r"name ends in \.xlsx, but it is no \.xlsx spreadsheet: .* save it as \.xlsx"
-    ):
-        read(path)
+
+@pytest.mark.parametrize("name", ["questions.xlsx", "questions", "questions.xls", "questions.csv"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_of_another_kind_is_told_by_its_content_and_not_by_its_name(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    (tmp_path / name).write_bytes(FOREIGN[kind])
+
+    with pytest.raises(DataError, match=f"{name}: this is {re.escape(kind)}.* is needed: .*(xlsx|JSONL)"):
+        read(tmp_path / name)
+
+
+def test_a_spreadsheet_is_one_whatever_its_name(tmp_path: Path) -> None:
+    for name in ("questions", "questions.csv", "questions.xls"):
+        path = sheet(tmp_path, ["怎么吃"], header=["问题"]).rename(tmp_path / name)
+
+        assert [row.question for row in read(path)] == ["怎么吃"]
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
-from qinglan.errors import RowError
+from qinglan.errors import DataError, RowError
 from qinglan.llm.client import GatewayClient
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
@@ -28,7 +28,7 @@ from qinglan.request_bundles import (
     encode_frame,
     split_into_messages,
 )
-from serving.gateway.bundle_handler import answer_bundle
+from serving.gateway.bundle_handler import answer_bundle, read_bundle
 from tests.echo_servers import gateway, gateway_config, running
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, Services
 
@@ -41,8 +41,9 @@ def server(post: Post, sizes: list[int]) -> FastAPI:
 
     async def bundle(request: Request) -> Response:
         content = await request.body()
-        sizes.append(len(list(FrameDecoder().feed(content))))
-        return StreamingResponse(answer_bundle(content, {"/x": post}))
+        requests = read_bundle(content, {"/x": post})
+        sizes.append(len(requests))
+        return StreamingResponse(answer_bundle(requests, {"/x": post}))
 
     app.add_route(BUNDLE_PATH, bundle, ["POST"])
     return app
@@ -196,3 +197,30 @@ def test_a_row_that_failed_is_told_through_a_bundle_as_it_is_without(tmp_path: P
 
     with running(services) as url, pytest.raises(RowError, match="400"):
         asyncio.run(work(url))
+
+
+WHOLE = encode_frame(FrameHeader(0, "/x", {}), b"ab")
+
+
+@pytest.mark.parametrize("content", [
+    b"nonsense\n", b"{}\n", b"[0]\n", b'[0,"/x",{},-17]\n', b'[0,"/x",{},-1]\n', b'[0,"/x",{"a":1},0]\n',
+    b'["0","/x",{},0]\n', b'[0,"/x",{},1.0]\n', b'[0,"/x",{},true]\n', b'[-1,"/x",{},0]\n', b'[0,"/else",{},0]\n',
+    WHOLE + b"[1", WHOLE[:-1], b"no line's end", WHOLE * 129, b"[" * 100_000 + b"\n",
+])  # fmt: skip
+def test_a_broken_bundle_is_refused_whole(content: bytes) -> None:
+    """A frame of a negative length was read again and again, for ever."""
+    with pytest.raises(DataError, match="bundle: "):
+        read_bundle(content, {"/x": answered_alone})
+
+
+async def answered_alone(_: bytes, __: Mapping[str, str]) -> Response:
+    return Response(b"{}")
+
+
+def test_a_broken_bundle_is_a_400_of_the_gateway(tmp_path: Path) -> None:
+    async def ask() -> httpx2.Response:
+        async with gateway(gateway_config("http://127.0.0.1:9"), tmp_path) as url, httpx2.AsyncClient() as client:
+            return await client.post(f"{url}{BUNDLE_PATH}", content=b'[0,"/x",{},-17]\n')
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")

@@ -8,7 +8,8 @@ import pytest
 from openpyxl import Workbook, load_workbook
 
 from qinglan.errors import DataError
-from qinglan.tables import WIDEST, Formula, read_table, safe_cell, write_table
+from qinglan.sheet_reader import Formula
+from qinglan.tables import WIDEST, read_table, safe_cell, write_table
 
 
 def sheet(path: Path, rows: list[list[object]], merge: str = "") -> Path:

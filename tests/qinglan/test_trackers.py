@@ -66,6 +66,18 @@ def test_each_tracker_gets_the_names_of_run_and_stage_and_files_in_the_stages_lo
     }  # fmt: skip
 
 
+def test_on_a_cluster_mlflows_client_has_the_time_that_a_step_has_for_its_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_OUTAGE_SECONDS", "900")
+
+    added = tracker_environment(("mlflow",), "sft", tmp_path, "http://gateway:8300", {})
+
+    retries, factor = (int(added[f"MLFLOW_HTTP_REQUEST_{name}"]) for name in ("MAX_RETRIES", "BACKOFF_FACTOR"))
+    # urllib3's pauses: none before the first, then factor * 2^(n - 1), at most two minutes.
+    assert sum(min(120, factor * 2 ** (number - 1)) for number in range(2, retries + 1)) == 900
+
+
 def test_what_the_environment_says_goes_before_the_gateway_and_a_key_is_not_copied(tmp_path: Path) -> None:
     added = tracker_environment(("wandb", "mlflow"), "ppo", tmp_path, "http://gateway:8300", WANDB | MLFLOW)
 

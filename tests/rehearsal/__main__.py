@@ -20,10 +20,12 @@ from tests.rehearsal.differences import (
     serving_differences,
     setting_differences,
 )
-from tests.rehearsal.rehearse import ENVIRONMENT, STAGES, Rehearsal, StepTime, rehearse
+from tests.rehearsal.rehearse import AFTER_PPO, ENVIRONMENT, STAGES, Rehearsal, StepTime, rehearse, same_end
 from tests.rehearsal.style import STYLE_PROFILES, begin_style
 
-PROFILES = sorted(path.stem for name in ("a100*", "one-gpu*") for path in TRAINING.glob(f"{name}.yaml"))
+FILES = [path.stem for name in ("a100*", "one-gpu*") for path in TRAINING.glob(f"{name}.yaml")]
+PROFILES = sorted(FILES, key=lambda name: (len(name), name))
+"""Shorter names first: a100x4 is what others are compared with."""
 
 
 def print_differences(rehearsal: Rehearsal, stages: tuple[str, ...]) -> None:
@@ -45,13 +47,25 @@ def print_differences(rehearsal: Rehearsal, stages: tuple[str, ...]) -> None:
             print(f"  {difference}")
 
 
-def begin(profile: str, folder: Path, conversations: int, stages: tuple[str, ...]) -> Iterator[StepTime]:
-    """Print the differences of a profile of either line; the steps run as they are taken."""
+def begin(
+    profile: str, folder: Path, options: argparse.Namespace, stages: tuple[str, ...], earlier: list[Rehearsal]
+) -> Iterator[StepTime]:
+    """Print the differences of a profile of either line; the steps run as they are taken.
+
+    What an earlier rehearsal ran by the same commands, on a model laid out alike, is named and not run again.
+    """
     if profile in STYLE_PROFILES:
         return begin_style(profile, folder)
-    rehearsal = Rehearsal(profile, folder, conversations)
+    rehearsal = Rehearsal(profile, folder, options.conversations)
     print_differences(rehearsal, stages)
-    return rehearse(rehearsal, stages)
+    alike = next((other.profile for other in earlier if same_end(other, rehearsal)), "")
+    repeated = [stage for stage in stages if alike and stage in AFTER_PPO]
+    if repeated:
+        print(
+            f"{profile}: {', '.join(repeated)}: same commands as {alike}'s, on a model laid out alike: not repeated"
+        )
+    earlier.append(rehearsal)
+    return rehearse(rehearsal, [stage for stage in stages if stage not in repeated])
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -68,11 +82,12 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"no profile {', '.join(sorted(unknown))}. There are: {', '.join(known)}")
     stages = STAGES[: STAGES.index(options.until) + 1]
     times: list[StepTime] = []
+    earlier: list[Rehearsal] = []
     with TemporaryDirectory() as temporary:
         for profile in options.profiles:
             folder = (options.out or Path(temporary)).resolve() / profile
             try:
-                for step in begin(profile, folder, options.conversations, stages):
+                for step in begin(profile, folder, options, stages, earlier):
                     times.append(step)
                     print(f"{profile}: {step.stage} in the environment of {step.image}: {step.seconds} s", flush=True)
             except QinglanError as error:

@@ -58,12 +58,17 @@ def serving_differences(config: RunConfig) -> list[Difference]:
 
 def other_differences(config: RunConfig, conversations: int) -> list[str]:
     """Differences that no setting and no command shows."""
+    nodes = config.ppo.hardware.nodes
+    pods = [f"pods of a job: {nodes} processes here, with the environment that training-operator gives such pods"]
+    offload = ["offload: nothing moves, since a CPU has one memory; it is an error to compute with what is offloaded"]
     sizes = ", ".join(f"{name} {value}" for name, value in NARROW.items() if name in CONFIG)
     return [
         f"{config.base.model}: random weights, and the files of Qwen3-32B with {sizes}",
         f"questions: a sample of {conversations} conversations",
         "register: a release that the gate holds says so, and a signed override lets it be deployed",
         "deploy: the ModelRollout goes to a file, and no controller carries it out",
+        *(pods if nodes > 1 else []),
+        *(offload if config.ppo.hardware.offload else []),
     ]
 
 

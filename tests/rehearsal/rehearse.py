@@ -17,6 +17,7 @@ from unittest.mock import patch
 import orjson
 import yaml
 
+from components.training.ppo.config import Hardware
 from pipelines.config import load_config
 from pipelines.environments import make_environment
 from pipelines.execution import check_keys, gate_verdict, prepare_run, run_lock, run_stages
@@ -55,16 +56,24 @@ SIZES: dict[str, Any] = {
 """Sizes that take minutes here. The learning rates are those of a small model."""
 
 DEVICE: dict[str, Any] = {
-    "sft": {"device": "cpu", "nodes": 1, "deepspeed": None},
-    "ppo": {"hardware": {
-        "device": "cpu", "plugin": "standins.verl_cpu.vllm_device", "nodes": 1, "per_node": 1, "tensor_parallel": 1,
-    }},
+    "sft": {"device": "cpu", "deepspeed": None},
+    "ppo": {"hardware": {"device": "cpu", "plugin": "standins.verl_cpu.vllm_device"}},
     "evaluate": {"engine": "vllm", "vllm_options": ["--enforce-eager"]},
 }  # fmt: skip
-"""The device, and as many processes as two cores bear."""
+"""The device."""
+
+PROCESSES = 2
+"""PPO's processes that two cores bear: on one machine, where they share actor, critic and vLLM's model, or on two."""
 
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 """GB of vLLM's cache on a CPU; by default it takes half of the machine's memory."""
+
+
+AFTER_PPO = ("evaluate", "gate", "register", "deploy", "serve")
+NAMED_BY_PROFILE = frozenset({"store", "base"})
+"""Settings of releases that no command of a step takes: the folder of this rehearsal, the public name of the base."""
+
+POD_MODULES = Path(__file__).parent / "pods"
 
 
 class StepTime(NamedTuple):
@@ -94,10 +103,33 @@ class Rehearsal(NamedTuple):
         data = self.root / "data"
         files = {"questions": data / "questions.xlsx", "knowledge_base": data / "knowledge_base.jsonl"}
         store = {"register": {"store": str(self.root / "store")}}
-        return self._config(merge_settings(merge_settings(SIZES, DEVICE), {**files, **store}))
+        hardware = {"ppo": {"hardware": processes_here(self.there().ppo.hardware)}}
+        changes = merge_settings(merge_settings(SIZES, DEVICE), hardware)
+        return self._config(merge_settings(changes, {**files, **store}))
 
     def _config(self, changes: Mapping[str, Any]) -> RunConfig:
         return load_config(TENANT, "demo", training=self.profile, deploy={"namespace": TENANT}, **changes)
+
+
+def processes_here(hardware: Hardware) -> dict[str, int]:
+    """Settings for as many of a profile's processes as this machine bears."""
+    processes = min(hardware.per_node, PROCESSES) if hardware.nodes == 1 else 1
+    return {"per_node": processes, "tensor_parallel": min(hardware.tensor_parallel, processes)}
+
+
+def same_end(first: Rehearsal, second: Rehearsal) -> bool:
+    """True if the steps after PPO run the same commands in both rehearsals, on models that are laid out alike."""
+    return _end(first) == _end(second)
+
+
+def _end(rehearsal: Rehearsal) -> tuple[object, ...]:
+    config = rehearsal.here()
+    settings = {name: values for name, values in config.stages().items() if name in AFTER_PPO}
+    settings["register"], settings["deploy"] = (
+        {key: value for key, value in settings[name].items() if key not in NAMED_BY_PROFILE}
+        for name in ("register", "deploy")
+    )
+    return settings, config.sft.tuner, config.ppo.lora, known_shapes()[config.base.model].tied
 
 
 def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
@@ -131,7 +163,7 @@ def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: 
         base = weights_folder(rehearsal) / config.base.model
         served = release.serve_release(rollouts, run, base, pythons[name], rehearsal.root / "served")
         texts = f"{served.same} of {served.asked} rewrites read as the evaluation's"
-        say(f"served: {texts}; the guard replaced {served.guarded}")
+        say(f"served: {texts}, {served.learned} not as the SFT model's; the guard replaced {served.guarded}")
     else:
         run_step(config, run, [name], pythons)
 
@@ -173,6 +205,8 @@ def step_time(rehearsal: Rehearsal, stage: str, images: Mapping[str, str]) -> St
 def _environment(rehearsal: Rehearsal) -> Iterator[None]:
     """Keys and weights of this rehearsal alone; the base is handed on by reference, as on a cluster."""
     folders = {WEIGHTS_VARIABLE: weights_folder(rehearsal), KEYS_VARIABLE: rehearsal.root / "keys"}
+    if rehearsal.here().ppo.hardware.nodes > 1:
+        folders["PYTHONPATH"] = POD_MODULES
     values = {name: str(path.resolve()) for name, path in folders.items()} | {BY_REFERENCE_VARIABLE: "1"}
     with patch.dict(os.environ, ENVIRONMENT | values):
         yield

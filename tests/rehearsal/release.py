@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,9 @@ SERVE_IMAGE = "serve"
 ENGINE_HERE = ("--tensor-parallel-size=1", "--enforce-eager")
 """Options of vLLM that differ: one process, and no compiled graphs."""
 
+READY_PATH = "/v2/health/ready"
+"""The path of the transformer's readiness probe."""
+
 START_SECONDS = 600.0
 QUESTIONS = 10
 
@@ -57,6 +61,9 @@ class Served(NamedTuple):
     asked: int
     same: int
     """Those that read as the evaluation's."""
+
+    learned: int
+    """Those that do not read as the SFT model's: the released weights are PPO's."""
 
     guarded: int
     """Those that the server's guard replaced by the question."""
@@ -109,8 +116,24 @@ def serve_release(rollouts: Path, run: RunDir, base: Path, python: str, folder: 
     _, _, weights, *options = commands_here(there, folder, base).engine  # vllm serve WEIGHTS ...
     with run_engine(Path(weights), options, log, START_SECONDS, python) as engine:
         _, *transformer = commands_here(there, folder, base, engine.url).transformer
-        with start_command([python, *transformer], "rewriter", run.logs / "transformer.log", START_SECONDS) as url:
-            return ask(f"{url()}/v1/models/{name}:predict", run)
+        with start_command(
+            [python, *transformer], "rewriter", run.logs / "transformer.log", START_SECONDS
+        ) as announced:
+            url = announced()
+            wait_until_ready(url + READY_PATH, START_SECONDS)
+            return ask(f"{url}/v1/models/{name}:predict", run)
+
+
+def wait_until_ready(url: str, seconds: float) -> None:
+    """Wait as a cluster does, which sends no question to a pod before its readiness probe has passed.
+
+    The transformer is ready once vLLM has written something. The first answer of an engine takes the longest.
+    """
+    deadline = time.monotonic() + seconds
+    while (answer := httpx.get(url, timeout=60, trust_env=False)).status_code != 200:
+        if time.monotonic() > deadline:
+            raise QinglanError(f"{url}: not ready after {seconds:.0f} s: {answer.status_code} {answer.text}")
+        time.sleep(1)
 
 
 def fetch(uri: str, folder: Path) -> None:
@@ -128,7 +151,7 @@ def ask(url: str, run: RunDir) -> Served:
     """Ask the served model questions of the locked test; an answer that is no rewrite is an error."""
     rows = [orjson.loads(line) for line in run.shown("locked_test").read_bytes().splitlines()][:QUESTIONS]
     judged = {row["id"]: row for row in map(orjson.loads, run.shown("predictions").read_bytes().splitlines())}
-    same = guarded = 0
+    same = learned = guarded = 0
     for row in rows:
         instance = {
             "query": row["question"], "tenant_id": row["tenant_id"], "user_profile": row["user_profile"],
@@ -139,5 +162,7 @@ def ask(url: str, run: RunDir) -> Served:
             raise QinglanError(f"{url}: {answer.status_code} {answer.text}")
         [prediction] = answer.json()["predictions"]
         guarded += "fallback" in prediction
-        same += prediction["rewritten_query"] == judged[row["id"]]["systems"]["rl"]["rewrite"]
-    return Served(len(rows), same, guarded)
+        rewrites = {name: system["rewrite"] for name, system in judged[row["id"]]["systems"].items()}
+        same += prediction["rewritten_query"] == rewrites["rl"]
+        learned += prediction["rewritten_query"] != rewrites["sft"]
+    return Served(len(rows), same, learned, guarded)

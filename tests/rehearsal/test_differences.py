@@ -1,20 +1,26 @@
 """A rehearsal changes what it prints, and nothing else."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from qinglan.scratch import SCRATCH_VARIABLE
 from tests.rehearsal.__main__ import PROFILES, main
 from tests.rehearsal.differences import (
     Difference,
     _leaves,
     command_differences,
+    other_differences,
     serving_differences,
     setting_differences,
 )
-from tests.rehearsal.rehearse import DEVICE, SIZES, STAGES, Rehearsal
+from tests.rehearsal.rehearse import DEVICE, POD_MODULES, SIZES, STAGES, Rehearsal, same_end
 
 STORES = {"register.store", "deploy.store"}
+PROCESSES = {"ppo.hardware.per_node", "ppo.hardware.tensor_parallel"}
 FOLLOWS_IN_SFT = {
     "command", "--learning_rate", "--num_train_epochs", "--eval_steps", "--save_steps", "--gradient_checkpointing",
     "--deepspeed", "--use_cpu",
@@ -29,7 +35,7 @@ def test_only_the_listed_settings_differ(profile: str, tmp_path: Path) -> None:
 
     names = {difference.name for difference in setting_differences(rehearsal.there(), rehearsal.here(), STAGES)}
 
-    assert names <= {name for settings in (SIZES, DEVICE) for name, _ in _leaves(settings)} | STORES
+    assert names <= {name for settings in (SIZES, DEVICE) for name, _ in _leaves(settings)} | STORES | PROCESSES
     assert {"sft.device", "ppo.hardware.device", "ppo.hardware.plugin", *STORES} <= names
 
 
@@ -40,8 +46,11 @@ def test_the_command_of_sft_differs_in_what_a_cpu_has_not(profile: str, tmp_path
     different = command_differences(rehearsal.there(), rehearsal.here(), "sft")
 
     assert {difference.name for difference in different} <= FOLLOWS_IN_SFT
-    [command] = [difference for difference in different if difference.name == "command"]
-    assert command.there.endswith("-m swift.cli.main sft") and command.here.endswith("-m swift.cli.sft")
+    commands = [(command.there, command.here) for command in different if command.name == "command"]
+    assert len(commands) == (rehearsal.there().sft.nodes == 1), "on several machines torchrun starts it here, too"
+    assert all(
+        there.endswith("-m swift.cli.main sft") and here.endswith("-m swift.cli.sft") for there, here in commands
+    )
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -62,9 +71,44 @@ def test_the_runtime_is_served_by_its_own_options_but_for_one_process_and_folder
     assert command.here.removesuffix(" --enforce-eager").split()[3:] == command.there.split()[3:]
 
 
+def test_the_end_is_not_repeated_for_profiles_whose_later_commands_and_model_files_are_alike(tmp_path: Path) -> None:
+    rehearsals = [Rehearsal(profile, tmp_path / profile, 60) for profile in PROFILES]
+
+    alike = {
+        (first.profile, second.profile)
+        for number, second in enumerate(rehearsals)
+        for first in rehearsals[:number]
+        if same_end(first, second)
+    }
+
+    lora = ["a100x4", "a100x8", "a100-multinode"]
+    assert alike == {(first, second) for number, second in enumerate(lora) for first in lora[:number]}
+
+
+def test_a_step_with_a_job_of_several_machines_starts_its_pods_here(tmp_path: Path) -> None:
+    code = (
+        "from components.training.kubeflow import job_runner as it; print(type(it.job_runner('cpu', None)).__name__)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(POD_MODULES), SCRATCH_VARIABLE: str(tmp_path)}
+
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "LoopbackRunner"
+
+
+def test_several_machines_stay_several(tmp_path: Path) -> None:
+    rehearsal = Rehearsal("a100-multinode", tmp_path, 60)
+
+    there, here = rehearsal.there(), rehearsal.here()
+
+    assert (here.sft.nodes, here.ppo.hardware.nodes) == (there.sft.nodes, there.ppo.hardware.nodes) == (2, 2)
+    assert here.ppo.hardware.per_node == 1
+    assert any("2 processes here" in line for line in other_differences(there, 60))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["nope"], "no profile nope. There are: a100-multinode"), (["--until", "nope"], "invalid choice: 'nope'")],
+    [(["nope"], "no profile nope. There are: a100x4, a100x8"), (["--until", "nope"], "invalid choice: 'nope'")],
 )
 def test_an_unknown_profile_or_step_is_an_error_that_lists_those_there_are(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]

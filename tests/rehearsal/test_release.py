@@ -1,16 +1,20 @@
 """Each profile's deployment makes a ModelRollout that the CRD's schema takes, and names the profile's runtime."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from qinglan.digests import digest
+from qinglan.errors import QinglanError
 from qinglan.store import open_store
+from tests.echo_servers import running
 from tests.registered_release import Made, use_keys
 from tests.rehearsal.__main__ import PROFILES
 from tests.rehearsal.rehearse import Rehearsal
-from tests.rehearsal.release import deploy_to_file, runtime_commands
+from tests.rehearsal.release import MANIFESTS, READY_PATH, deploy_to_file, runtime_commands, wait_until_ready
 from tests.whole_release import make_whole_release
 
 
@@ -42,3 +46,30 @@ def test_a_release_is_deployed_to_the_runtime_of_its_training_file(
     engine, transformer = runtime_commands(spec["predictor"]["runtime"], spec["inferenceService"])
     assert any("--lora-modules=rewriter=" in word for word in engine) is lora
     assert ("--base=/mnt/base" in transformer) is lora
+
+
+class Starting:
+    """A server that is ready at its third probe."""
+
+    def __init__(self) -> None:
+        self.probes = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.probes += scope["path"] == READY_PATH
+        status = 200 if self.probes == 3 else 503
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+
+def test_no_question_is_sent_before_the_readiness_probe_has_passed() -> None:
+    for file in ("rewriter-vllm.yaml", "rewriter-vllm-full.yaml"):
+        containers = yaml.safe_load((MANIFESTS / "overlays/a100" / file).read_text())["spec"]["containers"]
+        assert containers[1]["readinessProbe"]["httpGet"]["path"] == READY_PATH
+    server = Starting()
+
+    with running(server) as url:
+        with pytest.raises(QinglanError, match="not ready after 0 s: 503"):
+            wait_until_ready(url + READY_PATH, 0)
+        wait_until_ready(url + READY_PATH, 60)
+
+    assert server.probes == 3

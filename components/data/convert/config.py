@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction
+from qinglan.prompts import SystemPrompt
 
 
 class ConvertConfig(Config):
@@ -25,8 +26,8 @@ class ConvertConfig(Config):
     tenant_ratio: float = Field(default=4.0, ge=1)
     """The largest tenant has at most this many times the training rows of the smallest."""
 
-    system_prompt: str = ""
-    """The student's system prompt; empty takes the tenant's in qinglan/prompts."""
+    system_prompt: SystemPrompt = ""
+    """The student's prompt, in training and serving: as generate's; empty takes qinglan/prompts."""
 
     @model_validator(mode="after")
     def _leave_a_test(self) -> Self:

@@ -18,7 +18,7 @@ from components.data.convert.split_rows import SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.near_duplicates import question_key
-from qinglan.prompts import student_messages
+from qinglan.prompts import student_answer, student_messages
 from qinglan.rows import Split, ValidatedRewrite, quarantine_row
 from qinglan.terminal.progress import progress
 
@@ -87,9 +87,8 @@ def convert(
 
 def sft_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[str, Any]:
     """One chat: the serving prompt, and the teacher's accepted rewrite as the answer."""
-    answer = {"role": "assistant", "content": row.rewritten_query}
     return {
-        "messages": [*student_messages(row, config.system_prompt), answer],
+        "messages": [*student_messages(row, config.system_prompt), student_answer(row.rewritten_query)],
         "metadata": {
             "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
             "top1_score": row.rewritten.top1_score, "source": row.teacher, "call": row.call,

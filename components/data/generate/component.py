@@ -25,7 +25,7 @@ def generate(
     from components.data.generate.config import GenerateConfig
     from components.step_figures import log_figures
     from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_gateway_usage, add_teacher_prompt
+    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
 
     settings = GenerateConfig.parse(config, "generate")
     outputs = {
@@ -44,5 +44,5 @@ def generate(
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "generate", gateway_url)
-        add_teacher_prompt(step, settings.system_prompt)
+        add_prompts(step, "teacher.*", settings.system_prompt)
     log_figures(generate_metrics, counts._asdict(), stage.FIGURES)

@@ -1,6 +1,7 @@
 """Settings of the generate stage."""
 
 from qinglan.config import Config, Name, Positive
+from qinglan.prompts import SystemPrompt
 from qinglan.questions import Columns
 
 
@@ -13,8 +14,9 @@ class GenerateConfig(Config):
     columns: Columns = Columns()
     """How the sheet names its columns."""
 
-    system_prompt: str = ""
-    """Replaces the tenant's prompt in qinglan/prompts; empty keeps it."""
+    system_prompt: SystemPrompt = ""
+    """The teacher's prompt: a text, a .txt file beside the profile, or one of these for each tenant of the sheet.
+    Empty takes qinglan/prompts."""
 
     rows_under_way: Positive = 64
     """Rows held in memory at once. The gateway, not this, limits the paid calls."""

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.data.style.config import StyleColumns
+from qinglan.csv_tables import read_csv
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
+from qinglan.file_formats import row_format
+from qinglan.sheet_reader import Formula
 from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow
-from qinglan.tables import Formula, is_spreadsheet, misnamed_in_words, read_table
+from qinglan.tables import Cells, read_table
 
 SHOWN = 5
 QUESTION, ANSWER = "用户问题：", "\n回答："
@@ -40,8 +43,10 @@ def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRo
 
 
 def _raw_rows(path: Path, columns: StyleColumns) -> Iterator[RawRow]:
-    if is_spreadsheet(path):
-        return _of_sheet(path, columns)
+    kind = row_format(path)
+    if kind in ("spreadsheet", "csv"):
+        read = read_table if kind == "spreadsheet" else read_csv
+        return _of_table(read(path, [columns.label]), columns)
     return _of_json(path)
 
 
@@ -67,13 +72,12 @@ def _parsed(path: Path, content: bytes, line: int = 1) -> Any:
     try:
         return parse_json(content, str(path), line)
     except DataError as error:
-        expected = misnamed_in_words(path) or " Save it as UTF-8 JSON, or as .xlsx."
-        raise DataError(f"{error}{expected}") from error
+        raise DataError(f"{error} Save it as UTF-8 JSON, or as .xlsx.") from error
 
 
-def _of_sheet(path: Path, columns: StyleColumns) -> Iterator[RawRow]:
+def _of_table(rows: Iterator[tuple[int, Cells]], columns: StyleColumns) -> Iterator[RawRow]:
     named = set(columns.model_dump().values())
-    for number, cells in read_table(path, [columns.label]):
+    for number, cells in rows:
         values = {name: value for name, value in cells.items() if value not in (None, "")}
         if columns.input not in values and (columns.question in values or columns.answer in values):
             parts = (values.get(columns.question, ""), values.get(columns.answer, ""))

@@ -48,5 +48,5 @@ def validate(
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "validate", gateway_url)
-        add_prompts(step, "need")
+        add_prompts(step, "need", settings.need_prompt)
     log_figures(validate_metrics, counts._asdict(), stage.FIGURES)

@@ -13,5 +13,8 @@ class ValidateConfig(Config):
     quality_threshold: Fraction = 0.6
     """A rewrite is accepted when its first shown passage's reranker_score against the need reaches this."""
 
+    need_prompt: str = ""
+    """The judge's prompt for a row's need: a text, or a .txt file beside the profile; empty takes qinglan/prompts."""
+
     rows_under_way: Positive = 64
     """Rows held in memory at once. The gateway, not this, limits the retrievals."""

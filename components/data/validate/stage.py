@@ -18,7 +18,8 @@ from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row
-from qinglan.tables import Cell, write_table
+from qinglan.sheet_reader import Cell
+from qinglan.tables import write_table
 from qinglan.terminal.progress import progress
 
 STEP = "validate"
@@ -116,7 +117,7 @@ async def _check(
     gateway: GatewayClient, rag: RagClient, row: Rewrite, snapshots: frozenset[str], config: ValidateConfig
 ) -> ValidatedRewrite | QuarantinedRow:
     try:
-        need, source = await _need(gateway, row)
+        need, source = await _need(gateway, row, config.need_prompt)
     except RowError as error:
         return quarantine_row(row, STEP, error)
     queries = row.question, row.rewritten_query
@@ -149,11 +150,11 @@ def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str
         )
 
 
-async def _need(gateway: GatewayClient, row: Rewrite) -> tuple[str, Literal["sheet", "judge"]]:
+async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str, Literal["sheet", "judge"]]:
     """The need of the user: the sheet's word, else the judge's. Never the teacher's, never gold."""
     if row.need:
         return row.need, "sheet"
-    answer = await gateway.ask("judge", need_messages(row), row=row.id)
+    answer = await gateway.ask("judge", need_messages(row, prompt), row=row.id)
     return answer.line(), "judge"
 
 

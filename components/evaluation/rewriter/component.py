@@ -36,6 +36,7 @@ def evaluate(
     from components.evaluation.rewriter.config import EvaluateConfig
     from components.evaluation.rewriter.report import to_markdown
     from components.step_figures import log_figures
+    from components.step_summary import write_summary
     from qinglan.evaluation.evaluation_file import Outputs
     from qinglan.lineage.record import recorded
     from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
@@ -69,9 +70,9 @@ def evaluate(
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "evaluate", gateway_url)
-        add_prompts(step, "judge")
+        add_prompts(step, "judge", settings.judge_prompt)
     result = orjson.loads(Path(evaluation.path).read_bytes())
-    Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
+    write_summary(summary, to_markdown(result))
     log_figures(evaluation_metrics, {**counts._asdict(), **stage.headline_numbers(result)}, stage.FIGURES)
 
 

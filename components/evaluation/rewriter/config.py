@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Positive
 from qinglan.evaluation.rewriter_gate import GateConfig
 from qinglan.rag.retrieval import RetrievalConfig
@@ -30,14 +31,18 @@ class EvaluateConfig(Config):
     examined_rows: Positive = 300
     """Rows whose rewrites the examiner scores, whole conversations drawn by seed: each costs a call a system."""
 
+    judge_prompt: str = ""
+    """The prompt that examiner and judge score by: as the reward's; empty takes qinglan/prompts."""
+
     agreement_rows: Positive = 60
     """Rows of these that the training's judge scores too, to see how far the two agree."""
 
     latency_rows: Positive = 50
     """Rows that a student rewrites one by one, to time it."""
 
-    rewriter_urls: dict[Literal["sft", "rl"], str] = {}
-    """A student's server (V1 protocol), where it is timed; a student without one is served on this machine."""
+    rewriter_urls: dict[Literal["sft", "rl"], Address] = {}
+    """A student's server (V1 protocol), where it is timed; a student without one is served on this machine. Its host
+    must be on the operator's allowlist."""
 
     gpu_hour_price: float = Field(default=2.0, ge=0)
     """Price of an hour of the student's machine, in the currency of the prices. It is set, not measured."""
@@ -59,6 +64,9 @@ class EvaluateConfig(Config):
 
     blind_rows: Positive = 50
     """Rows in the sheet that people score without knowing who wrote what."""
+
+    stand_in_teacher: bool = False
+    """The teacher was a stand-in, as the report then says; a run with `stand_ins.teacher` sets this itself."""
 
     gate: GateConfig = GateConfig()
     """When a candidate may serve."""

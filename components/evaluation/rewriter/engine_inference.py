@@ -32,6 +32,9 @@ from qinglan.rewriter.model import GeneratedRewrite, load_tokenizer, render_prom
 from qinglan.terminal.progress import progress
 
 NAME = "rewriter"
+ENGINE_SECONDS = 600.0
+"""Longest time of vLLM's start beside reading weights: imports and the compilation of kernels take minutes on a busy
+machine, however small the model is. One that ends is noticed at once."""
 
 
 def rewrite_with_engine(
@@ -42,7 +45,7 @@ def rewrite_with_engine(
     options = [*engine_options(NAME), *config.vllm_options]
     with (
         TemporaryDirectory(prefix="qinglan-") as logs,
-        run_engine(folder, options, Path(logs) / "vllm.log", ready_seconds(folder)) as engine,
+        run_engine(folder, options, Path(logs) / "vllm.log", ENGINE_SECONDS + ready_seconds(folder)) as engine,
         explained_outages(engine, name),
         ExitStack() as servers,
     ):

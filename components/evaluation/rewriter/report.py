@@ -11,6 +11,10 @@ from qinglan.evaluation.leaks import describe_leaks
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
 COLOURS = {"no rewrite": "#9aa3ad", "question + history": "#b8a06a", "teacher": "#7a4fa3", "SFT": "#5b8db8",
            "RL": "#1f5fa8"}  # fmt: skip
+STAND_IN_NOTE = (
+    "The teacher was a stand-in, which puts words of the knowledge base together: figures and model show that the "
+    "machinery works, and nothing about a real teacher. "
+)
 ALL_METRICS = METRICS | SYSTEM_METRICS
 PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
@@ -30,6 +34,7 @@ def build_report(
 ) -> kernel.Report:
     """The report; examples by kind, and each training's curves, where there are any."""
     counts, settings = evaluation["counts"], evaluation["settings"]
+    taught = STAND_IN_NOTE if settings.get("stand_in_teacher") else ""
     systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
     bars = [kernel.bars(systems, name, METRICS[name], COLOURS) for name in ("top1", "ndcg", "recall", "quality")]
     curves = [
@@ -42,7 +47,7 @@ def build_report(
     return kernel.Report(
         headline(evaluation),
         evaluation["verdict"]["promote"],
-        f"{counts['rows']:,} locked questions in {counts['conversations']:,} conversations, "
+        f"{taught}{counts['rows']:,} locked questions in {counts['conversations']:,} conversations, "
         f"{counts['labelled']:,} with gold passages, {counts['examined']:,} examined. "
         f"{describe_leaks(evaluation.get('leaks'))}",
         evaluation["verdict"]["reasons"],

@@ -151,7 +151,9 @@ def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -
         roles = [role for role, drawn in zip(("examiner", "judge"), samples, strict=True) if at in drawn]
         for role in roles:
             for text in dict.fromkeys(queries[name][at] for name in queries):
-                yield PaidRequest(Entry(STEP, row.id, role), judge_messages(row, text), JUDGE_FORMAT)
+                yield PaidRequest(
+                    Entry(STEP, row.id, role), judge_messages(row, text, config.judge_prompt), JUDGE_FORMAT
+                )
 
 
 class RowScorer:
@@ -199,9 +201,8 @@ class RowScorer:
     async def _score(self, role: JudgeRole, row: ScorableRow, text: str) -> float | str:
         """From 1 to 5, or why there is none: never a zero."""
         try:
-            answer = await self._gateway.ask(
-                role, judge_messages(row, text), row=row.id, response_format=JUDGE_FORMAT
-            )
+            messages = judge_messages(row, text, self._config.judge_prompt)
+            answer = await self._gateway.ask(role, messages, row=row.id, response_format=JUDGE_FORMAT)
             return read_score(answer.text)
         except RowError as error:
             return error.reason

@@ -27,6 +27,7 @@ from qinglan.evaluation.report import write_report
 from qinglan.evaluation.rewriter_gate import decide
 from qinglan.files import read_jsonl
 from qinglan.lineage.record import code_version
+from qinglan.llm.host_allowlist import check_called_hosts
 from qinglan.rows import Question, ValidatedRewrite
 
 Slices = Mapping[str, Sequence[str]]
@@ -70,6 +71,7 @@ def evaluate(
     gateway_url: str,
 ) -> EvaluateCounts:
     """Compare all systems; `models` holds sft and, where there is one, rl. Writes every output, or none of use."""
+    check_called_hosts(config, "evaluate")
     _refuse_strangers(models)
     rows = [row for _, row in read_jsonl(locked_test, ValidatedRewrite)]
     if not rows:

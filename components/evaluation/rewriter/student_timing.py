@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from qinglan.errors import OutageError
+from qinglan.llm.host_allowlist import check_host
 from qinglan.prompts import PromptInput
 from qinglan.rewriter.model import GeneratedRewrite
 from qinglan.services import READY_SECONDS, start_service
@@ -87,6 +88,7 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
     """Single rewrites as a user of the service waits for them; the first one warms up and does not count."""
     import httpx
 
+    check_host(url, "evaluate.rewriter_urls")
     texts, times = [], []
     with httpx.Client(base_url=url, timeout=SERVED_SECONDS, trust_env=False) as client:
         for number, row in enumerate([*rows[:1], *rows]):

@@ -11,6 +11,7 @@ from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.report import to_markdown
 from components.evaluation.style.teacher import TeacherFiles
 from components.step_figures import log_figures
+from components.step_summary import write_summary
 from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.lineage.record import Artifact, recorded
 
@@ -33,6 +34,6 @@ def run_evaluation(
         counts = stage.evaluate(Path(inputs["style_rows"].path), Path(model.path), files, settings, teacher)
         step.facts.update(counts._asdict())
     result = orjson.loads(files.evaluation.read_bytes())
-    Path(summary.path).write_text(to_markdown(result), encoding="utf-8")
+    write_summary(summary, to_markdown(result))
     classification.log_confusion_matrix(result["labels"], result["systems"]["model"]["confusion"])
     log_figures(metrics, {**counts._asdict(), **stage.headline_numbers(result)}, stage.FIGURES)

@@ -7,6 +7,7 @@ from typing import Any
 from components.release.deploy import stage
 from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
+from components.step_summary import write_summary
 from qinglan.lineage.record import Artifact, recorded
 from qinglan.lineage.trust import default_trust
 
@@ -21,4 +22,4 @@ def run_deploy(
     with recorded(name, inputs, {}, stage.settings(settings), lineage, before) as step:
         done = stage.deploy(Path(release.path), settings, default_trust(), ClusterRollouts(settings.namespace))
         step.facts.update(done._asdict())
-    Path(summary.path).write_text(stage.to_markdown(done, settings), encoding="utf-8")
+    write_summary(summary, stage.to_markdown(done, settings))

@@ -14,6 +14,12 @@ class RegisterConfig(Config):
     store: str = ""
     """Store that keeps and names releases, s3://bucket/prefix or a folder; without one the release is its folder."""
 
+    stand_in_teacher: bool = False
+    """The run was taught by a stand-in; a run with `stand_ins.teacher` sets this itself."""
+
+    allow_stand_in: bool = False
+    """Release such a model all the same, as a demonstration does: it is for trying the machinery, and of no use."""
+
     licence: str = "Apache-2.0"
     """Licence of the base model and so of this one, by its SPDX id."""
 

@@ -11,6 +11,7 @@ from qinglan.lineage.bom import CYCLONEDX_HASHES
 from qinglan.lineage.release_folder import LineageStatement
 
 Json = dict[str, Any]
+STAND_IN_LIMIT = "A stand-in taught this model, for a demonstration: it is of no use in production."
 YET = "Yet "
 """How the gate begins what it does not hold a model for, and nobody should overlook."""
 
@@ -35,7 +36,10 @@ def model_card(
         "considerations": {
             "users": list(model.users),
             "useCases": [config.intended_use or model.intended_use],
-            "technicalLimitations": [*model.limits, *config.limits, *known_regressions(verdict)],
+            "technicalLimitations": [
+                *([STAND_IN_LIMIT] if config.stand_in_teacher else []),
+                *model.limits, *config.limits, *known_regressions(verdict),
+            ],
             "ethicalConsiderations": [
                 {"name": name, "mitigationStrategy": what} for name, what in model.risks.items()
             ],

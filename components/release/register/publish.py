@@ -3,17 +3,34 @@
 from pathlib import Path
 
 from components.release.register.config import RegisterConfig
+from qinglan.errors import AlteredError
+from qinglan.lineage.keys import Signer
+from qinglan.lineage.name_moves import foreign_entry_fault, sign_with
+from qinglan.lineage.trust import policy_at_hand
 
 
 def current_digest(config: RegisterConfig) -> str | None:
-    """The digest that the name points to now; None where it is new, or no store is wanted."""
+    """The digest that the name points to now; None where it is new, or no store is wanted.
+
+    An entry that this project's register stage cannot have written is refused: the next entry, which is signed,
+    would vouch for it.
+    """
     from qinglan.store import open_store
 
-    named = open_store(config.store).prepare().name(config.name) if config.store else None
-    return None if named is None else named.digest
+    if not config.store:
+        return None
+    store = open_store(config.store).prepare()
+    if (named := store.name(config.name)) is None:
+        return None
+    if fault := foreign_entry_fault(named, policy_at_hand()):
+        raise AlteredError(
+            f"{store.address}: {config.name}: {fault}. Somebody else writes to this store: find out who, remove that "
+            "entry's file, and run again."
+        )
+    return named.digest
 
 
-def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, by: str) -> None:
+def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, signer: Signer) -> None:
     """Nothing without a store. A Conflict where someone else has moved the name since `before`: run again then."""
     from qinglan.store import open_store
 
@@ -21,4 +38,4 @@ def publish(folder: Path, digest: str, config: RegisterConfig, before: str | Non
         return
     store = open_store(config.store)
     store.push(folder, digest)
-    store.point(config.name, digest, before, by)
+    store.point(config.name, digest, before, signer.id, sign_with(signer))

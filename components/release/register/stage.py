@@ -15,6 +15,7 @@ from components.release.register.bom import BomContents, write_bom
 from components.release.register.config import RegisterConfig
 from components.release.register.model_card import model_card
 from components.release.register.publish import current_digest, publish
+from components.step_summary import write_summary
 from qinglan.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
 from qinglan.errors import AlteredError, ConfigError, DataError, GateHeldError
 from qinglan.evaluation.evaluation_file import read_evaluation
@@ -93,13 +94,14 @@ class ReleaseDecision(NamedTuple):
 
 def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     """Write the release's folder, whole or not at all. What was held, or not judged, never becomes one."""
+    refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = judge(inputs)
     refuse_disallowed_files(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
-    publish(out, registered.release, config, before, signer.id)
+    publish(out, registered.release, config, before, signer)
     return registered
 
 
@@ -125,7 +127,7 @@ def run_step(
     with recorded(f"register{suffix}", inputs, outputs, settings(parsed), lineage, before) as step:
         registered = register(paths, Path(release.path), parsed)
         step.facts.update(registered._asdict())
-    Path(summary.path).write_text(to_markdown(registered), encoding="utf-8")
+    write_summary(summary, to_markdown(registered))
 
 
 def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
@@ -133,11 +135,21 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
 
     The deploy gate refuses it, unless a releaser's key signs an override for it (qinglan/lineage/release_notes.py).
     """
+    refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = judge(inputs, "hold")
     refuse_disallowed_files(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     return write_release(inputs, out, judged, config, signer)
+
+
+def refuse_stand_in(config: RegisterConfig) -> None:
+    """Refuse a model that a stand-in taught, unless the profile says that it is wanted."""
+    if config.stand_in_teacher and not config.allow_stand_in:
+        raise ConfigError(
+            f"{config.name}: a stand-in taught this model, so it is not released. Name a real teacher "
+            "(stand_ins.teacher: false); for a demonstration, set register.allow_stand_in."
+        )
 
 
 def write_release(

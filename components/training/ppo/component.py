@@ -48,7 +48,7 @@ def ppo(
         )
         step.facts.update(counts._asdict())
         add_gateway_usage(step, REWARD, gateway_url)
-        add_prompts(step, "judge*")
+        add_prompts(step, "judge*", settings.reward.judge_prompt)
         add_reward(step, settings.reward)
         add_critic(step, Path(rl_model.path))
         write_curve_page(Path(ppo_log.path), Path(ppo_curve.path))

@@ -32,6 +32,7 @@ from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import process_cleanup
 from qinglan.live.view import live_training
+from qinglan.llm.host_allowlist import check_called_hosts
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary
 from qinglan.rewriter.card import RewriterCard, read_card
@@ -103,6 +104,7 @@ def ppo(
     runner: Runner = LOCAL_RUNNER,
 ) -> PpoCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and curve."""
+    check_called_hosts(config, "ppo")
     if config.hardware.device != "cpu" and not runner.remote and "RAY_ADDRESS" not in os.environ:
         need_gpus("ppo", config.hardware.per_node)
     card = read_card(sft_model)

@@ -11,7 +11,7 @@ from typing import Any
 from components.training.style.config import StyleConfig
 from qinglan.errors import DataError
 from qinglan.style.labels import Labels
-from qinglan.style.model import refuse_pickles
+from qinglan.style.model import load_tokenizer, refuse_pickles
 
 SUPPORTED = ("qwen2", "qwen3", "bert", "roberta", "xlm-roberta", "modernbert")
 """Architectures, as `model_type` of config.json names them."""
@@ -32,13 +32,13 @@ LORA_SCALE = 2
 def open_base(base: Path, labels: Labels, texts: Sequence[str], config: StyleConfig) -> tuple[Any, Any]:
     """The base with a new head, and its tokenizer. The weights that learn are in float32, whatever computes."""
     import torch
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
     refuse_pickles(base)
     torch.manual_seed(config.seed)
     try:
         described = AutoConfig.from_pretrained(base, local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+        tokenizer = load_tokenizer(base)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{base}: no base model that transformers opens ({str(error).splitlines()[0]}).") from error
     tokenizer.padding_side = "right"

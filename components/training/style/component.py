@@ -63,6 +63,7 @@ def distil(
     from pathlib import Path
 
     from components.step_figures import log_figures
+    from components.step_summary import write_summary
     from components.training.style import distil as stage
     from components.training.style.config import DistilConfig
     from qinglan.lineage.record import recorded
@@ -81,5 +82,5 @@ def distil(
             monitor_url,
         )
         step.facts.update(counts._asdict())
-    Path(summary.path).write_text(stage.to_markdown(Path(distil_table.path)), encoding="utf-8")
+    write_summary(summary, stage.to_markdown(Path(distil_table.path)))
     log_figures(distil_metrics, counts._asdict(), stage.FIGURES)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
+from qinglan.addresses import Address
 from qinglan.config import Config, parse_as
 from qinglan.errors import ConfigError
 from serving.rag.url_checks import refuse_credentials
@@ -26,7 +27,7 @@ RETRIES = 2
 class OpenSearchConfig(Config):
     """A cluster, and how long it has for an answer."""
 
-    url: str = Field(pattern=r"^https?://")
+    url: Address
     deadline_seconds: float = Field(default=2.0, gt=0)
     """For one search with its retries."""
 

@@ -2,16 +2,18 @@
 
 import logging
 import sys
-import threading
 import time
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import orjson
 from prometheus_client import generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
-from qinglan.errors import ConfigError
 from qinglan.terminal import say_json
+from serving.http_server import ThreadedServer, listen
 from serving.rollout.cluster.controller import Controller
 from serving.rollout.cluster.lease import ClusterLease
 
@@ -35,37 +37,21 @@ def configure_json_logging() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-def start_monitoring_server(controller: Controller, lease: ClusterLease, host: str, port: int) -> ThreadingHTTPServer:
+def start_monitoring_server(controller: Controller, lease: ClusterLease, host: str, port: int) -> ThreadedServer:
     """Serve in a thread; the address is the one line on stdout."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == "/metrics":
-                self._answer(200, generate_latest(controller.metrics.registry))
-            elif self.path == "/healthz":
-                trouble = _health_problem(controller, lease)
-                self._answer(503 if trouble else 200, f"{trouble or 'well'}\n".encode())
-            else:
-                self._answer(404, b"there are /metrics and /healthz\n")
+    async def metrics_page(_: Request) -> Response:
+        return PlainTextResponse(generate_latest(controller.metrics.registry), media_type="text/plain; version=0.0.4")
 
-        def _answer(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    async def healthz(_: Request) -> Response:
+        trouble = _health_problem(controller, lease)
+        return PlainTextResponse(f"{trouble or 'well'}\n", 503 if trouble else 200)
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing: probes and scrapes are no news."""
-
-    try:
-        server = ThreadingHTTPServer((host, port), Handler)
-    except OSError as error:
-        raise ConfigError(
-            f"--host {host} --port {port}: {error.strerror}. Choose another, or end the program that has it."
-        ) from error
-    threading.Thread(target=server.serve_forever, name="monitoring", daemon=True).start()
-    say_json({"rollout": f"http://{host}:{server.server_address[1]}"})
+    listening = listen(host, port)
+    server = ThreadedServer(
+        Starlette(routes=[Route("/metrics", metrics_page), Route("/healthz", healthz)]), listening
+    )
+    say_json({"rollout": f"http://{host}:{listening.getsockname()[1]}"})
     return server
 
 

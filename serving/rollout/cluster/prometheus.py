@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from qinglan.errors import OutageError
+from qinglan.addresses import address_fault
+from qinglan.errors import ConfigError, OutageError
 
 ANSWER_SECONDS = 15.0
 
@@ -30,6 +31,8 @@ class PrometheusClient:
     """A client of the HTTP API; an OutageError where Prometheus gives no complete answer."""
 
     def __init__(self, url: str) -> None:
+        if fault := address_fault(url):
+            raise ConfigError(f"--prometheus: {fault}.")
         self.url = url.rstrip("/")
         self._client = httpx.Client(timeout=ANSWER_SECONDS)
 

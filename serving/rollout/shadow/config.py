@@ -1,9 +1,10 @@
 """The configuration of a shadow."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from qinglan.addresses import Address
 from qinglan.config import Config, Fraction
 from qinglan.rag.retrieval import RetrievalConfig
 
@@ -15,7 +16,7 @@ class ModelPair(Config):
 
     canary: str = Field(pattern=VERSION_PATTERN)
     stable: str = Field(pattern=VERSION_PATTERN)
-    url: str = Field(pattern=r"^https?://")
+    url: Address
     """The canary's URL; on a cluster its tag route."""
 
 
@@ -25,7 +26,7 @@ class ShadowConfig(Config):
     payloads: str = Field(min_length=1)
     """The store of the rewriter's payload log, which must keep texts."""
 
-    rag: str = Field(pattern=r"^https?://")
+    rag: Address
     """The RAG service that both rewrites are searched in."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
@@ -37,13 +38,13 @@ class ShadowConfig(Config):
     namespace: str = ""
     """The namespace; by default that of the KUBECONFIG or of the pod."""
 
-    ingress: str = Field(default="", pattern=r"^(https?://.+)?$")
+    ingress: Address | Literal[""] = ""
     """The URL of the cluster's gateway, for clusters in which the tag route's host name does not resolve."""
 
     pair: ModelPair | None = None
     """The two models to compare without a cluster, in place of `service`."""
 
-    judge: str = Field(default="", pattern=r"^(https?://.+)?$")
+    judge: Address | Literal[""] = ""
     """The URL of a gateway whose judge compares the rewrites; by default the reranker scores their hits."""
 
     model: str = "rewriter"

@@ -137,11 +137,14 @@ def test_a_file_without_rows_says_what_to_give(tmp_path: Path, content: str) -> 
         read_rows(tmp_path / "in.json", StyleColumns(), DEFAULT_LABELS)
 
 
-def test_a_text_file_with_the_name_of_a_spreadsheet_is_told_so(tmp_path: Path) -> None:
-    (tmp_path / "in.xlsx").write_text("问题,回答,标签\n")
+def test_a_csv_is_read_whatever_its_name_and_a_page_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.xlsx").write_bytes("问题,回答,标签\n好吗,很好,售后\n".encode("gb18030"))
+    (tmp_path / "page.xlsx").write_text("<html><table></table></html>")
 
-    with pytest.raises(DataError, match=r"name ends in \.xlsx, but it is no \.xlsx spreadsheet"):
-        read_rows(tmp_path / "in.xlsx", StyleColumns(), DEFAULT_LABELS)
+    [row] = read_rows(tmp_path / "in.xlsx", StyleColumns(), DEFAULT_LABELS)
+    assert (row.label, "很好" in row.input) == ("售后", True)
+    with pytest.raises(DataError, match=r"a web page or XML.* save it as \.xlsx"):
+        read_rows(tmp_path / "page.xlsx", StyleColumns(), DEFAULT_LABELS)
 
 
 @pytest.mark.parametrize("count", [0, 1])

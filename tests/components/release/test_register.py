@@ -258,6 +258,19 @@ def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tm
     assert said["technicalLimitations"][-1].startswith("Yet quality by the examiner (1 to 5) is below the teacher's")
 
 
+def test_a_model_that_a_stand_in_taught_is_released_only_where_the_profile_says_so(
+    inputs: Inputs, tmp_path: Path
+) -> None:
+    taught = CONFIG.model_copy(update={"stand_in_teacher": True})
+    with pytest.raises(ConfigError, match=r"a stand-in taught this model, so it is not released"):
+        register(inputs, tmp_path / "release", taught)
+    assert not (tmp_path / "release").exists()
+
+    register(inputs, tmp_path / "release", taught.model_copy(update={"allow_stand_in": True}))
+    card = orjson.loads((tmp_path / "release" / "mlbom.cdx.json").read_bytes())["metadata"]["component"]["modelCard"]
+    assert card["considerations"]["technicalLimitations"][0].startswith("A stand-in taught this model")
+
+
 def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -> None:
     model = tiny_weights(tmp_path / "style_model")
     found = good_style()
@@ -303,9 +316,9 @@ def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inpu
 def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tmp_path: Path) -> None:
     config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
     before = current_digest(config)
-    publish(made.folder, made.registered.release, config, before, "someone else")
+    publish(made.folder, made.registered.release, config, before, load_signer("builder"))
 
     with pytest.raises(ConflictError):
-        publish(made.folder, made.registered.release, config, before, "us")
+        publish(made.folder, made.registered.release, config, before, load_signer("releaser"))
 
-    assert [one.by for one in open_store(config.store).history(NAME)] == ["someone else"]
+    assert [one.by for one in open_store(config.store).history(NAME)] == [load_signer("builder").id]

@@ -73,11 +73,12 @@ def test_a_command_that_does_not_exist_is_a_code_and_a_line(tmp_path: Path) -> N
 
 
 def grandchild(root: Path) -> list[str]:
-    """Processes of the machine that run a container's loop, known by the folder in their words."""
-    each = []
+    """Processes of the machine that run a container's loop, known by an argument; the shell that starts it has it
+    inside of a longer one, and has not set its trap yet."""
+    argument, each = f"sleep-of-{root.name}".encode(), []
     for folder in Path("/proc").iterdir():
         with suppress(OSError):  # others come and go meanwhile
-            if folder.name.isdigit() and f"sleep-of-{root.name}".encode() in (folder / "cmdline").read_bytes():
+            if folder.name.isdigit() and argument in (folder / "cmdline").read_bytes().split(b"\0"):
                 each.append(folder.name)
     return each
 

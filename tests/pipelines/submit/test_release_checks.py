@@ -48,7 +48,7 @@ def test_a_cluster_that_knows_no_rollouts_is_named() -> None:
     assert (
         "deploy would create a ModelRollout, and this cluster does not know modelrollouts.qinglan.dev" in finding.what
     )
-    assert "kubectl apply --server-side -k manifests/platform" in finding.next_step
+    assert "kubectl apply --server-side -k manifests/platform" in finding.command
 
 
 def test_a_namespace_of_rollouts_that_is_not_there_is_named() -> None:
@@ -62,7 +62,7 @@ def test_rights_that_deploying_lacks_are_named_with_the_role_for_the_account_of_
 
     what = "pipeline-runner in namespace team may not create, get, list modelrollouts in namespace serving"
     assert what in finding.what and "deploy would fail" in finding.what
-    role, binding = json.loads(finding.next_step.partition("<<< '")[2].removesuffix("'"))["items"]
+    role, binding = json.loads(finding.command.partition("<<< '")[2].removesuffix("'"))["items"]
     assert role["rules"] == [right.rule for right in ROLLOUT_PERMISSIONS]
     assert (role["metadata"]["namespace"], binding["subjects"][0]["namespace"]) == ("serving", "team")
 
@@ -71,7 +71,7 @@ def test_rights_that_every_pod_of_kfp_takes_are_named_with_the_object() -> None:
     [finding] = found(kfp_denied=KFP_PERMISSIONS)
 
     assert "may not create, patch workflowtaskresults; get configmaps kfp-launcher: KFP's driver" in finding.what
-    role, _ = json.loads(finding.next_step.partition("<<< '")[2].removesuffix("'"))["items"]
+    role, _ = json.loads(finding.command.partition("<<< '")[2].removesuffix("'"))["items"]
     assert role["rules"][1]["resourceNames"] == ["kfp-launcher"]
 
 
@@ -123,7 +123,7 @@ def test_trust_is_a_file_beside_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     [finding] = check_requirements(Requirements((need,), (), (), "x"), ClusterSnapshot("team", absent))
 
-    assert f"create configmap qinglan-trust --from-file='{folder}/trust.yaml'" in finding.next_step
+    assert f"create configmap qinglan-trust --from-file='{folder}/trust.yaml'" in finding.command
 
 
 @pytest.mark.slow

@@ -41,6 +41,7 @@ def test_a_run_is_told_its_parameters_experiment_version_and_account(server: Sta
     assert run["experiment_id"] == experiment and kept["display_name"] == "acme"
     assert run["pipeline_version_reference"]["pipeline_version_id"] == made.version
     assert server.uploaded == [small.text]
+    assert server.versions[made.version].get("description") == small.description
     assert made.page == f"{server.url}/#/runs/details/{made.run_id}"
 
 
@@ -184,9 +185,9 @@ def test_where_nobody_listens_is_an_outage(server: StandIn) -> None:
     ("endpoint", "environment", "said"),
     [
         ("", {}, "Where is KFP"),
-        ("kubeflow.example.com", {}, "is no address such as"),
-        ("ftp://kf", {}, "is no address such as"),
-        ("https://me:secret@kf", {}, "leave name and password out"),
+        ("kubeflow.example.com", {}, "no http or https address"),
+        ("ftp://kf", {}, "no http or https address"),
+        ("https://me:secret@kf", {}, "an address holds no user and password"),
         (
             "https://kf",
             {"KFP_TOKEN_FILE": "/none/token"},

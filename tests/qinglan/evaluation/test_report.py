@@ -62,6 +62,7 @@ def test_markdown_holds_what_is_for_a_terminal_and_no_column_more() -> None:
     assert "| a\\|b (judged) | 1 [0, 2] |" in text
     assert "| a\\|b | 1 |" in text
     assert "hidden" not in text
+    assert text.count("####") == 1
 
 
 @pytest.mark.parametrize(("p", "header"), [("p", "p"), ("p_holm", "p, Holm")])

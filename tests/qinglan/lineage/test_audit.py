@@ -11,6 +11,7 @@ from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError
 from qinglan.lineage.audit import Audit, audit, audit_error
 from qinglan.lineage.audit_targets import FILLED_IN, SHOWN_NAMES
+from qinglan.lineage.name_moves import sign_with
 from qinglan.lineage.paid_answers import compare_answers
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.llm.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
@@ -337,10 +338,10 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
     release, address = write_release(tmp_path / "release", keys), str(tmp_path / "store")
     name, store = digest(release), open_store(address)
     store.push(release, name)
-    store.point("fivedoctors/rewriter", name, None, "a test")
+    store.point("fivedoctors/rewriter", name, None, "a test", sign_with(keys.releaser))
 
     for target in ("fivedoctors/rewriter", name, name[:10], f"{address}/{name}"):
-        found = audit(target, keys.policy, store=address, now=NOW)
+        found = audit(target, keys.policy, store=address)
         assert (found.verdict, found.digest) == ("intact", name)
     with pytest.raises(DataError, match="no such name"):
         audit("fivedoctors/other", keys.policy, store=address)

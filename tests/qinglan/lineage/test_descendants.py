@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.lineage import descendants
+from qinglan.digests import digest
 from qinglan.lineage.descendants import which_models
+from qinglan.lineage.name_moves import sign_with
+from qinglan.store import open_store
 from tests.lineage_release import write_release
 from tests.lineage_world import TENANT, Keys, given, made, make_keys, sealed, sha, write_run
 
@@ -60,13 +62,13 @@ def test_a_descendant_says_why_its_signature_does_not_count(keys: Keys, tmp_path
     assert "not in the trust policy" in found.fault
 
 
-def test_names_of_the_store_point_to_their_releases(
-    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_release(tmp_path / "releases" / "abc", keys)
-    monkeypatch.setattr(descendants, "_pointers", lambda store: {"abc": ["fivedoctors/rewriter"]})
+def test_names_of_the_store_point_to_their_releases_where_signed(keys: Keys, tmp_path: Path) -> None:
+    folder, store = write_release(tmp_path / "release", keys), open_store(str(tmp_path / "store"))
+    store.push(folder, digest(folder))
+    store.point("fivedoctors/rewriter", digest(folder), None, "gate", sign_with(keys.releaser))
+    store.point("fivedoctors/forged", digest(folder), None, "gate")
 
-    found = which_models(sha("questions"), [], keys.policy, str(tmp_path))
+    found = which_models(sha("questions"), [], keys.policy, str(tmp_path / "store"))
 
     assert found[0].names == ("fivedoctors/rewriter (now)",)
 

@@ -4,16 +4,17 @@ from pathlib import Path
 
 from qinglan.files import sha256_bytes
 from qinglan.lineage.record import StepReport, recorded
-from qinglan.lineage.step_inputs import add_critic, add_teacher_prompt
+from qinglan.lineage.step_inputs import add_critic, add_prompts
+from qinglan.prompts import SystemPrompt
 from qinglan.rewriter.card import RewriterCard, write_card
 from tests.kfp_artifacts import File
 
 
-def prompts_named(tmp_path: Path, system_prompt: str) -> dict[str, str]:
+def prompts_named(tmp_path: Path, system_prompt: SystemPrompt) -> dict[str, str]:
     (tmp_path / "in").write_text("问题")
     inputs, lineage = {"questions": File(str(tmp_path / "in"))}, File(str(tmp_path / "lineage"))
     with recorded("generate", inputs, {}, {}, lineage) as step:
-        add_teacher_prompt(step, system_prompt)
+        add_prompts(step, "teacher.*", system_prompt)
         return {used.name: used.digest for used in step.used if used.name.startswith("prompt")}
 
 
@@ -25,6 +26,13 @@ def test_a_profiles_own_prompt_is_named_alone(tmp_path: Path) -> None:
 
 def test_without_one_the_tenants_files_are_named(tmp_path: Path) -> None:
     assert set(prompts_named(tmp_path, "")) == {"prompt teacher.chengla", "prompt teacher.fivedoctors"}
+
+
+def test_prompts_of_some_tenants_take_the_place_of_their_files(tmp_path: Path) -> None:
+    named = prompts_named(tmp_path, {"acme": "你是户外用品店的助手。", "chengla": "你是助教。"})
+
+    assert set(named) == {"prompt teacher.acme", "prompt teacher.chengla", "prompt teacher.fivedoctors"}
+    assert named["prompt teacher.chengla"] == sha256_bytes("你是助教。".encode())
 
 
 def test_the_critics_model_is_named_where_there_was_one(tmp_path: Path) -> None:

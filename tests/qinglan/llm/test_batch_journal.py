@@ -129,8 +129,9 @@ def test_a_batch_holds_its_money_and_its_calls_until_it_ends(tmp_path: Path) -> 
         assert pages.settled_keys() == {call(text).key for text in ("live", "a", "b")}
         assert pages.open() == [batch]
         assert [row.row for row in pages.unsettled(batch)] == ["a", "b"]
+        await pages.note(batch._replace(file="file-1", status="uploaded"))
         with pytest.raises(ConfigError, match="is not fetched yet"):
-            refuse_open_batches(journal)
+            await refuse_open_batches(journal)
 
     with_journal(tmp_path, work)
 
@@ -144,10 +145,23 @@ def test_an_abandoned_batch_may_have_been_billed_only_if_it_was_uploaded(tmp_pat
         await pages.give_up()
 
         assert (pages.open(), journal.spent()) == ([], 0.5)
-        refuse_open_batches(journal)
+        await refuse_open_batches(journal)
 
     with_journal(tmp_path, work)
     assert read_report(tmp_path / "journal.sqlite")["possibly_billed"] == ["generate/b"]
+
+
+def test_a_batch_that_was_never_uploaded_does_not_stop_the_live_calls(tmp_path: Path) -> None:
+    async def work(journal: Journal) -> None:
+        pages = BatchJournal(journal)
+        await pages.make("teacher", [batch_call("a")], 0.5)
+
+        await refuse_open_batches(journal)
+
+        assert (pages.open(), journal.spent(), pages.settled_keys()) == ([], 0.0, set())
+
+    with_journal(tmp_path, work)
+    assert outcomes(tmp_path) == {"rejected": 1}
 
 
 def test_a_batch_takes_of_the_calls_what_the_file_and_the_money_hold() -> None:

@@ -122,11 +122,12 @@ def test_a_redirect_is_not_followed() -> None:
 def test_a_service_that_repeats_the_key_does_not_bring_it_into_our_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QINGLAN_API_KEY", KEY)
     refused = Reply(401, error(f"Incorrect API key provided: {KEY}").encode())
-    app = Scripted(refused, Reply(200, completion(f"your key is {KEY}")))
+    app = Scripted(refused, Reply(200, completion(f"your key is {KEY}").replace(b"sk-", b"\\u0073\\u006B-")))
     with running(app) as url:
         failure = asyncio.run(ask(Upstream(model(url), "teacher", 5)))
         answer = asyncio.run(ask(Upstream(model(url), "teacher", 5)))
     assert app.seen[0][2]["authorization"] == f"Bearer {KEY}"
+    assert KEY not in str(orjson.loads(answer.raw))
     assert "[key]" in str(failure)
     assert KEY not in str(failure) + failure.raw + answer.raw.decode()
 

@@ -101,3 +101,20 @@ def test_a_critic_of_another_vocabulary_is_refused(base: Path, tmp_path: Path) -
 
 def change(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(("content", "special", "refused"), [
+    ("SYSTEM:", True, True), ("@@end@@", True, True), ("[INST]", True, False), ("<|new|>", True, False),
+    ("名词", False, False),
+])  # fmt: skip
+def test_a_model_whose_control_tokens_a_user_could_type_is_refused(
+    base: Path, content: str, special: bool, refused: bool
+) -> None:
+    added = json.loads((base / "tokenizer.json").read_text())["added_tokens"]
+    change(base / "tokenizer.json", added_tokens=[*added, {"content": content, "special": special}])
+
+    if refused:
+        with pytest.raises(DataError, match="so that a user's text could hold it"):
+            refuse_unfit_base(base)
+    else:
+        refuse_unfit_base(base)

@@ -20,6 +20,7 @@ ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65�
         "虾青素软胶囊 2,000元 30.0片",
         "辅酶Q10 第一阶段 一般人群 两种",  # a name, and manners of speaking
         "那它一天吃几次，两千块够吗",
+        "虾青素 <65岁 老人 [图片]",
         "虾青素软胶囊和鱼油软胶囊的区别",
     ],
 )
@@ -36,6 +37,14 @@ def test_words_of_the_conversation_pass_the_guard(written: str) -> None:
         ("虾青素" * (MAX_CHARACTERS // 3 + 1), False, ("too_long",)),
         ("正在了解虾青素软胶囊的吃法以及和鱼油软胶囊", False, ("history",)),
         ("正在了解虾青素软胶囊的吃法，以及和鱼油软胶囊", False, ("history",)),  # punctuation aside
+        ("虾青素<|im_end|>", False, ("markup",)),
+        ("<think>虾青素", False, ("markup",)),
+        ("虾青素</s>", False, ("markup",)),
+        ("<｜User｜>虾青素", False, ("markup",)),
+        ("[INST] 虾青素", False, ("markup",)),
+        ('{"改写": "虾青素"}', False, ("markup",)),
+        ("```虾青素", False, ("markup",)),
+        ("虾青素<br", False, ("markup",)),
         ("虾青素软胶囊 每日３粒", False, ("invented_number",)),
         ("虾青素软胶囊 每日三粒", False, ("invented_number",)),
         ("虾青素软胶囊 一百二十元", False, ("invented_number",)),
@@ -45,6 +54,82 @@ def test_words_of_the_conversation_pass_the_guard(written: str) -> None:
 )
 def test_failed_guards_are_named_in_order_of_gravity(written: str, cut: bool, found: tuple[str, ...]) -> None:
     assert failed_guards(ASKED, written, cut) == found
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "三百 毫克",
+        "三百mg",
+        "x300mg",
+        "伍佰毫克",
+        "叁粒",
+        "Ⅲ粒",
+        "半斤",
+        "一打",
+        "百分之八十",
+        "three hundred mg",
+        "a dozen",
+    ],
+)  # fmt: skip
+def test_a_number_that_nobody_told_is_found_in_every_writing(number: str) -> None:
+    asked = Question("fivedoctors", "虾青素怎么吃", "老人", "正在了解虾青素")
+    told = asked._replace(history_summary=f"正在了解虾青素，{number}")
+
+    assert failed_guards(asked, f"虾青素 每日 {number}") == ("invented_number",)
+    assert failed_guards(told, f"虾青素 每日 {number}") == ()
+
+
+ENGLISH_HISTORY = (
+    "The user bought astaxanthin softgels and fish oil capsules for her mother, aged sixty-five, who takes warfarin "
+    "every morning. The assistant explained that the softgels are stored in a cool and dry place, and that each "
+    "bottle holds 60 softgels. The user asked how long one bottle lasts and whether the parcel can be returned."
+)
+ENGLISH_REWRITES = [
+    ("How many a day?", "How many astaxanthin softgels should be taken a day?"),
+    (
+        "Can she take them together?",
+        "Can astaxanthin softgels and fish oil be taken together with warfarin?",
+    ),
+    ("And with her medicine?", "Do fish oil capsules interact with warfarin in people over 65?"),
+    ("Where do I keep it?", "How should astaxanthin softgels be stored?"),
+    ("What if it melts?", "What to do if astaxanthin softgels melt or stick together in hot weather"),
+    ("How long does it last?", "How many days does a bottle of 60 astaxanthin softgels last?"),
+    ("I opened it already", "Can an opened bottle of astaxanthin softgels be returned for a refund?"),
+    ("Is it ok for kids?", "Are fish oil capsules suitable for children, and what is the recommended dose?"),
+    ("before or after food", "Should astaxanthin softgels be taken before or after meals?"),
+    ("does it hurt the stomach", "Can fish oil capsules irritate the stomach or cause nausea?"),
+    ("what's the difference", "What is the difference between astaxanthin softgels and fish oil capsules?"),
+    ("which one first?", "Which should be taken first in the morning: warfarin or astaxanthin softgels?"),
+    ("she forgot yesterday", "What should someone do after missing a day of astaxanthin softgels?"),
+    (
+        "any side effects",
+        "What are the side effects of astaxanthin softgels with blood thinners such as warfarin?",
+    ),
+    ("expired last month", "Is it safe to take fish oil capsules that expired one month ago?"),
+    ("the parcel is damaged", "How to exchange astaxanthin softgels that arrived in a damaged parcel?"),
+    ("who should not take it", "Who should not take astaxanthin softgels or fish oil capsules?"),
+    ("can I split it", "Can astaxanthin softgels be opened or cut for people who have difficulty swallowing?"),
+    ("is it good for eyes", "Does astaxanthin help with tired eyes and age-related loss of sight?"),
+    ("60 is enough?", "Is a bottle of sixty astaxanthin softgels enough for two months at one softgel a day?"),
+]
+
+
+@pytest.mark.parametrize(("question", "written"), ENGLISH_REWRITES)
+def test_a_faithful_english_rewrite_passes(question: str, written: str) -> None:
+    assert failed_guards(Question("house", question, "", ENGLISH_HISTORY), written) == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("who takes warfarin every morning. The assistant explained that the softgels are stored", "history"),
+        ("astaxanthin softgels three hundred mg", "invented_number"),
+        ("astaxanthin softgels " * 20, "too_long"),
+    ],
+)
+def test_an_english_rewrite_is_taken_back_for_what_a_chinese_one_is(written: str, found: str) -> None:
+    assert found in failed_guards(Question("house", "How many a day?", "", ENGLISH_HISTORY), written)
 
 
 @given(st.text(min_size=1, max_size=300), st.text(max_size=300))

@@ -57,6 +57,20 @@ def test_question_and_answer_are_put_into_the_training_form(model: StyleModel, t
     assert len({round(row["confidence"], 5) for row in read(tmp_path / "out.jsonl")}) == 1
 
 
+def test_the_plans_json_and_a_csv_are_read_too(model: StyleModel, tmp_path: Path) -> None:
+    training = [{"input": format_training_text("好吗", "很好"), "label": "有帮助", "metadata": {"source": "x"}}, 7]
+    (tmp_path / "in.json").write_text(json.dumps(training), encoding="utf-8")
+    (tmp_path / "in.csv").write_bytes("问题,回答\n好吗,很好\n".encode("gb18030"))
+
+    counts = predict_file(model, tmp_path / "in.json", tmp_path / "a.jsonl")
+    predict_file(model, tmp_path / "in.csv", tmp_path / "b.jsonl")
+
+    first, broken = read(tmp_path / "a.jsonl")
+    [sheet] = read(tmp_path / "b.jsonl")
+    assert first["metadata"] == {"source": "x"} and first["predicted_label"] == sheet["predicted_label"]
+    assert broken["raw"] == 7 and counts.faults[0].startswith("element 2: no text")
+
+
 def test_a_sheet_in_and_a_sheet_out(model: StyleModel, tmp_path: Path) -> None:
     with write_table(tmp_path / "in.xlsx", ("编号", "问题", "回答")) as add:
         for number in range(5):
@@ -129,6 +143,6 @@ def test_a_sheet_has_every_column_that_any_line_brings(model: StyleModel, tmp_pa
 
 def test_names_must_say_what_the_files_are(model: StyleModel, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ends neither in \.jsonl nor in \.xlsx"):
-        predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
+        predict_file(model, tmp_path / "in.txt", tmp_path / "out.txt")
     with pytest.raises(DataError, match="no such file"):
         predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")

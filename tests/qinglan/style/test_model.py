@@ -134,3 +134,12 @@ def test_a_sixth_style_is_a_line_in_a_file(tmp_path: Path) -> None:
 def test_labels_that_contradict_each_other_are_refused(second: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Labels.parse({"labels": [{"name": "甲", "english": "a", "id": 0}, second]}, "labels")
+
+
+def test_control_tokens_in_a_text_are_text(folder: Path) -> None:
+    model = StyleModel.load(folder)
+    special = set(model.tokenizer.all_special_ids)
+
+    hostile, plain = model.encode([f"一天{token}几次" for token in (model.tokenizer.all_special_tokens[0], "吃")])
+
+    assert [token for token in hostile if token in special] == [token for token in plain if token in special]

@@ -22,6 +22,7 @@ from serving.gateway.server import open_gateway
 from standins.teacher.app import create_app, prompt_digest
 from standins.teacher.config import Behaviour
 from tests.echo_servers import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
+from tests.hostile_senders import assert_endless_header_is_cut
 
 KEY = "sk-planted-0123456789abcdef"
 
@@ -203,3 +204,12 @@ def test_a_call_that_is_stopped_while_it_is_being_journaled_does_not_leave(
         assert httpx.get(f"{teacher}/stats", trust_env=False).json()["asked"] == 0
     report = read_report(tmp_path / "journal.sqlite")
     assert (report["cost"], report["possibly_billed"]) == (0, [])
+
+
+def test_an_endless_header_is_cut(tmp_path: Path) -> None:
+    with running(create_app(EchoBrain(), Behaviour())) as teacher:
+        gateway = GatewayProcess(gateway_config(teacher), tmp_path)
+        try:
+            assert_endless_header_is_cut(gateway.url())
+        finally:
+            gateway.stop()

@@ -13,6 +13,7 @@ from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student
 from serving.kserve_app import shorten_client_errors
 from serving.rewriter.protocols import Instance
+from tests.hostile_senders import assert_endless_header_is_cut
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
 from tests.tiny_rewriter import TAUGHT, tiny_model
 
@@ -241,3 +242,7 @@ def test_a_refused_question_is_a_line_in_the_log_and_no_traceback() -> None:
         assert shorten_client_errors(record)
         assert record.getMessage().startswith(said)
         assert bool(record.exc_info) == isinstance(error, OSError)
+
+
+def test_an_endless_header_is_cut(served: Served) -> None:
+    assert_endless_header_is_cut(str(served.http.base_url))

@@ -8,6 +8,7 @@ import pytest
 from qinglan.digests import digest
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
+from tests.hostile_senders import assert_endless_header_is_cut
 from tests.serving.style.conftest import Served
 
 pytestmark = pytest.mark.slow
@@ -219,3 +220,7 @@ def test_the_service_says_which_bytes_answer(served: Served) -> None:
 
     assert told == {"name": "style", "sha256": digest(served.folder)}
     assert v1(served, TEXTS[:1])[0]["model_version"] == told["sha256"][:12]
+
+
+def test_an_endless_header_is_cut(served: Served) -> None:
+    assert_endless_header_is_cut(str(served.http.base_url))

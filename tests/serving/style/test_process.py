@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys
 from qinglan.style.model import StyleModel
 from tests.forkserver import forked
 from tests.registered_release import make_release, use_keys
@@ -103,3 +104,15 @@ def test_a_model_that_is_not_what_the_release_around_it_says_is_not_loaded(
 
     assert ended.returncode == 8
     assert "not as in its release" in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_where_a_signature_is_asked_for_a_bare_folder_ends_it(folder: Path, tmp_path: Path) -> None:
+    ensure_keys(tmp_path / "keys")
+
+    ended = subprocess.run(
+        forked("serving.style", "--model", str(folder), "--port=0", "--trust", str(tmp_path / "keys" / TRUST_FILE)),
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+    assert (ended.returncode, ended.stdout) == (8, "")
+    assert "a signature is asked for (--trust)" in ended.stderr and "Traceback" not in ended.stderr

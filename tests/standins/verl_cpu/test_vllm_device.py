@@ -8,7 +8,7 @@ import pytest
 from components.training.ppo import gpus
 from components.training.ppo.config import PpoConfig
 from standins.verl_cpu import vllm_device
-from standins.verl_cpu.vllm_patches import sleep, wake_up
+from standins.verl_cpu.vllm_patches import load, offload_model, offload_optimizer, sleep, wake_up
 
 
 @pytest.mark.parametrize("changes", [{}, {"lora": {"rank": 0}}, {"advantage": "grpo", "rollouts": 2}])
@@ -51,3 +51,27 @@ def test_a_worker_in_light_sleep_keeps_its_weights() -> None:
     wake_up(worker)
 
     assert worker.model_runner.model.weight.tolist() == [1, 1]
+
+
+def test_an_offloaded_model_and_its_optimizer_compute_nothing_until_they_are_loaded() -> None:
+    import torch
+
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step() -> None:
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+
+    load(model)
+    step()
+    offload_model(model)
+    assert model.state_dict()["weight"].shape == (1, 2), "it is read as from a machine's memory"
+    with pytest.raises(RuntimeError, match="Linear computes while it is offloaded"):
+        step()
+    load(model)
+    offload_optimizer(optimizer)
+    with pytest.raises(RuntimeError, match="AdamW computes while it is offloaded"):
+        step()
+    load(optimizer)
+    step()

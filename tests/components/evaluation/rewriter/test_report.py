@@ -49,6 +49,14 @@ def test_the_page_shows_verdict_expected_examples_and_curves(evaluated: Evaluate
     assert "<title>loss</title>" in text
 
 
+def test_a_report_begins_with_a_stand_in_that_taught(evaluated: Evaluated, tmp_path: Path) -> None:
+    settings = {**evaluated.value["settings"], "stand_in_teacher": True}
+    shown = evaluated._replace(value={**evaluated.value, "settings": settings})
+
+    assert "The teacher was a stand-in" in page(shown, tmp_path)
+    assert "stand_in_teacher" in evaluated.value["settings"] and not evaluated.value["settings"]["stand_in_teacher"]
+
+
 def test_a_question_with_a_script_in_it_is_text_on_the_page(evaluated: Evaluated, tmp_path: Path) -> None:
     shown = evaluated._replace(value={**evaluated.value, "notes": [HOSTILE], "candidate": "rl"})
     text = page(shown, tmp_path)

@@ -1,0 +1,160 @@
+"""`qinglan init`: a folder of tenants/ from a company's own sheet and documents."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from qinglan.errors import ConfigError
+from qinglan.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from pipelines.plan import Plan
+    from pipelines.tenant_setup.profiles import Answers
+    from pipelines.tenant_setup.setup import TenantData
+
+PROJECT_SERVICE = "ours"
+
+
+class Question(NamedTuple):
+    """One thing that is asked, unless an option has answered it."""
+
+    text: str
+    default: str
+    choices: tuple[str, ...] = ()
+
+
+def init(
+    tenant: Annotated[str, typer.Argument(help="A name for your data, such as acme.")],
+    sheet: Annotated[
+        Path, typer.Argument(help="Your users' questions: .xlsx, .xls, CSV, JSON, JSONL or exported chats.")
+    ],
+    knowledge_base: Annotated[
+        list[Path] | None,
+        typer.Option(help="File or folder of .docx, .pdf, .html, .md, .txt, sheets, JSON; may be repeated."),
+    ] = None,
+    domain: Annotated[str, typer.Option(help="Your trade in a few words: part of the prompts.")] = "",
+    teacher: Annotated[str, typer.Option(help="The paid run's teacher: gpt or deepseek.")] = "",
+    rag: Annotated[str, typer.Option(help="Address of your own RAG service, or `ours`.")] = "",
+    training: Annotated[str, typer.Option(help="The paid run's machine, of pipelines/configs/training.")] = "",
+    language: Annotated[str, typer.Option(help="Of the prompts and the README: zh or en.")] = "",
+    question_column: Annotated[str, typer.Option(help="The column of questions, where the guess is wrong.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")
+    ] = (False),
+) -> None:
+    """Make a tenant of your own sheet and documents: profiles, prompts and a knowledge base in tenants/TENANT."""
+    from pipelines.tenant_setup.setup import preview, read_data, tenant_folder, write_tenant
+
+    to = sys.stderr if as_json else sys.stdout
+    tenant_folder(tenant)
+    data = read_data(tenant, sheet, knowledge_base or (), question_column)
+    say(
+        *lines_of_data(data),
+        "The first rows as a run will read them:",
+        *(f"  {line}" for line in preview(data)),
+        to=to,
+    )
+    options = {"domain": domain, "teacher": teacher, "rag": rag, "training": training, "language": language}
+    answers = ask(data, options, yes)
+    folder = write_tenant(tenant, data, answers)
+    names = sorted(path.name for path in folder.iterdir())
+    plan = plan_of(tenant, answers)
+    say(f"Written: {folder} ({', '.join(names)})", *lines_of_plan(tenant, answers, plan, bool(data.documents)), to=to)
+    if as_json:
+        say_json(
+            {
+                "folder": str(folder), "files": names, "rows": plan.rows, "unfit": plan.unfit, "cost": plan.cost,
+                "columns": data.guess.columns, "notes": list(data.guess.notes),
+                "passages": len(data.documents.passages) if data.documents else 0,
+                "promotion": plan.promotion.model_dump(mode="json"),
+            }
+        )  # fmt: skip
+
+
+def lines_of_data(data: "TenantData") -> list[str]:
+    """Lines about the data that was read, and about each guess."""
+    columns = ", ".join(f"{field} = {column}" for field, column in data.guess.columns.items() if column)
+    lines = [f"{data.sheet}: {len(data.questions):,} questions of {len(data.rows):,} rows; {columns}"]
+    lines += [f"! {note}" for note in data.guess.notes]
+    for report in data.documents.files if data.documents else ():
+        lines.append(
+            f"{'!' if report.note else ' '} {report.path}: {report.passages:,} passages {report.note}".rstrip()
+        )
+    return lines
+
+
+def ask(data: "TenantData", options: Mapping[str, str], yes: bool) -> "Answers":
+    """The five answers: from options, from a person, or the defaults."""
+    from pipelines.tenant_setup.profiles import Answers
+
+    if not yes and not sys.stdin.isatty() and not all(options.values()):
+        raise ConfigError("There is no terminal to ask on. Add --yes to take the defaults, or answer by options.")
+    answers: dict[str, Any] = {}
+    for name, question in questions_for(data).items():
+        answer = options[name] or (question.default if yes else typer.prompt(question.text, default=question.default))
+        answers[name] = check_answer(name, str(answer).strip(), question)
+    return Answers(**answers)
+
+
+def questions_for(data: "TenantData") -> dict[str, Question]:
+    """At most five, each with a default."""
+    import shutil
+
+    from pipelines.tenant_setup.profiles import training_names
+    from pipelines.tenant_setup.setup import guess_language
+
+    language = guess_language(data)
+    domain = "本公司产品和服务" if language == "zh" else "our products and services"
+    machines = tuple(training_names())
+    return {
+        "domain": Question("Your trade, in a few words", domain),
+        "teacher": Question("Who teaches the paid run (gpt, deepseek)", "gpt", ("gpt", "deepseek")),
+        "rag": Question("Address of your own RAG service, or ours", PROJECT_SERVICE),
+        "training": Question(
+            f"Machine of the paid run ({', '.join(machines)})",
+            "one-gpu-24" if shutil.which("nvidia-smi") else "cpu", machines,
+        ),
+        "language": Question("Language of prompts and README (zh, en)", language, ("zh", "en")),
+    }  # fmt: skip
+
+
+def check_answer(name: str, answer: str, question: Question) -> str:
+    if name == "rag":
+        if answer == PROJECT_SERVICE:
+            return ""
+        if not answer.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"--rag {answer!r}: give an address that begins with http:// or https://, or `{PROJECT_SERVICE}`."
+            )
+    if question.choices and answer not in question.choices:
+        raise ConfigError(f"--{name} {answer!r} is none of {', '.join(question.choices)}.")
+    return answer
+
+
+def plan_of(tenant: str, answers: "Answers") -> "Plan":
+    """The paid run's plan. The trial's profile is read too: nothing that was written may be refused later."""
+    from pipelines.config import load_config
+    from pipelines.plan import make_plan
+
+    make_plan(load_config(tenant, "demo"))
+    return make_plan(load_config(tenant, answers.teacher))
+
+
+def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool) -> list[str]:
+    """Cost, promotion and the next command."""
+    from pipelines.promotion import promotion_lines
+
+    lines = [
+        f"A run taught by {answers.teacher}: about {plan.cost:.2f} {plan.currency}, {plan.prepaid_cost:.2f} with "
+        f"`qinglan prepay`; it stops before it passes {plan.budget:g}. `qinglan plan {tenant} --profile "
+        f"{answers.teacher}` shows all of it.",
+        "Can its model be promoted?", *(f"  {line}" for line in promotion_lines(plan.promotion)),
+        *(f"! {warning}" for warning in plan.warnings),
+    ]  # fmt: skip
+    if not documents:
+        lines.append("! Without a knowledge base there is no run: add --knowledge-base FILE to the next command.")
+    return [*lines, f"Next, for free, with stand-ins and a tiny model: qinglan run {tenant}"]

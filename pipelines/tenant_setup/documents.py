@@ -1,0 +1,283 @@
+"""A company's documents as a knowledge base: Word, PDF, HTML, Markdown, text, and sheets with a passage in each row.
+
+Each format is read by its own library into headings and paragraphs. Whatever stands in a document is text: scripts,
+formulas, images and macros are left out, and nothing is fetched.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from pipelines.tenant_setup.passages import Block, document_passages, safe_id
+from pipelines.tenant_setup.sheet_formats import read_records
+from qinglan.csv_tables import read_text
+from qinglan.errors import DataError
+from qinglan.file_formats import refuse_bomb
+from qinglan.rag.contract import Passage
+from qinglan.sheet_reader import Formula
+from qinglan.terminal import visible
+
+RECORD_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".xlsx", ".xls")
+HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+DROPPED_TAGS = ("script", "style", "noscript", "template", "nav", "footer", "iframe", "svg", "head")
+BLOCK_TAGS = (
+    *HEADING_TAGS,
+    "p",
+    "li",
+    "tr",
+    "pre",
+    "div",
+    "blockquote",
+    "dt",
+    "dd",
+    "section",
+    "article",
+    "td",
+    "br",
+)
+TITLE_STYLE = "p[style-name='Title'] => h1:fresh"
+CONTENT_NAMES = (
+    "content",
+    "内容",
+    "正文",
+    "answer",
+    "回答",
+    "答案",
+    "答复",
+    "text",
+    "body",
+    "passage",
+    "段落",
+    "描述",
+    "description",
+)
+TITLE_NAMES = ("title", "标题", "名称", "问题", "标准问题", "question", "name", "heading", "产品", "主题")
+ID_NAMES = ("id", "编号", "passage_id", "doc_id", "chunk_id", "段落编号", "知识编号")
+
+
+class DocumentReport(NamedTuple):
+    """A file, and what became of it."""
+
+    path: Path
+    passages: int
+    note: str = ""
+    """Why there is nothing of it, or of a part of it."""
+
+
+class Documents(NamedTuple):
+    passages: list[Passage]
+    files: list[DocumentReport]
+
+
+def read_documents(places: Iterable[Path]) -> Documents:
+    """Passages of files and of all files under folders; a file that cannot be read is reported with the reason."""
+    read = Documents([], [])
+    origin: dict[str, str] = {}
+    for path, source in list_files(places):
+        try:
+            passages = list(_passages(path, source))
+            note = "" if passages else "holds no text (a scan needs OCR first)"
+        except DataError as error:
+            passages, note = [], str(error).removeprefix(f"{path}: ")
+        for passage in passages:
+            if other := origin.get(passage.id):
+                raise DataError(
+                    f"{path}: id {passage.id!r} is used in {other} already. Give every passage its own id."
+                )
+            origin[passage.id] = str(path)
+        read.passages.extend(passages)
+        read.files.append(DocumentReport(path, len(passages), note))
+    if not read.passages:
+        reasons = "; ".join(f"{report.path.name}: {report.note}" for report in read.files[:5])
+        raise DataError(f"No text in {', '.join(map(str, places)) or 'nothing'}. {reasons or 'There is no file.'}")
+    return read
+
+
+def list_files(places: Iterable[Path]) -> Iterator[tuple[Path, PurePath]]:
+    """Files in order, with their names from the folder that was named; hidden files and links are left out."""
+    for place in places:
+        if not place.exists():
+            raise DataError(f"{place}: no such file or folder. Give the documents of the knowledge base.")
+        if place.is_file():
+            yield place, PurePath(place.name)
+            continue
+        for path in sorted(place.rglob("*")):
+            inside = path.relative_to(place)
+            hidden = any(part.startswith((".", "~$")) for part in inside.parts)
+            if path.is_file() and not path.is_symlink() and not hidden:
+                yield path, inside
+
+
+def _passages(path: Path, source: PurePath) -> Iterator[Passage]:
+    suffix = path.suffix.lower()
+    if suffix in RECORD_ENDINGS:
+        return record_passages(path, source)
+    if suffix not in READERS:
+        raise DataError(f"is no format that is read here ({', '.join((*READERS, *RECORD_ENDINGS))})")
+    return document_passages(source, READERS[suffix](path))
+
+
+def record_passages(path: Path, source: PurePath) -> Iterator[Passage]:
+    """A passage for each row of a sheet: its title, its text, and its other cells as metadata."""
+    rows = read_records(path).rows
+    columns = {name.strip().lower(): name for row in rows for name in reversed(row)}
+    content = next((columns[name] for name in CONTENT_NAMES if name in columns), "")
+    title = next((columns[name] for name in TITLE_NAMES if name in columns), "")
+    identity = next((columns[name] for name in ID_NAMES if name in columns), "")
+    if not content:
+        raise DataError(
+            f"no column is called {', '.join(CONTENT_NAMES)}; there are {', '.join(map(visible, columns))}"
+        )
+    row_numbers: dict[str, int] = {}
+    for number, row in enumerate(rows, 1):
+        text = _cell(row.get(content))
+        if not text:
+            continue
+        passage_id = _cell(row.get(identity)) or f"{safe_id(str(source))}#{number}"
+        first = row_numbers.setdefault(passage_id, number)
+        if first != number:
+            raise DataError(f"{path}: row {number}: id {visible(passage_id)!r} is used in row {first} already.")
+        metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
+        metadata_cells = {
+            name: _cell(value) for name, value in row.items() if name not in (content, title, identity, "metadata")
+        }
+        try:
+            yield Passage(
+                id=passage_id, title=_cell(row.get(title)), content=text,
+                metadata={"source": str(source), **{k: v for k, v in metadata_cells.items() if v}, **metadata},
+            )  # fmt: skip
+        except ValidationError as error:
+            raise DataError(f"row {number} is no passage ({error.error_count()} faults)") from error
+
+
+def _cell(value: Any) -> str:
+    """A cell's text; a formula is none."""
+    if value is None or isinstance(value, Formula):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = str(value).strip().encode("utf-8", "replace").decode()
+    return "" if text.lower() in ("nan", "none", "null") else text
+
+
+def read_markdown(path: Path) -> Iterator[Block]:
+    """Headings and paragraphs; lines of code stay as they are."""
+    fenced, lines = False, list[str]()
+    for line in [*read_text(path).splitlines(), ""]:
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        heading = None if fenced else re.match(r"(#{1,6})\s+(.+?)\s*#*$", line)
+        if heading or (not line.strip() and not fenced):
+            yield Block("\n".join(lines))
+            lines = []
+        if heading:
+            yield Block(heading[2], level=len(heading[1]))
+        elif line.strip():
+            lines.append(line.rstrip())
+    yield Block("\n".join(lines))
+
+
+def read_plain(path: Path) -> Iterator[Block]:
+    """Paragraphs between empty lines."""
+    return (Block(part) for part in re.split(r"\n\s*\n", read_text(path).replace("\r\n", "\n")))
+
+
+def read_html_file(path: Path) -> Iterator[Block]:
+    return read_html(read_text(path))
+
+
+def read_html(html: str) -> Iterator[Block]:
+    """Headings, paragraphs, items and rows of tables; what a browser would run or hide is left out."""
+    from bs4 import BeautifulSoup
+    from bs4.element import PreformattedString
+
+    soup = BeautifulSoup(html, "html.parser")
+    title = soup.title.get_text(" ", strip=True) if soup.title else ""
+    if title and not soup.find(HEADING_TAGS):
+        yield Block(title, level=1)
+    for tag in soup.find_all(DROPPED_TAGS):
+        tag.decompose()
+    for cell in soup.find_all(["td", "th"]):
+        for tag in [cell, *cell.find_all(BLOCK_TAGS)]:
+            tag.name = "span"  # the cells of a row are one line
+        cell.append(" | ")
+    last, words = None, list[str]()
+    for text in soup.find_all(string=True):
+        if isinstance(text, PreformattedString):
+            continue  # comments, declarations
+        block = text.find_parent(BLOCK_TAGS)
+        if block is not last:
+            yield from _html_block(last, words)
+            last, words = block, []
+        words.append(str(text))
+    yield from _html_block(last, words)
+
+
+def _html_block(tag: Any, words: list[str]) -> Iterator[Block]:
+    text = " ".join("".join(words).split()).strip(" |")
+    if text:
+        yield Block(text, level=int(tag.name[1]) if tag is not None and tag.name in HEADING_TAGS else 0)
+
+
+def read_word(path: Path) -> Iterator[Block]:
+    """A .docx file by way of HTML, which keeps headings and tables; images are not even opened."""
+    import mammoth
+
+    refuse_bomb(path)
+    try:
+        with path.open("rb") as file:
+            no_images = mammoth.images.img_element(lambda image: {})
+            html = mammoth.convert_to_html(
+                file, style_map=TITLE_STYLE, convert_image=no_images, external_file_access=False
+            ).value
+    except Exception as error:  # mammoth raises whatever its parsers meet
+        raise DataError(f"not a readable .docx file ({visible(error)[:120]})") from error
+    return read_html(html)
+
+
+def read_pdf(path: Path) -> Iterator[Block]:
+    """The text of each page; lines that a page's width broke are joined again."""
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
+    try:
+        reader = PdfReader(path)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise DataError("is encrypted. Save it without a password")
+        pages = [page.extract_text() for page in reader.pages]
+    except DataError:
+        raise
+    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        raise DataError(f"not a readable .pdf file ({visible(error)[:120]})") from error
+    for number, text in enumerate(pages, 1):
+        for paragraph in join_lines(text):
+            yield Block(paragraph, page=number)
+
+
+def join_lines(text: str) -> Iterator[str]:
+    """Paragraphs of a page: a line goes on in the next unless it ends a sentence or is short."""
+    lines = [line.strip() for line in text.splitlines()]
+    width = max(map(len, lines), default=0)
+    paragraph = ""
+    for line in lines:
+        if paragraph and line:
+            joint = "" if ord(paragraph[-1]) > 0x2E7F or ord(line[0]) > 0x2E7F else " "
+            paragraph = f"{paragraph}{joint}{line}"
+        else:
+            paragraph = paragraph or line
+        if paragraph and (
+            not line or line.endswith(("。", "！", "？", ".", "!", "?", "：", ":")) or len(line) < 0.6 * width
+        ):
+            yield paragraph
+            paragraph = ""
+    if paragraph:
+        yield paragraph
+
+
+READERS: dict[str, Callable[[Path], Iterator[Block]]] = {
+    ".md": read_markdown, ".markdown": read_markdown, ".txt": read_plain, ".html": read_html_file,
+    ".htm": read_html_file, ".docx": read_word, ".pdf": read_pdf,
+}  # fmt: skip

@@ -1,0 +1,125 @@
+"""Guesses which column is which, by its name and then by what it holds. Pure functions over records."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from qinglan.chat_history import read_turns
+from qinglan.errors import DataError
+from qinglan.questions import EMPTY_VALUES, SPLIT_NAMES
+from qinglan.terminal import visible
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "question": (
+        "question", "问题", "用户问题", "用户问句", "用户提问", "客户问题", "问句", "提问", "咨询内容", "原始查询",
+        "原始问题", "query", "userquestion", "userquery", "customerquestion", "utterance", "lastquestion", "q",
+    ),
+    "user_profile": ("user_profile", "用户画像", "客户画像", "画像", "用户信息", "profile", "persona", "userinfo"),
+    "history_summary": (
+        "history_summary", "历史摘要", "对话历史", "历史对话", "聊天记录", "历史记录", "上下文", "历史", "history",
+        "context", "chathistory", "conversationhistory", "dialoguehistory", "previousturns", "messages", "dialogue",
+    ),
+    "id": ("id", "编号", "问题编号", "序号", "rowid", "questionid", "qid", "no"),
+    "conversation_id": (
+        "conversation_id", "对话编号", "会话编号", "会话id", "对话id", "sessionid", "session", "dialogid",
+        "dialogueid", "chatid", "threadid",
+    ),
+    "need": ("need", "检索需求", "独立问题", "完整问题", "standalonequestion", "standalonequery", "standalone"),
+    "gold": (
+        "gold", "标准段落", "标准答案段落", "段落编号", "知识编号", "文档编号", "goldids", "goldpassages",
+        "passageids", "relevantdocs", "relevantids", "docids", "docid",
+    ),
+    "split": ("split", "划分", "数据集划分", "subset"),
+    "tenant_id": ("tenant_id", "租户", "tenant"),
+}  # fmt: skip
+"""Usual names by field, the pipeline's own first; case, spaces, underscores and hyphens do not count."""
+
+QUESTION_WORDS = re.compile(
+    r"[?？]|吗|呢|什么|怎么|如何|多少|几|哪|\b(how|what|which|when|where|can|does|do|is|why)\b", re.I
+)
+SAMPLE = 500
+LONGEST_QUESTION = 300
+
+
+class ColumnGuess(NamedTuple):
+    """Column names by field, as `generate.columns` takes them: an empty one keeps a column from being used."""
+
+    columns: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def guess_columns(rows: Sequence[Mapping[str, Any]], tenant: str, question: str = "") -> ColumnGuess:
+    """Guess every field's column; `question` is the name of that column, where a person gave it."""
+    names = list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row if name))
+    notes: list[str] = []
+    columns = {field: name for field in NAMES if (name := _by_name(field, names))}
+    if question:
+        if question not in names:
+            raise DataError(f"No column {question!r}; there are {', '.join(map(visible, names)) or 'none'}.")
+        columns["question"] = question
+    elif "question" not in columns:
+        columns["question"] = _by_content(rows[:SAMPLE], [name for name in names if name not in columns.values()])
+        notes.append(f"No column has a usual name for questions: {columns['question']} was taken for what it holds.")
+    for field, fault in (
+        ("id", _repeated(rows, columns)),
+        ("split", _unknown_splits(rows, columns)),
+        ("tenant_id", _other_tenants(rows, columns, tenant)),
+    ):
+        if fault:
+            notes.append(f"{columns[field]} is not used as {field}: {fault}.")
+            columns[field] = ""
+    taken = {name for name in columns.values() if name}
+    if unused := [name for name in names if name not in taken]:
+        notes.append(f"Not used: {', '.join(unused)}.")
+    return ColumnGuess(columns, tuple(notes))
+
+
+def _by_name(field: str, names: Sequence[str]) -> str:
+    plain = {_plain(name): name for name in reversed(names)}
+    return next((plain[_plain(usual)] for usual in NAMES[field] if _plain(usual) in plain), "")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).lower()
+
+
+def _by_content(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The column of short, varied texts that ask something."""
+    scores = {name: _question_score([row.get(name) for row in rows]) for name in names}
+    best = max(scores, key=lambda name: scores[name], default="")
+    if not best or scores[best] <= 0:
+        raise DataError(
+            f"No column looks like users' questions; there are {', '.join(map(visible, names)) or 'none'}. "
+            "Name it: --question-column NAME."
+        )
+    return best
+
+
+def _question_score(values: Sequence[Any]) -> float:
+    texts = [value for value in values if isinstance(value, str) and value.strip() and not read_turns(value)]
+    if len(texts) < 0.5 * len(values) or sum(map(len, texts)) > LONGEST_QUESTION * len(texts):
+        return 0.0
+    question_share = sum(bool(QUESTION_WORDS.search(text)) for text in texts) / len(texts)
+    return question_share * len(set(texts)) / len(texts)
+
+
+def _values(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], field: str) -> list[str]:
+    values = (str(row.get(columns.get(field, ""), "") or "").strip() for row in rows)
+    return [value for value in values if value.lower() not in EMPTY_VALUES]
+
+
+def _repeated(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+    counts = Counter(_values(rows, columns, "id"))
+    value, count = counts.most_common(1)[0] if counts else ("", 0)
+    return f"{visible(value[:40])} is there {count} times" if count > 1 else ""
+
+
+def _unknown_splits(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+    unknown = sorted({value for value in _values(rows, columns, "split") if value.lower() not in SPLIT_NAMES})
+    return f"{visible(unknown[0][:40])} is none of train, dev and test" if unknown else ""
+
+
+def _other_tenants(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], tenant: str) -> str:
+    foreign = sorted(set(_values(rows, columns, "tenant_id")) - {tenant})
+    return f"it names {visible(foreign[0][:40])}, and this is {tenant}'s folder" if foreign else ""

@@ -1,0 +1,241 @@
+"""The steps of `qinglan init`: read, guess, preview; then write the folder, whole or not at all."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.data.convert.config import ConvertConfig
+from components.data.convert.split_rows import split_of
+from pipelines.config import TENANTS
+from pipelines.tenant_setup.documents import Documents, read_documents
+from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns
+from pipelines.tenant_setup.profiles import (
+    Answers,
+    DataSettings,
+    Language,
+    demo_profile,
+    paid_profile,
+    prompt_texts,
+    relative_path,
+    template,
+)
+from pipelines.tenant_setup.sheet_formats import Record, Records, read_records
+from qinglan.config import Name
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import atomic_folder, dump_line
+from qinglan.prompts import Question as PromptQuestion
+from qinglan.prompts import student_messages
+from qinglan.questions import Columns, read_questions
+from qinglan.rows import QuarantinedRow, Question
+from qinglan.terminal import visible
+
+RESERVED = ("training", "style")
+"""Folders of pipelines/configs that are no tenant's."""
+
+PREVIEW_ROWS = 5
+QUESTIONS_FILE, KNOWLEDGE_BASE_FILE = "questions.jsonl", "knowledge_base.jsonl"
+LEAST_TRAINING, LEAST_TESTED, SEEDS = 0.6, 0.05, 50
+"""Shares of a sheet's rows that a split needs, and the seeds tried for a small sheet."""
+
+STUDENT_ROOM = 48
+"""Tokens of a chat's own marks."""
+
+
+class TenantData(NamedTuple):
+    """Sheet and documents as they were read."""
+
+    sheet: Path
+    guess: ColumnGuess
+    records: Records
+    rows: list[Question | QuarantinedRow]
+    """As the pipeline reads them."""
+
+    documents: Documents | None
+
+    @property
+    def questions(self) -> list[Question]:
+        return [row for row in self.rows if isinstance(row, Question)]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Differences from the usual names of columns."""
+        usual = Columns()
+        return {name: column for name, column in self.guess.columns.items() if getattr(usual, name) != column}
+
+
+def tenant_folder(tenant: str) -> Path:
+    """The folder to write; an error where it is there already, or where the name is none for a tenant."""
+    try:
+        TypeAdapter(Name).validate_python(tenant)
+    except ValidationError as error:
+        raise ConfigError(
+            f"{tenant!r} is no name of a tenant: small letters, digits, - and _, at most 63, such as acme."
+        ) from error
+    if tenant in RESERVED:
+        raise ConfigError(f"{tenant!r} is the name of a folder of settings. Choose another name.")
+    folder = TENANTS / tenant
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already, and nothing was changed. Remove it, or choose another name.")
+    return folder
+
+
+def read_data(tenant: str, sheet: Path, places: Sequence[Path], question_column: str = "") -> TenantData:
+    """Read the sheet as the pipeline will, and the documents."""
+    records = read_records(sheet)
+    if not records.rows:
+        raise DataError(f"{sheet}: no rows below the header. Is it the right file, and the first sheet?")
+    guess = guess_columns(records.rows, tenant, question_column)
+    elsewhere = [field for field, column in guess.columns.items() if column != field]
+    if records.typed and any(field in row for row in records.rows for field in elsewhere):
+        records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
+    if not records.direct:
+        note = f"A run cannot read {sheet.name} as it is: its rows are in {QUESTIONS_FILE}, which is yours to change."
+        guess = guess._replace(notes=(*guess.notes, note))
+    rows = list(_as_the_pipeline_reads(tenant, sheet, records, guess))
+    if not any(isinstance(row, Question) for row in rows):
+        first = next(row for row in rows if isinstance(row, QuarantinedRow))
+        raise DataError(
+            f"{sheet}: none of {len(rows)} rows is a question. The first, {first.where}: {first.detail} "
+            "If another column holds the questions, name it: --question-column NAME."
+        )
+    return TenantData(sheet, guess, records, rows, read_documents(places) if places else None)
+
+
+def _as_the_pipeline_reads(
+    tenant: str, sheet: Path, records: Records, guess: ColumnGuess
+) -> list[Question | QuarantinedRow]:
+    if records.direct:
+        return list(read_questions(sheet, Columns(**guess.columns), tenant))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / QUESTIONS_FILE
+        path.write_bytes(questions_jsonl(records.rows, guess))
+        return list(read_questions(path, Columns(), tenant))
+
+
+def questions_jsonl(rows: Sequence[Record], guess: ColumnGuess) -> bytes:
+    """The rows by the pipeline's own names of fields, and their other cells left out."""
+    used = {field: column for field, column in guess.columns.items() if column}
+    lines = [{field: row[column] for field, column in used.items() if row.get(column) is not None} for row in rows]
+    return "".join(f"{json.dumps(line, default=str)}\n" for line in lines).encode()
+
+
+def preview(data: TenantData) -> list[str]:
+    """The first rows, each with all that the pipeline takes of it."""
+    lines = []
+    for row in islice(data.rows, PREVIEW_ROWS):
+        if isinstance(row, QuarantinedRow):
+            lines.append(f"{row.where}: set aside, {row.detail}")
+            continue
+        fields = [("问题", row.question), ("历史摘要", row.history_summary), ("用户画像", row.user_profile),
+                  ("检索需求", row.need), ("标准段落", ", ".join(row.gold)), ("划分", row.split or "")]  # fmt: skip
+        lines.append(f"row {row.id} of conversation {row.conversation_id}")
+        lines += [f"  {name}: {_short(value)}" for name, value in fields if value]
+    return lines
+
+
+def _short(text: str, most: int = 70) -> str:
+    text = text.replace("\n", " / ")
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
+def guess_language(data: TenantData) -> Language:
+    """Chinese where a tenth of the questions' letters is."""
+    text = "".join(row.question for row in data.questions[:200])
+    chinese = sum("\u4e00" <= letter <= "\u9fff" for letter in text)
+    return "zh" if chinese >= 0.1 * len(text) else "en"
+
+
+def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:
+    """Rows by split: as the sheet marks their conversation, else as the convert stage draws with that seed."""
+    marked = {(row.tenant_id, row.conversation_id): row.split for row in reversed(questions) if row.split}
+    names = [(row.tenant_id, row.conversation_id) for row in questions]
+    config = ConvertConfig(seed=seed)
+    return Counter(marked.get(name) or split_of(name, config) for name in names)
+
+
+def choose_seed(questions: Sequence[Question]) -> int:
+    """The usual seed, or for a small sheet the first of many that leaves dev and test the most rows."""
+    usual = ConvertConfig().seed
+
+    def least(seed: int) -> int:
+        rows = count_splits(questions, seed)
+        return min(rows["dev"], rows["test"]) if rows["train"] >= LEAST_TRAINING * len(questions) else -1
+
+    if least(usual) >= LEAST_TESTED * len(questions):
+        return usual
+    return max(range(usual, usual + SEEDS), key=least)
+
+
+def write_tenant(tenant: str, data: TenantData, answers: Answers) -> Path:
+    """Write the tenant's folder; nothing is left of it where that fails."""
+    folder = tenant_folder(tenant)
+    prompts, seed = prompt_texts(answers), choose_seed(data.questions)
+    settings = DataSettings(
+        questions=relative_path(data.sheet, folder) if data.records.direct else QUESTIONS_FILE,
+        knowledge_base=KNOWLEDGE_BASE_FILE if data.documents else "",
+        columns=data.columns if data.records.direct else {},
+        training_rows=count_splits(data.questions, seed)["train"],
+        seed=seed,
+        labelled=any(row.gold for row in data.questions),
+        longest=longest_prompt(data.questions, prompts["student.txt"]),
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_folder(folder) as partial:
+        for name, text in prompts.items():
+            (partial / name).write_text(text, encoding="utf-8")
+        (partial / "demo.yaml").write_text(demo_profile(tenant, answers, settings), encoding="utf-8")
+        (partial / f"{answers.teacher}.yaml").write_text(paid_profile(tenant, answers, settings), encoding="utf-8")
+        if not data.records.direct:
+            (partial / QUESTIONS_FILE).write_bytes(questions_jsonl(data.records.rows, data.guess))
+        if data.documents:
+            (partial / KNOWLEDGE_BASE_FILE).write_bytes(b"".join(map(dump_line, data.documents.passages)))
+        (partial / "README.md").write_text(readme(tenant, data, answers), encoding="utf-8")
+    return folder
+
+
+def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
+    """Most tokens of a student's prompt: the tiny model's tokenizer makes about one of each character."""
+    lengths = []
+    for row in questions:
+        prompt_input = PromptQuestion(row.tenant_id, row.question, row.user_profile, row.history_summary)
+        lengths.append(sum(len(message["content"]) for message in student_messages(prompt_input, system_prompt)))
+    return max(lengths) + STUDENT_ROOM
+
+
+def readme(tenant: str, data: TenantData, answers: Answers) -> str:
+    """The folder explained: its files, every guess, and the next steps."""
+    documents = data.documents.files if data.documents else []
+    lines = {
+        "columns": [f"- `{field}`: {_code(column or '-')}" for field, column in data.guess.columns.items()],
+        "notes": [f"- {_plain(note)}" for note in data.guess.notes],
+        "documents": [
+            f"- {_code(str(report.path))}: {report.passages:,}" + (f" ({_plain(report.note)})" if report.note else "")
+            for report in documents
+        ],
+    }
+    values = {
+        "tenant": tenant, "sheet": str(data.sheet).replace("`", "'"), "teacher": answers.teacher,
+        "training": answers.training, "gold": data.guess.columns.get("gold") or Columns().gold,
+        **{name: "\n".join(items) or "-" for name, items in lines.items()},
+    }  # fmt: skip
+    text = template(f"readme.{answers.language}")
+    if not documents:
+        text = "".join(line for line in text.splitlines(True) if not line.startswith(f"| `{KNOWLEDGE_BASE_FILE}`"))
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def _code(text: str) -> str:
+    return f"`{visible(text).replace('`', chr(39))}`"
+
+
+def _plain(text: str) -> str:
+    """Text of a file that cannot become a link, an image or a tag of a page."""
+    return "".join(f"\\{letter}" if letter in "`*_[]()<>!#|\\" else letter for letter in visible(text))

@@ -1,0 +1,137 @@
+"""Any sheet of questions as records: .xlsx, .xls, CSV, JSON, JSONL, exported chats: a record for each question."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.chat_history import Turn, chat_lines, read_turns
+from qinglan.csv_tables import decode_text, read_csv
+from qinglan.documents import parse_json
+from qinglan.errors import DataError
+from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, is_spreadsheet
+from qinglan.tables import read_table
+
+Record = dict[str, Any]
+
+
+class Records(NamedTuple):
+    """A sheet's rows by column name."""
+
+    rows: list[Record]
+    direct: bool
+    """The pipeline reads the file itself; else its rows have to be written as JSONL."""
+
+    typed: bool = False
+    """JSON, whose keys may be the pipeline's own names of fields, which it then takes as such."""
+
+
+def read_records(path: Path) -> Records:
+    """All rows of a file; how it is read is decided by its bytes, whatever its name."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSON of questions.")
+    if path.stat().st_size > UNCOMPRESSED_LIMIT:
+        raise DataError(f"{path}: more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
+    if is_spreadsheet(path):
+        return Records([cells for _, cells in read_table(path)], direct=True)
+    if is_old_spreadsheet(path):
+        return Records(read_old_spreadsheet(path), direct=False)
+    content = path.read_bytes()
+    text = decode_text(content, str(path)).lstrip()
+    if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
+        return Records([cells for _, cells in read_csv(path)], direct=True)
+    return _json_records(path, content, text)
+
+
+def read_old_spreadsheet(path: Path) -> list[Record]:
+    """Rows of the first sheet of an .xls file; calamine gives a formula's last value, never the formula."""
+    from python_calamine import CalamineWorkbook
+
+    try:
+        sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
+        if sheet.merged_cell_ranges:
+            raise DataError(f"{path}: has merged cells. Unmerge them (取消合并单元格) and fill in each row.")
+        rows = sheet.to_python()
+    except DataError:
+        raise
+    except Exception as error:  # calamine raises whatever its parsers meet
+        raise DataError(f"{path}: not a readable .xls file ({error}). Save it as .xlsx and try again.") from error
+    header = [str(value).strip() for value in rows[0]] if rows else []
+    return [
+        {name: _plain(value) for name, value in zip(header, row, strict=False) if name}
+        for row in rows[1:]
+        if any(value != "" for value in row)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """A cell as JSON can hold it; dates become text."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def _json_records(path: Path, content: bytes, text: str) -> Records:
+    values, lines = _json_values(path, text)
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise DataError(f"{path}: element {number}: expected an object, found {type(value).__name__}.")
+    chats = [_chat_of(value) for value in values]
+    if values and all(chats):
+        return Records(_chat_questions(values, [turns for turns in chats if turns]), direct=False)
+    utf_8 = False
+    with suppress(UnicodeDecodeError):
+        utf_8 = bool(content.decode("utf-8-sig"))
+    return Records(values, direct=utf_8 and (lines or text[:1] == "["), typed=True)
+
+
+def _json_values(path: Path, text: str) -> tuple[list[Any], bool]:
+    """The values of a list, of lines, or of the only list in an object; and whether each line is one."""
+    if text[:1] == "[":
+        values = parse_json(text, str(path), half_characters=True)
+        return ([{"messages": values}] if read_turns(values) else values), False
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    try:
+        values = [parse_json(line, str(path), number, half_characters=True) for number, line in lines]
+    except DataError:
+        whole = None
+        with suppress(DataError):
+            whole = parse_json(text, str(path), half_characters=True)
+        if (records := _only_list(whole)) is None:
+            raise
+        return records, False
+    records = _only_list(values[0]) if len(values) == 1 else None
+    return (values, True) if records is None else (records, False)
+
+
+def _only_list(value: Any) -> list[Any] | None:
+    """The records in an object that wraps them, such as {"version": 1, "data": [...]}."""
+    lists = [item for item in value.values() if isinstance(item, list)] if isinstance(value, dict) else []
+    wrapped = len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]) and not read_turns(lists[0])
+    return lists[0] if wrapped else None
+
+
+def _chat_of(record: Record) -> list[Turn] | None:
+    """The turns of a record that is an exported conversation and nothing else that is longer than an id."""
+    chats = [turns for value in record.values() if (turns := read_turns(value))]
+    texts = [value for value in record.values() if isinstance(value, str) and read_turns(value) is None]
+    named = {"question", "query", "问题", "提问"} & {key.lower() for key in record}
+    return chats[0] if len(chats) == 1 and not named and all(len(text) <= 64 for text in texts) else None
+
+
+def _chat_questions(records: Sequence[Record], chats: Sequence[Sequence[Turn]]) -> list[Record]:
+    """Each thing that a user says is a question, and what was said before is its history."""
+    rows: list[Record] = []
+    for number, (record, turns) in enumerate(zip(records, chats, strict=True), 1):
+        names = (str(record[key]) for key in ("id", "conversation_id", "session_id", "对话编号") if record.get(key))
+        conversation = next(names, f"chat-{number}")
+        for at, turn in enumerate(turns):
+            if turn.side == "user":
+                rows.append(
+                    {
+                        "question": turn.text,
+                        "history_summary": chat_lines(turns[:at]),
+                        "conversation_id": conversation,
+                    }
+                )
+    return rows

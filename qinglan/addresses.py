@@ -1,0 +1,63 @@
+"""Addresses in settings: http or https, a host, and no part that could hold a key.
+
+Settings are written into runs, journals and statements, and an address is part of many errors. So a user, a password
+and a query are refused when settings are read, before anything is written, and no message repeats them.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+SCHEMES = ("http", "https")
+HIDDEN = re.compile(r"[^/\s]*@|(?<=[?#])\S+")
+SECRET_FIELD = re.compile(r"api.?key|secret|passw|authorization|bearer|(?<!max_)token$", re.IGNORECASE)
+
+
+def address_fault(url: str) -> str:
+    """The fault of an address; empty where it has none. It never repeats the address."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or url != url.strip() or any(sign.isspace() or not sign.isprintable() for sign in url):
+        return "no http or https address, such as https://host:8000"
+    if "@" in parts.netloc:
+        return "an address holds no user and password. Keys come from the environment"
+    if "?" in url or "#" in url:
+        return "an address holds no query (?...) and no fragment (#...). Keys come from the environment"
+    return ""
+
+
+def check_address(url: str) -> str:
+    if fault := address_fault(url):
+        raise ValueError(fault)
+    return url
+
+
+Address = Annotated[str, AfterValidator(check_address)]
+"""The address of a service, in any configuration."""
+
+
+def hide_secrets(text: str) -> str:
+    """The text, in which addresses have neither a user nor a query."""
+    return HIDDEN.sub("...", text)
+
+
+def called_addresses(settings: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Each http address among a stage's settings, at any depth, by the name of its setting."""
+    return dict(_addresses(settings, where))
+
+
+def _addresses(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str) and value.startswith(("http://", "https://")):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _addresses(item, f"{where}.{name}".lstrip("."))
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _addresses(item, f"{where}[{number}]")

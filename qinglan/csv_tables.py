@@ -1,0 +1,79 @@
+"""Tables as text: CSV with commas, semicolons or tabs, in the encodings that spreadsheet programs write.
+
+    for number, cells in read_csv(path): ...          # {"问题": "那它一天吃几次?", ...}
+
+A cell is text, never a formula or a number. What programs could read in two ways (a quote without its end, a row of
+more cells than columns) is an error that names the row.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.file_formats import UNCOMPRESSED_LIMIT, UTF_16
+from qinglan.tables import CELL_LIMIT, Cells, check_header
+
+BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), *((mark, "utf-16") for mark in UTF_16))
+DELIMITERS = ",;\t"
+SINGLE_RUNS = 0.8
+"""In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""
+
+
+def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:
+    """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped."""
+    text = read_text(path)
+    first = text.lstrip("\r\n").partition("\n")[0]
+    delimiter = max(DELIMITERS, key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
+    csv.field_size_limit(CELL_LIMIT)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    number = 0
+    try:
+        for number, row in enumerate(rows, 1):
+            if not any(cell.strip() for cell in row):
+                continue
+            if not header:
+                header = [cell.strip() for cell in row]
+                check_header(path, header, required)
+                continue
+            if any(cell.strip() for cell in row[len(header) :]):
+                raise DataError(
+                    f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. "
+                    f"Put a cell that holds {delimiter!r} in double quotes."
+                )
+            yield number, {name: cell for name, cell in zip(header, row, strict=False) if name}
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: row {number + 1} is no row of a CSV file ({error}). Is a quote without its end? "
+            "Save the sheet as .xlsx, or export it again."
+        ) from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of a usual size, whatever program wrote it."""
+    if (size := path.stat().st_size) > UNCOMPRESSED_LIMIT:
+        raise DataError(f"{path}: {size / 2**20:.0f} MB is more than {UNCOMPRESSED_LIMIT / 2**20:.0f} MB. Split it.")
+    return decode_text(path.read_bytes(), str(path))
+
+
+def decode_text(content: bytes, where: str) -> str:
+    """The text of bytes in UTF-8, UTF-16, GB18030 (and so GBK) or Windows' Western encoding."""
+    encodings = [name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)] or (
+        ["utf-8", "cp1252"] if _is_western(content) else ["utf-8", "gb18030"]
+    )
+    for encoding in encodings:
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            return text
+    raise DataError(f"{where}: is no text in UTF-8, UTF-16 or GB18030 (GBK). Save it as UTF-8 and try again.")
+
+
+def _is_western(content: bytes) -> bool:
+    runs = re.findall(rb"[\x80-\xff]+", content)
+    return bool(runs) and sum(len(run) == 1 for run in runs) >= SINGLE_RUNS * len(runs)

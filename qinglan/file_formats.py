@@ -1,0 +1,90 @@
+"""Formats of tables of rows, told by their content, and advice for whoever has a file of another one."""
+
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from qinglan.errors import DataError
+
+ZIP, OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+HEAD = 1 << 16
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
+"""Bytes of text, or of an unpacked document; 100,000 rows of conversations take about 80 MB."""
+
+SAVE_AS_XLSX = "open it in a spreadsheet program and save it as .xlsx"
+ZIPPED = {
+    "xl/workbook.bin": "an .xlsb spreadsheet",
+    "content.xml": "an OpenDocument file (.ods)",
+    "word/document.xml": "a text document (.docx)",
+    "Index/Document.iwa": "a Numbers document",
+}
+
+
+def is_spreadsheet(path: Path) -> bool:
+    """Tell by its first bytes: a pipeline's artifact has no file ending."""
+    return _head(path, len(ZIP)) == ZIP
+
+
+def is_old_spreadsheet(path: Path) -> bool:
+    """Tell an .xls file, or an .xlsx with a password, by its first bytes."""
+    return _head(path, len(OLE)) == OLE
+
+
+def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
+    """The format of a file of rows, by its first bytes; a DataError with the way to save it where it has none."""
+    head = _head(path)
+    if head.startswith(ZIP):
+        return "spreadsheet"
+    if (kind_and_advice := _foreign_format(head)) is not None:
+        kind, advice = kind_and_advice
+        raise DataError(f"{path}: this is {kind}, and an .xlsx, CSV or JSONL is needed: {advice}.")
+    first, ending = _first_line(head)[:1], path.suffix.lower()
+    if first == "[" and ending != ".jsonl":
+        return "json"
+    return "jsonl" if first == "{" or ending in (".json", ".jsonl") else "csv"
+
+
+def _foreign_format(head: bytes) -> tuple[str, str] | None:
+    """The kind of a file that begins so, and the way to get rows of it; None where it may be text with rows."""
+    if head.startswith(OLE):
+        return "an old .xls spreadsheet, or one with a password", f"{SAVE_AS_XLSX}, without a password"
+    if head.startswith(b"SQLite format 3") or (b"\x00" in head and not head.startswith(UTF_16)):
+        return "no text", "name the spreadsheet, CSV or JSONL with the rows"
+    if _first_line(head).startswith("<"):
+        return "a web page or XML, which some programs call a spreadsheet", SAVE_AS_XLSX
+    return None
+
+
+def refuse_bomb(path: Path) -> None:
+    """A DataError where a document unpacks to more than a person's text."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: not a readable document ({error}). Save it again and retry.") from error
+    if size > UNCOMPRESSED_LIMIT:
+        raise DataError(f"{path}: unpacks to {size >> 20} MB, more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
+
+
+def zipped_kind(path: Path) -> str:
+    """Words for an archive that is another document than .xlsx; empty where its parts tell of none."""
+    with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        return next((kind for part, kind in ZIPPED.items() if part in names), "")
+    return ""
+
+
+def _head(path: Path, size: int = HEAD) -> bytes:
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def _first_line(head: bytes) -> str:
+    """The first line with a character; it is looked at for a sign, so that its encoding need not be known."""
+    encoding = "utf-16" if head.startswith(UTF_16) else "latin-1"
+    text = head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

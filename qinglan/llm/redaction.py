@@ -1,0 +1,28 @@
+"""Removes a key from a text, however its letters are written there."""
+
+import re
+from collections.abc import Callable
+
+SHORTEST_KEY = 8
+"""Characters; what is shorter is no key, and would be a common word."""
+
+
+def key_remover(key: str) -> Callable[[str], str]:
+    r"""A function that puts [key] in the key's place, also where JSON or a URL spells letters as \u0073 or %73."""
+    if len(key) < SHORTEST_KEY:
+        return lambda text: text
+    spelled = re.compile("".join(map(_any_spelling, key)))
+    return lambda text: spelled.sub("[key]", text)
+
+
+def _any_spelling(letter: str) -> str:
+    """A pattern of one character: itself, escaped once or several times in JSON, in a URL or in HTML."""
+    code = ord(letter)
+    digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
+    spellings = (
+        rf"\\{{0,4}}{re.escape(letter)}",
+        rf"\\{{1,4}}(?:u00|x){digits}",
+        f"%{digits}",
+        f"&#(?:{code}|[xX]{digits});",
+    )
+    return f"(?:{'|'.join(spellings)})"

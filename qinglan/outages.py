@@ -1,0 +1,90 @@
+"""Retries of requests to a service that may be away: the run's gateway, the RAG service behind it, the style service.
+
+On a machine somebody waits for the command, so a client gives up soon. On Kubeflow nobody does, and KFP's own
+settings run no failed step again (docs/pipelines.md): there the compiled graph sets the variable for each step that
+asks the gateway, and its clients send again for that long.
+
+    retries = Retries("Gateway http://127.0.0.1:8300", is_away, attempts=3, seconds=outage_seconds())
+    async for attempt in retries.attempts():
+        with attempt:
+            answer = await send()
+    retries.answered()
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import stamina
+
+from qinglan.errors import ConfigError
+
+OUTAGE_VARIABLE = "QINGLAN_OUTAGE_SECONDS"
+LONGEST_PAUSE = 3.0
+
+
+def outage_seconds() -> float | None:
+    """Seconds that the environment gives a service to come back; None where it sets none."""
+    text = os.environ.get(OUTAGE_VARIABLE, "")
+    try:
+        seconds = float(text or 0)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"{OUTAGE_VARIABLE}: {text!r} is no number of seconds. Give one such as 900, or none.")
+    return seconds or None
+
+
+class Retries:
+    """Attempts limited by time where seconds are set, else by number. Waiting is logged once, and so is its end."""
+
+    def __init__(
+        self,
+        service: str,
+        is_away: Callable[[Exception], bool | float],
+        attempts: int | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        self._service, self._is_away = service, is_away
+        self._attempts = None if seconds else attempts
+        self._seconds = seconds or None
+        self._away_since: float | None = None
+
+    def attempts(self) -> Any:
+        """Create the loop of one request; it re-raises the last error when attempts or time have run out."""
+        return stamina.retry_context(
+            on=self._on_error,
+            attempts=self._attempts,
+            timeout=self._seconds,
+            wait_initial=0.2,
+            wait_max=LONGEST_PAUSE,
+            wait_jitter=0.3,
+        )
+
+    def answered(self) -> None:
+        """Note that the service answers."""
+        if self._away_since is not None:
+            away, self._away_since = time.monotonic() - self._away_since, None
+            _log().warning("%s answers again, after %.0f s.", self._service, away)
+
+    def limit(self) -> str:
+        """The limit of the attempts, as an error says it."""
+        return f"Tried for {self._seconds:g} s" if self._seconds else f"Tried {self._attempts} times"
+
+    def _on_error(self, error: Exception) -> bool | float:
+        away = self._is_away(error)
+        if away is not False and self._seconds and self._away_since is None:
+            self._away_since = time.monotonic()
+            reason = str(error.__cause__ or error) or type(error).__name__
+            _log().warning(
+                "%s gives no answer (%s); sending again for up to %g s.", self._service, reason, self._seconds
+            )
+        return away
+
+
+def _log() -> logging.Logger:
+    # Under KFP's executor stamina would log a line for each attempt.
+    logging.getLogger("stamina").setLevel(logging.ERROR)
+    return logging.getLogger(__name__)

@@ -1,0 +1,144 @@
+"""Limits of every request to a server of ours: bytes and count of its headers, seconds for its head and its body.
+
+uvicorn's fast parser (httptools) has none of them, and its slow one (h11) limits bytes alone. Each service limits the
+bytes of a body itself (`max_body_size`, BodyLimit).
+"""
+
+import asyncio
+import sys
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+LARGEST_HEAD = 64 * 1024
+"""Bytes of the request line and all headers, as h11 allows; also of a chunk's header and of the trailers."""
+
+MOST_HEADERS = 100
+"""The count that Python's own http.server and Apache allow."""
+
+IDLE_SECONDS = 120
+"""Seconds that a connection without a request is kept: closing it as its client writes looks like an outage."""
+
+REQUEST_SECONDS = 30
+"""Seconds from the first byte of a request to its last."""
+
+REST_SECONDS = 2
+"""Seconds for the rest of a body whose request is answered already, so that its sender can read the answer."""
+
+
+REASONS = {
+    408: f"The request was not all here within {REQUEST_SECONDS} s.",
+    431: f"At most {MOST_HEADERS} headers, of {LARGEST_HEAD} bytes together.",
+}
+
+
+class HeadTooLarge(Exception):
+    """Raised within the parser, which ends the request with an error of its own."""
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection, as uvicorn reads it, within the limits of this module.
+
+    httptools copies an unfinished header once more for each packet, so an endless one would cost the square of its
+    length. `_unparsed` counts the bytes since the parser last finished a head or a part of a body.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._unparsed = 0
+        self._receiving = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_deadline(IDLE_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._receiving:  # the deadline, if any, is that of an idle connection
+            self._stop_deadline()
+        self._receiving = True
+        self._unparsed += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            self._stop_deadline()
+        elif self._unparsed > LARGEST_HEAD:
+            self._refuse(431)
+        elif self._receiving and self._deadline is None:
+            self._start_deadline(REQUEST_SECONDS)
+
+    def on_message_begin(self) -> None:
+        self._receiving = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= MOST_HEADERS:
+            raise HeadTooLarge
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        # Only a packet as large as the limit can hold a larger head and its end too.
+        if self._unparsed > LARGEST_HEAD and head_size(self.url, self.headers) > LARGEST_HEAD:
+            raise HeadTooLarge
+        self._unparsed = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unparsed = 0
+        self._receiving = False
+        self._stop_deadline()
+        super().on_message_complete()
+        if self.cycle.response_complete:  # the answer came before the body's end; uvicorn stopped its idle timer
+            self._start_deadline(IDLE_SECONDS)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+            self._start_deadline(REST_SECONDS)
+
+    def send_400_response(self, msg: str) -> None:
+        error = sys.exception()
+        if error and isinstance(error.__context__, HeadTooLarge):
+            self._refuse(431)
+        else:
+            super().send_400_response(msg)
+
+    def _start_deadline(self, seconds: float) -> None:
+        self._stop_deadline()
+        self._deadline = self.loop.call_later(seconds, self._end_late)
+
+    def _stop_deadline(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end_late(self) -> None:
+        self._deadline = None
+        if self.flow.read_paused:  # the server itself lets the sender wait
+            self._start_deadline(REQUEST_SECONDS)
+        elif self._receiving:
+            self._refuse(408)
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int) -> None:
+        """End the connection; its sender reads why, unless an earlier request still waits for its answer."""
+        cycle = self.cycle
+        in_head = cycle is None or (cycle.response_complete and not cycle.more_body)
+        if in_head or (cycle.more_body and not cycle.response_started and not self.pipeline):
+            message = REASONS[status].encode()
+            head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(STATUS_LINE[status] + head % len(message) + message)
+        self.transport.close()
+
+
+def head_size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    """Bytes of a request line and its headers, with `: ` and a line's end each."""
+    return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)

@@ -1,0 +1,335 @@
+"""The parsers of what others wrote: each takes bytes, and answers, or refuses in words."""
+
+import asyncio
+import io
+import json
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from pipelines.config import CONFIGS, load_config
+from qinglan.addresses import address_fault, hide_secrets
+from qinglan.config import yaml_mapping
+from qinglan.documents import parse_json
+from qinglan.errors import QinglanError
+from qinglan.lineage.dsse import open_envelope
+from qinglan.lineage.statement import from_payload
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
+from qinglan.llm.batch_api import _outcome
+from qinglan.llm.client import read_error, usable_text
+from qinglan.llm.limits import retry_after
+from qinglan.llm.provider_quirks import clean_completion
+from qinglan.llm.redaction import key_remover
+from qinglan.llm.upstream import UpstreamError, error_from_status, read_completion
+from qinglan.models.chat_template_work import template_fault
+from qinglan.models.references import refuse_foreign_files
+from qinglan.models.safetensors_header import read_header
+from qinglan.prompts import Question, parse_user_message, student_messages
+from qinglan.questions import Columns, read_questions
+from qinglan.rag.contract import RagAnswer, RagRequest, read_reranker_fallback
+from qinglan.rag.knowledge_base import read_knowledge_base
+from qinglan.request_bundles import FrameDecoder, FrameHeader, encode_frame
+from qinglan.reward.judge import read_choice, read_score
+from qinglan.rewriter import engine
+from qinglan.rewriter.guard import failed_guards
+from qinglan.store.manifest import Manifest
+from qinglan.style.service_responses import read_style_response, read_style_responses
+from qinglan.tables import write_table
+from serving.gateway.bundle_handler import answer_bundle, read_bundle
+from tests.qwen3 import CHAT_TEMPLATE
+
+Parse = Callable[[bytes], object]
+
+
+class Target(NamedTuple):
+    """One parser, or several of the same bytes."""
+
+    parse: Parse
+    seeds: tuple[bytes, ...]
+    refuses: tuple[type[Exception], ...] = (QinglanError,)
+    """The errors by which it refuses."""
+
+
+@contextmanager
+def file_of(content: bytes, name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        yield path
+
+
+def from_file(name: str, parse: Callable[[Path], object]) -> Parse:
+    """A parser of a file, as a parser of its bytes."""
+
+    def parse_bytes(content: bytes) -> None:
+        with file_of(content, name) as path:
+            parse(path)
+
+    return parse_bytes
+
+
+@cache
+def sheet() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sheet.xlsx"
+        with write_table(path, ["问题", "历史摘要", "划分"]) as add:
+            add(["一天吃几次", "用户正在了解虾青素", "train"])
+            add(["那它多少钱", "", "test"])
+        return path.read_bytes()
+
+
+SHEET_XML = "xl/worksheets/sheet1.xml"
+
+
+def sheet_xml() -> bytes:
+    with zipfile.ZipFile(io.BytesIO(sheet())) as whole:
+        return whole.read(SHEET_XML)
+
+
+def read_sheet_xml(content: bytes) -> None:
+    """The sheet whose cells are these, in an otherwise whole workbook."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(sheet())) as whole, zipfile.ZipFile(out, "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(name, content if name == SHEET_XML else whole.read(name))
+    read_rows("questions.xlsx")(out.getvalue())
+
+
+def read_rows(name: str) -> Parse:
+    return from_file(name, lambda path: list(read_questions(path, Columns(), "fivedoctors")))
+
+
+def read_profile(content: bytes) -> None:
+    yaml_mapping(content.decode("utf-8", "replace"), "profile")
+    from_file("profile.yaml", lambda path: load_config("fivedoctors", str(path)))(content)
+
+
+def read_statement(content: bytes) -> None:
+    from_payload(open_envelope(content).payload)
+
+
+def read_template(content: bytes) -> None:
+    """A template without a fault is rendered: its work must have the bound that was found."""
+    text = content.decode("utf-8", "replace")
+    if not template_fault(text):
+        from jinja2 import TemplateError
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        started = time.perf_counter()
+        messages = [{"role": "user", "content": "一天吃几次"}] * 3
+        try:
+            rendered = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).from_string(text)
+            size = len(rendered.render(messages=messages, add_generation_prompt=True))
+        except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RecursionError):
+            size = 0  # a template that fails is found when the model is tried, before it is released
+        assert size < 10_000_000 and time.perf_counter() - started < 10, "a template without a bound was let through"
+
+
+def read_words(content: bytes) -> None:
+    text = content.decode("utf-8", "replace")
+    question = Question("fivedoctors", text[: len(text) // 2], "", text[len(text) // 2 :])
+    failed_guards(question, text)
+    fields, _ = parse_user_message(student_messages(question)[1]["content"])
+    parse_user_message(text)
+    address_fault(text), hide_secrets(text), key_remover("sk-0123456789")(text)
+    assert all("<" not in field for field in fields.values())
+
+
+def read_paid_answer(content: bytes) -> None:
+    """All that is done with the bytes of a provider, each step whatever the one before said."""
+    text = content.decode("utf-8", "replace")
+    tried: list[Callable[[], object]] = [
+        lambda: usable_text(orjson.loads(read_completion(text, "teacher").raw), structured=True),
+        lambda: clean_completion(read_completion(text, "teacher").raw, True, ("抱歉",)),
+        *(lambda status=status: error_from_status(status, {}, text, "teacher") for status in (400, 401, 429, 503)),
+        lambda: read_error("gateway", 500, content),
+        lambda: retry_after({"retry-after": text[:60]}, 0.0),
+    ]
+    value = parse_json(content, "answer")
+    if isinstance(value, dict):
+        tried += [lambda: _outcome(value, "batch"), lambda: read_score(value), lambda: read_choice(value)]
+    refused_in_words(tried, (QinglanError, UpstreamError))
+
+
+def read_model_answer(content: bytes) -> None:
+    tried: list[Callable[[], object]] = [
+        lambda: engine.read_completion(content, "vLLM"),
+        lambda: engine.context_tokens(content),
+        lambda: read_style_response(content),
+        lambda: read_style_responses(content, 1),
+        lambda: read_reranker_fallback(content),
+        lambda: RagAnswer.model_validate_json(content),
+        lambda: RagRequest.model_validate_json(content),
+    ]
+    refused_in_words(tried, (QinglanError, ValueError))
+
+
+def refused_in_words(tried: list[Callable[[], object]], refuses: tuple[type[Exception], ...]) -> None:
+    for call in tried:
+        try:
+            call()
+        except refuses:
+            continue
+
+
+def read_requests(content: bytes) -> None:
+    from kserve.errors import InvalidInput
+
+    from serving.rewriter.protocols import read_chat_request, read_messages, read_v1
+    from serving.style.request_parser import read_instance, read_instances
+
+    value = parse_json(content, "body")
+    refused_in_words(
+        [
+            lambda: read_v1(value),
+            lambda: read_messages(read_chat_request(value).messages, {"fivedoctors": "改写"}),
+            lambda: read_instances(value),
+            lambda: read_instance(value, "body"),
+        ],
+        (InvalidInput,),
+    )
+
+
+def answer_frames(content: bytes) -> None:
+    """Frames of a bundle, at once and byte by byte, and the answers to them."""
+
+    async def answer(_: bytes, __: Any) -> Any:
+        from starlette.responses import Response
+
+        return Response(b"{}")
+
+    posts = {"/v1": answer}
+
+    async def answers() -> int:
+        return sum([len(piece) async for piece in answer_bundle(read_bundle(content, posts), posts)])
+
+    frames = list(FrameDecoder().feed(content))
+    decoder = FrameDecoder()
+    assert [frame for at in range(len(content)) for frame in decoder.feed(content[at : at + 1])] == frames
+    asyncio.run(answers())
+
+
+def read_model_settings(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("config.json", "tokenizer_config.json"):
+            (Path(folder) / name).write_bytes(content)
+        refuse_foreign_files(Path(folder), weights=False)
+
+
+def read_index(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "model.safetensors").write_bytes(b"")
+        (Path(folder) / "model.safetensors.index.json").write_bytes(content)
+        refuse_foreign_files(Path(folder), weights=False)
+
+
+def jsonl(*rows: Any) -> bytes:
+    return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+
+
+SHA = "a1" * 32
+RESOURCE = {"name": "chats", "digest": {"sha256": SHA}, "annotations": {"rows": 60}}
+STATEMENT = {
+    "_type": "https://in-toto.io/Statement/v1",
+    "subject": [RESOURCE],
+    "predicateType": "https://slsa.dev/provenance/v1",
+    "predicate": {
+        "buildDefinition": {
+            "buildType": "urn:qinglan:stage:v2",
+            "externalParameters": {"stage": "convert", "config": {"a": 1}},
+            "internalParameters": {"seeds": {}}, "resolvedDependencies": [RESOURCE],
+        },
+        "runDetails": {
+            "builder": {"id": "b", "version": {"python": "3.11"}},
+            "metadata": {"invocationId": "run", "startedOn": "2026-11-25T08:00:00+00:00",
+                         "finishedOn": "2026-11-25T08:00:01+00:00"},
+            "byproducts": [{"name": "facts", "annotations": {"rows": 1}}],
+        },
+    },
+}  # fmt: skip
+WRITTEN = '<think>a</think>{"综合得分": 4, "更好": "甲"}'
+CHOICE = {
+    "index": 0, "finish_reason": "stop", "text": "虾青素", "message": {"role": "assistant", "content": WRITTEN},
+}  # fmt: skip
+COMPLETION = {
+    "id": "1", "choices": [CHOICE],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}},
+}  # fmt: skip
+FAILURE = {"error": {"code": "content_filter", "type": "invalid", "message": "no", "param": "a"}}
+BATCH_LINE = {"custom_id": "1", "response": {"status_code": 200, "body": COMPLETION}, "error": {"code": "a"}}
+STYLE_ANSWER = {"predicted_label": "诚实", "probabilities": {"诚实": 0.5}, "predictions": [{"probabilities": {}}]}
+RAG_ANSWER = {"code": 200, "msg": "success", "data": {"rewritten_query": "a", "recall": [], "rewriter": "r",
+              "rewriter_version": "", "fallback_reason": "", "scored_against": "need", "snapshot": SHA,
+              "reranker": "r", "reranker_digest": SHA, "reranker_fallback_reason": "timeout"}}  # fmt: skip
+INSTANCE = {"query": "一天吃几次", "tenant_id": "fivedoctors", "user_profile": "", "history_summary": "虾青素"}
+CHAT = {"model": "rewriter", "messages": [{"role": "system", "content": "改写"}, {"role": "user", "content": "原始查询: a\n\n请改写。"}]}  # fmt: skip  # noqa: E501
+SETTINGS: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
+            "chat_template": CHAT_TEMPLATE, "rope_scaling": None, "auto_map": {}}  # fmt: skip
+HEADER = json.dumps({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}).encode()
+LOOPS = (
+    "{% for a in messages %}{% for b in messages %}{{ a.content }}{% endfor %}{% endfor %}"
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(messages) }}{% set n = namespace(x='') %}{% set n.x = n.x + 'a' %}"
+)
+
+
+def frames(*bodies: bytes) -> bytes:
+    return b"".join(encode_frame(FrameHeader(at, "/v1", {"a": "b"}), body) for at, body in enumerate(bodies))
+
+
+@cache
+def trust_policy() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        ensure_keys(Path(folder))
+        return (Path(folder) / TRUST_FILE).read_bytes()
+
+
+@cache
+def targets() -> dict[str, Target]:
+    questions = jsonl(
+        {"问题": "一天吃几次", "编号": 1, "标准段落": ["k1"]}, {"question": "多少钱", "split": "test", "id": "b"}
+    )
+    passages = jsonl(
+        {"id": "k1", "content": "一天一粒", "title": "用法", "metadata": {"a": 1}}, {"id": "k2", "content": "b"}
+    )
+    profiles = tuple((CONFIGS / "fivedoctors" / f"{name}.yaml").read_bytes() for name in ("demo", "gpt"))
+    envelope = {
+        "payload": "e30=",
+        "payloadType": "application/vnd.in-toto+json",
+        "signatures": [{"keyid": SHA, "sig": "AA=="}],
+    }
+    manifest = {"files": {"model/a.json": {"sha256": SHA, "size": 3}, "b": {"sha256": SHA, "size": 0}}}
+    words = "三百毫克 300mg 二分之一 Ⅲ粒 1.5万元 ３粒 百分之五 <|im_end|> 原始查询: a\n\n请改写。".encode()
+    return {
+        "sheet": Target(read_rows("questions.xlsx"), (sheet(),)),
+        "questions": Target(read_rows("questions.jsonl"), (questions,)),
+        "knowledge-base": Target(from_file("kb.jsonl", lambda path: list(read_knowledge_base(path))), (passages,)),
+        "profile": Target(read_profile, profiles),
+        "trust": Target(from_file("trust.yaml", load_trust), (trust_policy(),)),
+        "envelope": Target(read_statement, (json.dumps(envelope).encode(),)),
+        "statement": Target(from_payload, (json.dumps(STATEMENT).encode(),)),
+        "manifest": Target(lambda data: Manifest.parse(data, "manifest").digest, (json.dumps(manifest).encode(),)),
+        "template": Target(read_template, (CHAT_TEMPLATE.encode(), LOOPS.encode())),
+        "words": Target(read_words, (words,)),
+        "paid-answer": Target(read_paid_answer, tuple(
+            json.dumps(value, ensure_ascii=False).encode() for value in (COMPLETION, FAILURE, BATCH_LINE)
+        )),
+        "model-answer": Target(read_model_answer, tuple(
+            json.dumps(value, ensure_ascii=False).encode() for value in (COMPLETION, STYLE_ANSWER, RAG_ANSWER)
+        )),
+        "request": Target(read_requests, tuple(
+            json.dumps(value, ensure_ascii=False).encode() for value in ({"instances": [INSTANCE]}, CHAT)
+        )),
+        "bundle": Target(answer_frames, (frames(b"{}", b"", b"\n[0]"),)),
+        "model-settings": Target(read_model_settings, (json.dumps(SETTINGS).encode(),)),
+        "model-index": Target(read_index, (b'{"metadata": {}, "weight_map": {"a": "model.safetensors"}}',)),
+        "safetensors": Target(
+            from_file("model.safetensors", read_header), (len(HEADER).to_bytes(8, "little") + HEADER + bytes(16),)
+        ),
+    }  # fmt: skip

@@ -1,0 +1,252 @@
+"""`qinglan init`: from a folder as a company has it to a tenant that plan and run take, with no file of ours edited.
+
+sheet with the company's own column names, a folder of .docx, .pdf and .md -> init -> plan -> run -> report
+"""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from openpyxl import Workbook
+
+from pipelines.config import load_config
+from pipelines.plan import make_plan
+from pipelines.tenant_setup.setup import KNOWLEDGE_BASE_FILE
+from qinglan.config import load_yaml, merge_settings
+from tests.pipelines.conftest import Here
+from tests.pipelines.new_tenant_run import SHORT, qinglan
+from tests.pipelines.tenant_setup.documents import write_pdf, write_word
+from tests.terminal_screen import ALL as ATTACKS_AT_ONCE
+from tests.terminal_screen import FORGED, on_terminal
+
+ASKED = ("能机洗吗", "保修多久", "怎么退货", "发票怎么开", "容量多大", "极限温度呢", "怎么晾干", "多重")
+GOODS = ("背包", "帐篷", "睡袋", "登山杖", "头灯", "炉头", "水袋", "防潮垫")
+
+
+@pytest.fixture
+def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sheet with columns of its own, and a folder of documents, where commands are called."""
+    write_company(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_company(folder: Path) -> None:
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["会话ID", "用户问句", "聊天记录", "会员等级"])
+    for at in range(64):
+        goods, question = GOODS[at % 8], ASKED[at // 8]
+        turns = [{"role": "user", "content": f"有{goods}吗"}, {"role": "assistant", "content": "有的"}]
+        sheet.append([f"s{at // 2}", f"那它{question}", json.dumps(turns, ensure_ascii=False), at % 3])
+    sheet.append(["s99", None, "", 1])
+    book.save(folder / "客服记录.xlsx")
+    documents = folder / "资料"
+    documents.mkdir()
+    for goods in GOODS[:4]:
+        sections = [("Heading1", f"{goods}手册")]
+        for question in ASKED[:4]:
+            sections += [
+                ("Heading2", f"{goods}{question}"),
+                ("Normal", f"{goods}的{question}：见订单页，七天内办理。"),
+            ]
+        write_word(documents / f"{goods}.docx", *sections)
+    write_pdf(documents / "tent.pdf", "The tent weighs 2.1 kg and packs to 45 cm.")
+    lines = [
+        f"## {goods}{question}\n{goods}{question}，请看标签。\n" for goods in GOODS[4:] for question in ASKED[4:]
+    ]
+    (documents / "faq.md").write_text("# 常见问题\n" + "\n".join(lines), encoding="utf-8")
+
+
+def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: Here) -> None:
+    words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
+    made = here("init", "acme", *words)
+
+    assert made.code == 0, made.errors
+    for line in (
+        "64 questions of 65 rows; question = 用户问句, history_summary = 聊天记录, conversation_id = 会话ID",
+        "! Not used: 会员等级.",
+        "    问题: 那它能机洗吗",
+        "    历史摘要: 用户：有背包吗 / 助手：有的",
+        "The locked test has 0 rows with gold passages",
+        "Next, for free, with stand-ins and a tiny model: qinglan run acme",
+    ):
+        assert line in made.out
+    tenant = company / "tenants" / "acme"
+    assert {path.name for path in tenant.iterdir()} == {
+        "README.md", "demo.yaml", "gpt.yaml", "knowledge_base.jsonl", "student.txt", "teacher.txt",
+    }  # fmt: skip
+    assert "户外用品" in (tenant / "teacher.txt").read_text(encoding="utf-8")
+    for profile in ("demo", "gpt"):
+        config = load_config("acme", profile)
+        plan = make_plan(config)
+        assert (plan.rows, plan.unfit) == (64, 1)
+        assert config.ppo.prompts <= plan.splits["train"]
+    assert here("plan", "acme").code == 0
+
+
+def test_a_second_init_changes_nothing(company: Path, here: Here) -> None:
+    words = ["init", "acme", "客服记录.xlsx", "--yes"]
+    assert here(*words).code == 0
+    prompt = company / "tenants" / "acme" / "teacher.txt"
+    prompt.write_text("我改过的提示词")
+
+    again = here(*words)
+    assert again.code == 2 and "is there already, and nothing was changed" in again.errors
+    assert prompt.read_text() == "我改过的提示词"
+
+
+def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
+    options = [
+        "--teacher",
+        "deepseek",
+        "--rag",
+        "https://rag.acme.cn",
+        "--training",
+        "one-gpu-80",
+        "--language",
+        "en",
+    ]
+    made = here("init", "acme", "客服记录.xlsx", "--domain", "tents {x}\nignore", *options, "--yes", "--json")
+
+    assert made.code == 0, made.errors
+    assert json.loads(made.out)["files"] == [
+        "README.md", "deepseek.yaml", "demo.yaml", "judge.txt", "need.txt", "student.txt", "teacher.txt",
+    ]  # fmt: skip
+    config = load_config("acme", "deepseek")
+    assert config.gateway.rag.base_url == "https://rag.acme.cn" and not config.stand_ins.rag
+    assert (config.training, config.gateway.teacher.model) == ("one-gpu-80", "deepseek-flash")
+    assert str(config.generate.system_prompt).startswith(
+        "You are an expert in rewriting search queries about tents (x) ignore"
+    )
+    assert KNOWLEDGE_BASE_FILE not in (company / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert config.validate_.need_prompt.startswith("You turn") and config.evaluate.judge_prompt.startswith(
+        "You judge"
+    )
+
+
+def test_without_a_terminal_it_asks_for_yes(company: Path, here: Here) -> None:
+    refused = here("init", "acme", "客服记录.xlsx")
+
+    assert refused.code == 2 and "Add --yes" in refused.errors and not (company / "tenants").exists()
+
+
+def test_a_person_is_asked_five_things_each_with_a_default(company: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "init", "acme", "客服记录.xlsx"]
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        os.write(keyboard, "户外用品\ndeepseek\n\none-gpu-80\n\n".encode())
+        shown = process.communicate(timeout=120)[0].decode()
+
+    assert process.returncode == 0
+    for question in ("Your trade, in a few words [本公司产品和服务]: ", "(gpt, deepseek) [gpt]: ", "or ours [ours]: ",
+                     "Machine of the paid run", "Language of prompts and README (zh, en) [zh]: "):  # fmt: skip
+        assert question in shown
+    profile = load_yaml(company / "tenants" / "acme" / "deepseek.yaml")
+    assert (profile["training"], profile["stand_ins"]) == ("one-gpu-80", {"rag": True})
+
+
+def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> None:
+    quoted = ATTACKS_AT_ONCE.replace('"', '""')
+    (tmp_path / "q.csv").write_bytes(f'问题,"{quoted}"\n"{quoted}","{quoted}"\n'.encode())
+    documents = tmp_path / "docs"
+    documents.mkdir()
+    (documents / "a\x1b[2J<b>`x`.md").write_text(f"# {ATTACKS_AT_ONCE}\n退货", encoding="utf-8")
+    screen = on_terminal(
+        "init", "acme", "q.csv", "--knowledge-base", "docs", "--language", "zh", "--yes", cwd=tmp_path
+    )
+
+    assert screen.code == 0, screen.raw
+    assert not screen.has_line(FORGED) and not screen.title
+    readme = (tmp_path / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert "\x1b" not in readme and "<b>" not in readme.replace("`docs/a\\x1b[2J<b>'x'.md`", "")
+
+
+HISTORY = [{"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}]
+ODD: list[tuple[str, str, bytes, int, str]] = [
+    ("no such file", "none.xlsx", b"", 3, "no such file. Give the spreadsheet, CSV or JSON of questions."),
+    ("empty file", "q.csv", b" ", 3, "no rows below the header"),
+    ("image", "q.png", b"\x89PNG\r\n\x1a\n\0\0", 3, "is no text in UTF-8, UTF-16 or GB18030"),
+    ("broken xlsx", "q.xlsx", b"PK\x03\x04zip", 3, "not a readable .xlsx file"),
+    ("broken xls", "q.xls", b"\xd0\xcf\x11\xe0" + bytes(99), 3, "not a readable .xls file"),
+    ("orders only", "q.csv", "订单,金额\n1,2\n".encode(), 3, "No column looks like users' questions; there are 订单"),
+    ("open quote", "q.csv", '问题\n"怎么洗\n'.encode(), 3, "Is a quote without its end?"),
+    ("no JSON", "q.json", b"{", 3, "no JSON"),
+    ("only empty rows", "q.json", b'[{"question": ""}, {"question": "nan"}]', 3, "none of 2 rows is a question"),
+    ("GBK with Excel's name", "q.xlsx", "问题,编号\n怎么洗,1\n".encode("gbk"), 0, "1 questions of 1 rows"),
+    ("BOM", "q.csv", "问题\n怎么洗\n".encode("utf-16"), 0, "1 questions of 1 rows"),
+    ("a formula and a letter that hides", "q.csv", "问题\n=1+1怎么算\n怎么\u202e洗\n".encode(), 0, r"怎么\u202e洗"),
+    ("ids twice", "q.jsonl", b'{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}', 0, "id is not used as id: 1"),
+    ("chat", "q.json", json.dumps([{"messages": HISTORY}]).encode(), 0, "its rows are in questions.jsonl"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "message"), [row[1:] for row in ODD], ids=[row[0] for row in ODD]
+)
+def test_odd_sheets_get_a_message_or_are_read(
+    name: str,
+    content: bytes,
+    code: int,
+    message: str,
+    tmp_path: Path,
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content:
+        (tmp_path / name).write_bytes(content)
+    made = here("init", "acme", name, "--language", "zh", "--yes")
+
+    assert message in made.out + made.errors
+    assert (made.code, "Traceback" in made.errors) == (code, False)
+    assert (tmp_path / "tenants" / "acme").exists() is (code == 0)
+
+
+@pytest.mark.parametrize("tenant", ["Acme", "../x", "training", "a b"])
+def test_a_name_that_is_none_is_refused(
+    tenant: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.csv").write_text("问题\n怎么洗\n")
+    refused = here("init", tenant, "q.csv", "--yes")
+
+    assert (
+        refused.code == 2 and "Traceback" not in refused.errors and list(tmp_path.iterdir()) == [tmp_path / "q.csv"]
+    )
+
+
+SHORTEST = merge_settings(
+    {name: value for name, value in SHORT.items() if name != "loopback"},
+    {
+        "base": {"tiny": {"steps": 20}},
+        "sft": {"epochs": 1.0, "validations": 1},
+        "ppo": {"steps": 1, "validations": 1},
+    },
+)
+
+
+def shorten(profile: Path, changes: dict[str, Any]) -> None:
+    settings = merge_settings(load_yaml(profile), changes)
+    profile.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_company_folder_runs_to_its_report(company: Path, here: Here) -> None:
+    words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
+    assert here("init", "acme", *words).code == 0
+    shorten(company / "tenants" / "acme" / "demo.yaml", SHORTEST)
+    run = qinglan(["run", "acme", "--json"], company)
+
+    assert run.code == 7, run.errors
+    assert run.record["verdict"]["word"] == "hold"
+    assert run.record["steps"]["generate"]["facts"]["rewritten"] == 64
+    report = (company / "runs" / "acme-demo" / "files" / "report.html").read_text(encoding="utf-8")
+    assert "locked questions" in report and "Hold" in report

@@ -1,0 +1,90 @@
+"""Any sheet becomes records; an exported conversation becomes a question for each thing that its user said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.tenant_setup.sheet_formats import read_records
+from qinglan.errors import DataError
+
+USER, BOT = {"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}
+AGAIN = {"role": "user", "content": "那它能机洗吗"}
+
+
+def write(tmp_path: Path, content: str, name: str = "export.json", encoding: str = "utf-8") -> Path:
+    path = tmp_path / name
+    path.write_text(content, encoding=encoding)
+    return path
+
+
+def test_an_old_spreadsheet_is_read_and_has_to_be_written_anew() -> None:
+    records = read_records(Path(__file__).parent / "questions.xls")
+
+    assert records.rows == [{"用户问句": "那它能机洗吗", "订单": 1001}, {"用户问句": 10086, "订单": ""}]
+    assert not records.direct
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "direct"),
+    [
+        ("a.csv", "gb18030", True),
+        ("a.json", "utf-8-sig", True),
+        ("a.json", "utf-16", False),
+        ("a.jsonl", "utf-8", True),
+        ("a.jsonl", "gbk", False),
+    ],
+)
+def test_the_pipeline_reads_itself_what_it_can(tmp_path: Path, name: str, encoding: str, direct: bool) -> None:
+    row = {"用户问句": "怎么洗"}
+    content = {".csv": "用户问句\n怎么洗\n", ".json": json.dumps([row], ensure_ascii=False)}.get(
+        Path(name).suffix, json.dumps(row, ensure_ascii=False)
+    )
+    records = read_records(write(tmp_path, content, name, encoding))
+
+    assert (records.rows, records.direct) == ([row], direct)
+
+
+@pytest.mark.parametrize(
+    "exported",
+    [
+        [{"id": "c1", "messages": [USER, BOT, AGAIN]}],
+        {"version": 1, "conversations": [{"id": "c1", "messages": [USER, BOT, AGAIN]}]},
+        [{"id": "c1", "conversations": [{"from": "human", "value": "有背包吗"}, {"from": "gpt", "value": "有的"},
+                                       {"from": "human", "value": "那它能机洗吗"}]}],
+    ],
+)  # fmt: skip
+def test_each_thing_that_a_user_said_is_a_question_with_what_came_before(tmp_path: Path, exported: Any) -> None:
+    records = read_records(write(tmp_path, json.dumps(exported)))
+
+    assert records.rows == [
+        {"question": "有背包吗", "history_summary": "", "conversation_id": "c1"},
+        {"question": "那它能机洗吗", "history_summary": "用户：有背包吗\n助手：有的", "conversation_id": "c1"},
+    ]
+    assert not records.direct
+
+
+def test_one_conversation_alone_is_an_export_too(tmp_path: Path) -> None:
+    rows = read_records(write(tmp_path, json.dumps([USER, BOT, AGAIN]))).rows
+
+    assert [(row["question"], row["conversation_id"]) for row in rows] == [
+        ("有背包吗", "chat-1"),
+        ("那它能机洗吗", "chat-1"),
+    ]
+
+
+def test_a_question_with_its_history_as_turns_stays_one_row(tmp_path: Path) -> None:
+    row = {"query": "那它能机洗吗", "history": [USER, BOT]}
+    records = read_records(write(tmp_path, json.dumps([row])))
+
+    assert records.rows == [row] and records.direct
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("[1]", "element 1: expected an object"), ('{"a": 1', "no JSON"), ('{"a": 1, "a": 2}', "twice")],
+)
+def test_what_is_no_list_of_objects_is_an_error(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_records(write(tmp_path, content))

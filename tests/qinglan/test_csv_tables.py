@@ -1,0 +1,60 @@
+"""CSV as spreadsheet programs write it, and what is no CSV."""
+
+from pathlib import Path
+
+import pytest
+
+from qinglan.csv_tables import read_csv
+from qinglan.errors import DataError
+from qinglan.questions import Columns, count_rows, read_questions
+from qinglan.rows import Question
+
+TEXT = '问题,用户画像\r\n"那它,一天吃几次？",50岁\r\n,\r\n=1+1,\r\n'
+
+
+def write(tmp_path: Path, content: bytes) -> Path:
+    path = tmp_path / "export"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030", "gbk", "utf-16", "utf-16-le"])
+def test_the_usual_encodings_give_the_same_rows(tmp_path: Path, encoding: str) -> None:
+    mark = b"\xff\xfe" if encoding == "utf-16-le" else b""
+    path = write(tmp_path, mark + TEXT.encode(encoding))
+
+    assert list(read_csv(path)) == [
+        (2, {"问题": "那它,一天吃几次？", "用户画像": "50岁"}),
+        (4, {"问题": "=1+1", "用户画像": ""}),
+    ]
+    assert count_rows(path, Columns()) == 2
+
+
+def test_western_text_is_not_taken_for_chinese(tmp_path: Path) -> None:
+    path = write(tmp_path, "question\nIsn’t it a café – or naïve?\n".encode("cp1252"))
+
+    assert list(read_csv(path)) == [(2, {"question": "Isn’t it a café – or naïve?"})]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_the_delimiter_is_the_headers(tmp_path: Path, delimiter: str) -> None:
+    path = write(tmp_path, f"问题{delimiter}编号\n怎么吃{delimiter}a1\n".encode())
+    [row] = read_questions(path, Columns(), "acme")
+
+    assert isinstance(row, Question) and (row.id, row.question) == ("a1", "怎么吃")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x00\x01\x02\x03", "this is no text"),
+        ("问题,画像\n怎么吃,a,b\n".encode(), "row 2 has 3 cells, and there are 2 columns"),
+        ('问题\n"怎么吃\n几次\n'.encode(), "no row of a CSV file .*quote without its end"),
+        ("问题,问题\n怎么吃,几次\n".encode(), "'问题' appears twice"),
+        (b"query\nhow\n", "no column '问题' in the first row; it has 'query'"),
+        (b"", "no rows below the header"),
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_an_error(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(read_questions(write(tmp_path, content), Columns(), "acme"))
