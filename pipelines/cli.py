@@ -18,6 +18,7 @@ from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
 from pipelines.keys_cli import keys
+from pipelines.overrides import SetOption, parse_overrides, with_overrides
 from pipelines.rag_check.cli import check_rag
 from pipelines.rollout.cli import rollout
 from pipelines.sizing.cli import fit
@@ -41,7 +42,6 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_help=True)
 app.add_typer(serve, name="serve")
@@ -138,6 +138,7 @@ def plan(
     training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
+    set_: SetOption = None,
     as_json: Json = False,
 ) -> None:
     """Count the calls, cost and time of a run before anything is spent, and name what it waits for."""
@@ -148,9 +149,8 @@ def plan(
     from pipelines.readiness import check_readiness
     from pipelines.rewriter import REWRITER
 
-    config = load_config(
-        tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
-    )
+    options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
+    config = load_config(tenant, profile, **options)
     stages = REWRITER.until(REWRITER.last)
     ready = check_readiness(config, stages)
     if any(input_file_problems(config, knowledge_base=False)):
@@ -175,6 +175,7 @@ def run(
         str, typer.Option(help="Stop after this stage, such as convert or sft.", show_default="the last")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
+    set_: SetOption = None,
     as_json: Json = False,
 ) -> None:
     """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
@@ -184,9 +185,8 @@ def run(
     from pipelines.run import run_pipeline
     from pipelines.summary import print_summary
 
-    config = load_config(
-        tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
-    )
+    options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
+    config = load_config(tenant, profile, **options)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
 
     def approve(config: Any, stages: Sequence[str]) -> None:
@@ -228,15 +228,15 @@ def prepay(
         bool, typer.Option("--give-up", help="Leave open batches for good; their rows may have been billed.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
+    set_: SetOption = None,
     as_json: Json = False,
 ) -> None:
     """Pay ahead for what a run will ask, through the providers' batch APIs: about half the price, within a day."""
     from pipelines import prepay as prepayment
     from pipelines.config import load_config
 
-    config = load_config(
-        tenant, profile, questions=questions, knowledge_base=knowledge_base, training=training or None
-    )
+    options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
+    config = load_config(tenant, profile, **options)
     root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
     if give_up:
         names = [batch.batch or batch.name for batch in prepayment.give_up(root)]
@@ -302,11 +302,13 @@ def compile_(
     image: Annotated[
         list[str] | None, typer.Option(help="NAME=REFERENCE@sha256:DIGEST, each image of a release.")
     ] = None,
+    set_: SetOption = None,
 ) -> None:
     """Write pipelines as YAML for Kubeflow, with a profile's settings and machines; the same bytes every time."""
     from pipelines.graph_compiler import compile_targets, read_images, select_targets
 
-    for path in compile_targets(select_targets(tenant, profile, training), out, read_images(image or ())):
+    targets = select_targets(tenant, profile, training, parse_overrides(set_ or ()))
+    for path in compile_targets(targets, out, read_images(image or ())):
         say(path)
 
 

@@ -7,12 +7,13 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipelines.cluster_resources import Cluster, without_tag
 from pipelines.config import STYLES, TRAINING, load_config, load_style_config
 from pipelines.line import Line, LineConfig
 from pipelines.lines import LINES
+from pipelines.overrides import NO_OVERRIDES
 from pipelines.rewriter import REWRITER
 from pipelines.style import STYLE
 from qinglan.config import load_yaml
@@ -57,9 +58,11 @@ def _golden_rewriter(training: str) -> CompileTarget:
     return rewriter_target(GOLDEN_TENANT, profile, training)._replace(name=f"{REWRITER.name}.{training}")
 
 
-def rewriter_target(tenant: str, profile: str, training: str | None = None) -> CompileTarget:
+def rewriter_target(
+    tenant: str, profile: str, training: str | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> CompileTarget:
     """A tenant's own profile, on the machines that it names or on others."""
-    config = load_config(tenant, profile, training=training)
+    config = load_config(tenant, profile, **{**overrides, **({"training": training} if training else {})})
     if "mlflow" in config.trackers and config.gateway.mlflow is None:
         raise ConfigError(
             "trackers names mlflow: on a cluster a training reaches it through the gateway alone. Give the profile "
@@ -70,31 +73,33 @@ def rewriter_target(tenant: str, profile: str, training: str | None = None) -> C
     return CompileTarget(name, REWRITER, config, about)
 
 
-def style_target(profile: str) -> CompileTarget:
+def style_target(profile: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
     stem = Path(profile).stem
-    config = load_style_config(profile, labelled=Path("labelled"))  # the run names its own
+    config = load_style_config(profile, **{**overrides, "labelled": Path("labelled")})  # the run names its own
     return CompileTarget(f"{STYLE.name}.{stem}", STYLE, config, f"Profile {stem}.")
 
 
-def select_targets(tenant: str, profile: str, training: str) -> list[CompileTarget]:
+def select_targets(
+    tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> list[CompileTarget]:
     """One profile's graph; without a tenant the golden ones."""
     if tenant:
-        return [target_of(tenant, profile, training)]
-    for option, value in (("--training", training), ("--profile", profile)):
+        return [target_of(tenant, profile, training, overrides)]
+    for option, value in (("--training", training), ("--profile", profile), ("--set", ", ".join(overrides))):
         if value:
             raise ConfigError(f"{option} {value}: changes one tenant's graph. Give --tenant too.")
     return golden_targets()
 
 
-def target_of(tenant: str, profile: str, training: str) -> CompileTarget:
+def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
     """A tenant's graph, or the style line's; with the usual profile where none is named."""
     if tenant != STYLE.name:
-        return rewriter_target(tenant, profile or "gpt", training or None)
+        return rewriter_target(tenant, profile or "gpt", training or None, overrides)
     if training:
         raise ConfigError(
             f"--training {training}: is the rewriter's alone. The machines of style are in its profile: --profile."
         )
-    return style_target(profile or "a100")
+    return style_target(profile or "a100", overrides)
 
 
 def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:

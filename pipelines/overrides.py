@@ -1,15 +1,38 @@
 """Settings from the command line: `--set gateway.rag.concurrency=10` lays one value over the profile's."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
 
-from qinglan.config import merge_settings
-from qinglan.documents import parse_yaml
-from qinglan.errors import ConfigError
+import typer
+
+NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="SETTING=VALUE over the profile's, such as gateway.budget=20; may be repeated."),
+]
+
+
+def with_overrides(settings: Iterable[str] | None, **options: Any) -> dict[str, Any]:
+    """Settings of `--set`, and over them the other options of a command that were given."""
+    from qinglan.config import merge_settings
+
+    named = {name: value for name, value in options.items() if value is not None}
+    return merge_settings(parse_overrides(settings or ()), named)
+
+
+def is_setting(option: str) -> bool:
+    """True for a setting of a profile, false for a parameter of a run, which has no dots."""
+    return "." in option.partition("=")[0]
 
 
 def parse_overrides(options: Iterable[str]) -> dict[str, Any]:
     """Nested settings of `a.b=VALUE` options; a value is YAML, so that numbers and lists may be written."""
+    from qinglan.config import merge_settings
+    from qinglan.documents import parse_yaml
+    from qinglan.errors import ConfigError
+
     settings: dict[str, Any] = {}
     for option in options:
         path, equals, value = option.partition("=")

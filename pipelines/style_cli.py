@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from pipelines.overrides import SetOption, with_overrides
 from qinglan.terminal import say, say_json
 
 style = typer.Typer(help="The style model: train and judge it, and ask it for a file.", no_args_is_help=True)
@@ -25,6 +26,7 @@ def run(
     out: Annotated[Path, typer.Option(help="The run's folder. Again: goes on.")] = Path("runs/style"),
     only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
     until: Annotated[str, typer.Option(help="Stop after this stage.", show_default="the last")] = "",
+    set_: SetOption = None,
     as_json: Json = False,
 ) -> None:
     """Run the style line here, from labelled answers to a signed release and a small model."""
@@ -33,7 +35,7 @@ def run(
     from pipelines.run import run_style
     from pipelines.summary import print_style_summary
 
-    config = load_style_config(profile, labelled=labelled, labels=labels)
+    config = load_style_config(profile, **with_overrides(set_, labelled=labelled, labels=labels))
     record = run_style(config, out, only, until, quiet=as_json)
     say_json(record) if as_json else print_style_summary(out, record)
     raise_if_held(record)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.overrides import SetOption, with_overrides
 from qinglan.terminal import say_json
 
 
@@ -30,6 +31,7 @@ def compare_teachers(
         Path | None, typer.Option(help="runs/compare-<tenant> by default. Again: nothing is paid twice.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
+    set_: SetOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print comparison.json, and nothing else, on stdout.")
     ] = False,
@@ -43,7 +45,8 @@ def compare_teachers(
     from pipelines.config import load_config
 
     candidates = load_teachers(teachers or EXAMPLE)
-    config = load_config(tenant, profile, questions=questions, knowledge_base=knowledge_base)
+    options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base)
+    config = load_config(tenant, profile, **options)
 
     def confirm(sample: Sample) -> None:
         if config.pays and not yes:

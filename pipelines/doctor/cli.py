@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pipelines.overrides import SetOption
 from qinglan.terminal import say_json
 
 
@@ -21,9 +22,7 @@ def doctor(
         bool, typer.Option("--cluster", help="Also look at the cluster that KUBECONFIG names; done if that is set.")
     ] = False,
     namespace: Annotated[str, typer.Option(help="Of the runs on the cluster, whose Secrets are looked for.")] = "",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting over the profile's, such as gateway.budget=20.")
-    ] = None,
+    set_: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
     """Check this machine, and a profile's keys, hosts, models, RAG service and cluster; say what mends each fault.

@@ -10,7 +10,7 @@ from pipelines.doctor.cluster import cluster_checks
 from pipelines.doctor.machine import machine_checks
 from pipelines.doctor.profile import profile_checks
 from pipelines.doctor.providers import provider_checks
-from pipelines.overrides import parse_overrides
+from pipelines.overrides import with_overrides
 from pipelines.readiness import disallowed_hosts
 from pipelines.rewriter import RunConfig
 from qinglan.errors import QinglanError
@@ -28,8 +28,8 @@ def examine(
     config: RunConfig | None = None
     if tenant:
         try:
-            files = {"questions": questions, "knowledge_base": knowledge_base}
-            config = load_config(tenant, profile, **files, **parse_overrides(options))
+            settings = with_overrides(options, questions=questions, knowledge_base=knowledge_base)
+            config = load_config(tenant, profile, **settings)
             checks.append(Check("ok", "profile", f"{tenant}/{Path(profile).stem} can be read."))
         except QinglanError as error:
             checks.append(Check("error", "profile", " ".join(error.lines)))

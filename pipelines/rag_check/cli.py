@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pipelines.overrides import SetOption
 from qinglan.terminal import say, say_json
 
 
@@ -30,9 +31,7 @@ def check_rag(
     header: Annotated[
         list[str] | None, typer.Option(help="'NAME: VALUE'; $VARIABLE is read from the environment. Repeatable.")
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Another setting, such as gateway.rag.request.query=q.")
-    ] = None,
+    set_: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
     """Ask a RAG service a few questions and say what fits a run, what does not, and the lines for the profile.

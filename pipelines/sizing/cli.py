@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pipelines.overrides import SetOption, parse_overrides
 from qinglan.terminal import say, say_json
 
 
@@ -19,6 +20,7 @@ def fit(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Training rows that steps and hours are counted for.")
     ] = None,
+    set_: SetOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
     """Show whether a profile fits its machines: memory of cards and hosts, disk, steps, hours and price.
@@ -31,7 +33,7 @@ def fit(
     from pipelines.sizing.table import print_fit, uncounted_in_words
     from qinglan.sizing.cards import card_of_size
 
-    config = load_profile(name, profile, gpus)
+    config = load_profile(name, profile, gpus, parse_overrides(set_ or ()))
     card = card_of_size(gpu_memory) if gpu_memory else None
     report = fit_report(config, name, card, load=Workload(rows) if rows else PLANNED)
     if report is None:

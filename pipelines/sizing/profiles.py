@@ -1,7 +1,11 @@
 """The profile that `qinglan fit` is asked about."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from pipelines.config import STYLES, TRAINING, load_config, load_style_config, tenant_folders
 from pipelines.graph_compiler import GOLDEN_TENANT
+from pipelines.overrides import NO_OVERRIDES
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.changes import Change, with_changes
 from pipelines.style import StyleRunConfig
@@ -11,7 +15,9 @@ NO_FILE = "labelled answers"
 """In place of the labelled answers, which are not read."""
 
 
-def load_profile(name: str, profile: str | None = None, gpus: int | None = None) -> RunConfig | StyleRunConfig:
+def load_profile(
+    name: str, profile: str | None = None, gpus: int | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> RunConfig | StyleRunConfig:
     """A training profile with the data of a shipped tenant, a tenant's own profile, or one of the style line."""
     shipped = (TRAINING / f"{name}.yaml").is_file()
     if profile and (shipped or name.startswith("style/")):
@@ -19,11 +25,11 @@ def load_profile(name: str, profile: str | None = None, gpus: int | None = None)
     if name.startswith("style/"):
         if gpus:
             raise ConfigError(f"--gpus {gpus}: the style line trains on one card. Leave --gpus out.")
-        return load_style_config(name.removeprefix("style/"), labelled=NO_FILE)
+        return load_style_config(name.removeprefix("style/"), **{**overrides, "labelled": NO_FILE})
     if shipped:
-        config = load_config(GOLDEN_TENANT, "gpt", training=name)
+        config = load_config(GOLDEN_TENANT, "gpt", **{**overrides, "training": name})
     elif tenant_folders(name):
-        config = load_config(name, profile or "gpt")
+        config = load_config(name, profile or "gpt", **overrides)
     else:
         trainings = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
         styles = ", ".join(sorted(f"style/{path.stem}" for path in STYLES.glob("*.yaml")))

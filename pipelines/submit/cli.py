@@ -40,7 +40,10 @@ def submit(
         list[str] | None, typer.Option(help="NAME=REFERENCE@sha256:DIGEST of each image: a release.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Another of the run's parameters: NAME=VALUE; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set", help="NAME=VALUE: another of the run's parameters, or with dots a setting over the profile's."
+        ),
     ] = None,
     experiment: Annotated[
         str, typer.Option(help="Made where there is none of this name.", show_default="tenant or line")
@@ -66,27 +69,29 @@ def submit(
     """
     import tempfile
 
+    from pipelines.overrides import is_setting, parse_overrides
     from pipelines.submit.kfp_client import KfpClient, read_access
     from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
     from pipelines.submit.start_run import submit as start
 
     say = _sayer(as_json)
-    settings = parse_set_options(set_ or ()) | _present_options(
+    overrides = parse_overrides([option for option in set_ or () if is_setting(option)])
+    settings = parse_set_options(option for option in set_ or () if not is_setting(option)) | _present_options(
         zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
     )
     kfp = KfpClient(read_access(endpoint))
     with tempfile.TemporaryDirectory() as folder:
-        graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder))
+        graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder), overrides)
         volumes: dict[str, float] = {}
         gateway = None
         if not skip_checks and not line.endswith(".yaml"):
-            volumes, gateway = _checked_settings(tenant or line, profile, training)
+            volumes, gateway = _checked_settings(tenant or line, profile, training, overrides)
         request = RunRequest(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
             volumes, gateway,
         )  # fmt: skip
         if line == "rewriter":
-            _say_promotion_notes(tenant, profile, training, say)
+            _say_promotion_notes(tenant, profile, training, overrides, say)
         run = start(kfp, graph, request, say)
     say(f"page: {run.page}")
     if follow:
@@ -97,7 +102,9 @@ def submit(
         say(f"follow it: qinglan follow {run.run_id}")
 
 
-def _checked_settings(name: str, profile: str, training: str) -> tuple[dict[str, float], "GatewayConfig | None"]:
+def _checked_settings(
+    name: str, profile: str, training: str, overrides: dict[str, Any]
+) -> tuple[dict[str, float], "GatewayConfig | None"]:
     """Bytes that the profile's run keeps on each volume, and its gateway's settings.
 
     A training that does not fit its machine is refused.
@@ -105,17 +112,20 @@ def _checked_settings(name: str, profile: str, training: str) -> tuple[dict[str,
     from pipelines.graph_compiler import target_of
     from pipelines.sizing.check import check_fit, volume_bytes
 
-    config = target_of(name, profile, training).config
+    config = target_of(name, profile, training, overrides).config
     check_fit(config, volumes=False)
     return volume_bytes(config), getattr(config, "gateway", None)
 
 
-def _say_promotion_notes(tenant: str, profile: str, training: str, say: Callable[[str], None]) -> None:
+def _say_promotion_notes(
+    tenant: str, profile: str, training: str, overrides: dict[str, Any], say: Callable[[str], None]
+) -> None:
     """Say why the profile's gate can only hold, if it can."""
     from pipelines.config import load_config
     from pipelines.promotion import cluster_promotion_notes
 
-    for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", training=training or None)):
+    options = {**overrides, **({"training": training} if training else {})}
+    for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", **options)):
         say(f"note: {note}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.lines import LINES
+from pipelines.overrides import NO_OVERRIDES
 from pipelines.submit.cluster_checks import check_requirements
 from pipelines.submit.cluster_snapshot import Finding
 from pipelines.submit.gateway_checks import gateway_findings
@@ -81,28 +82,30 @@ def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str
 
 
 def load_graph(
-    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path
-) -> tuple[Graph, str]:
+    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path,
+    overrides: Mapping[str, Any] = NO_OVERRIDES,
+) -> tuple[Graph, str]:  # fmt: skip
     """A compiled graph and the pipeline it is a version of; a profile's is compiled anew, into `folder`."""
     if line.endswith(".yaml"):
-        if tenant or profile or training or images:
-            raise ConfigError(f"{line} is compiled: tenant, profile, training and images are part of it.")
+        if tenant or profile or training or images or overrides:
+            raise ConfigError(f"{line} is compiled: tenant, profile, training, images and settings are part of it.")
         graph = read_graph(Path(line))
         return graph, "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(line).stem.lower())))
     if line not in LINES:
         raise ConfigError(f"No line {line!r}. There are: {', '.join(LINES)}; or give a path that ends in .yaml.")
     if (line == "rewriter") is not (tenant not in ("", "style")):
         raise ConfigError(f"{line}: {'whose? Give a tenant' if line == 'rewriter' else 'is no tenant`s'}.")
-    return compile_profile(line, tenant, profile, training, images, folder)
+    return compile_profile(line, tenant, profile, training, images, folder, overrides)
 
 
 def compile_profile(
-    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path
-) -> tuple[Graph, str]:
+    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path,
+    overrides: Mapping[str, Any] = NO_OVERRIDES,
+) -> tuple[Graph, str]:  # fmt: skip
     """A profile's graph as the repository says now."""
     from pipelines.graph_compiler import compile_targets, read_images, target_of
 
-    target = target_of(tenant or line, profile, training)
+    target = target_of(tenant or line, profile, training, overrides)
     [path] = compile_targets([target], folder, read_images(images))
     return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
 

@@ -27,8 +27,13 @@ def create_app(model: KServeStyleModel) -> Any:
     kserve_app.add_error_handlers(app, kserve_app.error_response)
 
     async def predict(request: Request) -> Response:
-        text = read_instance(kserve_app.read_json(await request.body(), request.headers), "body")
-        [answer] = await model.ask([text])
+        """The plan's own: its text in the address, POST /predict?text=..., or in a body of JSON."""
+        body = await request.body()
+        if "text" in request.query_params and not body:
+            values: Any = dict(request.query_params)
+        else:
+            values = kserve_app.read_json(body, request.headers)
+        [answer] = await model.ask([read_instance(values, "body")])
         return Response(orjson.dumps(model.versioned(answer)), media_type=kserve_app.JSON)
 
     async def which() -> dict[str, str]:

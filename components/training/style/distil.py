@@ -108,7 +108,7 @@ def distil(
         distillation_loss(config),
         pace,
         work / "checkpoints",
-        Watch(TITLE, work / "log", config.trackers, gateway_url),
+        Watch(TITLE, work / "log", config.trackers, gateway_url, labels.names),
     )
     with atomic_folder(student) as folder:
         card = StyleCard(stage="distil", max_length=known.card.max_length, parents=parents)

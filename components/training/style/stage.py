@@ -113,7 +113,7 @@ def _make(
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
     loss = weighted_loss([row.label for row in shown], len(labels.labels), config.balance == "weights")
     dev_examples = _examples(tokenizer, dev_texts, labels, config.max_length)[0]
-    watch = Watch(TITLE, target / "log", config.trackers, gateway_url)
+    watch = Watch(TITLE, target / "log", config.trackers, gateway_url, labels.names)
     fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints, watch)
     card = StyleCard(stage="style", max_length=config.max_length, parents=parents)
     temperature = save_calibrated(merged(fitted.model), tokenizer, labels, dev, target / "model", card)

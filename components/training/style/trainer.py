@@ -16,7 +16,11 @@ from qinglan.scratch import last_checkpoint
 from qinglan.trackers import Tracker, tracked, training_name
 
 NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", "eval_accuracy": "accuracy"}
+NAMES |= {"eval_weighted_f1": "weighted_f1"}
 NAMES |= {"grad_norm": "gradient_norm", "learning_rate": "learning_rate", "epoch": "epoch"}
+
+LABEL_PREFIX = "eval_f1_"
+"""Begins the trainer's name of one label's F1; ours is f1_<label>."""
 
 CURVES = {"training loss": "loss", "dev loss": "eval_loss", "dev macro-F1": "macro_f1"}
 SHOWN_FIGURES = ("loss", "eval_loss", "macro_f1")
@@ -55,6 +59,9 @@ class Watch(NamedTuple):
     gateway_url: str = ""
     """The gateway that shows it; empty where there is none."""
 
+    labels: tuple[str, ...] = ()
+    """Names of the labels, in the order of the model's outputs; each has an F1 of its own."""
+
 
 class FitResult(NamedTuple):
     model: Any
@@ -82,7 +89,8 @@ def fit(
         trainer = Trainer(
             model=model, args=_arguments(len(train), pace, checkpoints, label, watch.trackers),
             train_dataset=train, eval_dataset=dev,
-            data_collator=partial(collate, pad_token_id=pad_token_id), compute_metrics=dev_scores,
+            data_collator=partial(collate, pad_token_id=pad_token_id),
+            compute_metrics=partial(dev_scores, labels=watch.labels),
             compute_loss_func=partial(_batch_loss, loss, pace.accumulation),
             callbacks=callbacks,
         )  # fmt: skip
@@ -151,18 +159,29 @@ def take_log(entry: Mapping[str, float], total: int, live: LiveTraining) -> None
         raise TrainingError(f"{live.stopped.message} The checkpoints before it are kept.")
 
 
-def dev_scores(predicted: Any) -> dict[str, float]:
-    """Accuracy and macro-F1 over the labels that dev has."""
+def dev_scores(predicted: Any, labels: Sequence[str] = ()) -> dict[str, float]:
+    """Accuracy and F1 over the labels that dev has: their mean, the mean by rows, and each label's own."""
     from sklearn.metrics import f1_score
 
     best, true = predicted.predictions.argmax(-1), predicted.label_ids.argmax(-1)
-    macro = f1_score(true, best, average="macro", labels=np.unique(true), zero_division=0)
-    return {"accuracy": float((best == true).mean()), "macro_f1": float(macro)}
+    present = np.unique(true)
+    each = f1_score(true, best, average=None, labels=present, zero_division=0)
+    weighted = f1_score(true, best, average="weighted", labels=present, zero_division=0)
+    scores = {
+        "accuracy": float((best == true).mean()),
+        "macro_f1": float(each.mean()),
+        "weighted_f1": float(weighted),
+    }
+    return scores | {f"f1_{labels[at]}": float(f1) for at, f1 in zip(present, each, strict=True) if at < len(labels)}
 
 
 def _metrics(history: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
     rows = [
-        {"step": float(entry["step"]), **{NAMES[name]: float(entry[name]) for name in NAMES if name in entry}}
+        {
+            "step": float(entry["step"]),
+            **{NAMES[name]: float(entry[name]) for name in NAMES if name in entry},
+            **{name.removeprefix("eval_"): float(entry[name]) for name in entry if name.startswith(LABEL_PREFIX)},
+        }
         for entry in history
     ]
     return [row for row in rows if "loss" in row or "eval_loss" in row]

@@ -2,6 +2,7 @@
 
 import math
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from components.training.style.dataset import (
 from components.training.style.distil import distillation_loss, kept_layers
 from components.training.style.fit import steps, style_phases
 from components.training.style.stage import weighted_loss
-from components.training.style.trainer import take_log
+from components.training.style.trainer import _metrics, dev_scores, take_log
 from qinglan.errors import TrainingError
 from qinglan.sizing.shape import known_shapes
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text
@@ -168,6 +169,23 @@ def test_a_number_that_is_none_ends_the_training(name: str, value: float) -> Non
 
     with pytest.raises(TrainingError, match=r"at step 7: .* Lower the learning rate"):
         take_log({"loss": 1.0, name: value, "step": 7}, 9, live)
+
+
+def test_dev_is_scored_by_the_mean_by_rows_and_by_each_label_that_it_has() -> None:
+    from sklearn.metrics import f1_score
+
+    true, best = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 2, 2]
+    predicted = SimpleNamespace(predictions=np.eye(4)[best], label_ids=np.eye(4)[true])
+
+    scores = dev_scores(predicted, ("售前", "售后", "诚实", "无伤害"))
+
+    assert scores == pytest.approx({
+        "accuracy": 4 / 6, "macro_f1": f1_score(true, best, average="macro"),
+        "weighted_f1": f1_score(true, best, average="weighted"),
+        "f1_售前": 4 / 5, "f1_售后": 1 / 2, "f1_诚实": 2 / 3,
+    })  # fmt: skip
+    [row] = _metrics([{"step": 3, "eval_loss": 1.0, **{f"eval_{name}": value for name, value in scores.items()}}])
+    assert row == {"step": 3, "eval_loss": 1.0, **scores}
 
 
 def test_adapters_and_checkpointing_take_less_room_and_accumulation_takes_fewer_steps() -> None:

@@ -65,6 +65,15 @@ def test_question_and_answer_are_put_in_the_training_form(served: Served) -> Non
     assert served.http.post(PLAIN, json=parts).json()["probabilities"] == pytest.approx(answer[0]["probabilities"])
 
 
+def test_the_plans_own_call_has_its_text_in_the_address(served: Served) -> None:
+    plain = served.http.post(PLAIN, json={"text": TEXTS[0]}).json()
+
+    assert served.http.post(PLAIN, params={"text": TEXTS[0]}).json() == plain
+    for parameters in ({"text": ""}, {"text": "x", "more": SECRET}):
+        refused = served.http.post(PLAIN, params=parameters)
+        assert (refused.status_code, SECRET in refused.text) == (400, False)
+
+
 def test_texts_asked_together_get_the_answers_they_get_alone(served: Served) -> None:
     alone = [v1(served, [text])[0] for text in TEXTS]
     batches = served.counted("qinglan_style_batch_texts_count")

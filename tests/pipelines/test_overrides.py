@@ -1,0 +1,64 @@
+"""`--set a.b=VALUE` on every command that takes a profile: one value over the profile's, checked like the file."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pipelines.cli import app
+from pipelines.config import load_config
+from pipelines.overrides import is_setting, parse_overrides, with_overrides
+from pipelines.submit.graph import read_graph
+from qinglan.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["gateway.budget=20"], {"gateway": {"budget": 20}}),
+        (["gateway.rag.path=/v2", "gateway.budget=1.5"], {"gateway": {"rag": {"path": "/v2"}, "budget": 1.5}}),
+        (["trackers=[wandb]", "deploy=null"], {"trackers": ["wandb"], "deploy": None}),
+        (["gateway.rag.request.need="], {"gateway": {"rag": {"request": {"need": None}}}}),
+        (['gateway.rag.request.need=""'], {"gateway": {"rag": {"request": {"need": ""}}}}),
+    ],
+)
+def test_a_value_is_yaml_at_its_path(options: list[str], settings: dict[str, Any]) -> None:
+    assert parse_overrides(options) == settings
+
+
+@pytest.mark.parametrize("option", ["gateway.budget", "=3", "gateway..budget=3", "a.b=[1"])
+def test_an_option_that_is_none_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=r"--set"):
+        parse_overrides([option])
+
+
+def test_a_files_option_wins_over_set_and_a_typo_is_named() -> None:
+    options = with_overrides(["questions=a.xlsx", "gateway.budget=7"], questions=Path("b.xlsx"), training=None)
+    config = load_config("fivedoctors", "gpt", **options)
+
+    assert (config.questions, config.gateway.budget) == (Path("b.xlsx"), 7)
+    with pytest.raises(ConfigError, match=r"gateway\.bugdet"):
+        load_config("fivedoctors", "gpt", **parse_overrides(["gateway.bugdet=7"]))
+
+
+@pytest.mark.parametrize("command", [
+    ["plan", "fivedoctors"], ["run", "fivedoctors"], ["prepay", "fivedoctors"], ["compare-teachers", "fivedoctors"],
+    ["doctor", "fivedoctors"], ["fit", "fivedoctors"], ["style", "run", "x.jsonl"],
+    ["compile", "--tenant", "fivedoctors"], ["check-rag", "--profile", "gpt", "--tenant", "fivedoctors"],
+])  # fmt: skip
+def test_every_command_with_a_profile_takes_settings_and_checks_them(command: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*command, "--set", "nonsense.here=1"])
+
+    assert "nonsense" in f"{result.exception} {result.output}"
+
+
+def test_a_submitted_run_takes_settings_with_dots_and_its_own_parameters_without(tmp_path: Path) -> None:
+    assert [is_setting(option) for option in ("gateway.budget=3", "gateway_url=http://a.b")] == [True, False]
+    compiled = ["compile", "--tenant", "fivedoctors", "--out", str(tmp_path), "--set", "sft.epochs=9"]
+    result = CliRunner().invoke(app, compiled)
+
+    assert result.exit_code == 0, result.exception
+    [path] = tmp_path.glob("*.yaml")
+    assert '"epochs": 9' in path.read_text().replace("epochs: 9", '"epochs": 9')
+    assert read_graph(path).name
