@@ -13,7 +13,7 @@ READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
 .PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants fuzz chaos cluster cluster-binaries cluster-status cluster-down \
-  kfp kfp-check kfp-run kfp-page kfp-status kfp-down \
+  kfp kfp-check kfp-run kfp-canary kfp-page kfp-status kfp-down \
   check bench lock image-locks images try-image golden docs clean
 
 help: ## what can be made here
@@ -104,6 +104,9 @@ kfp-check: $(READY) ## two steps run there
 
 kfp-run: $(READY) ## the rewriter's whole line there: from a sheet in a bucket to a model that KServe serves
 	@$(KFP) run
+
+kfp-canary: $(READY) ## after it: a better release as its canary, to Promoted, and a bad one, to RolledBack
+	@$(KFP) canary
 
 kfp-page: $(READY) ## KFP's own page, built with npm once, on http://127.0.0.1:3000
 	@$(KFP) page

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ scrape_configs:
 - job_name: pods
   file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]
 """
+TARGETS = "targets.json"
 
 
 class Server(NamedTuple):
@@ -37,10 +38,7 @@ class Server(NamedTuple):
 
     def find(self, *pods: "Pod") -> None:
         """From now on it scrapes these, and no others; each has the labels that an operator would give it."""
-        found = [{"targets": [f"127.0.0.1:{one.port}"], "labels": one.labels} for one in pods]
-        beside = self.targets.with_suffix(".new")
-        beside.write_text(json.dumps(found))
-        beside.rename(self.targets)
+        write_targets(self.targets, pods)
 
     def await_scrape(self, *pods: "Pod") -> None:
         """Until it has a scrape of each that was, from beginning to end, after this call."""
@@ -95,22 +93,39 @@ class Pod:
 
 @contextmanager
 def prometheus(folder: Path) -> Iterator[Server]:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "prometheus.yml").write_text(CONFIG)
-    (folder / "targets.json").write_text("[]")
+    write_configuration(folder)
     process, port = started(folder, free_port())
     try:
-        yield Server(f"http://127.0.0.1:{port}", folder / "targets.json", process)
+        yield Server(f"http://127.0.0.1:{port}", folder / TARGETS, process)
     finally:
         stop(process)
 
 
-def started(folder: Path, port: int) -> tuple["subprocess.Popen[bytes]", int]:
-    command = [
-        str(binary("prometheus")), "--config.file=prometheus.yml", "--storage.tsdb.path=data",
+def write_configuration(folder: Path) -> None:
+    """Configure a Prometheus that scrapes nobody yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "prometheus.yml").write_text(CONFIG)
+    (folder / TARGETS).write_text("[]")
+
+
+def write_targets(file: Path, pods: Iterable[Pod]) -> None:
+    """Let the Prometheus with this file scrape these pods, and no others."""
+    targets = [{"targets": [f"127.0.0.1:{pod.port}"], "labels": pod.labels} for pod in pods]
+    beside = file.with_suffix(".new")
+    beside.write_text(json.dumps(targets))
+    beside.rename(file)
+
+
+def command_line(folder: Path, port: int) -> list[str]:
+    return [
+        f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
         "--scrape.discovery-reload-interval=100ms",  # or pods that are found wait 5 s for their first scrape
     ]  # fmt: skip
+
+
+def started(folder: Path, port: int) -> tuple["subprocess.Popen[bytes]", int]:
+    command = [str(binary("prometheus")), *command_line(folder, port)]
     with (folder / "prometheus.log").open("ab") as log:
         process = subprocess.Popen(
             command, cwd=folder, stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent,

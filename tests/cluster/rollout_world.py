@@ -118,7 +118,7 @@ class World:
     def __init__(self, house: House) -> None:
         self.house, self.kubectl, self.api = house, house.kubectl, house.api
         self.first, self.stable, self.canary = house.models
-        self.players = Players(house)
+        self.players = Players(house.api, house.pods)
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def controller(self, name: str = "one") -> "subprocess.Popen[bytes]":
@@ -255,13 +255,14 @@ class Players:
     """Counts, for every model, what its share of the traffic makes of the requests of a tenth of a second, again and
     again; `fails` says which part of a version's requests fail."""
 
-    def __init__(self, house: House) -> None:
-        self.pods = house.pods
+    def __init__(self, api: Api, pods: Mapping[str, Pod]) -> None:
+        """`pods` has the pod of each release's URI."""
+        self.pods = pods
         self.per_second = PER_SECOND
         self.fails: dict[str, float] = {}
         self._owed: dict[tuple[str, str], float] = {}
         self._heard: dict[str, dict[str, Object]] = {"inferenceservices": {}, "revisions": {}}
-        self._informers = [Informer(house.api, kind, {}, self._hearing(kind)) for kind in self._heard]
+        self._informers = [Informer(api, kind, {}, self._hearing(kind)) for kind in self._heard]
         for informer in self._informers:
             informer.start()
         self._stopped = threading.Event()

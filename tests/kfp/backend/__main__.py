@@ -1,4 +1,4 @@
-"""python -m tests.kfp.backend up|down|status|check|run|page|picture"""
+"""python -m tests.kfp.backend up|down|status|check|run|canary|page|picture"""
 
 import argparse
 import signal
@@ -10,6 +10,7 @@ from shlex import quote
 from qinglan.errors import OutageError, QinglanError
 from tests.cluster.plane.processes import Folder, records, runs
 from tests.kfp.backend.backend import PROFILE, down, require_running, status, up
+from tests.kfp.backend.picture import read_click, read_fill, take_picture
 
 
 def main() -> None:
@@ -23,10 +24,21 @@ def main() -> None:
     run_options = commands.add_parser("run")
     run_options.add_argument("--conversations", type=int, default=1600)
     run_options.add_argument("--seed", type=int, default=0, help="of the sample")
+    canary_options = commands.add_parser("canary")
+    canary_options.add_argument("kinds", nargs="*", metavar="good|bad", help="in this order; by default both")
     picture_options = commands.add_parser("picture")
     picture_options.add_argument("out", type=Path)
     picture_options.add_argument("route", help="such as '#/runs/details/RUN_ID'")
-    picture_options.add_argument("--click", action="append", default=[], metavar="TEXT", help="may be repeated")
+    picture_options.add_argument(
+        "--click",
+        dest="acts",
+        action="append",
+        type=read_click,
+        default=[],
+        metavar="TEXT",
+        help="in the order given",
+    )
+    picture_options.add_argument("--fill", dest="acts", action="append", type=read_fill, metavar="LABEL=TEXT")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that half a back end is cleared away
     try:
@@ -73,6 +85,12 @@ def run(options: argparse.Namespace) -> None:
     run_rewriter(Folder(options.folder.resolve()), options.cluster, options.conversations, options.seed)
 
 
+def canary(options: argparse.Namespace) -> None:
+    from tests.kfp.backend.canary import run_canaries
+
+    run_canaries(Folder(options.folder.resolve()), options.cluster, options.kinds)
+
+
 def page(options: argparse.Namespace) -> None:
     from tests.kfp.backend.page import show_page
 
@@ -81,14 +99,14 @@ def page(options: argparse.Namespace) -> None:
 
 def picture(options: argparse.Namespace) -> None:
     from tests.kfp.backend.page import show_page
-    from tests.kfp.backend.picture import take_picture
 
     address = show_page(Folder(options.folder.resolve()), options.cluster, PROFILE)
-    take_picture(f"{address}/{options.route}", options.click, options.out)
+    take_picture(f"{address}/{options.route}", options.acts, options.out)
 
 
 COMMANDS = {
-    "up": bring_up, "down": take_down, "status": show, "check": check, "run": run, "page": page, "picture": picture,
+    "up": bring_up, "down": take_down, "status": show, "check": check, "run": run, "canary": canary, "page": page,
+    "picture": picture,
 }  # fmt: skip
 
 

@@ -1,17 +1,21 @@
-"""A picture of KFP's page as a person sees it, by the Chromium that the tests use.
+"""KFP's page in a person's hands, and a picture of it, by the Chromium that the tests use.
 
 python -m tests.kfp.backend picture out.png '#/runs/details/RUN_ID' --click evaluate
+python -m tests.kfp.backend picture out.png '#/pipelines' --click qinglan-rewriter-fivedoctors-gpt \\
+    --click 'Create run' --click 'Choose[3]' --click fivedoctors --click 'Use this experiment' \\
+    --fill 'questions - string=s3://data/questions.xlsx' --click Start
 """
 
 import base64
 import json
+import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
@@ -22,23 +26,51 @@ from tests.browser import FLAGS, find_chromium
 SIZE = (1600, 1200)
 SECONDS, SETTLE_SECONDS = 90.0, 4.0
 
-FIND = """(text => {
+FIND = """((text, number) => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) if (walker.currentNode.textContent.trim() === text) {
-    const box = walker.currentNode.parentElement.getBoundingClientRect();
+  while (walker.nextNode()) if (walker.currentNode.textContent.trim() === text && --number === 0) {
+    const element = walker.currentNode.parentElement;
+    element.scrollIntoViewIfNeeded();
+    const box = element.getBoundingClientRect();
     return {x: box.x + box.width / 2, y: box.y + box.height / 2};
   }
   return null;
 })"""
 
 
-def take_picture(address: str, clicks: list[str], out: Path) -> None:
-    """Open the address, click on these texts one after the other, and save what is seen as PNG."""
+class Click(NamedTuple):
+    """A click on the first element with this text, or on a later one."""
+
+    text: str
+    number: int = 1
+
+
+class Fill(NamedTuple):
+    """A field with this label, and what is typed in place of its content."""
+
+    label: str
+    text: str
+
+
+def read_click(option: str) -> Click:
+    """TEXT, or TEXT[3] for the third element with it."""
+    match = re.fullmatch(r"(.+)\[(\d+)\]", option)
+    return Click(match[1], int(match[2])) if match else Click(option)
+
+
+def read_fill(option: str) -> Fill:
+    """LABEL=TEXT."""
+    label, _, text = option.partition("=")
+    return Fill(label, text)
+
+
+def take_picture(address: str, acts: Iterable[Click | Fill], out: Path) -> None:
+    """Open the address, do these acts one after the other, and save what is seen then as PNG."""
     with browser() as page:
         page.call("Page.enable")
         page.call("Page.navigate", url=address)
-        for text in clicks:
-            page.click(text)
+        for act in acts:
+            page.click(*act) if isinstance(act, Click) else page.fill(act.label, act.text)
         time.sleep(SETTLE_SECONDS)
         data = page.call("Page.captureScreenshot", format="png")["data"]
     out.write_bytes(base64.b64decode(data))
@@ -60,21 +92,27 @@ class Tab:
                 result: dict[str, Any] = message["result"]
                 return result
 
-    def click(self, text: str) -> None:
-        """Click on the first element with this text, as soon as there is one."""
+    def click(self, text: str, number: int = 1) -> None:
+        """Click on an element with this text, as soon as there are so many."""
         deadline = time.monotonic() + SECONDS
-        while self.position(text) is None:
+        while self.position(text, number) is None:
             if time.monotonic() > deadline:
                 raise OutageError(f"The page shows no {text!r} after {SECONDS:.0f} s.")
             time.sleep(0.2)
         time.sleep(SETTLE_SECONDS)  # the graph moves until it is laid out
-        position = self.position(text) or {}
+        position = self.position(text, number) or {}
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **position)
 
-    def position(self, text: str) -> dict[str, float] | None:
-        """The middle of the first element with this text."""
-        script = f"{FIND}({json.dumps(text)})"
+    def fill(self, label: str, text: str) -> None:
+        """Type this in place of what a field holds."""
+        self.click(label)
+        self.call("Runtime.evaluate", expression="document.activeElement.select()")
+        self.call("Input.insertText", text=text)
+
+    def position(self, text: str, number: int) -> dict[str, float] | None:
+        """The middle of the element with this text that has this number, from 1."""
+        script = f"{FIND}({json.dumps(text)}, {number})"
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         position: dict[str, float] | None = answer["result"].get("value")
         return position

@@ -23,6 +23,7 @@ from qinglan.files import atomic_write
 from standins.samples import write_sample
 from tests.cluster.plane.objects import apply, kubectl
 from tests.cluster.plane.processes import Folder, Part, answering, records, runs, start, until
+from tests.cluster.prometheus import command_line, write_configuration
 from tests.kfp.backend.backend import PROFILE as NAMESPACE
 from tests.kfp.backend.cluster import create_token, write_private
 from tests.kfp.backend.objects import Store
@@ -34,9 +35,11 @@ BUCKET = "data"
 """Another bucket than KFP's own, as a company's sheets lie in one."""
 
 RELEASES = f"s3://qinglan/{TENANT}"
-PORTS = {"teacher": 8100, "rag": 8200, "gateway": 8300, "rollout": 8500}
-NO_PROMETHEUS = "http://127.0.0.1:1"
-"""No Prometheus watches here, so the first model alone can be promoted."""
+PORTS = {"teacher": 8100, "rag": 8200, "gateway": 8300, "prometheus": 9090, "rollout": 8500}
+PROMETHEUS = f"http://127.0.0.1:{PORTS['prometheus']}"
+RECONCILE_SECONDS = 5
+ROLLOUT = {"mode": "Serverless", "stepSeconds": 20}
+"""The default policy in a hurry; only Serverless sends a canary traffic."""
 
 
 class Tenant(NamedTuple):
@@ -59,6 +62,10 @@ class Tenant(NamedTuple):
     @property
     def profile(self) -> Path:
         return self.root / "profile.yaml"
+
+    @property
+    def prometheus(self) -> Path:
+        return self.root / "prometheus"
 
 
 def set_up(folder: Folder, cluster: Folder, store: Store, conversations: int, seed: int) -> Tenant:
@@ -85,8 +92,11 @@ def _make_files(tenant: Tenant, conversations: int, seed: int) -> None:
 
 
 def profile_text(demo: str) -> str:
-    """The demo's profile with the two lines that release and deploy."""
-    settings = yaml.safe_load(demo) | {"register": {"store": RELEASES}, "deploy": {"namespace": NAMESPACE}}
+    """The demo's profile with what releases and deploys, and lets KFP's cache answer: an input's bytes stay."""
+    settings = yaml.safe_load(demo) | {
+        "register": {"store": RELEASES}, "deploy": {"namespace": NAMESPACE, "rollout": ROLLOUT},
+        "cluster": {"immutable_inputs": True},
+    }  # fmt: skip
     return yaml.safe_dump(settings, allow_unicode=True)
 
 
@@ -141,6 +151,7 @@ def _upload(tenant: Tenant, store: Store) -> None:
 
 def _start_servers(tenant: Tenant, folder: Folder, cluster: Folder, store: Store) -> None:
     """Start the servers that do not run yet; `make kfp-down` ends them with the back end."""
+    write_configuration(tenant.prometheus)
     (tenant.root / "gateway.yaml").write_text(
         gateway_settings((MANIFESTS / OVERLAY / TENANT / "gateway.yaml").read_text())
     )
@@ -180,10 +191,17 @@ def server_parts(tenant: Tenant, store: Store) -> list[Part]:
             "--config", str(root / "gateway.yaml"), "--journal", str(root / "journal.sqlite"),
             "--retrieval-cache", str(root / "retrievals.sqlite"),
         ], {"QINGLAN_API_KEY": "none"}),
+        prometheus_part(tenant.prometheus),
         _server("rollout", "serving.rollout", [
-            "--prometheus", NO_PROMETHEUS, "--trust", str(tenant.keys / "trust.yaml"),
+            "--prometheus", PROMETHEUS, "--trust", str(tenant.keys / "trust.yaml"),
+            "--look-seconds", str(RECONCILE_SECONDS),
         ], rollout),
     ]  # fmt: skip
+
+
+def prometheus_part(folder: Path) -> Part:
+    """A Prometheus, which scrapes nobody until a canary is played."""
+    return Part("prometheus", "prometheus", command_line(folder, PORTS["prometheus"]), {}, f"{PROMETHEUS}/-/ready")
 
 
 def _server(name: str, module: str, options: list[str], settings: Mapping[str, str] | None = None) -> Part:

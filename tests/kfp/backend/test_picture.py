@@ -7,6 +7,8 @@ import pytest
 from tests.kfp.backend.picture import SIZE, browser, take_picture
 
 PAGE = """<div id=out>not yet</div>
+<div style="height: 3000px"></div>
+<label>questions - string <input id=field value=old></label>
 <script>setTimeout(() => {
   const step = document.createElement("span");
   step.textContent = "evaluate";
@@ -25,6 +27,18 @@ def test_a_step_that_appears_late_is_clicked(tmp_path: Path) -> None:
         shown = tab.call("Runtime.evaluate", expression="document.getElementById('out').textContent")
 
     assert shown["result"]["value"] == "its panel"
+
+
+@pytest.mark.slow
+def test_a_field_below_the_window_is_filled_in_place_of_what_it_held(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(PAGE)
+
+    with browser() as tab:
+        tab.call("Page.navigate", url=(tmp_path / "page.html").as_uri())
+        tab.fill("questions - string", "s3://data/questions.xlsx")
+        shown = tab.call("Runtime.evaluate", expression="document.getElementById('field').value")
+
+    assert shown["result"]["value"] == "s3://data/questions.xlsx"
 
 
 @pytest.mark.slow

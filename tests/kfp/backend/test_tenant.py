@@ -1,6 +1,7 @@
 """The tenant of the whole run: the demo's profile with a release and a deployment, and its Secrets."""
 
 import base64
+import re
 from pathlib import Path
 
 import yaml
@@ -34,6 +35,7 @@ def test_the_profile_is_the_demos_with_a_store_and_a_deployment(tmp_path: Path) 
     profile, demo = load_config(TENANT, str(tmp_path / "profile.yaml")), load_config(TENANT, "demo")
 
     assert (profile.register_.store, profile.deploy.namespace if profile.deploy else None) == (RELEASES, "qinglan")
+    assert profile.cluster.immutable_inputs
     assert profile.evaluate == demo.evaluate
     assert profile.ppo == demo.ppo
 
@@ -65,9 +67,10 @@ def test_the_store_is_named_for_our_steps_and_for_kfps_launcher() -> None:
 def test_each_server_listens_on_the_port_of_its_service(tmp_path: Path) -> None:
     parts = server_parts(Tenant(tmp_path), STORE)
 
-    assert {part.name: part.arguments[-2:] for part in parts} == {
-        name: ["--port", str(port)] for name, port in PORTS.items()
-    }
+    assert {part.name for part in parts} == set(PORTS)
+    for part in parts:
+        port = re.search(r"(--port |--web.listen-address=127.0.0.1:)(\d+)", " ".join(part.arguments))
+        assert port and int(port[2]) == PORTS[part.name]
 
 
 def test_the_page_has_no_package_that_nothing_imports() -> None:
