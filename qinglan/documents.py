@@ -10,10 +10,10 @@ read: nesting without end, and YAML aliases that unfold to millions of nodes.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import orjson
 
@@ -23,6 +23,8 @@ from qinglan.terminal import visible
 if TYPE_CHECKING:
     import yaml
 
+Value = TypeVar("Value")
+END = object()
 MAX_YAML_NODES = 100_000
 """Keys and values of a YAML document, with every alias unfolded."""
 
@@ -95,12 +97,25 @@ def _line_of(text: str) -> int:
 
 def parse_yaml(text: str, where: str) -> Any:
     """The one document's value; a ConfigError with the line where it has two meanings, or none."""
+    return _parse_yaml(text, where, lambda loader: loader.get_single_data())
+
+
+def parse_yaml_documents(text: str, where: str) -> list[Any]:
+    """The values of all documents, such as a compiled graph's two."""
+    return _parse_yaml(text, where, lambda loader: list(iter(partial(_next_document, loader), END)))
+
+
+def _next_document(loader: Any) -> Any:
+    return loader.get_data() if loader.check_data() else END
+
+
+def _parse_yaml(text: str, where: str, load: Callable[[Any], Value]) -> Value:
     import yaml
 
     try:
         loader = _loader_class()(text)
         try:
-            return loader.get_single_data()
+            return load(loader)
         finally:
             loader.dispose()
     except RecursionError as error:
@@ -122,7 +137,12 @@ def _loader_class() -> "type[yaml.SafeLoader]":
         """SafeLoader without its leniency: a key counts once, a number is one, and aliases cannot multiply."""
 
         def get_single_node(self) -> Any:
-            node = super().get_single_node()
+            return self._bounded(super().get_single_node())
+
+        def get_node(self) -> Any:
+            return self._bounded(super().get_node())
+
+        def _bounded(self, node: Any) -> Any:
             if node is not None:
                 _refuse_bomb(node)
             return node

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.graph_checks import check_compiled
+from qinglan.documents import parse_yaml_documents
 from qinglan.errors import ConfigError
 
 COMPILE = "Compile it anew with `qinglan compile`."
@@ -64,13 +65,12 @@ def read_graph(path: Path) -> Graph:
 
 
 def _documents(path: Path, text: bytes) -> list[Any]:
-    import yaml
-
     try:
-        documents = list(yaml.load_all(text.decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        cause = " ".join(str(error).split())
-        raise ConfigError(f"{path}: is no YAML: {cause}. Nothing was sent. {COMPILE}") from error
+        documents = parse_yaml_documents(text.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}. Nothing was sent. {COMPILE}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{error} Nothing was sent. {COMPILE}") from error
     if len(documents) not in (1, 2) or not all(isinstance(document, dict) for document in documents):
         raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
     return documents

@@ -12,11 +12,11 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
-
 from pipelines.store_secret import FETCH_ENDPOINT, REGION, STORE_ENDPOINT
 from pipelines.submit.cluster_snapshot import ClusterSnapshot, Finding, StoreSecret, join_names
 from pipelines.submit.requirements import ImportedInputs
+from qinglan.documents import parse_yaml
+from qinglan.errors import ConfigError
 from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE, ENDPOINT_PATTERN, SECRET_KEY_VARIABLE
 
 REQUIRED = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, REGION)
@@ -74,8 +74,8 @@ def root_without_address(root: str, providers: str) -> bool:
     if not root.startswith("s3://") or "endpoint=" in root:
         return False
     try:
-        settings = yaml.safe_load(providers)
-    except yaml.YAMLError:
+        settings = parse_yaml(providers, "kfp-launcher: providers")
+    except ConfigError:
         return False  # KFP says so itself, before any step
     s3 = _mapping(_mapping(settings).get("s3"))
     endpoint = _override(root, s3) or str(_mapping(s3.get("default")).get("endpoint") or "")

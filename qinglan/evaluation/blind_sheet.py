@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import atomic_write, sha256_text
+from qinglan.plain_files import read_plain
 from qinglan.sheet_reader import Cell
 from qinglan.tables import Cells, read_table, safe_cell, write_table
 from qinglan.text import one_line
@@ -56,12 +58,12 @@ def read_key(path: Path, sheet: Path) -> Key:
     if not sheet.is_file():
         raise DataError(f"{sheet}: no such file. Give the filled blind sample.")
     try:
-        return dict(orjson.loads(path.read_bytes()))
+        return parse_json_mapping(read_plain(path), str(path))
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}. The evaluate stage writes the key beside the sheet.") from error
-    except (ValueError, TypeError) as error:
+    except DataError as error:
         raise DataError(
-            f"{path}: not the key of a blind sample, which is JSON that the evaluate stage writes."
+            f"{path}: not the key of a blind sample, which is JSON that the evaluate stage writes: {error}"
         ) from error
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError
 
 
@@ -35,15 +36,13 @@ def load_login(path: str, settings: Any) -> None:
 
 def _check_form(path: str) -> None:
     """Check that every file is a mapping in YAML; the library does not."""
-    import yaml
-
     for part in (Path(part).expanduser() for part in path.split(os.pathsep) if part):
         if not part.exists():
             continue  # kubectl goes on without it, too
         try:
-            read = yaml.safe_load(part.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"KUBECONFIG {part}: is no YAML: {_line(error)}.") from error
+            read = parse_yaml(part.read_text(encoding="utf-8"), f"KUBECONFIG {part}")
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"KUBECONFIG {part}: not readable as YAML: {_line(error)}.") from error
         if not isinstance(read, dict):
             raise ConfigError(f"KUBECONFIG {part}: {'is empty' if read is None else 'is no mapping in YAML'}.")
 

@@ -17,6 +17,7 @@ import orjson
 
 from qinglan.config import Config
 from qinglan.digests import digest, file_digests, tree_digest
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import AlteredError, DataError
 from qinglan.files import atomic_write
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
@@ -86,9 +87,10 @@ def verify_reference(base: Path) -> None:
 def _read(base: Path) -> BaseReference:
     path = base / REFERENCE
     try:
-        return BaseReference.parse(orjson.loads(read_plain(path)), str(path))
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"{path}: no JSON ({error}). Run the base stage again.") from error
+        values = parse_json_mapping(read_plain(path), str(path))
+    except DataError as error:
+        raise DataError(f"{error} Run the base stage again.") from error
+    return BaseReference.parse(values, str(path))
 
 
 def _tree_digest(files: dict[str, str]) -> str:

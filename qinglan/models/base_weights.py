@@ -4,12 +4,12 @@ folder = local_model_folder("Qwen/Qwen3-32B")    # None if this machine does not
 refuse_partial_download(folder)
 """
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.models.safetensors_header import declared_size, read_header
 from qinglan.plain_files import open_plain, read_plain
@@ -50,8 +50,8 @@ def _indexed_tensors(folder: Path) -> dict[str, set[str]]:
     """The tensors of each shard that the index names. A broken index, and names of other folders, are refused when
     the model is taken (references.py)."""
     try:
-        named = json.loads(read_plain(folder / INDEX))["weight_map"].items()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        named = parse_json_mapping(read_plain(folder / INDEX), INDEX)["weight_map"].items()
+    except (OSError, DataError, KeyError, TypeError, AttributeError):
         return {}
     shards: dict[str, set[str]] = defaultdict(set)
     for tensor, shard in named:

@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.plain_files import read_plain
@@ -111,9 +110,6 @@ def _known_types() -> set[str]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        values = orjson.loads(read_plain(path))
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}). Download the model again.") from error
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: holds no settings. Download the model again.")
-    return values
+        return parse_json_mapping(read_plain(path), str(path))
+    except (OSError, DataError) as error:
+        raise DataError(f"{path}: cannot be read ({error}) Download the model again.") from error

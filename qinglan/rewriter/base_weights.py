@@ -9,9 +9,8 @@ files are read, which takes about a minute for 65 GB on a volume that gives 1 GB
 import os
 from pathlib import Path
 
-import orjson
-
 from qinglan.digests import file_digests, tree_digest
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import AlteredError, DataError
 from qinglan.files import sha256_bytes
 from qinglan.models.references import ADAPTER_CONFIG
@@ -39,8 +38,8 @@ def base_digest(model: Path) -> str:
     """The digest that the adapter's configuration or the card names."""
     path = model / "adapter" / ADAPTER_CONFIG
     try:
-        named = str(orjson.loads(read_plain(path)).get("base_model_name_or_path"))
-    except (OSError, ValueError, AttributeError) as error:
+        named = str(parse_json_mapping(read_plain(path), str(path)).get("base_model_name_or_path"))
+    except (OSError, DataError) as error:
         raise DataError(f"{path}: no adapter ({type(error).__name__}). Serve a release that has one.") from error
     expected = (
         named.removeprefix(NAMED_BY_DIGEST)

@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from qinglan.config import Config, Positive
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
 from qinglan.plain_files import read_plain
@@ -50,8 +51,8 @@ def card_bytes(card: RewriterCard) -> bytes:
 
 def read_card(folder: Path) -> RewriterCard:
     try:
-        values = orjson.loads(read_plain(folder / CARD))
-    except (OSError, orjson.JSONDecodeError) as error:
+        values = parse_json_mapping(read_plain(folder / CARD), CARD)
+    except (OSError, DataError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"{folder / CARD}: {cause}. A rewriter model is written by the sft or ppo stage.") from error
     return RewriterCard.parse(values, str(folder / CARD))

@@ -5,12 +5,13 @@ shape = known_shapes()["Qwen/Qwen3-32B"]
 shape.parameters                    # 32,762,123,264
 """
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
+from qinglan.plain_files import read_plain
 
 SHAPES = Path(__file__).with_name("shapes.yaml")
 """Shapes of public models, from their own config.json."""
@@ -125,11 +126,9 @@ def read_shape(folder: Path) -> ModelShape:
     """The shape of a model's folder."""
     path = folder / "config.json"
     try:
-        settings = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}). Download the model again.") from error
-    if not isinstance(settings, dict):
-        raise DataError(f"{path}: is no mapping of settings. Download the model again.")
+        settings = parse_json_mapping(read_plain(path), str(path))
+    except (OSError, DataError) as error:
+        raise DataError(f"{path}: cannot be read ({error}) Download the model again.") from error
     return shape_of(settings, str(path))
 
 

@@ -7,7 +7,7 @@ import orjson
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, parse_as
-from qinglan.documents import parse_yaml
+from qinglan.documents import parse_json_mapping, parse_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_write
 from qinglan.plain_files import read_plain
@@ -82,9 +82,9 @@ def write_mapping(folder: Path, labels: Labels) -> None:
 
 def read_mapping(folder: Path) -> Labels:
     try:
-        mapping = orjson.loads(read_plain(folder / MAPPING_FILE))
+        mapping = parse_json_mapping(read_plain(folder / MAPPING_FILE), MAPPING_FILE)
         return Labels.parse({"labels": mapping["labels"]}, str(folder / MAPPING_FILE))
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+    except (OSError, DataError, KeyError, TypeError) as error:
         cause = error.strerror if isinstance(error, OSError) else repr(error)
         raise DataError(f"{folder / MAPPING_FILE}: {cause}. A style model is written by the style stage.") from error
 

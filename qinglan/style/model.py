@@ -15,6 +15,7 @@ import orjson
 from numpy.typing import NDArray
 
 from qinglan.config import Config, Positive
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
 from qinglan.models.references import refuse_foreign_files
@@ -53,8 +54,8 @@ def write_card(folder: Path, card: StyleCard) -> None:
 
 def read_card(folder: Path) -> StyleCard:
     try:
-        values = orjson.loads(read_plain(folder / CARD_FILE))
-    except (OSError, orjson.JSONDecodeError) as error:
+        values = parse_json_mapping(read_plain(folder / CARD_FILE), CARD_FILE)
+    except (OSError, DataError) as error:
         cause = error.strerror if isinstance(error, OSError) else error
         raise DataError(
             f"{folder / CARD_FILE}: {cause}. A style model is written by the style or distil stage."

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import orjson
 from kserve import InferRequest, Model
 from kserve.errors import InvalidInput
 
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError, OutageError
 from qinglan.lineage.model_verification import refuse_changed, verify_model
 from qinglan.plain_files import read_plain
@@ -188,6 +188,6 @@ def _context_length(config: ServerConfig) -> int:
     """How many tokens the model reads and writes."""
     path = config.model / "config.json"
     try:
-        return int(orjson.loads(read_plain(path))["max_position_embeddings"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        return int(parse_json_mapping(read_plain(path), str(path))["max_position_embeddings"])
+    except (OSError, DataError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: no whole model ({type(error).__name__}). Copy it again.") from error

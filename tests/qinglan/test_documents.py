@@ -1,16 +1,25 @@
 """Documents of people and strangers have one meaning, or they are errors with a line."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from components.training.sft.model_family import read_model_type
+from pipelines.submit.graph import read_graph
 from qinglan.config import Config, load_yaml
 from qinglan.documents import parse_json, parse_yaml
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import ConfigError, DataError, QinglanError
+from qinglan.evaluation.blind_sheet import read_key
+from qinglan.kubernetes.kubeconfig import load_login
 from qinglan.lineage.trust import TRUST_VARIABLE, default_trust, ensure_keys, load_trust
 from qinglan.questions import Columns, read_questions
+from qinglan.rewriter.card import read_card
+from qinglan.sizing.shape import read_shape
+from qinglan.style.labels import read_labels, read_mapping
+from qinglan.style.model import read_card as read_style_card
 
 JSON_FAULTS = [
     (b'{"a": 1, "a": 1}', 1, "'a' is there twice"),
@@ -135,3 +144,45 @@ def test_a_question_that_can_be_read_in_two_ways_is_named_by_its_line(tmp_path: 
 
     with pytest.raises(DataError, match=rf"q\.jsonl:2: .*{why}"):
         list(read_questions(tmp_path / "q.jsonl", Columns(), "fivedoctors"))
+
+
+TWICE_YAML = "apiVersion: v1\nkind: Config\nkind: Config\n"
+TWICE_JSON = '{"model_type": "qwen3", "model_type": "llama"}'
+
+
+def read_kubeconfig(path: Path) -> object:
+    from kubernetes import client
+
+    return load_login(str(path), client.Configuration())
+
+
+READERS: dict[str, tuple[str, str, Callable[[Path], object]]] = {
+    "a kubeconfig": ("config", TWICE_YAML, read_kubeconfig),
+    "a compiled graph": ("graph.yaml", f"a: 1\n---\n{TWICE_YAML}", read_graph),
+    "labels of a style": ("labels.yaml", "- {name: a, name: b}", read_labels),
+    "a base model's settings": ("config.json", TWICE_JSON, lambda path: read_shape(path.parent)),
+    "a base model's family": ("config.json", TWICE_JSON, lambda path: read_model_type(path.parent)),
+    "a rewriter's card": ("rewriter.json", TWICE_JSON, lambda path: read_card(path.parent)),
+    "a style model's card": ("style.json", TWICE_JSON, lambda path: read_style_card(path.parent)),
+    "a style model's labels": ("label_mapping.json", TWICE_JSON, lambda path: read_mapping(path.parent)),
+    "a blind sheet's key": ("key.json", TWICE_JSON, lambda path: read_key(path, path)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_of_strangers_that_says_a_thing_twice_is_refused(tmp_path: Path, reader: str) -> None:
+    name, content, read = READERS[reader]
+    (tmp_path / name).write_text(content, encoding="utf-8")
+
+    with pytest.raises(QinglanError, match="is there twice"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("reader", ["a kubeconfig", "a compiled graph", "labels of a style"])
+def test_a_file_of_people_whose_aliases_unfold_without_end_is_refused(tmp_path: Path, reader: str) -> None:
+    name, _, read = READERS[reader]
+    levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 9))
+    (tmp_path / name).write_text(f"l0: &l0 [a]\n{levels}", encoding="utf-8")
+
+    with pytest.raises(QinglanError, match="with every alias unfolded"):
+        read(tmp_path / name)

@@ -78,7 +78,7 @@ def gateway(mlflow: str, folder: Path) -> Iterator[str]:
     config = gateway_config("http://127.0.0.1:9", mlflow={"base_url": mlflow})
     (folder / "gateway.json").write_bytes(orjson.dumps(config.model_dump(mode="json")))
     journal = ["--journal", str(folder / "journal.sqlite"), "--retrieval-cache", str(folder / "retrievals.sqlite")]
-    settings = ["--config", str(folder / "gateway.json"), *journal]
+    settings = ["--config", str(folder / "gateway.json"), "--port", "0", *journal]
     with run_service("serving.gateway", settings, folder / "gateway.log") as url:
         yield url
 

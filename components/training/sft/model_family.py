@@ -6,10 +6,10 @@ finds three architectures and six chat templates that Qwen3's weights could belo
 
 from pathlib import Path
 
-import orjson
-
 from components.training.sft.config import SftConfig
-from qinglan.errors import ConfigError
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import ConfigError, DataError
+from qinglan.plain_files import read_plain
 from qinglan.prompts import Message
 
 TEMPLATES = {"": "chatml", "<think>\n\n</think>\n\n": "qwen3"}
@@ -30,8 +30,8 @@ def read_model_type(base: Path) -> str:
     """The architecture's name in transformers; ms-swift uses the same names for the families it trains."""
     path = base / "config.json"
     try:
-        return str(orjson.loads(path.read_bytes())["model_type"])
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        return str(parse_json_mapping(read_plain(path), str(path))["model_type"])
+    except (OSError, DataError, KeyError) as error:
         raise ConfigError(
             f"{path}: no model_type to be read ({type(error).__name__}: {error}). Name it in sft.model_type, or "
             "download the base again."

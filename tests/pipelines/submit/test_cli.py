@@ -142,7 +142,7 @@ def test_an_unreadable_graph_is_refused_before_anything_is_sent_to_kfp(
     code, _, err = here("submit", str(tmp_path / "bad.yaml"), "--endpoint", server.url)
 
     assert (code, server.heard) == (2, [])
-    assert "is no YAML" in err and "Nothing was sent" in err
+    assert "not readable as YAML" in err and "Nothing was sent" in err
 
 
 def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Graph, here: Here) -> None:
@@ -161,7 +161,7 @@ def test_with_a_broken_kubeconfig_nothing_is_sent(
     code, _, err = here("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
 
     assert (code, server.uploaded) == (2, [])
-    assert f"KUBECONFIG {tmp_path}/none: " in err and ". What the run needs cannot be checked" in err
+    assert f"KUBECONFIG {tmp_path}/none:" in err and ". What the run needs cannot be checked" in err
 
 
 @pytest.mark.parametrize("command", ["submit", "follow"])
