@@ -7,7 +7,7 @@ open a turn of the chat: control tokens such as <|im_start|> stand in it with fu
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -80,6 +80,35 @@ PAIR_FORMAT: dict[str, Any] = {
             "additionalProperties": False,
             "required": ["更好", "理由"],
             "properties": {"更好": {"type": "string", "enum": ["甲", "乙", "相同"]}, "理由": {"type": "string"}},
+        },
+    },
+}
+
+
+LABEL_FORMAT: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "relevance",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["评分", "理由"],
+            "properties": {"评分": {"type": "integer", "enum": [0, 1, 2, 3]}, "理由": {"type": "string"}},
+        },
+    },
+}
+
+CHOICE_FORMAT: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "choice",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["段落"],
+            "properties": {"段落": {"type": "array", "items": {"type": "integer"}}},
         },
     },
 }
@@ -163,10 +192,25 @@ def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> l
     return _fenced(template("judge_pair"), prompt_input, {"改写甲": first, "改写乙": second})
 
 
+def label_messages(need: str, title: str, content: str) -> list[Message]:
+    """Asks how far a passage answers a need; the answer has the shape of LABEL_FORMAT."""
+    return _as_json(template("label"), {"检索需求": need, "段落标题": title, "段落": content})
+
+
+def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Message]:
+    """Asks which of these passages, numbered from 1, may answer a need; the answer has the shape of CHOICE_FORMAT."""
+    listed = {str(number): heading for number, heading in enumerate(headings, 1)}
+    return _as_json(template("label_choice"), {"检索需求": need, "最多": most, "段落目录": listed})
+
+
 def _fenced(system: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:
+    return _as_json(system, {**_named(prompt_input), **rewrites})
+
+
+def _as_json(system: str, data: Mapping[str, Any]) -> list[Message]:
     """All data as one JSON object of texts: nothing inside can close it, nor be read as a control token."""
-    data = json.dumps({**_named(prompt_input), **rewrites}, ensure_ascii=False)
-    escaped = data.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
+    dumped = json.dumps(data, ensure_ascii=False)
+    escaped = dumped.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
     return [{"role": "system", "content": system}, {"role": "user", "content": escaped}]
 
 
