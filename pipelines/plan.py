@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import date
+from itertools import islice
 from typing import NamedTuple
 
 from pydantic import Field
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.preflight import (
+    knowledge_bases,
     known_gold,
     long_row_warnings,
     missing_gold,
@@ -26,15 +28,28 @@ from qinglan.config import Config
 from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel, Price
 from qinglan.llm.prices import cost, estimate_tokens
-from qinglan.prompts import Message, judge_messages, need_messages, teacher_messages
+from qinglan.prompts import (
+    Message,
+    choice_messages,
+    judge_messages,
+    label_messages,
+    need_messages,
+    teacher_messages,
+)
+from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
 from qinglan.rows import Question
 
-ANSWER_TOKENS = {"rewrite": 40, "need": 30, "judgement": 90}
+ANSWER_TOKENS = {"rewrite": 40, "need": 30, "judgement": 90, "label": 40, "confirmation": 40, "choice": 15}
 """Usual output tokens of an answer; the limit of one is in the profile."""
 
 SYSTEMS = 5
 """Systems that the evaluation compares: no rewrite, history, teacher, SFT, RL."""
 
+FIRST_PASSAGES = 2
+"""Passages of each row that are judged in any case: the first of the rewrite and of the need."""
+
+HEADING_CHARACTERS = 60
+PASSAGES_MEASURED = 200
 RETRIEVAL_SECONDS = 0.05
 STALE_DAYS = 90
 PREPAID_STEPS = frozenset({"generate", "validate"})
@@ -188,25 +203,49 @@ class CallTokens(NamedTuple):
     rewrites: TokenCount
     needs: TokenCount
     judgements: TokenCount
+    labels: TokenCount
+    """A label for each row without gold."""
 
-    def plus(self, row: Question, config: RunConfig) -> "CallTokens":
+    choices: TokenCount
+    """A choice from a list of passages for each row without gold."""
+
+    def plus(self, row: Question, config: RunConfig, passage: str) -> "CallTokens":
         need_prompt, judge_prompt = config.validate_.need_prompt, config.ppo.reward.judge_prompt
+        need, labels, choices = row.need or row.question, self.labels, self.choices
+        if not row.gold:
+            headings = [passage[:HEADING_CHARACTERS]] * config.label.listed
+            labels = labels.plus(label_messages(need, "", passage))
+            choices = choices.plus(choice_messages(need, headings, config.label.chosen))
         return CallTokens(
             self.rewrites.plus(teacher_messages(row, config.generate.system_prompt)),
             self.needs if row.need else self.needs.plus(need_messages(row, need_prompt)),
             self.judgements.plus(judge_messages(row, row.question, judge_prompt)),
+            labels,
+            choices,
         )
 
 
 def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
     """Read the sheet and count the tokens of the calls for its rows, in one pass."""
-    tokens = CallTokens(TokenCount(), TokenCount(), TokenCount())
+    tokens, passage = CallTokens(*([TokenCount()] * len(CallTokens._fields))), typical_passage(config)
 
     def count(row: Question) -> None:
         nonlocal tokens
-        tokens = tokens.plus(row, config)
+        tokens = tokens.plus(row, config, passage)
 
     return read_sheet(config, count), tokens
+
+
+def typical_passage(config: RunConfig) -> str:
+    """A text as long as the knowledge base's passages are on average, by the first of them; long without one."""
+    most = config.label.passage_characters
+    if config.knowledge_base is None:
+        return "段" * most
+    first = next(iter(knowledge_bases(config).values()))
+    lengths = [
+        len(searched_text(passage)[:most]) for passage in islice(read_knowledge_base(first), PASSAGES_MEASURED)
+    ]
+    return "段" * round(sum(lengths) / len(lengths))
 
 
 def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
@@ -216,10 +255,28 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
         _paid_step(config, "generate", "rewrite", tokens.rewrites, models["teacher"]),
         _paid_step(config, "validate", "need", tokens.needs, models["judge"]),
         _retrievals(config, "validate", 2 * rows),
+        *_label_steps(config, tokens),
         _paid_step(config, "ppo", "judgement", judged, models["judge"]),
         _retrievals(config, "ppo", learned.retrievals),
         _paid_step(config, "evaluate", "judgement", examined, models["examiner"]),
         _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
+    )
+
+
+def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
+    """The most that labels can cost: none where every row has gold, nor more calls than `label.calls` allows."""
+    label, models, rows = config.label, config.gateway.models(), tokens.labels.calls
+    judged = min(FIRST_PASSAGES + label.chosen, label.calls_per_row)
+    every = rows * (2 * judged + 1)
+    allowed = min(1.0, label.calls / every, label.calls_per_row / (2 * judged + 1)) if rows else 0.0
+    if not allowed:
+        return ()
+    labels, choices = tokens.labels.of(round(allowed * rows * judged)), tokens.choices.of(round(allowed * rows))
+    return (
+        _paid_step(config, "label", "label", labels, models["judge"]),
+        _paid_step(config, "label", "choice", choices, models["judge"]),
+        _paid_step(config, "label", "confirmation", labels, models["examiner"]),
+        _retrievals(config, "label", rows),
     )
 
 
@@ -283,8 +340,9 @@ def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
 
 
 def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:
-    """Warn of stages that call the gateway and whose calls this plan does not count."""
-    names = [name for name in REWRITER.stages if name in REWRITER.gateway - {step.step for step in steps}]
+    """Warn of stages that call the gateway and whose calls this plan does not count; labels may need none."""
+    counted = {step.step for step in steps} | {"label"}
+    names = [name for name in REWRITER.stages if name in REWRITER.gateway - counted]
     return [f"The calls of {', '.join(names)} are not counted here."] if names else []
 
 

@@ -25,7 +25,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
     console.print(prepayment_in_words(plan), highlight=False)
     console.print(f"{plan.training} The hours of training are not part of the table.", highlight=False)
-    console.print("Judgements of ppo and evaluate are the most there can be: equal texts are asked once.")
+    console.print("Calls of label, ppo and evaluate are the most there can be: equal texts are asked once.")
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     if plan.fit:
         console.print("Does the training fit?", style="bold")

@@ -2,7 +2,8 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from pipelines.execution import check_deploys, check_machine, check_tracking
@@ -10,10 +11,12 @@ from pipelines.preflight import input_file_problems, model_problems
 from pipelines.rag_probe import RagProbe, probe_rag
 from pipelines.rewriter import REWRITER, RunConfig
 from qinglan.addresses import called_addresses
-from qinglan.errors import ConfigError, QinglanError
+from qinglan.errors import ConfigError, DataError, QinglanError
 from qinglan.llm.config import PaidModel, check_currency
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, disallowed_host
 from qinglan.llm.upstream import read_api_key
+from qinglan.questions import read_questions
+from qinglan.rows import Question
 
 
 class Readiness(NamedTuple):
@@ -45,12 +48,27 @@ def check_readiness(config: RunConfig, stages: Sequence[str]) -> Readiness:
     }
     if not REWRITER.gateway & set(stages):
         return Readiness(problems, RagProbe())
-    roles = ("teacher", "judge", *(["examiner"] if "evaluate" in stages else []))
+    roles = ("teacher", "judge", *(["examiner"] if asks_examiner(config, stages) else []))
     problems["hosts"] += disallowed_hosts(gateway_addresses(config, roles, rag=True))
     problems["keys"] = [*missing_keys(called_models(config, roles))]
     rag = ready_rag(config)
     problems["RAG"] = [rag.problem] if rag.problem else []
     return Readiness(problems, rag)
+
+
+def asks_examiner(config: RunConfig, stages: Collection[str]) -> bool:
+    """Tell if the examiner is asked: it scores in the evaluation, and confirms labels of rows without gold."""
+    return "evaluate" in stages or ("label" in stages and config.label.calls > 0 and lacks_gold(config))
+
+
+def lacks_gold(config: RunConfig) -> bool:
+    """Tell if a row of the sheet names no gold passage; a sheet that cannot be read is reported elsewhere."""
+    if config.questions is None:
+        return False
+    rows = read_questions(config.questions, config.generate.columns, config.tenant_id)
+    with suppress(DataError):
+        return any(isinstance(row, Question) and not row.gold for row in rows)
+    return False
 
 
 def stage_addresses(config: RunConfig, stages: Sequence[str]) -> dict[str, str]:

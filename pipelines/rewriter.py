@@ -1,7 +1,8 @@
 """The rewriter's line: from a spreadsheet of questions to a release of a query rewriter.
 
 questions, knowledge base
-  -> generate -> validate -> convert       SFT rows, PPO rows, locked test
+  -> generate -> validate -> label         rewrites, and labels of passages where the sheet has no gold
+  -> convert                               SFT rows, PPO rows, locked test
   -> base -> sft -> ppo                    a model of the student
   -> evaluate -> gate -> register          a verdict on the locked test; what passes becomes a signed release
   -> deploy                                where the profile says so: a ModelRollout of the release
@@ -14,6 +15,7 @@ from pydantic import Field, model_validator
 
 from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
+from components.data.label.config import LabelConfig
 from components.data.validate.config import ValidateConfig
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.release.deploy.config import DeployConfig
@@ -131,8 +133,19 @@ class RunConfig(LineConfig):
     )] = Field(default=ValidateConfig(), alias="validate")  # fmt: skip
     """The second stage."""
 
+    label: Annotated[LabelConfig, Stage(
+        inputs=("validated",), gateway=True,
+        outputs={
+            "labels": Output("labels.jsonl", "Judges' labels of passages, for each row without gold passages."),
+            "label_sheet": Output("label_sheet.xlsx", "Some of the labels as a sheet that people check and correct."),
+            "label_holes": Output("label_holes.jsonl", "Rows without gold for which nothing relevant was found."),
+            "label_report": Output("label_report.json", "Agreement of the judges, with intervals and by phrasing."),
+        },
+    )] = LabelConfig()  # fmt: skip
+    """The third stage: where every row has gold it asks nobody."""
+
     convert: Annotated[ConvertConfig, Stage(
-        inputs=("validated",), required=(),
+        inputs=("validated", "labels"), required=(),
         outputs={
             "chats": Output("sft", "Chat rows for SFT: train and dev."),
             "prompts": Output("ppo", "Prompts for PPO, as parquet: train and dev."),
@@ -140,7 +153,7 @@ class RunConfig(LineConfig):
             "left_out": Output("left_out.jsonl", "Rows in no split, with the reason."),
         },
     )] = ConvertConfig()  # fmt: skip
-    """The third stage."""
+    """The fourth stage."""
 
     training: Name = "a100x4"
     """A file of configs/training: the machine that trains, and what that changes below."""
@@ -216,7 +229,8 @@ class RunConfig(LineConfig):
         if not isinstance(values, dict):
             return values
         shared = {"retrieval": values.get("retrieval") or {}}
-        return merge_settings(values, {"validate": shared, "ppo": {"reward": shared}, "evaluate": shared})
+        copies = {"validate": shared, "label": shared, "ppo": {"reward": shared}, "evaluate": shared}
+        return merge_settings(values, copies)
 
     @model_validator(mode="before")
     @classmethod
@@ -248,8 +262,8 @@ class RunConfig(LineConfig):
     @model_validator(mode="after")
     def _no_other_retrieval(self) -> Self:
         copies = {
-            "validate": self.validate_.retrieval, "ppo.reward": self.ppo.reward.retrieval,
-            "evaluate": self.evaluate.retrieval,
+            "validate": self.validate_.retrieval, "label": self.label.retrieval,
+            "ppo.reward": self.ppo.reward.retrieval, "evaluate": self.evaluate.retrieval,
         }  # fmt: skip
         for stage, retrieval in copies.items():
             if retrieval != self.retrieval:

@@ -11,6 +11,7 @@ from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import read_jsonl
+from qinglan.labels import RowLabels
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Retrieval, Rewrite, ValidatedRewrite
 
@@ -71,6 +72,12 @@ def _retrieval_line(retrieval: Retrieval) -> str:
     return f"{retrieval.count} passages, the first with {retrieval.top1_score:.2f}{rank}"
 
 
+def _label(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    for row in _rows(run.shown("labels"), RowLabels, row_id):
+        grades = ", ".join(f"{passage.id} {passage.grade} ({passage.source})" for passage in row.judged)
+        yield StageNote("label", row.outcome, f"{row.calls} calls; grades: {grades or 'none'}")
+
+
 def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     yield from _set_aside(run.shown("left_out"), "convert", row_id)
     for _ in _rows(run.shown("locked_test"), ValidatedRewrite, row_id):
@@ -127,5 +134,5 @@ def _parquet_row(path: Path, row_id: str) -> dict[str, Any] | None:
 
 
 STAGES: tuple[Callable[[RunDir, str, RunConfig], Iterator[StageNote]], ...] = (
-    _sheet, _generate, _validate, _convert, _ppo, _evaluate,
+    _sheet, _generate, _validate, _label, _convert, _ppo, _evaluate,
 )  # fmt: skip

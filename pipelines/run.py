@@ -33,7 +33,7 @@ from pipelines.preflight import (
     with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
-from pipelines.readiness import check_readiness
+from pipelines.readiness import asks_examiner, check_readiness
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet
@@ -46,6 +46,7 @@ from qinglan.llm.config import GatewayConfig
 from qinglan.llm.contract import REPORT_PATH
 from qinglan.services import run_service, start_service
 from qinglan.terminal import say
+from standins.samples.tenant_content import TENANTS, content_file
 
 ROLES = ("teacher", "judge", "examiner")
 ENOUGH_LABELS = 1_000
@@ -150,7 +151,7 @@ def start_services(config: RunConfig, run: RunDir, stages: Collection[str], stac
     if not REWRITER.gateway & set(stages):
         return ""
     gateway = start_backends(config, run, stack)
-    if "evaluate" not in stages:
+    if not asks_examiner(config, stages):
         gateway = gateway.model_copy(update={"examiner": None})  # nobody asks it, so its key need not be there
     return start_gateway(gateway, run, stack)
 
@@ -176,6 +177,8 @@ def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[
     if not config.stand_ins.teacher:
         return lambda gateway: gateway
     arguments = [*knowledge_base_options(config), "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
+    for tenant in set(knowledge_bases(config)) & set(TENANTS):
+        arguments += ["--vocabulary", f"{tenant}={content_file(tenant)}"]
     url = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))
 
     def with_address(gateway: GatewayConfig) -> GatewayConfig:

@@ -41,6 +41,7 @@ def funnel(steps: dict[str, Any]) -> list[FunnelRow]:
 LEFT_OUT = (
     ("near duplicates of dev or test", "convert", "near_duplicates", "left_out"),
     ("left out for balance between tenants", "convert", "left_out_for_balance", "left_out"),
+    ("without gold or a relevant label: not in PPO", "convert", "nothing_relevant", "left_out"),
     ("prompts too long for PPO", "ppo", "too_long", "ppo_log"),
 )
 """Rows left out of training: the reason, the stage and fact that count them, and the artifact that lists them."""
@@ -61,10 +62,23 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     console.print(_funnel_table(funnel(record["steps"])))
     for why, rows, file in left_out(record["steps"]):
         console.print(f"  {rows:,} {why}: {run.files / file}", highlight=False, soft_wrap=True)
+    for line in label_lines(run):
+        console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print(_totals_table(config, record))
     if (record["steps"].get("evaluate") or {}).get("status") == "done":
         console.print(_evaluation(run, record["verdict"]))
     print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
+
+
+def label_lines(run: RunDir) -> list[str]:
+    """How far the judges of a run's labels can be trusted; nothing where every row has gold."""
+    import orjson
+
+    from components.data.label.report import report_lines
+
+    path = run.shown("label_report")
+    lines = report_lines(orjson.loads(path.read_bytes())) if path.exists() else []
+    return ["Labels by judges, not gold:", *lines] if lines else []
 
 
 def print_style_summary(root: Path, record: dict[str, Any]) -> None:

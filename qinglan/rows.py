@@ -6,6 +6,7 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name
 from qinglan.errors import RowError
+from qinglan.labels import Label
 from qinglan.rag.retrieval import RetrievalConfig
 
 Split = Literal["train", "dev", "test"]
@@ -119,3 +120,6 @@ class ValidatedRewrite(Rewrite):
     accepted: bool
     reason: str
     """Why not accepted; empty when it is."""
+
+    labels: tuple[Label, ...] = ()
+    """Judged passages of a row without gold; the convert stage adds them."""

@@ -37,10 +37,10 @@ class MetricTable(NamedTuple):
         cls, rows: Sequence[Question], values: Sequence[Mapping[str, Mapping[str, float]]],
         metrics: Mapping[str, Metric], draws: int, seed: int,
     ) -> "MetricTable":  # fmt: skip
-        """The table of each row's numbers, by system and metric."""
+        """The table of each row's numbers, by system and metric; a number that a row lacks is unknown."""
         systems = tuple(values[0])
         columns = {
-            (system, metric): np.array([row[system][metric] for row in values])
+            (system, metric): np.array([row[system].get(metric, math.nan) for row in values])
             for system in systems
             for metric in metrics
         }

@@ -16,7 +16,7 @@ import orjson
 from qinglan import digests
 from qinglan.errors import OutageError
 from qinglan.evaluation.verdict import Verdict, verdict_bytes
-from qinglan.files import sha256_bytes
+from qinglan.files import sha256_bytes, sha256_file
 from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
@@ -80,6 +80,12 @@ def add_critic(step: StepReport, model: Path) -> None:
     """Add the model that the critic started from, where it was another than the actor; the trained model names it."""
     if critic := read_card(model).parents.get("critic_model"):
         step.used.append(ArtifactRef("critic_model", critic, "", {EXTERNAL_INPUT: True}, digests.FOLDER_ALGORITHM))
+
+
+def add_file(step: StepReport, name: str, path: Path | None) -> None:
+    """Add a file that the profile names, by its digest alone: what people wrote in it is not kept."""
+    if path is not None:
+        step.used.append(ArtifactRef(name, sha256_file(path), "", {EXTERNAL_INPUT: True}))
 
 
 def add_supporting_file(

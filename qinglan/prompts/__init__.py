@@ -85,6 +85,35 @@ PAIR_FORMAT: dict[str, Any] = {
 }
 
 
+LABEL_FORMAT: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "relevance",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["评分", "理由"],
+            "properties": {"评分": {"type": "integer", "enum": [0, 1, 2, 3]}, "理由": {"type": "string"}},
+        },
+    },
+}
+
+CHOICE_FORMAT: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "choice",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["段落"],
+            "properties": {"段落": {"type": "array", "items": {"type": "integer"}}},
+        },
+    },
+}
+
+
 def prompt_file(name: str) -> Path:
     """The place of a prompt in this folder, whether it is there or not."""
     return PROMPTS_FOLDER / f"{name}.txt"
@@ -172,10 +201,25 @@ def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> l
     return _fenced(template("judge_pair"), prompt_input, {"改写甲": first, "改写乙": second})
 
 
+def label_messages(need: str, title: str, content: str) -> list[Message]:
+    """Asks how far a passage answers a need; the answer has the shape of LABEL_FORMAT."""
+    return _as_json(template("label"), {"检索需求": need, "段落标题": title, "段落": content})
+
+
+def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Message]:
+    """Asks which of these passages, numbered from 1, may answer a need; the answer has the shape of CHOICE_FORMAT."""
+    listed = {str(number): heading for number, heading in enumerate(headings, 1)}
+    return _as_json(template("label_choice"), {"检索需求": need, "最多": most, "段落目录": listed})
+
+
 def _fenced(system: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:
+    return _as_json(system, {**_named(prompt_input), **rewrites})
+
+
+def _as_json(system: str, data: Mapping[str, Any]) -> list[Message]:
     """All data as one JSON object of texts: nothing inside can close it, nor be read as a control token."""
-    data = json.dumps({**_named(prompt_input), **rewrites}, ensure_ascii=False)
-    escaped = data.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
+    dumped = json.dumps(data, ensure_ascii=False)
+    escaped = dumped.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
     return [{"role": "system", "content": system}, {"role": "user", "content": escaped}]
 
 

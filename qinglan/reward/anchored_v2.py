@@ -1,8 +1,11 @@
-"""Retrieval quality that a rewrite cannot raise by itself: ranks of gold passages, else scores against the need."""
+"""Retrieval quality that a rewrite cannot raise by itself: ranks of gold or labelled passages, else scores against
+the need.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from qinglan.labels import Label, graded_ndcg, passage_gains
 from qinglan.reward import seed_v1
 from qinglan.reward.episode import RetrievalResult
 
@@ -13,8 +16,9 @@ SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
 """Rank rewards of ranks 2 and 10. Rank 1 earns 1; the ranks between 2 and 10 lie on a straight line."""
 
 
-def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...]) -> float:
-    """Quality in [0, 1]: half rank reward, half nDCG@10 where gold is known; else the plan's mean of need scores.
+def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels: Sequence[Label] = ()) -> float:
+    """Quality in [0, 1]: half rank reward, half nDCG@10 where gold or a relevant label is known; else the plan's mean
+    of need scores.
 
     Scores against the rewrite itself can be raised by it, so they count as 0 for every system: such a row's reward is
     the judge's, and the penalties.
@@ -22,9 +26,18 @@ def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...]) -> floa
     if gold:
         ranks = retrieval.ranks(gold)
         return 0.5 * rank_reward(ranks) + 0.5 * ndcg(ranks, len(gold))
+    if gains := passage_gains(labels):
+        return graded_quality([hit.id for hit in retrieval.hits], gains)
     if retrieval.scored_against != "need":
         return 0.0
     return seed_v1.retrieval_quality(retrieval.scores)
+
+
+def graded_quality(ids: Sequence[str], gains: Mapping[str, float]) -> float:
+    """The same by graded labels. A passage without a label earns nothing: it may be relevant, but a policy that could
+    earn by passages that nobody judged would look for them."""
+    worth = max((gains.get(passage, 0.0) * rank_reward([rank]) for rank, passage in enumerate(ids, 1)), default=0.0)
+    return 0.5 * worth + 0.5 * graded_ndcg(ids, gains, DEPTH)
 
 
 def rank_reward(ranks: Sequence[int]) -> float:

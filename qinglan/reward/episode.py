@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from qinglan import rows
 from qinglan.errors import DataError
+from qinglan.labels import Label, relevant_ids
 from qinglan.rag.contract import RagData, RecalledPassage, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig, known_query_score
 
@@ -29,15 +30,23 @@ class Prompt(BaseModel):
     history_summary: str = ""
     need: str = Field(min_length=1)
     gold: tuple[str, ...] = ()
+    labels: tuple[Label, ...] = ()
+    """Judged passages of a row without gold."""
+
     snapshot: str = ""
     """Digest of the knowledge base that the row was validated on."""
 
     teacher_rewrite: str = Field(min_length=1)
 
-    @field_validator("gold", mode="before")
+    @field_validator("gold", "labels", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return _as_tuple(value)
+
+    @property
+    def right(self) -> tuple[str, ...]:
+        """Passages that answer: gold, or what judges labelled relevant."""
+        return relevant_ids(self.gold, self.labels)
 
     @property
     def context(self) -> str:

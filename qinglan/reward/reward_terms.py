@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from qinglan.reward import anchored_v2, floor_checks, penalties, seed_v1
 from qinglan.reward.config import RewardConfig
-from qinglan.reward.episode import Episode, RetrievalResult
+from qinglan.reward.episode import Episode, Prompt, RetrievalResult
 from qinglan.text import normalise
 
 PART_PREFIX = "part_"
@@ -34,7 +34,7 @@ def compute_reward_terms(episode: Episode, config: RewardConfig) -> dict[str, fl
     """Compute the reward under "score", its parts under part_*, and the figures that they come from."""
     measures = measure_rewrite(episode)
     qualities = {
-        name: retrieval_quality(retrieval, episode.prompt.gold, config)
+        name: retrieval_quality(retrieval, episode.prompt, config)
         for name, retrieval in (("", episode.student), ("_teacher", episode.teacher), ("_plain", episode.plain))
     }
     parts = _parts(episode, measures, qualities, config)
@@ -67,10 +67,10 @@ def measure_rewrite(episode: Episode) -> RewriteMeasures:
     )
 
 
-def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], config: RewardConfig) -> float:
+def retrieval_quality(retrieval: RetrievalResult, prompt: Prompt, config: RewardConfig) -> float:
     """Retrieval quality under the mode's definition."""
     return (
-        anchored_v2.retrieval_quality(retrieval, gold)
+        anchored_v2.retrieval_quality(retrieval, prompt.gold, prompt.labels)
         if config.mode == "anchored_v2"
         else seed_v1.retrieval_quality(retrieval.scores)
     )
@@ -98,8 +98,14 @@ def _parts(
 
 
 def _standing(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
-    """Comparison with the teacher, judge scores, and gold in first place; gold counts only where gold_known is 1."""
-    gold, judged = episode.prompt.gold, episode.judged
+    """Comparison with the teacher, judge scores, and the right passage in first place.
+
+    `gold` counts only where gold_known is 1: by gold, or by labels where labelled is 1. `unjudged` is 1 where nobody
+    labelled the first passage of such a row, so that its 0 may be wrong.
+    """
+    prompt, judged = episode.prompt, episode.judged
+    gold, labelled = prompt.right, bool(prompt.right) and not prompt.gold
+    first = next((hit.id for hit in episode.student.hits), "")
     ahead = qualities[""] - qualities["_teacher"]
     return {
         "win": (ahead > 0) - (ahead < 0),
@@ -113,4 +119,6 @@ def _standing(episode: Episode, qualities: dict[str, float]) -> dict[str, float]
         "gold": 1 in episode.student.ranks(gold),
         "gold_teacher": 1 in episode.teacher.ranks(gold),
         "gold_plain": 1 in episode.plain.ranks(gold),
+        "labelled": labelled,
+        "unjudged": labelled and first not in {label.id for label in prompt.labels},
     }

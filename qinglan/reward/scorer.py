@@ -196,7 +196,7 @@ class Scorer:
         )
 
     def _features(self, prompt: TrainingPrompt, text: str, side: RetrievalResult) -> list[float]:
-        return features(prompt, text, retrieval_quality(side, prompt.gold, self._config), side.top1)
+        return features(prompt, text, retrieval_quality(side, prompt, self._config), side.top1)
 
 
 async def _gather_by_key(

@@ -20,7 +20,8 @@ def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Figures for a step's log; empty without rollouts. Gold is averaged over rows that have it."""
+    """Figures for a step's log; empty without rollouts. Gold is averaged over rows that have it, or labels in its
+    place."""
     if not rollouts:
         return {}
     labelled = [rollout for rollout in rollouts if rollout["gold_known"]]
@@ -42,6 +43,9 @@ def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
     if labelled:
         figures |= {"gold": _mean(labelled, "gold"), "gold_teacher": _mean(labelled, "gold_teacher")}
+    if by_labels := [rollout for rollout in rollouts if rollout["labelled"]]:
+        figures["labelled_share"] = len(by_labels) / len(rollouts)
+        figures["unjudged_share"] = _mean(by_labels, "unjudged")
     if canaries:
         figures["canaries_failed"] = _mean(canaries, "canary_failed")
     return figures

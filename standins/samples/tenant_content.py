@@ -111,8 +111,13 @@ class TenantDraw(NamedTuple):
 def load_tenant_content(tenant: str) -> TenantContent:
     if tenant not in TENANTS:
         raise ConfigError(f"No sample tenant {tenant!r}. There are: {', '.join(TENANTS)}.")
-    path = FOLDER / f"{tenant}.yaml"
+    path = content_file(tenant)
     return TenantContent.parse(load_yaml(path), str(path))
+
+
+def content_file(tenant: str) -> Path:
+    """The data file of a sample tenant."""
+    return FOLDER / f"{tenant}.yaml"
 
 
 def draw_tenant(tenant: str, seed: int) -> TenantDraw:

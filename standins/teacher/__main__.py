@@ -15,6 +15,7 @@ def main() -> None:
     usual = Behaviour()
     parser = argparse.ArgumentParser(prog="python -m standins.teacher", description="The stand-in for paid models.")
     parser.add_argument("--kb", action="append", required=True, metavar="TENANT=PATH")
+    parser.add_argument("--vocabulary", action="append", default=[], metavar="TENANT=PATH")
     parser.add_argument(
         "--variant", action="append", default=[], metavar="MODEL=JSON", help='{"tenant": ..., "skill": ...}'
     )
@@ -33,6 +34,7 @@ def main() -> None:
 def read_config(arguments: argparse.Namespace) -> TeacherConfig:
     values = {
         "knowledge_bases": dict(_pair("--kb", text, "TENANT=PATH") for text in arguments.kb),
+        "vocabularies": dict(_pair("--vocabulary", text, "TENANT=PATH") for text in arguments.vocabulary),
         "variants": dict(_variant(text) for text in arguments.variant),
         "behaviour": {name: getattr(arguments, name) for name in Behaviour.model_fields},
         "host": arguments.host,

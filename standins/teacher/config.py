@@ -36,6 +36,12 @@ class Behaviour(Config):
     """Forms of structured answers that this server takes, separated by commas; any other is a 400. A model whose name
     is DeepSeek's takes no json_schema."""
 
+    label_misses: Fraction = 0.1
+    """Share of passages that answer a need and are judged irrelevant."""
+
+    label_false_hits: Fraction = 0.02
+    """Share of other passages that are judged relevant."""
+
     seed: int = 0
 
 
@@ -69,6 +75,9 @@ class TeacherConfig(Config):
 
     knowledge_bases: dict[Name, Path] = Field(min_length=1)
     """By tenant; the tenant's name is the model's."""
+
+    vocabularies: dict[Name, Path] = {}
+    """By tenant, a YAML file with the phrasings that mean each house term, for the judge of relevance."""
 
     variants: dict[str, Variant] = {}
     """Further models, by name. A name that a provider uses brings that provider's rules for parameters."""

@@ -22,18 +22,18 @@ class ExtractiveBackend:
     """One reader a knowledge base; a model's name is the tenant's."""
 
     def __init__(self, readers: Mapping[str, QuestionParser]) -> None:
-        self._readers = readers
+        self.readers = readers
 
     @property
     def models(self) -> tuple[str, ...]:
-        return tuple(self._readers)
+        return tuple(self.readers)
 
     def answer(
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
-        reader = self._readers[model]
+        reader = self.readers[model]
         task = read_prompt(messages, response_format)
-        if task is None:
+        if task is None or task.kind in ("label", "choice"):
             return Refusal(DECLINED)
         if task.kind == "judge":
             return json.dumps(judge_rewrite(reader, task), ensure_ascii=False)

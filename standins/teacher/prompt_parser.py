@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 from qinglan.prompts import FIELD_NAMES, NEED_INSTRUCTION, parse_user_message
 
-TaskKind = Literal["rewrite", "need", "judge"]
+TaskKind = Literal["rewrite", "need", "judge", "label", "choice"]
 
 
 class PromptTask(NamedTuple):
@@ -15,6 +15,14 @@ class PromptTask(NamedTuple):
     history: str = ""
     rewrite: str = ""
     """The text that the judge scores."""
+
+    title: str = ""
+    passage: str = ""
+    """The passage whose relevance is judged; the question is then the need."""
+
+    headings: tuple[str, ...] = ()
+    most: int = 0
+    """The passages to choose from, and how many may be chosen."""
 
     @property
     def context(self) -> str:
@@ -34,12 +42,19 @@ def _parse_chat_prompt(content: str) -> PromptTask | None:
     if not fields.get("原始查询", "").strip():
         return None
     kind: TaskKind = "need" if closing.strip() == NEED_INSTRUCTION else "rewrite"
-    return PromptTask(kind, *(fields.get(name, "") for name in FIELD_NAMES))
+    question, profile, history = (fields.get(name, "") for name in FIELD_NAMES)
+    return PromptTask(kind, question, profile, history)
 
 
 def _parse_judge_prompt(content: str) -> PromptTask | None:
     try:
         data = json.loads(content)
-        return PromptTask("judge", *(str(data[name]) for name in (*FIELD_NAMES, "改写")))
+        if "段落目录" in data:
+            headings = tuple(map(str, data["段落目录"].values()))
+            return PromptTask("choice", str(data["检索需求"]), headings=headings, most=int(data["最多"]))
+        if "检索需求" in data:
+            return PromptTask("label", str(data["检索需求"]), title=str(data["段落标题"]), passage=str(data["段落"]))
+        question, profile, history, rewrite = (str(data[name]) for name in (*FIELD_NAMES, "改写"))
+        return PromptTask("judge", question, profile, history, rewrite)
     except (ValueError, KeyError, TypeError):
         return None

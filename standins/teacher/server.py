@@ -10,7 +10,8 @@ from standins.teacher.app import create_app
 from standins.teacher.backend import BackendRouter
 from standins.teacher.config import TeacherConfig
 from standins.teacher.extractive_backend import load_extractive_backend
-from standins.teacher.similarity_judge import load_similarity_judges
+from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relevance_judges
+from standins.teacher.similarity_judge import SUFFIX, load_similarity_judges
 from standins.teacher.variant_backend import VariantBackend
 
 
@@ -23,6 +24,8 @@ def serve(config: TeacherConfig) -> None:
     brains = BackendRouter(
         brain, load_similarity_judges(config.knowledge_bases), VariantBackend(brain, config.variants)
     )
-    app = create_app(brains, config.behaviour)
+    rates = ErrorRates(config.behaviour.label_misses, config.behaviour.label_false_hits)
+    judges = relevance_judges(brain.readers, config.vocabularies, SUFFIX, rates)
+    app = create_app(RelevanceBackend(brains, judges), config.behaviour)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_app("teacher", app, listen(config.host, config.port), path="/v1"))

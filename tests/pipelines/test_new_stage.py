@@ -111,7 +111,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = root / "pipelines" / "rewriter.py"
     text = line.read_text(encoding="utf-8")
     text = insert_after(text, "from components.data.convert.config import ConvertConfig\n", IMPORT)
-    line.write_text(insert_after(text, '    """The third stage."""\n', ENTRY), encoding="utf-8")
+    line.write_text(insert_after(text, '    """The fourth stage."""\n', ENTRY), encoding="utf-8")
     return root
 
 
@@ -176,8 +176,8 @@ def test_a_plan_and_the_command_line_know_it(run: Run, words: list[str | Path]) 
     plan = orjson.loads(qinglan(run, "plan", *words))
     refused = run("-c", "from pipelines.cli import main; main()", "run", *words, "--until", "nonsense", code=2)
 
-    assert plan["stages"][2:5] == ["convert", "count", "base"]
-    assert "There are: generate, validate, convert, count, base" in refused.stderr
+    assert plan["stages"][3:6] == ["convert", "count", "base"]
+    assert "There are: generate, validate, label, convert, count, base" in refused.stderr
 
 
 def test_make_docs_writes_its_table_and_what_deploying_requires_of_it(run: Run, copy: Path) -> None:
@@ -192,7 +192,7 @@ def test_make_docs_writes_its_table_and_what_deploying_requires_of_it(run: Run, 
 def test_a_run_executes_it_and_shows_its_artifact(run: Run, copy: Path, words: list[str | Path]) -> None:
     record = orjson.loads(qinglan(run, "run", *words, "--out", copy / "run", "--until", "count"))
 
-    assert record["ran"] == ["generate", "validate", "convert", "count"]
+    assert record["ran"] == ["generate", "validate", "label", "convert", "count"]
     assert record["steps"]["count"]["facts"] == {"counted": 2}
     assert orjson.loads((copy / "run/files/row_counts.json").read_bytes()) == {"rows": 2}
     alone = orjson.loads(qinglan(run, "run", *words, "--out", copy / "run", "--only", "count"))

@@ -198,7 +198,8 @@ def test_each_sheet_opens_by_its_path_and_by_where_its_link_leads(ran: Ran) -> N
     for sheet in sheets:
         for path in (sheet, sheet.resolve()):  # openpyxl goes by the ending, as a file manager does
             book = load_workbook(path, read_only=True)
-            assert len(list(book.worksheets[0].iter_rows())) > 1
+            lines = len(list(book.worksheets[0].iter_rows()))
+            assert lines > 1 or (sheet.name == "label_sheet.xlsx" and lines == 1), "every row has gold: none to check"
 
 
 class Shown(NamedTuple):

@@ -12,7 +12,7 @@ from pipelines.config import load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import prepayment_in_words
 from pipelines.promotion import promotion_lines
-from pipelines.rewriter import StandIns
+from pipelines.rewriter import RunConfig, StandIns
 from pipelines.sizing.original_hours import planned_hours
 from pipelines.summary import funnel, left_out, with_verdict
 from qinglan.errors import DataError
@@ -51,6 +51,22 @@ def test_a_plan_counts_the_most_that_training_and_evaluation_can_ask(questions: 
     assert calls["ppo", "judgements"] == round(0.3 * (rollouts + 8))
     assert calls["ppo", "retrievals"] == rollouts + 2 * 8
     assert calls["evaluate", "judgements"] == 5 * 1
+
+
+def test_labels_are_counted_for_rows_without_gold_and_within_their_limits(questions: Path, tmp_path: Path) -> None:
+    config = load_config("fivedoctors", "gpt", questions=questions)
+    few = config.model_copy(update={"label": config.label.model_copy(update={"calls": 45})})
+    off = config.model_copy(update={"label": config.label.model_copy(update={"calls": 0})})
+    labelled = tmp_path / "gold.jsonl"
+    rows = questions.read_text(encoding="utf-8").splitlines()[:10]
+    labelled.write_text("\n".join(json.dumps({**json.loads(row), "gold": "k1"}) for row in rows), encoding="utf-8")
+
+    def counted(config: RunConfig) -> dict[str, int]:
+        return {step.what: step.calls for step in make_plan(config, TODAY).steps if step.step == "label"}
+
+    assert counted(config) == {"labels": 40, "choices": 10, "confirmations": 40, "retrievals": 10}
+    assert sum(count for what, count in counted(few).items() if what != "retrievals") == 45
+    assert counted(off) == counted(config.model_copy(update={"questions": labelled})) == {}
 
 
 def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
@@ -93,7 +109,7 @@ def test_the_plan_prices_prepaid_calls_beside_live_ones(questions: Path) -> None
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
 
     paid = [step for step in plan.steps if step.model]
-    assert [step.prepaid_cost and step.prepaid_cost / step.cost for step in paid] == [0.5, 0.5, None, None]
+    assert [step.prepaid_cost and step.prepaid_cost / step.cost for step in paid] == [0.5, 0.5, *[None] * 5]
     saved = (paid[0].cost + paid[1].cost) / 2
     assert plan.prepaid_cost == pytest.approx(plan.cost - saved)
     assert f"pays for generate and validate before the run, through the providers' batch APIs: {saved:.2f} USD" in (

@@ -11,6 +11,7 @@ from pipelines.row_history import StageNote, row_history
 from pipelines.rundir import RunDir
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
+from qinglan.labels import JudgedPassage, RowLabels
 from qinglan.rows import QuarantinedRow, Rewrite, ValidatedRewrite
 from tests.validated_rows import validated
 
@@ -88,6 +89,17 @@ def test_a_near_duplicate_names_the_row_that_it_repeats(run: RunDir) -> None:
     assert note == StageNote(
         "convert", "left out: near_duplicate", "1.00 alike to row tested of the test split (left_out.jsonl)"
     )
+
+
+def test_a_row_with_labels_says_what_was_judged(run: RunDir) -> None:
+    judged = (JudgedPassage(id="k1", grade=3), JudgedPassage(id="k2", grade=0, source="person"))
+    labels = RowLabels(id="learned", tenant_id="fivedoctors", judged=judged, outcome="relevant", calls=4)
+    run.shown("labels").write_bytes(dump_line(labels))
+
+    [note] = [note for note in row_history(run, "learned") if note.stage == "label"]
+
+    run.shown("labels").unlink()
+    assert (note.outcome, note.detail) == ("relevant", "4 calls; grades: k1 3 (judge), k2 0 (person)")
 
 
 def test_a_row_of_the_locked_test_ends_with_what_each_system_found(run: RunDir) -> None:

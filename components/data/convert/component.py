@@ -10,6 +10,7 @@ from components.step_component import step_component
 def convert(
     before: dsl.Input[dsl.Artifact],
     validated: dsl.Input[dsl.Dataset],
+    labels: dsl.Input[dsl.Dataset],
     config: dict,  # type: ignore[type-arg]
     chats: dsl.Output[dsl.Dataset],
     prompts: dsl.Output[dsl.Dataset],
@@ -28,9 +29,8 @@ def convert(
 
     settings = ConvertConfig.parse(config, "convert")
     outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test, "left_out": left_out}
-    with recorded(
-        "convert", {"validated": validated}, outputs, settings.model_dump(mode="json"), lineage, before
-    ) as step:
+    inputs = {"validated": validated, "labels": labels}
+    with recorded("convert", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.convert(
             Path(validated.path),
             Path(chats.path),
@@ -38,6 +38,7 @@ def convert(
             Path(locked_test.path),
             Path(left_out.path),
             settings,
+            Path(labels.path),
         )
         step.facts.update(counts._asdict())
     log_figures(convert_metrics, counts._asdict(), stage.FIGURES)

@@ -62,6 +62,7 @@ def ppo_schema() -> Any:
             "gold_rank": pa.int64(),
         }
     )  # fmt: skip
+    labels = pa.list_(pa.struct({"id": text, "grade": pa.int64()}))
     settings = pa.struct({"kb_name": text, "top_k": pa.int64(), "score_threshold": pa.float64()})
     texts_of_extra = (
         "id conversation_id tenant_id split question user_profile history_summary need snapshot reranker teacher "
@@ -69,8 +70,8 @@ def ppo_schema() -> Any:
     )
     extra = {
         **dict.fromkeys(texts_of_extra.split(), text),
-        "gold": texts, "accepted": pa.bool_(), "teacher_retrieval": retrieval, "plain_retrieval": retrieval,
-        "retrieved_with": settings,
+        "gold": texts, "labels": labels, "accepted": pa.bool_(), "teacher_retrieval": retrieval,
+        "plain_retrieval": retrieval, "retrieved_with": settings,
     }  # fmt: skip
     return pa.schema(
         {

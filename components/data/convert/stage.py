@@ -1,11 +1,13 @@
 """Validated rewrites become SFT chat rows, PPO parquet, and a locked test that training never sees.
 
 SFT learns the accepted rewrites. PPO and the test keep the others too: where the teacher fails, there is
-something to win, and a test without those rows would flatter everyone.
+something to win, and a test without those rows would flatter everyone. Where judges labelled a row without gold,
+their word decides: a rewrite whose first passage is irrelevant is not accepted, and PPO leaves out a row for which
+nothing relevant was found.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -17,6 +19,7 @@ from components.data.convert.parquet import ParquetRows
 from components.data.convert.split_rows import SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
+from qinglan.labels import RELEVANT, RowLabels
 from qinglan.near_duplicates import question_key
 from qinglan.prompts import student_answer, student_messages
 from qinglan.rows import Split, ValidatedRewrite, quarantine_row
@@ -26,11 +29,18 @@ STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
 """The count of each reason."""
 
+UNLABELLED = "nothing_relevant"
+Labels = Mapping[tuple[str, str], RowLabels]
+"""By tenant and row."""
+
 
 class ConvertCounts(NamedTuple):
     rows: int
     near_duplicates: int
     left_out_for_balance: int
+    nothing_relevant: int
+    """Rows without gold for which judges found nothing relevant: in SFT where they are accepted, never in PPO."""
+
     sft_train: int
     sft_dev: int
     ppo_train: int
@@ -42,6 +52,7 @@ FIGURES = {
     "rows": "rewrites",
     "near_duplicates": "left out as near-duplicates, rows",
     "left_out_for_balance": "left out for balance of tenants, rows",
+    "nothing_relevant": "nothing relevant, left out of PPO, rows",
     "sft_train": "SFT train, rows",
     "sft_dev": "SFT dev, rows",
     "ppo_train": "PPO train, rows",
@@ -52,13 +63,20 @@ FIGURES = {
 
 
 def convert(
-    validated: Path, sft: Path, ppo: Path, test: Path, left_out: Path, config: ConvertConfig
+    validated: Path,
+    sft: Path,
+    ppo: Path,
+    test: Path,
+    left_out: Path,
+    config: ConvertConfig,
+    labels: Path | None = None,
 ) -> ConvertCounts:
     """Write sft/{train,dev}.jsonl, ppo/{train,dev}.parquet, the locked test, and the rows that are in none of them.
 
     All follows from the input and the seed.
     """
     assigned = assign_splits(read_split_inputs(validated), config)
+    labelled = read_labels(labels) if labels else {}
     counts = Counter[str]()
     with ExitStack() as files, progress(STEP, len(assigned)) as tick:
         chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
@@ -66,7 +84,7 @@ def convert(
         locked, unused = (files.enter_context(_lines(path)) for path in (test, left_out))
         for (_, row), assignment in zip(read_jsonl(validated, ValidatedRewrite), assigned, strict=True):
             tick()
-            split = assignment.split
+            split, row = assignment.split, with_labels(row, labelled)
             if split is None:
                 unused.write(
                     dump_line(quarantine_row(row, STEP, RowError(assignment.reason or "", assignment.detail)))
@@ -76,13 +94,45 @@ def convert(
                 locked.write(dump_line(row.model_copy(update={"split": split})))
                 counts["test"] += 1
             else:
-                prompts[split].add(ppo_row(row, split, config))
-                counts[f"ppo_{split}"] += 1
+                if why := nothing_to_find(row, labelled):
+                    unused.write(dump_line(quarantine_row(row, STEP, RowError(UNLABELLED, why))))
+                    counts[UNLABELLED] += 1
+                else:
+                    prompts[split].add(ppo_row(row, split, config))
+                    counts[f"ppo_{split}"] += 1
                 if row.accepted:
                     chats[split].write(orjson.dumps(sft_row(row, split, config)) + b"\n")
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, len(assigned), counts)
     return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
+
+
+def read_labels(path: Path) -> Labels:
+    """The labels of rows without gold; none where the label stage had nothing to ask."""
+    return {(row.tenant_id, row.id): row for _, row in read_jsonl(path, RowLabels)}
+
+
+def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
+    """The row with its labels; where the first passage of its rewrite has one, that decides if it is accepted."""
+    if row.gold or (labels := labelled.get((row.tenant_id, row.id))) is None:
+        return row
+    row = row.model_copy(update={"labels": labels.labels})
+    first = row.rewritten.hits[0].id if row.rewritten.count else ""
+    grade = next((label.grade for label in row.labels if label.id == first), None)
+    if grade is None:
+        return row
+    accepted = grade >= RELEVANT
+    return row.model_copy(
+        update={"accepted": accepted, "reason": "" if accepted else f"first passage labelled {grade}"}
+    )
+
+
+def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
+    """Why no rewrite of this row can be rewarded for what it finds; empty where it can, or nobody was asked."""
+    labels = None if row.gold else labelled.get((row.tenant_id, row.id))
+    if labels is None or labels.outcome == "relevant":
+        return ""
+    return f"without gold, and by its labels: {labels.outcome} among {len(labels.judged)} judged passages"
 
 
 def sft_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[str, Any]:
@@ -107,6 +157,7 @@ def ppo_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[
             "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
             "question": row.question, "user_profile": row.user_profile,
             "history_summary": row.history_summary, "need": row.need, "gold": list(row.gold),
+            "labels": [label.model_dump() for label in row.labels],
             "snapshot": row.snapshot, "reranker": row.reranker, "accepted": row.accepted,
             "teacher": row.teacher, "call": row.call,
             "teacher_rewrite": row.rewritten_query, "scored_against": row.scored_against,

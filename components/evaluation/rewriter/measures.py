@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from qinglan.evaluation.metrics import Metric
+from qinglan.labels import Label, graded_ndcg, passage_gains
 from qinglan.rows import Question
 from qinglan.text import is_copied, normalise
 
@@ -31,6 +32,16 @@ METRICS = {
     "invented": Metric("numbers that nobody mentioned"),
 }
 """One number a row; the mean is reported."""
+
+BY_LABELS = "labels by judges, not gold"
+LABEL_METRICS = {
+    "labelled_top1": Metric("labelled passage first", "share", BY_LABELS),
+    "labelled_ndcg": Metric("nDCG@10 by labels", "share", BY_LABELS),
+    "condensed_top1": Metric("labelled passage first, unjudged ones left out", "share", BY_LABELS),
+    "first_judged": Metric("first passage was judged", "share", BY_LABELS),
+}
+"""One number a row without gold that has a relevant label; reported where there are such rows. A passage that nobody
+judged may be relevant or not: it counts as irrelevant in the first two and as absent in the third."""
 
 SYSTEM_METRICS = {
     "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher set"),
@@ -62,6 +73,19 @@ def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> 
         "same": float(text == normalise(row.question)), "empty": float(not text),
         "length": float(len(rewrite)), "length_ratio": len(rewrite) / len(row.question),
         "invented": float(bool(invented_numbers(rewrite, row))),
+    }  # fmt: skip
+
+
+def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, float]:
+    """Each metric of LABEL_METRICS; empty where no passage is labelled relevant."""
+    gains, judged = passage_gains(labels), {label.id for label in labels}
+    if not gains:
+        return {}
+    condensed = [passage for passage in ids[:TOP_K] if passage in judged]
+    return {
+        "labelled_top1": float(bool(ids) and ids[0] in gains), "labelled_ndcg": graded_ndcg(ids, gains, TOP_K),
+        "condensed_top1": float(bool(condensed) and condensed[0] in gains),
+        "first_judged": float(bool(ids) and ids[0] in judged),
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from components.evaluation.rewriter.measures import METRICS, SYSTEM_METRICS
+from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS, SYSTEM_METRICS
 from qinglan.evaluation import report as kernel
 from qinglan.evaluation.evaluation_file import Json, read_predictions
 from qinglan.evaluation.leaks import describe_leaks
@@ -55,6 +55,7 @@ def build_report(
             kernel.Section("What the plan expects, and what was measured", list(_plan(evaluation))),
             kernel.Section("Who is better than whom", list(_pairs(evaluation))),
             kernel.Section("Every system", [kernel.Figures(bars), levels]),
+            kernel.Section("Rows without gold: labels by judges", list(_by_labels(evaluation, systems))),
             kernel.Section("Kinds of questions: gold passage first", list(_slices(evaluation))),
             kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], examples or {}))),
             kernel.Section("Training", curves),
@@ -137,6 +138,21 @@ def _power(power: Json) -> Blocks:
             f"takes about {interesting['queries'] or 0:,} queries{hint if observed['queries'] else ''}. "
             f"There were {power['queries']:,}."
         )
+
+
+def _by_labels(evaluation: Json, systems: Mapping[str, Json]) -> Blocks:
+    """What labels say, apart from gold; nothing where every row has gold, or none has labels."""
+    if "labelled_top1" not in evaluation["systems"]["teacher"]:
+        return
+    yield kernel.Text(
+        "Judges labelled these passages, not people; no verdict reads these figures. A passage that nobody judged "
+        "may be relevant or not: it counts as irrelevant, or is left out where the row says so.",
+        terminal=True,
+    )
+    yield kernel.levels_table(systems, LABEL_METRICS)
+    for name in ("labelled_top1", "condensed_top1"):
+        gaps = ((pair_name(pair), gap[name], LABEL_METRICS[name]) for pair, gap in evaluation["paired"].items())
+        yield kernel.gaps_table(f"{LABEL_METRICS[name].name}, points", gaps)
 
 
 def _slices(evaluation: Json) -> Blocks:

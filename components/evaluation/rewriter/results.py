@@ -22,6 +22,9 @@ PAIRS = (
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality")
 """The first is the verdict's; the others stand inside it by name."""
 
+COMPARED_BY_LABELS = ("labelled_top1", "labelled_ndcg", "condensed_top1")
+"""Compared too where rows without gold have labels. No verdict reads them."""
+
 EXPECTED: dict[str, dict[str, float]] = {
     "teacher": {"quality": 4.8, "top1": 0.85, "latency_p50": 2000.0, "cost": 25.0},
     "sft": {"quality": 4.3, "top1": 0.78, "latency_p50": 850.0, "cost": 2.5},
@@ -37,13 +40,21 @@ def paired_results(table: MetricTable, tenant_of: Sequence[str]) -> Json:
     pairs = [pair for pair in PAIRS if set(pair) <= set(table.systems)]
     tenants = sorted(set(tenant_of))
     places = {"": None, **{tenant: [name == tenant for name in tenant_of] for tenant in tenants}}
-    gaps = table.compare(pairs, COMPARED, places)
-    return {"_vs_".join(pair): _pair(gaps, pair, tenants) for pair in pairs}
+    compared = [name for name in (*COMPARED, *COMPARED_BY_LABELS) if name in table.metrics]
+    gaps = table.compare(pairs, compared, places)
+    return {"_vs_".join(pair): _pair(gaps, pair, tenants, compared) for pair in pairs}
 
 
-def _pair(gaps: Mapping[tuple[Pair, str, str], Json], pair: Pair, tenants: Sequence[str]) -> Json:
+def by_labels(scored: ScoredRows) -> int:
+    """Rows without gold that have a passage labelled relevant."""
+    return sum("labelled_top1" in next(iter(row.values())) for row in scored.values)
+
+
+def _pair(
+    gaps: Mapping[tuple[Pair, str, str], Json], pair: Pair, tenants: Sequence[str], compared: Sequence[str]
+) -> Json:
     def nested(place: str) -> Json:
-        first, *rest = COMPARED
+        first, *rest = compared
         return {"metric": first, **gaps[pair, place, first], **{name: gaps[pair, place, name] for name in rest}}
 
     adjusted = statistics.holm({tenant: gaps[pair, tenant, COMPARED[0]]["p"] for tenant in tenants})
@@ -137,6 +148,12 @@ def notes(
     lines.append("Costs are in the currency of the prices.")
     if unknown := table.rows - table.known("teacher", "top1"):
         lines.append(f"{unknown} rows have no gold passage; for them only the judged numbers speak.")
+    if labelled := by_labels(scored):
+        unjudged = 1 - table.levels()["teacher"]["first_judged"]["value"]
+        lines.append(
+            f"{labelled} of them have labels by judges, which are not gold: what is measured by them says so, no "
+            f"verdict reads it, and nobody judged {unjudged:.0%} of the teacher's first passages."
+        )
     if not table.known("teacher", "judged_top1"):
         lines.append("The RAG service scores against the query, not the need: its scores are left out.")
     if any(snapshot.startswith(SAMPLED_SNAPSHOT) for snapshot in scored.snapshots):

@@ -11,11 +11,18 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.measures import TOP_K, RetrievalResult, measure_rewrite, rank
+from components.evaluation.rewriter.measures import (
+    TOP_K,
+    RetrievalResult,
+    measure_labels,
+    measure_rewrite,
+    rank,
+)
 from qinglan.concurrency import gather_or_cancel, map_in_order
 from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write
+from qinglan.labels import Label
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.journal import Entry
@@ -156,6 +163,11 @@ def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -
                 )
 
 
+def labels_of(row: ScorableRow) -> tuple[Label, ...]:
+    """Judged passages of a row without gold: where there is gold, that speaks alone."""
+    return () if row.gold or not isinstance(row, ValidatedRewrite) else row.labels
+
+
 class RowScorer:
     """Asks RAG and judges about one row's rewrites; the same text is asked about once."""
 
@@ -172,7 +184,9 @@ class RowScorer:
         scores = await self._scores("examiner", row, distinct) if examined else {}
         judge_scores = await self._scores("judge", row, distinct) if judged else {}
         values = {
-            name: measure_rewrite(row, query, retrievals[query]) | {"quality": _number(scores.get(query))}
+            name: measure_rewrite(row, query, retrievals[query])
+            | measure_labels(labels_of(row), retrievals[query].ids)
+            | {"quality": _number(scores.get(query))}
             for name, query in queries.items()
         }
         judge = {

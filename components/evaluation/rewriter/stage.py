@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from components.evaluation.rewriter import leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.measures import METRICS
+from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all
 from components.evaluation.rewriter.student_inference import rewrite_all
@@ -105,7 +105,8 @@ def build_evaluation(
     config: EvaluateConfig,
 ) -> dict[str, Any]:
     """evaluation.json; the gate's verdict is part of it."""
-    table = MetricTable.of(rows, scored.values, METRICS, config.draws, config.seed)
+    metrics = METRICS | (LABEL_METRICS if results.by_labels(scored) else {})
+    table = MetricTable.of(rows, scored.values, metrics, config.draws, config.seed)
     candidate = "rl" if "rl" in students else "sft"
     systems = table.levels()
     systems["teacher"].update(results.teacher_metrics(scored.report))

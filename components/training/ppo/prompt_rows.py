@@ -29,6 +29,9 @@ class PreparedPrompts(NamedTuple):
     hard: int
     """Training rows, before sampling, on which the teacher's rewrite misses."""
 
+    labelled: int
+    """Rows of train and dev without gold, whose right passages are labelled by judges."""
+
     too_long: int
     """Prompts that were left out because they have too many tokens."""
 
@@ -70,6 +73,7 @@ def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -
     _write(tested, rows / "dev.parquet", work / "dev.parquet")
     return PreparedPrompts(
         train=len(chosen), dev=len(tested), hard=sum(hard),
+        labelled=sum(is_labelled(row["extra_info"]) for row in (*chosen, *tested)),
         too_long=len(too_long),
         longest=max(left.longest for left in fits.values()),
         dev_by_tenant=dict(Counter(row["data_source"] for row in tested)),
@@ -82,6 +86,11 @@ def is_hard(row: Mapping[str, Any]) -> bool:
     if len(row["gold"]):
         return bool(row["teacher_retrieval"]["gold_rank"] != 1)
     return not row["accepted"]
+
+
+def is_labelled(row: Mapping[str, Any]) -> bool:
+    """True if judges' labels, not gold, say which passages are right."""
+    return not len(row["gold"]) and bool(row.get("labels") is not None and len(row["labels"]))
 
 
 def oversample_hard(hard: Sequence[bool], share: float, seed: int) -> list[int]:

@@ -60,6 +60,9 @@ class PpoCounts(NamedTuple):
     dev_rows: int
     hard_rows: int
     too_long: int
+    labelled: int
+    """Rows of train and dev by judges' labels: their gold in figures, curves and choice of checkpoint is judged."""
+
     steps: int
     best_step: int
     dev_before: float
@@ -144,7 +147,13 @@ def _existing_file(path: Path) -> Path:
 def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> PreparedPrompts:
     if config.critic_model:
         refuse_other_vocabulary(Path(config.critic_model), sft_model)
-    return prepare_prompts(rows, work, load_tokenizer(sft_model), config)
+    prompts = prepare_prompts(rows, work, load_tokenizer(sft_model), config)
+    if prompts.labelled:
+        say(
+            f"[ppo] {prompts.labelled:,} of {prompts.train + prompts.dev:,} rows have labels by judges in place of "
+            "gold: what is called gold below is judged for them"
+        )
+    return prompts
 
 
 def _train(
@@ -268,6 +277,7 @@ def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, 
         "dev_rows": prompts.dev,
         "hard_rows": prompts.hard,
         "too_long": prompts.too_long,
+        "labelled": prompts.labelled,
         "steps": int(trained[-1]["step"]),
         "best_step": best,
         "dev_before": (dev_score(first) if first else None) or 0.0,

@@ -15,6 +15,7 @@ from components.data.convert.split_rows import SplitInput, assign_splits, left_o
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
+from qinglan.labels import JudgedPassage, RowLabels
 from qinglan.prompts import student_messages
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import ValidatedRewrite
@@ -40,11 +41,14 @@ def write(path: Path, rows: Iterable[ValidatedRewrite]) -> Path:
     return path
 
 
-def run(tmp_path: Path, rows: Iterable[ValidatedRewrite], config: ConvertConfig = CONFIG, out: str = "out") -> Any:
+def run(
+    tmp_path: Path, rows: Iterable[ValidatedRewrite], config: ConvertConfig = CONFIG, out: str = "out",
+    labels: Path | None = None,
+) -> Any:  # fmt: skip
     folder = tmp_path / out
     counts = convert(
         write(tmp_path / "in.jsonl", rows), folder / "sft", folder / "ppo", folder / "test.jsonl",
-        folder / "left_out.jsonl", config,
+        folder / "left_out.jsonl", config, labels,
     )  # fmt: skip
     return folder, counts
 
@@ -232,3 +236,43 @@ def test_nothing_to_learn_is_an_error_that_says_where_to_look(tmp_path: Path) ->
 def test_shares_above_the_whole_are_refused() -> None:
     with pytest.raises(ConfigError, match="more than the whole"):
         ConvertConfig.parse({"train": 0.9, "dev": 0.2}, "profile")
+
+
+def labelled(row: ValidatedRewrite, *grades: tuple[str, int]) -> RowLabels:
+    judged = tuple(JudgedPassage(id=passage, grade=grade) for passage, grade in grades)
+    found = any(grade >= 2 for _, grade in grades)
+    return RowLabels(
+        id=row.id,
+        tenant_id=row.tenant_id,
+        judged=judged,
+        outcome="relevant" if found else "nothing relevant",
+        calls=1,
+    )
+
+
+def test_labels_decide_what_is_accepted_and_which_rows_can_be_rewarded(tmp_path: Path) -> None:
+    good, bad, lost, silent = (row(n, split="train", accepted=n != 1) for n in range(4))
+    gold = row(4, split="train", gold=("k1",))
+    locked, dev = row(5, split="test"), row(6, split="dev")
+    labels = tmp_path / "labels.jsonl"
+    judged = [
+        labelled(good, ("k1", 3)), labelled(bad, ("k1", 2)), labelled(lost, ("k1", 1)),
+        labelled(gold, ("k1", 0)), labelled(locked, ("k1", 0)), labelled(dev, ("k1", 1), ("k2", 3)),
+    ]  # fmt: skip
+    labels.write_bytes(b"".join(map(dump_line, judged)))
+
+    folder, counts = run(tmp_path, [good, bad, lost, silent, gold, locked, dev], labels=labels)
+
+    prompts = {info["id"]: info for info in pandas.read_parquet(folder / "ppo/train.parquet")["extra_info"]}
+    assert set(prompts) == {"r0", "r1", "r3", "r4"}, "where nothing relevant was found nothing can be rewarded"
+    assert [dict(label) for label in prompts["r0"]["labels"]] == [{"id": "k1", "grade": 3}]
+    assert (list(prompts["r4"]["labels"]), list(prompts["r3"]["labels"])) == ([], []), "gold wins over labels"
+    assert {chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")} == {"r0", "r1", "r3", "r4"}
+    [left_out] = read(folder / "left_out.jsonl")
+    assert (left_out["id"], left_out["reason"]) == ("r2", "nothing_relevant")
+    assert "nothing relevant among 1 judged passages" in left_out["detail"]
+    [test] = read(folder / "test.jsonl")
+    assert test["labels"] == [{"id": "k1", "grade": 0}], "the test stays whole"
+    [tested] = pandas.read_parquet(folder / "ppo/dev.parquet")["extra_info"]
+    assert not tested["accepted"], "its first passage is labelled 1"
+    assert (counts.nothing_relevant, counts.ppo_train, counts.sft_train) == (1, 4, 4)

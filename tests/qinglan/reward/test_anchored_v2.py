@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.reward.anchored_v2 import ndcg, needless_rewrite_penalty, rank_reward, retrieval_quality
+from qinglan.labels import Label, passage_gains
+from qinglan.reward.anchored_v2 import (
+    graded_quality,
+    ndcg,
+    needless_rewrite_penalty,
+    rank_reward,
+    retrieval_quality,
+)
 from qinglan.reward.config import RewardConfig, StyleRewardConfig
 from qinglan.reward.episode import EMPTY_RETRIEVAL, Episode, Hit, JudgeScores, Prompt, RetrievalResult
 from qinglan.reward.reward_terms import PART_PREFIX, compute_reward_terms
@@ -88,6 +95,40 @@ def test_without_gold_the_scores_against_the_need_decide() -> None:
 
     assert (terms["quality"], terms["quality_teacher"]) == pytest.approx((0.9, 0.4))
     assert (terms["gold_known"], terms["gold"]) == (0.0, 0.0)
+
+
+LABELS = (Label(id="gold", grade=3), Label(id="p2", grade=2), Label(id="p3", grade=1))
+LABELLED = PROMPT.model_copy(update={"gold": (), "labels": LABELS})
+
+
+def test_labels_stand_in_for_gold_and_a_part_of_an_answer_is_worth_half() -> None:
+    full, part, none = (graded_quality(ids, passage_gains(LABELS)) for ids in (["gold", "p2"], ["p2", "x"], ["p3"]))
+
+    assert (full, none) == (1.0, 0.0)
+    assert part == pytest.approx(0.5 * 0.5 + 0.5 * 0.5 / (1 + 0.5 / 1.58496), abs=1e-5)
+
+
+def test_gold_counts_alone_where_it_is_known() -> None:
+    both = PROMPT.model_copy(update={"labels": (Label(id="p1", grade=3),)})
+
+    assert rewarded(GOOD, ranked(1), ranked(None), prompt=both) == rewarded(GOOD, ranked(1), ranked(None))
+
+
+def test_a_row_by_labels_says_so_and_names_a_first_passage_that_nobody_judged() -> None:
+    found, unknown = (rewarded(GOOD, ranked(rank), ranked(None), prompt=LABELLED) for rank in (1, None))
+
+    assert (found["gold_known"], found["gold"], found["labelled"], found["unjudged"]) == (1.0, 1.0, 1.0, 0.0)
+    second = 0.5 * 0.5 * 0.5 + 0.5 * 0.31546 / 1.31546  # grade 2 at rank 2: .5 / log2(3), of 1 + .5 / log2(3)
+    assert (unknown["gold"], unknown["unjudged"]) == (0.0, 1.0)
+    assert unknown["quality"] == pytest.approx(second, abs=1e-5)
+    by_gold = rewarded(GOOD, ranked(None), ranked(None))
+    assert (by_gold["labelled"], by_gold["unjudged"]) == (0.0, 0.0)
+
+
+def test_labels_without_a_relevant_passage_leave_the_need_to_decide() -> None:
+    irrelevant = PROMPT.model_copy(update={"gold": (), "labels": (Label(id="p1", grade=1),)})
+
+    assert rewarded(GOOD, ranked(None, 0.9), ranked(None, 0.4), prompt=irrelevant)["gold_known"] == 0.0
 
 
 def test_scores_against_the_rewrite_count_as_nothing_where_they_would_decide() -> None:

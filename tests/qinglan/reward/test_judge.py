@@ -67,8 +67,8 @@ def test_no_rewrite_can_leave_its_field_of_the_pair(question: str, first: str, s
 
 def rollout(judge: float, retrieval: float, **changes: float) -> dict[str, float]:
     names = (
-        "floor", "gold_known", "gold", "gold_teacher", "canary", "canary_failed", "win", "top1", "top1_teacher",
-        "copied", "kept", "length", "numbers", "judged", "judge_failed",
+        "floor", "labelled", "unjudged", "gold_known", "gold", "gold_teacher", "canary", "canary_failed", "win",
+        "top1", "top1_teacher", "copied", "kept", "length", "numbers", "judged", "judge_failed",
     )  # fmt: skip
     usual = dict.fromkeys(names, 0.0)
     return {**usual, "score": judge + retrieval, "part_judge": judge, "part_retrieval": retrieval, **changes}
@@ -82,6 +82,14 @@ def test_the_judges_effective_weight_is_its_share_of_the_rewards_variance() -> N
 
     assert found["judge"] == pytest.approx(0.2, abs=0.02)  # 1 of 1 + 4
     assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_a_summary_says_how_many_rollouts_are_by_labels_and_how_often_nobody_judged_the_first_passage() -> None:
+    by_labels = [rollout(0.0, 0.0, gold_known=1.0, labelled=1.0, unjudged=value) for value in (1.0, 0.0, 0.0, 0.0)]
+    found = summarise_rollouts([*by_labels, rollout(0.0, 0.0, gold_known=1.0, gold=1.0)])
+
+    assert (found["labelled_share"], found["unjudged_share"], found["gold"]) == (0.8, 0.25, 0.2)
+    assert "labelled_share" not in summarise_rollouts([rollout(0.0, 0.0, gold_known=1.0)])
 
 
 def test_equal_rewards_give_no_term_a_share() -> None:

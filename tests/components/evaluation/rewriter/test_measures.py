@@ -7,14 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.evaluation.rewriter.measures import (
+    LABEL_METRICS,
     METRICS,
     RetrievalResult,
+    measure_labels,
     measure_rewrite,
     ndcg,
     rank,
     recall,
     top1,
 )
+from qinglan.labels import Label
 from qinglan.rows import Question
 from qinglan.text import is_copied
 
@@ -42,6 +45,42 @@ def test_recall_and_top1_by_hand() -> None:
     )
     assert recall((*"abcdefghij", "k1"), ("k1",)) == 0.0
     assert (recall((), ("k1",)), top1((), ("k1",)), rank((), ("k1",))) == (0.0, 0.0, None)
+
+
+LABELS = (Label(id="full", grade=3), Label(id="part", grade=2), Label(id="near", grade=1))
+
+
+@pytest.mark.parametrize(
+    ("ids", "top1", "condensed", "judged"),
+    [
+        (("full", "x"), 1.0, 1.0, 1.0),
+        (("part", "full"), 1.0, 1.0, 1.0),
+        (("near", "full"), 0.0, 0.0, 1.0),
+        (("x", "full"), 0.0, 1.0, 0.0),
+        (("x", "near"), 0.0, 0.0, 0.0),
+        ((), 0.0, 0.0, 0.0),
+    ],
+)
+def test_a_passage_that_nobody_judged_is_irrelevant_in_a_whole_list_and_absent_in_a_condensed_one(
+    ids: tuple[str, ...], top1: float, condensed: float, judged: float
+) -> None:
+    measured = measure_labels(LABELS, ids)
+
+    assert measured.keys() == LABEL_METRICS.keys()
+    assert [measured[name] for name in ("labelled_top1", "condensed_top1", "first_judged")] == [
+        top1,
+        condensed,
+        judged,
+    ]
+
+
+def test_ndcg_by_labels_is_whole_when_the_best_grade_comes_first() -> None:
+    assert measure_labels(LABELS, ("full", "part"))["labelled_ndcg"] == 1.0
+    assert measure_labels(LABELS, ("part", "full"))["labelled_ndcg"] == pytest.approx(0.8597, abs=1e-4)
+
+
+def test_without_a_relevant_label_nothing_is_measured_by_labels() -> None:
+    assert measure_labels((Label(id="near", grade=1),), ("near",)) == measure_labels((), ("near",)) == {}
 
 
 def test_without_gold_nothing_is_known_of_gold() -> None:

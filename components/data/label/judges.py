@@ -1,0 +1,213 @@
+"""Judges look at few passages of each row: the first of the rewrite and of the need, then those that one of them
+chooses from the titles of what the need finds.
+
+Each passage is judged against the row's fixed need. A passage counts as relevant only where a second model, which
+gets the same prompt and not the first one's answer, finds it relevant too: false labels do more harm than missing
+ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import orjson
+
+from components.data.label.config import LabelConfig
+from qinglan.concurrency import gather_or_cancel
+from qinglan.errors import DataError, RowError
+from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
+from qinglan.llm.client import GatewayClient
+from qinglan.llm.config import Role
+from qinglan.prompts import CHOICE_FORMAT, LABEL_FORMAT, choice_messages, label_messages
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagData
+from qinglan.rows import ValidatedRewrite
+from qinglan.text import one_line
+
+REASON_CHARACTERS = 300
+HEADING_CHARACTERS = 60
+
+
+class Opinion(NamedTuple):
+    """A judge's answer about one passage."""
+
+    grade: int
+    reason: str
+
+
+class Candidate(NamedTuple):
+    """A passage that may answer, and the query that brought it."""
+
+    id: str
+    title: str
+    content: str
+    by: str
+
+    @property
+    def heading(self) -> str:
+        """Title and beginning, on one line."""
+        return one_line(f"{self.title} {self.content}")[:HEADING_CHARACTERS]
+
+
+class Pool(NamedTuple):
+    """A row's passages."""
+
+    first: tuple[Candidate, ...]
+    """The first passage of the rewrite and of the need: judged in any case."""
+
+    listed: tuple[Candidate, ...]
+    """All that the need finds: to choose from."""
+
+
+class SecondJudge(NamedTuple):
+    """The model that confirms what the judge calls relevant."""
+
+    role: Role
+    sample: int
+    """1 where it is the judge's own model, asked once more: that finds chance errors alone."""
+
+
+@dataclass
+class RowProgress:
+    """The labels and calls of a row so far."""
+
+    row: ValidatedRewrite
+    most_calls: int
+    calls: int = 0
+    judged: dict[str, JudgedPassage] = field(default_factory=dict)
+    unusable: list[str] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        """Tell if another call may find more."""
+        return self.calls < self.most_calls and best_grade(self.judged.values()) < HIGHEST
+
+    def result(self) -> RowLabels:
+        judged = tuple(self.judged.values())
+        if best_grade(judged) >= RELEVANT:
+            outcome = "relevant"
+        elif self.calls >= self.most_calls:
+            outcome = "out of calls"
+        else:
+            outcome = "nothing relevant" if judged else "no usable answer"
+        return RowLabels(
+            id=self.row.id, tenant_id=self.row.tenant_id, judged=judged, outcome=outcome, calls=self.calls,
+            unusable=tuple(self.unusable),
+        )  # fmt: skip
+
+
+class Judges:
+    """Asks the run's judge, and the second one to confirm."""
+
+    def __init__(self, gateway: GatewayClient, rag: RagClient, second: SecondJudge, config: LabelConfig) -> None:
+        self._gateway, self._rag, self._second, self._config = gateway, rag, second, config
+
+    async def label(self, row: ValidatedRewrite) -> RowLabels:
+        """Judge the row's passages until one answers in full, or none is left."""
+        progress = RowProgress(row, self._config.calls_per_row)
+        pool = await self.pool(row)
+        await self._judge_in_turn(progress, pool.first)
+        rest = [candidate for candidate in pool.listed if candidate.id not in progress.judged]
+        if progress.open and rest:
+            await self._judge_in_turn(progress, await self._choose(progress, rest))
+        return progress.result()
+
+    async def pool(self, row: ValidatedRewrite) -> Pool:
+        """The row's passages; the rewrite's retrieval is that of the validation, which the gateway still holds."""
+        retrieval = self._config.retrieval
+        again = retrieval.request(row.question, row.rewritten_query, row.need, row.tenant_id)
+        deeper = again.model_copy(update={"rewritten_query": row.need, "top_k": self._config.listed})
+        rewritten, needed = (
+            answer.data for answer in await gather_or_cancel(*map(self._rag.retrieve, (again, deeper)))
+        )
+        for data in (rewritten, needed):
+            _refuse_other_snapshot(row, data.snapshot)
+        listed = self._candidates(needed, "need")
+        first = self._candidates(rewritten, "rewrite")[:1]
+        known = {candidate.id for candidate in first}
+        return Pool((*first, *(candidate for candidate in listed[:1] if candidate.id not in known)), listed)
+
+    def _candidates(self, data: RagData, by: str) -> tuple[Candidate, ...]:
+        most = self._config.passage_characters
+        return tuple(
+            Candidate(hit.id, str(hit.metadata.get("title", "")), hit.content[:most], by) for hit in data.recall
+        )
+
+    async def _judge_in_turn(self, progress: RowProgress, candidates: Sequence[Candidate]) -> None:
+        for candidate in candidates:
+            if not progress.open:
+                return
+            await self.judge(progress, candidate)
+
+    async def judge(self, progress: RowProgress, candidate: Candidate) -> None:
+        """Judge one passage; without a usable answer, or unconfirmed, it stays unknown."""
+        first = await self.opinion(progress, candidate, SecondJudge("judge", 0))
+        if first is None:
+            return
+        opinions = [first]
+        if first.grade >= RELEVANT:
+            if progress.calls >= progress.most_calls:
+                return
+            second = await self.opinion(progress, candidate, self._second)
+            if second is None:
+                return
+            opinions.append(second)
+        lowest = min(opinions, key=lambda opinion: opinion.grade)
+        progress.judged[candidate.id] = JudgedPassage(
+            id=candidate.id, grade=lowest.grade, title=candidate.title, content=candidate.content,
+            reason=lowest.reason, grades=tuple(opinion.grade for opinion in opinions), by=candidate.by,
+        )  # fmt: skip
+
+    async def opinion(self, progress: RowProgress, candidate: Candidate, judge: SecondJudge) -> Opinion | None:
+        """A judge's grade of a passage; None where it gave nothing usable."""
+        progress.calls += 1
+        messages = label_messages(progress.row.need, candidate.title, candidate.content)
+        try:
+            answer = await self._gateway.ask(
+                judge.role, messages, row=progress.row.id, sample=judge.sample, response_format=LABEL_FORMAT
+            )
+            return read_opinion(answer.text)
+        except RowError as error:
+            progress.unusable.append(error.reason)
+            return None
+
+    async def _choose(self, progress: RowProgress, rest: Sequence[Candidate]) -> list[Candidate]:
+        """Passages that the judge chooses by their titles, the likeliest first."""
+        progress.calls += 1
+        messages = choice_messages(progress.row.need, [candidate.heading for candidate in rest], self._config.chosen)
+        try:
+            answer = await self._gateway.ask("judge", messages, row=progress.row.id, response_format=CHOICE_FORMAT)
+            numbers = read_choice(answer.text, len(rest))
+        except RowError as error:
+            progress.unusable.append(error.reason)
+            return []
+        return [rest[number - 1]._replace(by="choice") for number in numbers[: self._config.chosen]]
+
+
+def read_opinion(text: str) -> Opinion:
+    """A grade from 0 to 3 and its reason; a RowError where there is none."""
+    answer = orjson.loads(text)
+    grade = answer.get("评分")
+    if isinstance(grade, bool) or grade not in range(HIGHEST + 1):
+        raise RowError("malformed", f"评分 is {grade!r}, and 0, 1, 2 or 3 is needed.", text)
+    return Opinion(int(grade), one_line(str(answer.get("理由", "")))[:REASON_CHARACTERS])
+
+
+def read_choice(text: str, listed: int) -> list[int]:
+    """Numbers on the list, each once; a RowError where there is no list."""
+    numbers = orjson.loads(text).get("段落")
+    if not isinstance(numbers, list):
+        raise RowError("malformed", "The answer has no list 段落.", text)
+    return [number for number in dict.fromkeys(map(_number, numbers)) if 1 <= number <= listed]
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _refuse_other_snapshot(row: ValidatedRewrite, answered: str) -> None:
+    if answered and row.snapshot and answered != row.snapshot:
+        raise DataError(
+            f"row {row.id}: the RAG service answers from knowledge base {answered[:12]}, the row was validated on "
+            f"{row.snapshot[:12]}. Serve that one, or validate again."
+        )

@@ -1,0 +1,52 @@
+"""Measures the judges on rows whose gold passages are known, as if they were not."""
+
+import hashlib
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from components.data.label.agreement import Measured, by_phrasing
+from components.data.label.config import LabelConfig
+from components.data.label.judges import Judges, RowProgress
+from qinglan.concurrency import gather_or_cancel
+from qinglan.labels import RELEVANT, JudgedPassage
+from qinglan.rows import ValidatedRewrite
+
+
+def drawn(rows: Iterable[ValidatedRewrite], count: int, config: LabelConfig) -> list[ValidatedRewrite]:
+    """So many rows, chosen by the seed alone."""
+    return heapq.nsmallest(count, rows, key=lambda row: draw_key(config.seed, row))
+
+
+def draw_key(seed: int, row: ValidatedRewrite) -> bytes:
+    return hashlib.sha256(f"{seed}\x1f{row.tenant_id}\x1f{row.id}".encode()).digest()
+
+
+async def measure_gold(judges: Judges, rows: Iterable[ValidatedRewrite], config: LabelConfig) -> dict[str, Any]:
+    """Judge rows with gold as if they had none, and compare; rows that the sheet locks away as test are left out."""
+    some = drawn((row for row in rows if row.split != "test"), config.gold_rows, config)
+    answers: list[Measured] = []
+    beside: list[Measured] = []
+    results = await gather_or_cancel(*(measure_row(judges, row, config) for row in some))
+    for row, passages in zip(some, results, strict=True):
+        for passage in passages:
+            relevant = passage.grade >= RELEVANT
+            if passage.id in row.gold:
+                answers.append(Measured(row.question, relevant))
+            else:
+                beside.append(Measured(row.question, not relevant))
+    return {
+        "gold_called_relevant": by_phrasing(answers, config.seed),
+        "others_called_not": by_phrasing(beside, config.seed),
+    }
+
+
+async def measure_row(judges: Judges, row: ValidatedRewrite, config: LabelConfig) -> list[JudgedPassage]:
+    """The judgements of a row's first passages, and of its gold passages among what the need finds."""
+    pool = await judges.pool(row)
+    gold = [candidate for candidate in pool.listed if candidate.id in row.gold]
+    work = RowProgress(row, 2 * (len(pool.first) + len(gold)))
+    for candidate in dict.fromkeys((*pool.first, *gold)):
+        if candidate.id not in work.judged:
+            await judges.judge(work, candidate)
+    return list(work.judged.values())

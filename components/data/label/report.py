@@ -1,0 +1,52 @@
+"""The label report in words, for a log and for a run's summary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.data.label.agreement import in_words
+
+SHOWN = 5
+"""Phrasings that are named."""
+
+
+def report_lines(report: Mapping[str, Any]) -> list[str]:
+    """Outcomes of the labels and agreement of the judges; no line where nobody was asked."""
+    if not report:
+        return []
+    outcomes = ", ".join(f"{name} {count:,}" for name, count in report["outcomes"].items())
+    again = report["confirmed_by"]["sample"]
+    confirmed = "the judge, asked once more" if again else "the examiner"
+    lines = [
+        f"rows without gold: {outcomes}; {report['calls']:,} calls",
+        f"relevant for the judge, confirmed by {confirmed}: {in_words(report['second_judge_agrees'])}",
+        f"the judge gives the same answer twice: {_repeats(report['trial'])}",
+        *_agreement("gold passages called relevant", report["gold"]["gold_called_relevant"]),
+        *_agreement("other passages of these rows called not relevant", report["gold"]["others_called_not"]),
+        *_agreement("judges and people agree", report["people_agree"]),
+    ]
+    if phrasings := report["phrasings_without_answer"][:SHOWN]:
+        lines.append(f"most often without an answer: {_phrasings(phrasings)}")
+    if again:
+        lines.append("warn: judge and examiner are one model; name another as gateway.examiner")
+    if foreign := report["reasons_without_chinese"]:
+        lines.append(f"warn: {foreign:,} reasons hold no Chinese: does the judge follow the prompt?")
+    return lines
+
+
+def _repeats(trials: list[Mapping[str, Any]]) -> str:
+    judge = next(trial for trial in trials if trial["role"] == "judge")
+    return f"{judge['repeated'] - judge['contradicted']} of {judge['repeated']}"
+
+
+def _agreement(what: str, measured: Mapping[str, Any]) -> list[str]:
+    if not measured["n"]:
+        return []
+    lines = [f"{what}: {in_words(measured)}, in {measured['phrasings']} phrasings"]
+    if weakest := measured["weakest"][:SHOWN]:
+        shown = ", ".join(f"{entry['question']} {entry['right']}/{entry['rows']}" for entry in weakest)
+        lines.append(f"  least often in: {shown}")
+    return lines
+
+
+def _phrasings(phrasings: list[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{entry['question']} ({entry['rows']:,})" for entry in phrasings)

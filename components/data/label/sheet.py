@@ -1,0 +1,79 @@
+"""The sheet on which people check a judge's labels, and the reading of it.
+
+write_sheet(...)         a sample of labels with need, passage, grade and reason, and an empty column
+read_corrections(...)    people's grades by row and passage
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
+from qinglan.rows import Question
+from qinglan.tables import Cell, read_table, write_table
+
+ROW, PASSAGE, PERSON = "编号", "段落编号", "人工评分"
+COLUMNS = [ROW, "问题", "检索需求", PASSAGE, "段落标题", "段落", "评分", "理由", PERSON]
+
+Corrections = Mapping[str, Mapping[str, int]]
+"""People's grades, by row and passage."""
+
+
+def write_sheet(path: Path, rows: Iterable[tuple[Question, RowLabels]]) -> int:
+    """Write a line for each judged passage of these rows; the answer is the number of lines."""
+    lines = 0
+    with write_table(path, COLUMNS) as add:
+        for row, labels in rows:
+            for passage in labels.judged:
+                add(_cells(row, passage))
+                lines += 1
+    return lines
+
+
+def _cells(row: Question, passage: JudgedPassage) -> list[Cell]:
+    return [
+        row.id, row.question, row.need, passage.id, passage.title, passage.content, passage.grade, passage.reason,
+        passage.grade if passage.source == "person" else None,
+    ]  # fmt: skip
+
+
+def read_corrections(path: Path) -> dict[str, dict[str, int]]:
+    """The grades that people filled in; lines left empty are left out."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file. label.corrections names the filled label sheet of an earlier run.")
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    for number, cells in read_table(path, required=[ROW, PASSAGE, PERSON]):
+        if cells[PERSON] in (None, ""):
+            continue
+        row, passage, grade = _label(cells[ROW]), _label(cells[PASSAGE]), _grade(path, number, cells[PERSON])
+        if grades[row].setdefault(passage, grade) != grade:
+            raise DataError(f"{path} row {number}: row {row}, passage {passage} has two grades. Keep one.")
+    return dict(grades)
+
+
+def _label(value: Cell) -> str:
+    """An id; sheets make 1001.0 of 1001."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _grade(path: Path, number: int, value: Cell) -> int:
+    try:
+        grade = float(str(value).strip())
+    except ValueError:
+        grade = -1.0
+    if grade not in range(HIGHEST + 1):
+        raise DataError(f"{path} row {number}: {PERSON} is {value!r}. Write 0, 1, 2 or 3, or leave it empty.")
+    return int(grade)
+
+
+def corrected(labels: RowLabels, corrections: Corrections) -> RowLabels:
+    """The labels with people's grades in place of the judges', and with those of passages that no judge saw."""
+    if not (grades := corrections.get(labels.id)):
+        return labels
+    known = {passage.id: passage for passage in labels.judged}
+    for passage, grade in grades.items():
+        before = known.get(passage, JudgedPassage(id=passage, grade=grade))
+        known[passage] = before.model_copy(update={"grade": grade, "source": "person"})
+    outcome = "relevant" if best_grade(known.values()) >= RELEVANT else "nothing relevant"
+    return labels.model_copy(update={"judged": tuple(known.values()), "outcome": outcome})

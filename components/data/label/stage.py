@@ -1,0 +1,184 @@
+"""Judges label the rows for which the sheet names no gold passage; where every row has gold nobody is asked.
+
+The judge is tested first, on a few rows. Then each row's passages are judged, once, and what is called relevant is
+confirmed by a second model. Rows with gold measure the judges; people correct them by a sheet.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import orjson
+
+from components.data.label.config import LabelConfig
+from components.data.label.judges import Judges, SecondJudge
+from components.data.label.measure import drawn, measure_gold
+from components.data.label.report import report_lines
+from components.data.label.sheet import Corrections, corrected, read_corrections, write_sheet
+from components.data.label.tally import Tally
+from components.data.label.trial import refuse_too_few, refuse_unfit, try_judges
+from qinglan.concurrency import map_in_order
+from qinglan.digests import digest
+from qinglan.errors import RowError
+from qinglan.files import atomic_write, dump_line, read_jsonl
+from qinglan.labels import RowLabels
+from qinglan.llm.client import GatewayClient
+from qinglan.rag.client import RagClient
+from qinglan.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
+from qinglan.terminal import say
+from qinglan.terminal.progress import progress
+
+STEP = "label"
+ROWS_UNDER_WAY = 64
+
+
+class LabelCounts(NamedTuple):
+    rows: int
+    gold: int
+    """Rows with gold passages: nobody is asked about them, but for the measurement."""
+
+    relevant: int
+    nothing_relevant: int
+    unlabelled: int
+    """Rows beyond the calls that are allowed, or without a usable answer."""
+
+    calls: int
+    passages: int
+    """Passages that were judged."""
+
+    corrected: int
+    """Passages with a person's grade."""
+
+
+FIGURES = {
+    "rows": "rows",
+    "gold": "rows with gold passages",
+    "relevant": "rows with a passage labelled relevant",
+    "nothing_relevant": "rows for which nothing relevant was found",
+    "unlabelled": "rows that were not labelled",
+    "calls": "paid calls for labels",
+    "passages": "passages judged",
+    "corrected": "passages graded by people",
+}
+"""The figures on KFP's page, by field."""
+
+
+class Outputs(NamedTuple):
+    """Paths of everything that the stage writes."""
+
+    labels: Path
+    label_sheet: Path
+    label_holes: Path
+    label_report: Path
+
+
+def label(validated: Path, out: Outputs, config: LabelConfig, gateway_url: str) -> LabelCounts:
+    """Write labels, the sheet for people, the rows without a relevant passage, and how far judges agree."""
+    corrections = read_corrections(config.corrections) if config.corrections else {}
+    if config.calls == 0 or not any(True for _ in _without_gold(validated)):
+        return _nothing_to_label(validated, out)
+    return asyncio.run(_label(validated, out, config, corrections, gateway_url))
+
+
+def _without_gold(validated: Path) -> Iterator[ValidatedRewrite]:
+    return (row for _, row in read_jsonl(validated, ValidatedRewrite) if not row.gold)
+
+
+def _nothing_to_label(validated: Path, out: Outputs) -> LabelCounts:
+    rows = [bool(row.gold) for _, row in read_jsonl(validated, ValidatedRewrite)]
+    for path in (out.labels, out.label_holes):
+        _write(path, b"")
+    write_sheet(out.label_sheet, [])
+    _write(out.label_report, b"{}")
+    return LabelCounts(len(rows), sum(rows), 0, 0, len(rows) - sum(rows), 0, 0, 0)
+
+
+async def _label(
+    validated: Path, out: Outputs, config: LabelConfig, corrections: Corrections, gateway_url: str
+) -> LabelCounts:
+    async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
+        models = {role: str(about["model"]) for role, about in (await gateway.report())["models"].items()}
+        second = second_judge(models)
+        judges = Judges(gateway, rag, second, config)
+        trials = await try_judges(judges, drawn(_without_gold(validated), config.trial_rows, config), second, models)
+        for trial in trials:
+            refuse_unfit(trial, config)
+        tally = Tally(config)
+        with ExitStack() as files, progress(STEP, sum(1 for _ in _without_gold(validated))) as tick:
+            labels_file, holes_file = (files.enter_context(_lines(path)) for path in (out.labels, out.label_holes))
+            async for row, labels in label_rows(judges, _without_gold(validated), config):
+                labels = corrected(labels, corrections)
+                labels_file.write(dump_line(labels))
+                if labels.outcome != "relevant":
+                    holes_file.write(dump_line(hole(row, labels)))
+                tally.add(row, labels)
+                tick(f"{tally.outcomes['relevant']} relevant")
+        await gateway.exported(digest(out.labels))
+        with_gold = (row for _, row in read_jsonl(validated, ValidatedRewrite) if row.gold)
+        measured = await measure_gold(judges, with_gold, config)
+    gold = sum(bool(row.gold) for _, row in read_jsonl(validated, ValidatedRewrite))
+    write_sheet(out.label_sheet, tally.sheet())
+    report = tally.report() | {
+        "models": models, "confirmed_by": second._asdict(), "trial": [trial._asdict() for trial in trials],
+        "gold": measured,
+    }  # fmt: skip
+    _write(out.label_report, orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    say(*(f"[label] {line}" for line in report_lines(report)))
+    refuse_too_few(tally.outcomes, gold, out.label_holes, config)
+    outcomes = tally.outcomes
+    return LabelCounts(
+        outcomes.total() + gold, gold, outcomes["relevant"], outcomes["nothing relevant"],
+        outcomes["out of calls"] + outcomes["no usable answer"],
+        tally.calls, tally.grades.total(), tally.corrected,
+    )  # fmt: skip
+
+
+def second_judge(models: Mapping[str, str]) -> SecondJudge:
+    """The examiner; the judge once more where both are one model."""
+    return SecondJudge("judge", 1) if models["judge"] == models["examiner"] else SecondJudge("examiner", 0)
+
+
+async def label_rows(
+    judges: Judges, rows: Iterator[ValidatedRewrite], config: LabelConfig
+) -> AsyncIterator[tuple[ValidatedRewrite, RowLabels]]:
+    """Each row with its labels, in order; those beyond the calls that are allowed have none.
+
+    Rows are taken in groups that cannot pass the limit together, so that which rows are left depends on no timing.
+    """
+    left = config.calls
+    while group := list(islice(rows, max(1, min(ROWS_UNDER_WAY, left // config.calls_per_row)))):
+        if left < config.calls_per_row:
+            for row in group:
+                yield row, RowLabels(id=row.id, tenant_id=row.tenant_id, outcome="out of calls", calls=0)
+            continue
+        at = 0
+        async for labels in map_in_order(group, judges.label, ROWS_UNDER_WAY):
+            yield group[at], labels
+            at, left = at + 1, left - labels.calls
+
+
+def hole(row: ValidatedRewrite, labels: RowLabels) -> QuarantinedRow:
+    """A row for which the knowledge base may hold nothing, with the nearest passage that was judged."""
+    nearest = max(labels.judged, key=lambda passage: passage.grade, default=None)
+    shown = (
+        f"nearest of {len(labels.judged)}: {nearest.id} {nearest.title}, grade {nearest.grade}: {nearest.reason}"
+        if nearest
+        else "no passage was judged"
+    )
+    if labels.unusable:
+        shown += f"; answers without use: {', '.join(labels.unusable)}"
+    return quarantine_row(row, STEP, RowError(labels.outcome, f"need: {row.need}; {shown}"))
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic_write(path) as partial:
+        partial.write_bytes(content)
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[BinaryIO]:
+    with atomic_write(path) as partial, partial.open("wb") as file:
+        yield file

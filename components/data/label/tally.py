@@ -1,0 +1,84 @@
+"""Sums over the labelled rows: counts, agreement of the two judges and of people, the phrasings without an answer."""
+
+import heapq
+import re
+from collections import Counter, defaultdict
+from typing import Any
+
+from components.data.label.agreement import Measured, by_phrasing, phrasings, share
+from components.data.label.config import LabelConfig
+from components.data.label.measure import draw_key
+from qinglan.labels import RELEVANT, JudgedPassage, Outcome, RowLabels
+from qinglan.rows import ValidatedRewrite
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+MOST_QUESTIONS = 2_000
+"""Questions without an answer that are grouped by phrasing."""
+
+LISTED_PHRASINGS = 20
+
+
+class Tally:
+    """Grows by a row at a time; what it holds does not grow with the sheet, but for one truth value a label."""
+
+    def __init__(self, config: LabelConfig) -> None:
+        self._config = config
+        self.outcomes: Counter[Outcome] = Counter()
+        self.grades: Counter[int] = Counter()
+        self.calls = self.corrected = self.foreign_reasons = 0
+        self.unusable: Counter[str] = Counter()
+        self._confirmed: list[tuple[tuple[str, str], bool]] = []
+        self._people: list[Measured] = []
+        self._unanswered: list[str] = []
+        self._drawn: list[tuple[bytes, ValidatedRewrite, RowLabels]] = []
+
+    def add(self, row: ValidatedRewrite, labels: RowLabels) -> None:
+        self.outcomes[labels.outcome] += 1
+        self.calls += labels.calls
+        self.unusable.update(labels.unusable)
+        for passage in labels.judged:
+            self._add_passage(row, passage)
+        if labels.outcome == "nothing relevant" and len(self._unanswered) < MOST_QUESTIONS:
+            self._unanswered.append(row.question)
+        if labels.judged:
+            self._draw(row, labels)
+
+    def _add_passage(self, row: ValidatedRewrite, passage: JudgedPassage) -> None:
+        self.grades[passage.grade] += 1
+        self.foreign_reasons += bool(passage.reason) and not CHINESE.search(passage.reason)
+        if len(passage.grades) == 2:
+            self._confirmed.append(((row.tenant_id, row.conversation_id), passage.grades[1] >= RELEVANT))
+        if passage.source == "person":
+            self.corrected += 1
+            if passage.grades:
+                agreed = (min(passage.grades) >= RELEVANT) == (passage.grade >= RELEVANT)
+                self._people.append(Measured(row.question, agreed))
+
+    def _draw(self, row: ValidatedRewrite, labels: RowLabels) -> None:
+        """Keep the rows whose draw is lowest: a sample by the seed alone, in the memory of the sheet."""
+        self._drawn.append((draw_key(self._config.seed, row), row, labels))
+        if len(self._drawn) > 2 * self._config.checked_rows:
+            self._drawn = heapq.nsmallest(self._config.checked_rows, self._drawn, key=lambda entry: entry[0])
+
+    def sheet(self) -> list[tuple[ValidatedRewrite, RowLabels]]:
+        """The rows that people are asked to check."""
+        some = heapq.nsmallest(self._config.checked_rows, self._drawn, key=lambda entry: entry[0])
+        return [(row, labels) for _, row, labels in some]
+
+    def report(self) -> dict[str, Any]:
+        """Everything but the trial and the measurement by gold, as plain data."""
+        groups, agreed = [group for group, _ in self._confirmed], [right for _, right in self._confirmed]
+        return {
+            "outcomes": dict(self.outcomes), "grades": {str(grade): self.grades[grade] for grade in range(4)},
+            "calls": self.calls, "unusable": dict(self.unusable), "reasons_without_chinese": self.foreign_reasons,
+            "second_judge_agrees": share(agreed, groups, self._config.seed),
+            "people_agree": by_phrasing(self._people, self._config.seed),
+            "phrasings_without_answer": self._phrasings_without_answer(),
+        }  # fmt: skip
+
+    def _phrasings_without_answer(self) -> list[dict[str, Any]]:
+        rows: dict[int, list[str]] = defaultdict(list)
+        for group, question in zip(phrasings(self._unanswered), self._unanswered, strict=True):
+            rows[group].append(question)
+        most = sorted(rows.values(), key=len, reverse=True)[:LISTED_PHRASINGS]
+        return [{"question": questions[0], "rows": len(questions)} for questions in most]

@@ -1,0 +1,118 @@
+"""Tests whether judges are fit to label, on a few rows, before the rest is paid for."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from components.data.label.config import LabelConfig
+from components.data.label.judges import Judges, Opinion, RowProgress, SecondJudge
+from qinglan.concurrency import gather_or_cancel
+from qinglan.errors import DataError
+from qinglan.labels import RELEVANT, Outcome
+from qinglan.llm.config import Role
+from qinglan.rows import ValidatedRewrite
+
+FEWEST_FAULTS = 2
+"""A single fault proves nothing in a small trial."""
+
+
+class Trial(NamedTuple):
+    """The answers of a judge about passages whose grade is known, or known to itself."""
+
+    role: str
+    model: str
+    controls: int = 0
+    false_controls: int = 0
+    """Unrelated passages, and those of them that it called relevant."""
+
+    repeated: int = 0
+    contradicted: int = 0
+    """Passages that it judged twice, and those that it called relevant once."""
+
+    unusable: int = 0
+    """Questions without a usable answer."""
+
+    requests: int = 0
+
+
+def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
+    """Raise a DataError where the judge's labels would teach nonsense."""
+    if faults := list(_faults(trial, config.most_faults)):
+        raise DataError(
+            f"label: the {trial.role} ({trial.model}) is not fit to label: {'; '.join(faults)}. "
+            f"label.most_faults allows {config.most_faults:.0%}. Name another model as gateway.{trial.role}, look at "
+            "qinglan/prompts/label.txt, or set label.calls: 0 to go on without labels. Nothing else was paid."
+        )
+
+
+def _faults(trial: Trial, most: float) -> Iterator[str]:
+    for count, of, fault in (
+        (trial.false_controls, trial.controls, "unrelated passages called relevant"),
+        (trial.contradicted, trial.repeated, "passages called relevant in one of two answers"),
+        (
+            trial.unusable,
+            trial.requests,
+            "questions without a usable answer (refused, cut, or not in the form asked for)",
+        ),
+    ):
+        if count >= FEWEST_FAULTS and count > most * of:
+            yield f"{count} of {of} {fault}"
+
+
+def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: LabelConfig) -> None:
+    """Raise a DataError where so few rows have a relevant passage that training on the rest would mislead."""
+    rows = outcomes.total() + gold
+    right = outcomes["relevant"] + gold
+    if rows and right < config.least_labelled * rows:
+        raise DataError(
+            f"label: {right:,} of {rows:,} rows have a relevant passage ({right / rows:.0%}), and "
+            f"label.least_labelled asks for {config.least_labelled:.0%}: nothing should be trained on them. "
+            f"{', '.join(f'{name} {count:,}' for name, count in outcomes.most_common())}. "
+            f"{holes} lists the others: is this the knowledge base that should answer them, and does the "
+            "need say what users mean?"
+        )
+
+
+async def try_judges(
+    judges: Judges, rows: Sequence[ValidatedRewrite], second: SecondJudge, models: Mapping[str, str]
+) -> list[Trial]:
+    """Both judges on passages of other rows; the first also twice on passages of the rows themselves."""
+    pools = await gather_or_cancel(*map(judges.pool, rows))
+    firsts = [pool.first[0] if pool.first else None for pool in pools]
+    trials: dict[Role, Trial] = {role: Trial(role, models[role]) for role in dict.fromkeys(("judge", second.role))}
+
+    async def ask(row: ValidatedRewrite, at: int) -> None:
+        known = {candidate.id for candidate in pools[at].listed}
+        rest = (firsts[(at + step) % len(firsts)] for step in range(1, len(firsts)))
+        control = next((other for other in rest if other is not None and other.id not in known), None)
+        work = RowProgress(row, 0)
+        if control is not None:
+            for role in trials:
+                opinion = await judges.opinion(work, control, SecondJudge(role, 0))
+                trials[role] = _with_control(trials[role], opinion)
+        if (candidate := firsts[at]) is None:
+            return
+        twice = [await judges.opinion(work, candidate, SecondJudge("judge", sample)) for sample in (0, 1)]
+        grades = [opinion.grade >= RELEVANT for opinion in twice if opinion is not None]
+        trials["judge"] = _with_repeat(trials["judge"], grades)
+
+    await gather_or_cancel(*(ask(row, at) for at, row in enumerate(rows)))
+    return list(trials.values())
+
+
+def _with_control(trial: Trial, opinion: Opinion | None) -> Trial:
+    """The trial with the opinion of an unrelated passage; None where there was no usable answer."""
+    trial = trial._replace(requests=trial.requests + 1)
+    if opinion is None:
+        return trial._replace(unusable=trial.unusable + 1)
+    false = opinion.grade >= RELEVANT
+    return trial._replace(controls=trial.controls + 1, false_controls=trial.false_controls + false)
+
+
+def _with_repeat(trial: Trial, grades: Sequence[bool]) -> Trial:
+    both = len(grades) == 2
+    return trial._replace(
+        requests=trial.requests + 2, unusable=trial.unusable + 2 - len(grades), repeated=trial.repeated + both,
+        contradicted=trial.contradicted + (both and grades[0] != grades[1]),
+    )  # fmt: skip

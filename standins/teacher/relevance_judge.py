@@ -1,0 +1,131 @@
+"""The stand-in's judge of relevance: tells whether a passage answers a need, and is wrong now and then.
+
+It recognises what it could not have written: shown a need and a heading side by side, it knows that 一天吃几次 and
+每日服用频次 are one thing, as a language model does. That knowledge is a vocabulary: a file that says which phrasings
+mean which house term, such as a sample tenant's own content. It sees no sheet, no row and no gold label. Without a
+vocabulary it goes by the words that need and passage share.
+
+Its errors are its own: by a hash of model, need and passage it misses a share of what answers and calls a share of
+the rest relevant. Two models err in different places; the same question always gets the same answer.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.config import load_yaml
+from qinglan.text import bigram_coverage, bigrams
+from standins.teacher.backend import CompletionBackend, Refusal
+from standins.teacher.prompt_parser import PromptTask, read_prompt
+from standins.teacher.question_parser import QuestionParser
+
+ANSWERED, PARTLY = 0.8, 0.5
+"""Share of the question's character pairs in the passage, where no vocabulary says what they mean."""
+
+REASONS = {
+    3: "段落讲的正是这个对象的这件事。",
+    2: "对象相同，只回答了一部分。",
+    1: "对象或话题相同，但没有回答。",
+    0: "与需求无关。",
+}
+
+Vocabulary = Mapping[str, str]
+"""The house term of each phrasing, and of each term itself."""
+
+
+class ErrorRates(NamedTuple):
+    """Shares of judgements that go wrong."""
+
+    misses: float
+    """Share of passages that answer and are called irrelevant."""
+
+    false_hits: float
+    """Share of all other passages that are called relevant."""
+
+
+class RelevanceJudge:
+    """One model of one tenant."""
+
+    def __init__(self, model: str, reader: QuestionParser, vocabulary: Vocabulary, rates: ErrorRates) -> None:
+        self._model, self._reader, self._vocabulary, self._rates = model, reader, vocabulary, rates
+
+    def answer(self, task: PromptTask) -> str:
+        """The shape of LABEL_FORMAT or CHOICE_FORMAT."""
+        if task.kind == "choice":
+            return json.dumps({"段落": self._choose(task)}, ensure_ascii=False)
+        grade = self._grade(task.question, task.title or task.passage, task.passage)
+        return json.dumps({"评分": grade, "理由": REASONS[grade]}, ensure_ascii=False)
+
+    def _choose(self, task: PromptTask) -> list[int]:
+        graded = [(self._grade(task.question, text, text), number) for number, text in enumerate(task.headings, 1)]
+        chosen = sorted((grade, -number) for grade, number in graded if grade >= 2)
+        return [-number for _, number in reversed(chosen)][: task.most]
+
+    def _grade(self, need: str, heading: str, passage: str) -> int:
+        right = self._right_grade(need, heading, passage)
+        luck, kind = self._luck("error", need, passage), self._luck("kind", need, passage)
+        if right == 3 and luck < self._rates.misses:
+            return 1 if kind < 0.5 else 0
+        if right < 2 and luck < self._rates.false_hits:
+            return 3 if kind < 0.5 else 2
+        return right
+
+    def _right_grade(self, need: str, heading: str, passage: str) -> int:
+        reading = self._reader.read(need, "")
+        same_subject = bool(reading.subject) and reading.subject in heading
+        rest = reading.core.replace(reading.subject, " ") if reading.subject else reading.core
+        if term := self._term(rest):
+            return 3 if same_subject and term in heading else int(same_subject or term in heading)
+        share = bigram_coverage(rest, set(bigrams(passage)))
+        if not same_subject:
+            return int(share >= ANSWERED)
+        return 3 if share >= ANSWERED else 2 if share >= PARTLY else 1
+
+    def _term(self, text: str) -> str:
+        """The house's term for what a text asks; empty where the vocabulary does not have it."""
+        phrase = max((phrase for phrase in self._vocabulary if phrase in text), key=len, default="")
+        return self._vocabulary.get(phrase, "")
+
+    def _luck(self, what: str, need: str, passage: str) -> float:
+        """In [0, 1)."""
+        text = "\x1f".join((self._model, what, need, passage))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """The vocabulary of a YAML file with `aspects`: house terms, each with `asks`, the phrasings that mean it."""
+    aspects = load_yaml(path).get("aspects", {})
+    return {phrase: term for term, aspect in aspects.items() for phrase in (term, *aspect["asks"])}
+
+
+class RelevanceBackend:
+    """Models that judge relevance too; everything else they are asked goes to the brain behind them."""
+
+    def __init__(self, brain: CompletionBackend, judges: Mapping[str, RelevanceJudge]) -> None:
+        self._brain, self._judges = brain, judges
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return self._brain.models
+
+    def answer(
+        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
+    ) -> str | Refusal:
+        task = read_prompt(messages, response_format)
+        if task is not None and task.kind in ("label", "choice") and model in self._judges:
+            return self._judges[model].answer(task)
+        return self._brain.answer(model, messages, response_format)
+
+
+def relevance_judges(
+    readers: Mapping[str, QuestionParser], vocabularies: Mapping[str, Path], suffix: str, rates: ErrorRates
+) -> dict[str, RelevanceJudge]:
+    """Two judges for each tenant: its own model, and the one with the suffix."""
+    words = {tenant: read_vocabulary(path) for tenant, path in vocabularies.items()}
+    return {
+        model: RelevanceJudge(model, reader, words.get(tenant, {}), rates)
+        for tenant, reader in readers.items()
+        for model in (tenant, f"{tenant}{suffix}")
+    }
