@@ -55,7 +55,7 @@ def run(sample: Sample, kind: str, root: Path, until: str) -> RunDir:
 
 
 def gains(run: RunDir) -> dict[str, Any]:
-    """Who is better than whom on the locked test, by its gold."""
+    """Differences between the systems on the locked test, by its gold."""
     evaluation = orjson.loads(run.shown("evaluation").read_bytes())
     return {
         pair: {end: gap[end] for end in ("difference", "low", "high", "n")}

@@ -153,7 +153,8 @@ TWICE_JSON = '{"model_type": "qwen3", "model_type": "llama"}'
 def read_kubeconfig(path: Path) -> object:
     from kubernetes import client
 
-    return load_login(str(path), client.Configuration())
+    load_login(str(path), client.Configuration())
+    return None
 
 
 READERS: dict[str, tuple[str, str, Callable[[Path], object]]] = {

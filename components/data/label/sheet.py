@@ -11,7 +11,8 @@ from pathlib import Path
 from qinglan.errors import DataError
 from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
 from qinglan.rows import Question
-from qinglan.tables import Cell, read_table, write_table
+from qinglan.sheet_reader import Cell
+from qinglan.tables import read_table, write_table
 
 ROW, PASSAGE, PERSON = "编号", "段落编号", "人工评分"
 COLUMNS = [ROW, "问题", "检索需求", PASSAGE, "段落标题", "段落", "评分", "理由", PERSON]
