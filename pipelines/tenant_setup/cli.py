@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pipelines.tenant_setup.setup import TenantData
 
 PROJECT_SERVICE = "ours"
+SHOWN_FILES = 10
+"""Documents that are listed one by one, beside those that could not be read."""
 
 
 class Question(NamedTuple):
@@ -80,10 +82,12 @@ def lines_of_data(data: "TenantData") -> list[str]:
     columns = ", ".join(f"{field} = {column}" for field, column in data.guess.columns.items() if column)
     lines = [f"{data.sheet}: {len(data.questions):,} questions of {len(data.rows):,} rows; {columns}"]
     lines += [f"! {note}" for note in data.guess.notes]
-    for report in data.documents.files if data.documents else ():
-        lines.append(
-            f"{'!' if report.note else ' '} {report.path}: {report.passages:,} passages {report.note}".rstrip()
-        )
+    files = data.documents.files if data.documents else []
+    unread, whole = [file for file in files if file.note], [file for file in files if not file.note]
+    lines += [f"! {file.path}: {file.passages:,} passages {file.note}" for file in unread]
+    lines += [f"  {file.path}: {file.passages:,} passages" for file in whole[:SHOWN_FILES]]
+    if more := whole[SHOWN_FILES:]:
+        lines.append(f"  and {len(more):,} more files: {sum(file.passages for file in more):,} passages")
     return lines
 
 

@@ -17,7 +17,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "user_profile": ("user_profile", "用户画像", "客户画像", "画像", "用户信息", "profile", "persona", "userinfo"),
     "history_summary": (
-        "history_summary", "历史摘要", "对话历史", "历史对话", "聊天记录", "历史记录", "上下文", "历史", "history",
+        "history_summary", "历史摘要", "对话历史", "历史对话", "聊天记录", "历史记录", "上下文", "上文",
+        "历史", "history",
         "context", "chathistory", "conversationhistory", "dialoguehistory", "previousturns", "messages", "dialogue",
     ),
     "id": ("id", "编号", "问题编号", "序号", "rowid", "questionid", "qid", "no"),
