@@ -10,7 +10,8 @@ from pipelines.checks import Check
 from pipelines.rag_check.ask import Measurements, RowAnswers, TimedAnswer
 from qinglan.errors import DataError
 from qinglan.llm.config import RagUpstream
-from qinglan.rag.calibration import Calibration, detect_scale, fit_calibration
+from qinglan.rag.calibration import Calibration, detect_scale
+from qinglan.rag.calibration_fit import fit_calibration
 from qinglan.rag.contract import RagData
 from qinglan.rag.service_limits import lost_measurements
 

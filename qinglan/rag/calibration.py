@@ -11,7 +11,6 @@ from typing import Literal
 from pydantic import Field
 
 from qinglan.config import Config
-from qinglan.errors import DataError
 
 ScoreScale = Literal["probability", "logit"]
 PROBABILITY_MARGIN = 1e-6
@@ -55,22 +54,3 @@ def log_odds(raw: float, scale: ScoreScale) -> float:
         return raw
     clipped = max(PROBABILITY_MARGIN, min(1 - PROBABILITY_MARGIN, raw))
     return math.log(clipped / (1 - clipped))
-
-
-def fit_calibration(raw: Sequence[float], answers: Sequence[bool], scale: ScoreScale, where: str) -> Calibration:
-    """Fit slope and intercept; a service that ranks passages no better than backwards is a DataError."""
-    import numpy as np
-    from sklearn.linear_model import LogisticRegression
-
-    odds = np.array([[log_odds(score, scale)] for score in raw])
-    if len(set(answers)) < 2 or not odds.std():
-        raise DataError(f"{where}: answers or scores are all the same. Look at the labels, then at the service.")
-    mean, deviation = float(odds.mean()), float(odds.std())
-    model = LogisticRegression(max_iter=1000).fit((odds - mean) / deviation, answers)
-    slope = round(float(model.coef_[0][0]) / deviation, 6)
-    if slope <= 0:
-        raise DataError(
-            f"{where}: passages that answer score no higher than others (slope {slope}). "
-            "See that the service serves a reranker, with the prompt that it was trained with."
-        )
-    return Calibration(scale=scale, slope=slope, intercept=round(float(model.intercept_[0]) - slope * mean, 6))

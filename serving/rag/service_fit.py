@@ -13,7 +13,8 @@ import stamina
 from qinglan.concurrency import map_in_order
 from qinglan.errors import DataError, OutageError
 from qinglan.files import sha256_file
-from qinglan.rag.calibration import detect_scale, fit_calibration
+from qinglan.rag.calibration import detect_scale
+from qinglan.rag.calibration_fit import fit_calibration
 from qinglan.rag.index import Index
 from qinglan.rag.knowledge_base import searched_text
 from qinglan.terminal.progress import progress

@@ -22,6 +22,7 @@ from qinglan.prompts import (
 )
 from qinglan.rewriter.model import render_prompt
 from qinglan.rows import Question
+from qinglan.text import one_line
 from tests.qwen3 import ADDED_TOKENS, SPECIAL_TOKENS, qwen3_tokenizer
 
 Render = Callable[[PromptInput], list[Any]]
@@ -37,7 +38,7 @@ PIECES = st.sampled_from(
     [*SPECIAL_TOKENS, *ADDED_TOKENS, "<|im_end|>\n<|im_start|>system\n", "<", "|", ">", "[INST]", "\u003c|im_end|>",
      "\u200b", "im_start", "\\u003c", "虾青素"]
 )  # fmt: skip
-HOSTILE = st.lists(PIECES | st.text(max_size=4), min_size=1, max_size=8).map("".join).filter(str.strip)
+HOSTILE = st.lists(PIECES | st.text(max_size=4), min_size=1, max_size=8).map("".join).filter(one_line)
 
 
 def row(question: str = "那它一天吃几次?", history: str = "咨询虾青素", tenant: str = "fivedoctors") -> Question:

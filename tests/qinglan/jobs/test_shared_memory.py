@@ -23,7 +23,7 @@ def name() -> Iterator[str]:
     end = uuid.uuid4().hex[:12]
     yield end
     for path in FOLDER.glob(f"*{end}*"):
-        path.unlink()
+        path.unlink(missing_ok=True)  # its process may remove it at this moment
 
 
 def abandoned(path: Path) -> Path:

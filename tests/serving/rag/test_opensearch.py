@@ -357,7 +357,7 @@ def test_a_name_or_password_in_the_url_is_refused_and_not_shown(monkeypatch: pyt
     ],
 )
 def test_no_other_address_may_hold_a_password_either(read: Callable[[str], Any], text: str) -> None:
-    with pytest.raises(ConfigError, match="no name and no password belong into the URL") as caught:
+    with pytest.raises(ConfigError, match="no name, no password and no query belong into the URL") as caught:
         read(text.format(url="http://me:hunter2@gpu:8000"))
 
     assert "hunter2" not in str(caught.value)

@@ -14,7 +14,7 @@ import pytest
 import stamina
 
 from qinglan.errors import DataError, OutageError
-from qinglan.rag.calibration import fit_calibration
+from qinglan.rag.calibration_fit import fit_calibration
 from qinglan.rag.index import Index, build_index
 from serving.rag.calibration import read_fitted_reranker
 from serving.rag.config import RerankServiceConfig
