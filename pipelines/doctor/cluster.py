@@ -112,4 +112,5 @@ def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, n
 
 
 def finding_check(finding: Finding) -> Check:
-    return Check(WEIGHTS[finding.weight], "namespace", finding.what, finding.next_step)
+    next_step = " ".join(filter(None, (finding.next_step, finding.command)))
+    return Check(WEIGHTS[finding.weight], "namespace", finding.what, next_step)
