@@ -92,7 +92,11 @@ def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_fa
     found = compiled(name)
     waiting = {step for step, one in found.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
 
-    asking = {"gateway-state", "generate", "validate", "label", "ppo", "evaluate"} if name.startswith("rewriter") else set()
+    asking = (
+        {"gateway-state", "generate", "validate", "label", "ppo", "evaluate"}
+        if name.startswith("rewriter")
+        else set()
+    )
     assert waiting == asking & found.steps.keys()
     assert not [task for task in found.tasks.values() if "retryPolicy" in task]
 

@@ -60,7 +60,11 @@ def test_a_longer_prompt_costs_more_in_the_plan(acme: Path) -> None:
         (acme / f"{name}.txt").write_text("很长的要求" * 200, encoding="utf-8")
     after = make_plan(load_config("acme", "demo"))
 
-    paid = [at for at, step in enumerate(before.steps) if step.model and step.calls and step.step not in ("evaluate", "label")]
+    paid = [
+        at
+        for at, step in enumerate(before.steps)
+        if step.model and step.calls and step.step not in ("evaluate", "label")
+    ]
     assert [before.steps[at].what for at in paid] == ["rewrites", "needs", "judgements"]
     assert all(after.steps[at].input_tokens > 2 * before.steps[at].input_tokens for at in paid)
 
