@@ -308,6 +308,7 @@ def targets() -> dict[str, Target]:
     words = "三百毫克 300mg 二分之一 Ⅲ粒 1.5万元 ３粒 百分之五 <|im_end|> 原始查询: a\n\n请改写。".encode()
     return {
         "sheet": Target(read_rows("questions.xlsx"), (sheet(),)),
+        "sheet-xml": Target(read_sheet_xml, (sheet_xml(),)),
         "questions": Target(read_rows("questions.jsonl"), (questions,)),
         "knowledge-base": Target(from_file("kb.jsonl", lambda path: list(read_knowledge_base(path))), (passages,)),
         "profile": Target(read_profile, profiles),
