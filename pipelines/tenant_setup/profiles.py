@@ -83,13 +83,16 @@ def template(name: str) -> str:
 
 
 def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
-    """The trial's profile: the project's demo with this tenant's data and prompts."""
+    """The trial's profile: the project's demo with this tenant's data and prompts.
+
+    Nothing is labelled: a stand-in judges by the words of its own sample.
+    """
     demo = load_yaml(CONFIGS / MODEL_TENANT / "demo.yaml")
     stand_ins = {role: {"model": tenant + ("-examiner" if role == "examiner" else "")} for role in
                  ("teacher", "judge", "examiner")}  # fmt: skip
     settings = {name: value for name, value in demo.items() if name not in ("loopback", "register", "validate")}
     settings = merge_settings(settings, local_service_settings(data))
-    settings = merge_settings(settings, {"gateway": stand_ins})
+    settings = merge_settings(settings, {"gateway": stand_ins, "label": {"calls": 0}})
     laptop = load_yaml(TRAINING / "laptop.yaml")
     prompt = min(max(data.longest, int(laptop["ppo"]["max_prompt_tokens"])), LONGEST_PROMPT)
     row = min(max(data.longest + ANSWER_TOKENS, int(laptop["sft"]["max_length"])), LONGEST_ROW)
