@@ -18,6 +18,7 @@ import yaml
 from pipelines.config import load_config
 from pipelines.run import fit_local_reranker
 from pipelines.rundir import RunDir
+from qinglan.config import merge_settings
 from qinglan.errors import QinglanError
 from qinglan.files import atomic_write
 from standins.samples import write_sample
@@ -93,11 +94,11 @@ def _make_files(tenant: Tenant, conversations: int, seed: int) -> None:
 
 def profile_text(demo: str) -> str:
     """The demo's profile with what releases and deploys, and lets KFP's cache answer: an input's bytes stay."""
-    settings = yaml.safe_load(demo) | {
+    added = {
         "register": {"store": RELEASES}, "deploy": {"namespace": NAMESPACE, "rollout": ROLLOUT},
         "cluster": {"immutable_inputs": True},
     }  # fmt: skip
-    return yaml.safe_dump(settings, allow_unicode=True)
+    return yaml.safe_dump(merge_settings(yaml.safe_load(demo), added), allow_unicode=True)
 
 
 def _install(tenant: Tenant, cluster: Folder, store: Store) -> None:

@@ -35,7 +35,7 @@ def test_the_profile_is_the_demos_with_a_store_and_a_deployment(tmp_path: Path) 
     profile, demo = load_config(TENANT, str(tmp_path / "profile.yaml")), load_config(TENANT, "demo")
 
     assert (profile.register_.store, profile.deploy.namespace if profile.deploy else None) == (RELEASES, "qinglan")
-    assert profile.cluster.immutable_inputs
+    assert profile.cluster.immutable_inputs and profile.register_.allow_stand_in
     assert profile.evaluate == demo.evaluate
     assert profile.ppo == demo.ppo
 
