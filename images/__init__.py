@@ -1,10 +1,13 @@
-"""The container images: one folder each, and what locks and builds them."""
+"""The container images: a lock each, one Containerfile, and what locks and builds them."""
 
 from pathlib import Path
 
 IMAGES = Path(__file__).parent
 NAMES = ("cpu", "sft", "ppo", "serve", "style")
 """Images that a release is made of."""
+
+WITH_COMPILER = ("ppo", "serve")
+"""Images with vLLM, which compiles kernels' launchers when it runs."""
 
 STAND_INS = "standins"
 """The folder of the images with stand-ins: a cluster on a laptop runs them, and no release names one."""

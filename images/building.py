@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import yaml
 
-from images import IMAGES, NAMES, STAND_INS, WITH_STAND_INS
+from images import IMAGES, NAMES, STAND_INS, WITH_COMPILER, WITH_STAND_INS
 
 ROOT = IMAGES.parent
 RELEASE = ROOT / "manifests" / "overlays" / "release" / "images" / "kustomization.yaml"
@@ -89,10 +89,13 @@ def secrets(environment: Mapping[str, str]) -> dict[str, Path]:
 def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -> Built:
     """One image, from the last commit."""
     lock = hashlib.sha256(_committed(f"images/{name}/requirements.lock")).hexdigest()
-    arguments = {"BASE": base, "BASE_DIGEST": base_digest, "REVISION": _git("rev-parse", "HEAD"), "LOCK": lock}
+    arguments = {
+        "IMAGE": name, "RUNTIME": "compiler" if name in WITH_COMPILER else "plain",
+        "BASE": base, "BASE_DIGEST": base_digest, "REVISION": _git("rev-parse", "HEAD"), "LOCK": lock,
+    }  # fmt: skip
     tag = f"qinglan/{name}:{VERSION}"
     with _committed_tree() as folder:
-        command = [engine, "build", "--file", f"{folder}/images/{name}/Containerfile", "--tag", tag]
+        command = [engine, "build", "--file", f"{folder}/images/Containerfile", "--tag", tag]
         command += [word for pair in arguments.items() for word in ("--build-arg", "=".join(pair))]
         command += [
             word for key, path in secrets(os.environ).items() for word in ("--secret", f"id={key},src={path}")

