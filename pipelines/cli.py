@@ -76,7 +76,9 @@ def main() -> None:
         say_warnings()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as error:
+        _explain_usage(error)
     except Exception as error:
         _explain(error)
 
@@ -91,6 +93,15 @@ def _options(
         os.environ[DEBUG] = "1"  # for the processes that this one starts, too
 
 
+def _explain_usage(error: typer.TyperException) -> NoReturn:
+    """Say what is wrong with the words of the command, which may be text from anywhere."""
+    context = getattr(error, "ctx", None)
+    hint = f" `{context.command_path} --help` shows what it takes." if context else ""
+    if message := error.format_message():  # a group without a command has printed its help, and says nothing
+        say(f"qinglan: {message.removesuffix('.')}.{hint}", to=sys.stderr)
+    sys.exit(error.exit_code)
+
+
 def _explain(error: Exception) -> NoReturn:
     import traceback
 
@@ -99,6 +110,12 @@ def _explain(error: Exception) -> NoReturn:
     trace = quoted("".join(traceback.format_exception(error)))
     if isinstance(error, OSError) and error.filename:
         error = ConfigError(f"{error.filename}: {error.strerror}. Choose another place, or make room.")
+    if isinstance(error, typer.Abort):
+        say(
+            "qinglan: stopped: a question got no answer. --yes, or the command's options, answer beforehand.",
+            to=sys.stderr,
+        )
+        sys.exit(130)
     if not isinstance(error, QinglanError):
         say("qinglan: stopped by an unexpected error:", *trace, to=sys.stderr)
         sys.exit(1)
