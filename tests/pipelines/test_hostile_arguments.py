@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 import typer.main
@@ -40,7 +40,8 @@ class Command(NamedTuple):
 
 def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[Command]:
     """Every command of the command line, those added later too."""
-    for name, command in (group or typer.main.get_command(app)).commands.items():
+    commands_by_name: dict[str, Any] = (group or cast(Any, typer.main.get_command(app))).commands
+    for name, command in commands_by_name.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*words, name))
             continue
