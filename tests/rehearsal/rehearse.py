@@ -36,6 +36,7 @@ from qinglan.terminal import say
 from standins.samples import write_sample
 from tests.rehearsal import release
 from tests.rehearsal.narrow_qwen3 import write_critic, write_narrow_qwen3
+from tests.rehearsal.progress import StepTime
 
 TENANT = "fivedoctors"
 DATA = ("generate", "validate", "label", "convert")
@@ -74,13 +75,6 @@ NAMED_BY_PROFILE = frozenset({"store", "base"})
 """Settings that only name what is alike: the folder of a rehearsal's releases, the base's public name."""
 
 POD_MODULES = Path(__file__).parent / "pods"
-
-
-class StepTime(NamedTuple):
-    profile: str
-    stage: str
-    image: str
-    seconds: float
 
 
 class Rehearsal(NamedTuple):
@@ -133,24 +127,30 @@ def _end(rehearsal: Rehearsal) -> tuple[object, ...]:
 
 
 def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
-    """Run the data stages together and every later one alone; yields the time of each. An error ends it."""
+    """Run the data stages together and every later one alone; yields the time of each. An error ends it.
+
+    Stages before the first of these are done.
+    """
     config, run = rehearsal.here(), rehearsal.run
-    write_sample(TENANT, rehearsal.root / "data", rehearsal.conversations, seed=0)
     images = stage_images(REWRITER, rehearsal.there(), [name for name in stages if name in REWRITER.stages])
     images |= {"serve": release.SERVE_IMAGE} if "serve" in stages else {}
     pythons = {name: str(make_environment(image, cpu=True)) for name, image in images.items()}
     with _environment(rehearsal), run_lock(run):
         check_keys()
-        run_step(config, run, [name for name in stages if name in DATA], pythons)
-        write_weights(rehearsal, config)
-        yield from (step_time(rehearsal, name, images) for name in stages if name in DATA)
+        if data := [name for name in stages if name in DATA]:
+            write_sample(TENANT, rehearsal.root / "data", rehearsal.conversations, seed=0)
+            run_step(config, run, data, pythons)
+            write_weights(rehearsal, config)
+            yield from (step_time(rehearsal, name, images) for name in data)
         for name in (name for name in stages if name not in DATA):
             started = time.monotonic()
-            run_later_step(rehearsal, config, name, pythons)
-            yield StepTime(rehearsal.profile, name, images.get(name, "cpu"), round(time.monotonic() - started, 1))
+            note = run_later_step(rehearsal, config, name, pythons)
+            seconds = round(time.monotonic() - started, 1)
+            yield StepTime(rehearsal.profile, name, images.get(name, "cpu"), seconds, note)
 
 
-def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: Mapping[str, str]) -> None:
+def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: Mapping[str, str]) -> str:
+    """Run the step; the answer is what its line of the result adds to its time."""
     run, rollouts = rehearsal.run, rehearsal.root / "rollouts"
     verdict = gate_verdict({"gate": run.step_record("gate")}, ("gate",))
     if name == "register" and verdict["word"] == "hold":
@@ -161,11 +161,10 @@ def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: 
         say(*yaml.safe_dump(rollout, sort_keys=False).splitlines())
     elif name == "serve":
         base = weights_folder(rehearsal) / config.base.model
-        served = release.serve_release(rollouts, run, base, pythons[name], rehearsal.root / "served")
-        texts = f"{served.same} of {served.asked} rewrites read as the evaluation's"
-        say(f"served: {texts}, {served.learned} not as the SFT model's; the guard replaced {served.guarded}")
+        return str(release.serve_release(rollouts, run, base, pythons[name], rehearsal.root / "served"))
     else:
         run_step(config, run, [name], pythons)
+    return ""
 
 
 def run_step(config: RunConfig, run: RunDir, stages: Sequence[str], pythons: Mapping[str, str]) -> None:
@@ -182,9 +181,8 @@ def write_weights(rehearsal: Rehearsal, config: RunConfig) -> None:
     """The folder of base weights, as a cluster's volume has it: models by their public names."""
     chats = (rehearsal.run.shown("chats") / "train.jsonl").read_bytes().splitlines()
     base = weights_folder(rehearsal) / config.base.model
-    if not base.is_dir():
-        tied = known_shapes()[config.base.model].tied
-        write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats], tied=tied)
+    tied = known_shapes()[config.base.model].tied
+    write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats], tied=tied)
     if config.ppo.critic_model:
         write_critic(weights_folder(rehearsal) / config.ppo.critic_model, base)
 
