@@ -66,9 +66,15 @@ GATE: dict[str, Any] = {"evaluate": {
 class StyleRehearsal(NamedTuple):
     """A profile's rehearsal in a folder."""
 
-    profile: str
+    name: str
+    """The profile's name on the command line."""
+
     root: Path
     rows: int = ROWS
+
+    @property
+    def profile(self) -> str:
+        return STYLE_PROFILES[self.name]
 
     @property
     def run(self) -> RunDir:
@@ -104,7 +110,7 @@ def unset_differences(rehearsal: StyleRehearsal) -> list[str]:
 
 def begin_style(name: str, folder: Path, done: Container[str]) -> Iterator[StepTime]:
     """Print what differs from the profile; the steps that are not done run as they are taken."""
-    rehearsal = StyleRehearsal(STYLE_PROFILES[name], folder)
+    rehearsal = StyleRehearsal(name, folder)
     print(f"{name}: what differs from the profile")
     for difference in setting_differences(rehearsal.there(), rehearsal.here(), SHOWN):
         print(f"  {difference}")
@@ -131,12 +137,12 @@ def rehearse_style(rehearsal: StyleRehearsal, done: Container[str]) -> Iterator[
             clock = time.monotonic()
             release = rehearsal.run.shown("small_release")
             note = check_served(rehearsal, server_command(server, made[images["serve"]], release))
-            yield StepTime(rehearsal.profile, "serve", images["serve"], round(time.monotonic() - clock, 1), note)
+            yield StepTime(rehearsal.name, "serve", images["serve"], round(time.monotonic() - clock, 1), note)
 
 
 def line_step(rehearsal: StyleRehearsal, name: str, image: str, record: Mapping[str, Any]) -> StepTime:
     started, ended = (datetime.fromisoformat(record[at]) for at in ("started", "ended"))
-    return StepTime(rehearsal.profile, name, image, round((ended - started).total_seconds(), 1))
+    return StepTime(rehearsal.name, name, image, round((ended - started).total_seconds(), 1))
 
 
 def write_inputs(rehearsal: StyleRehearsal) -> None:
