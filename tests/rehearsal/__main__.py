@@ -24,7 +24,7 @@ from tests.rehearsal.differences import (
     setting_differences,
 )
 from tests.rehearsal.progress import Result, StepTime, begin_folder, forget_steps, note_step
-from tests.rehearsal.rehearse import AFTER_PPO, ENVIRONMENT, STAGES, Rehearsal, rehearse, same_end
+from tests.rehearsal.rehearse import AFTER_PPO, ENVIRONMENT, PROCESSES, STAGES, Rehearsal, rehearse, same_end
 from tests.rehearsal.style import STYLE_PROFILES, begin_style
 
 FILES = [path.stem for name in ("a100*", "one-gpu*") for path in TRAINING.glob(f"{name}.yaml")]
@@ -61,7 +61,7 @@ def begin(
     if profile in STYLE_PROFILES:
         return begin_style(profile, folder, done)
     stages = STAGES[: STAGES.index(options.until) + 1]
-    rehearsal = Rehearsal(profile, folder, options.conversations)
+    rehearsal = Rehearsal(profile, folder, options.conversations, options.processes)
     print_differences(rehearsal, stages)
     alike = next((other.profile for other in earlier if same_end(other, rehearsal)), "")
     repeated = [stage for stage in stages if alike and stage in AFTER_PPO]
@@ -101,7 +101,7 @@ def rehearse_profiles(options: argparse.Namespace) -> list[Result]:
         folder = options.out.resolve() / profile
         results.append(rehearse_profile(profile, folder, options, earlier))
         if profile not in STYLE_PROFILES and not results[-1].failure:
-            earlier.append(Rehearsal(profile, folder, options.conversations))
+            earlier.append(Rehearsal(profile, folder, options.conversations, options.processes))
     return results
 
 
@@ -113,6 +113,7 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
         "--until", default=STAGES[-1], choices=STAGES, help="the last step of the rewriter's; all without this"
     )
     parser.add_argument("--conversations", type=int, default=60, help="conversations of the sample tenant")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="PPO's processes, at most")
     parser.add_argument("--out", type=Path, default=Path("runs/rehearsal"), help="a folder for each file's run")
     options = parser.parse_args(arguments)
     if unknown := set(options.profiles) - set(known):

@@ -64,7 +64,8 @@ DEVICE: dict[str, Any] = {
 """The device."""
 
 PROCESSES = 2
-"""PPO's processes that two cores bear: on one machine, where they share actor, critic and vLLM's model, or on two."""
+"""PPO's processes that two cores bear: on one machine, where they share actor, critic and vLLM's model, or on two.
+`--processes` names another number."""
 
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 """GB of vLLM's cache on a CPU; by default it takes half of the machine's memory."""
@@ -83,6 +84,7 @@ class Rehearsal(NamedTuple):
     profile: str
     root: Path
     conversations: int
+    processes: int = PROCESSES
 
     @property
     def run(self) -> RunDir:
@@ -97,7 +99,7 @@ class Rehearsal(NamedTuple):
         data = self.root / "data"
         files = {"questions": data / "questions.xlsx", "knowledge_base": data / "knowledge_base.jsonl"}
         store = {"register": {"store": str(self.root / "store")}}
-        hardware = {"ppo": {"hardware": processes_here(self.there().ppo.hardware)}}
+        hardware = {"ppo": {"hardware": processes_here(self.there().ppo.hardware, self.processes)}}
         changes = merge_settings(merge_settings(SIZES, DEVICE), hardware)
         return self._config(merge_settings(changes, {**files, **store}))
 
@@ -105,9 +107,9 @@ class Rehearsal(NamedTuple):
         return load_config(TENANT, "demo", training=self.profile, deploy={"namespace": TENANT}, **changes)
 
 
-def processes_here(hardware: Hardware) -> dict[str, int]:
-    """Settings for as many of a profile's processes as this machine bears."""
-    processes = min(hardware.per_node, PROCESSES) if hardware.nodes == 1 else 1
+def processes_here(hardware: Hardware, most: int) -> dict[str, int]:
+    """Settings for at most so many of a profile's processes, and one of each of its machines at least."""
+    processes = max(1, min(hardware.per_node, most // hardware.nodes))
     return {"per_node": processes, "tensor_parallel": min(hardware.tensor_parallel, processes)}
 
 
