@@ -4,9 +4,10 @@ A command whose files all went to their ends forgets them: the next one begins a
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -24,6 +25,12 @@ class StepTime(NamedTuple):
     def __str__(self) -> str:
         note = f"; {self.note}" if self.note else ""
         return f"{self.profile}: {self.stage} in the environment of {self.image}: {self.seconds} s{note}"
+
+
+def recorded_step(profile: str, stage: str, image: str, record: Mapping[str, Any]) -> StepTime:
+    """The time of a stage that ran together with others, by its own record."""
+    started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
+    return StepTime(profile, stage, image, round((ended - started).total_seconds(), 1))
 
 
 class Result(NamedTuple):

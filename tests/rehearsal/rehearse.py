@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_gateway
 from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet
-from pipelines.stage_environments import stage_images
+from pipelines.stage_environments import PRESENT, stage_images
 from qinglan.config import merge_settings
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
@@ -36,7 +35,7 @@ from qinglan.terminal import say
 from standins.samples import write_sample
 from tests.rehearsal import release
 from tests.rehearsal.narrow_qwen3 import write_critic, write_narrow_qwen3
-from tests.rehearsal.progress import StepTime
+from tests.rehearsal.progress import StepTime, recorded_step
 
 TENANT = "fivedoctors"
 DATA = ("generate", "validate", "label", "convert")
@@ -143,12 +142,14 @@ def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
             write_sample(TENANT, rehearsal.root / "data", rehearsal.conversations, seed=0)
             run_step(config, run, data, pythons)
             write_weights(rehearsal, config)
-            yield from (step_time(rehearsal, name, images) for name in data)
+            for name in data:
+                record = run.step_record(name) or {}
+                yield recorded_step(rehearsal.profile, name, images.get(name, PRESENT), record)
         for name in (name for name in stages if name not in DATA):
             started = time.monotonic()
             note = run_later_step(rehearsal, config, name, pythons)
             seconds = round(time.monotonic() - started, 1)
-            yield StepTime(rehearsal.profile, name, images.get(name, "cpu"), seconds, note)
+            yield StepTime(rehearsal.profile, name, images.get(name, PRESENT), seconds, note)
 
 
 def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: Mapping[str, str]) -> str:
@@ -191,14 +192,6 @@ def write_weights(rehearsal: Rehearsal, config: RunConfig) -> None:
 
 def weights_folder(rehearsal: Rehearsal) -> Path:
     return rehearsal.root / "weights"
-
-
-def step_time(rehearsal: Rehearsal, stage: str, images: Mapping[str, str]) -> StepTime:
-    """The time of a data stage, which runs together with the others."""
-    record = rehearsal.run.step_record(stage) or {}
-    started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
-    seconds = round((ended - started).total_seconds(), 1)
-    return StepTime(rehearsal.profile, stage, images.get(stage, "cpu"), seconds)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ Both releases are registered, and the small one is served by the command of its 
 import os
 import time
 from collections.abc import Container, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -28,7 +27,7 @@ from qinglan.services import start_command
 from standins.samples.style import write_style_sample
 from tests.rehearsal.differences import setting_differences
 from tests.rehearsal.narrow_qwen2 import CONFIG, NARROW, write_narrow_qwen2
-from tests.rehearsal.progress import StepTime
+from tests.rehearsal.progress import StepTime, recorded_step
 
 STYLE_PROFILES = {f"style-{profile}": profile for profile in ("a100", "cpu", "one-gpu-24")}
 """Profiles of the style line by their names on the command line."""
@@ -132,17 +131,12 @@ def rehearse_style(rehearsal: StyleRehearsal, done: Container[str]) -> Iterator[
             write_inputs(rehearsal)
             with run_lock(rehearsal.run):
                 steps = run_line(rehearsal, {name: made[images[name]] for name in STAGES if images[name] in made})
-            yield from (line_step(rehearsal, name, images[name], record) for name, record in steps.items())
+            yield from (recorded_step(rehearsal.name, name, images[name], record) for name, record in steps.items())
         if "serve" not in done:
             clock = time.monotonic()
             release = rehearsal.run.shown("small_release")
             note = check_served(rehearsal, server_command(server, made[images["serve"]], release))
             yield StepTime(rehearsal.name, "serve", images["serve"], round(time.monotonic() - clock, 1), note)
-
-
-def line_step(rehearsal: StyleRehearsal, name: str, image: str, record: Mapping[str, Any]) -> StepTime:
-    started, ended = (datetime.fromisoformat(record[at]) for at in ("started", "ended"))
-    return StepTime(rehearsal.name, name, image, round((ended - started).total_seconds(), 1))
 
 
 def write_inputs(rehearsal: StyleRehearsal) -> None:
