@@ -1,6 +1,5 @@
 """The one base of every configuration: frozen, closed, and the only home of each default."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 
@@ -73,13 +72,6 @@ def _message(item: ErrorDetails, show_input: bool) -> str:
         example = f", such as [{item['input']}]" if show_input and isinstance(item["input"], str) else ""
         return f"Input should be a list{example}"
     return item["msg"].removeprefix("Value error, ")
-
-
-def refuse_old_settings(values: Any, replaced: Mapping[str, str]) -> Any:
-    """Refuse settings that there are no more; `replaced` holds the next step by the old name."""
-    if isinstance(values, dict) and (old := sorted(set(values) & set(replaced))):
-        raise ValueError(" ".join(f"`{name}` is no setting any more. {replaced[name]}" for name in old))
-    return values
 
 
 def load_yaml(path: Path) -> dict[str, Any]:

@@ -53,9 +53,9 @@ def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) ->
     return layer_inputs(shape, tokens), Amount(name, max(at_loss, layer), "measured")
 
 
-def classifier_activations(shape: ModelShape, tokens: int, rank: int = 0) -> tuple[Amount, ...]:
+def classifier_activations(shape: ModelShape, tokens: int) -> tuple[Amount, ...]:
     """The same for a model with a few outputs in place of the vocabulary, such as a critic."""
-    layer = Amount("a layer's gradients", layer_gradients(shape, tokens, rank), "measured")
+    layer = Amount("a layer's gradients", layer_gradients(shape, tokens, 0), "measured")
     return layer_inputs(shape, tokens), layer
 
 

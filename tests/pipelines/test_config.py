@@ -205,7 +205,6 @@ def test_the_resolved_configuration_reads_back_as_itself(tmp_path: Path) -> None
         ({"cluster": {"pods": {"sft": {"gpus": 4}}}}, "cluster.pods.sft.gpus: Extra inputs"),
         ({"deploy": {"namespace": "qinglan"}}, "^profile: deploy: no store of releases. Set register.store"),
         ({"trackers": "wandb"}, r"trackers: Input should be a list, such as \[wandb\] .given: 'wandb'"),
-        ({"ppo": {"hardware": {"strategy": "fsdp2"}}}, "ppo.hardware: `strategy` is no .* on GPUs: remove it.$"),
         ({"ppo": {"hardware": {"per_node": 3}}}, "^profile: ppo: batch 64 .* 3 cards .* 1, 2, 4, 8, 16 of them$"),
     ],
 )

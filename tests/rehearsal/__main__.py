@@ -1,17 +1,20 @@
 """python -m tests.rehearsal PROFILE ...      rehearse profiles for GPUs here, to a served release; `make rehearse`
 python -m tests.rehearsal style-a100 ...   the style line, of a profile of pipelines/configs/style
 
-Prints what differs from the real settings and commands, then the time of each step; the last line is JSON.
+Prints what differs from the real settings and commands, then the time of each step and each file's result; the last
+line is JSON. A file that fails does not end the others, and the same command again goes on after the last step done.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pipelines.config import TRAINING
+from pipelines.execution import INTERRUPTED, StepFailed, run_lock
+from pipelines.rundir import RunDir
 from qinglan.errors import QinglanError
 from qinglan.terminal import say_error
 from tests.rehearsal.differences import (
@@ -20,7 +23,8 @@ from tests.rehearsal.differences import (
     serving_differences,
     setting_differences,
 )
-from tests.rehearsal.rehearse import AFTER_PPO, ENVIRONMENT, STAGES, Rehearsal, StepTime, rehearse, same_end
+from tests.rehearsal.progress import Result, StepTime, begin_folder, forget_steps, note_step
+from tests.rehearsal.rehearse import AFTER_PPO, ENVIRONMENT, PROCESSES, STAGES, Rehearsal, rehearse, same_end
 from tests.rehearsal.style import STYLE_PROFILES, begin_style
 
 FILES = [path.stem for name in ("a100*", "one-gpu*") for path in TRAINING.glob(f"{name}.yaml")]
@@ -48,15 +52,16 @@ def print_differences(rehearsal: Rehearsal, stages: tuple[str, ...]) -> None:
 
 
 def begin(
-    profile: str, folder: Path, options: argparse.Namespace, stages: tuple[str, ...], earlier: list[Rehearsal]
+    profile: str, folder: Path, options: argparse.Namespace, done: Sequence[str], earlier: Sequence[Rehearsal]
 ) -> Iterator[StepTime]:
-    """Print the differences of a profile of either line; the steps run as they are taken.
+    """Print the differences of a profile of either line; the steps that are not done run as they are taken.
 
     What an earlier rehearsal ran by the same commands, on a model laid out alike, is named and not run again.
     """
     if profile in STYLE_PROFILES:
-        return begin_style(profile, folder)
-    rehearsal = Rehearsal(profile, folder, options.conversations)
+        return begin_style(profile, folder, done)
+    stages = STAGES[: STAGES.index(options.until) + 1]
+    rehearsal = Rehearsal(profile, folder, options.conversations, options.processes)
     print_differences(rehearsal, stages)
     alike = next((other.profile for other in earlier if same_end(other, rehearsal)), "")
     repeated = [stage for stage in stages if alike and stage in AFTER_PPO]
@@ -64,11 +69,43 @@ def begin(
         print(
             f"{profile}: {', '.join(repeated)}: same commands as {alike}'s, on a model laid out alike: not repeated"
         )
-    earlier.append(rehearsal)
-    return rehearse(rehearsal, [stage for stage in stages if stage not in repeated])
+    return rehearse(rehearsal, [stage for stage in stages if stage not in (*repeated, *done)])
 
 
-def main(arguments: list[str] | None = None) -> None:
+def rehearse_profile(profile: str, folder: Path, options: argparse.Namespace, earlier: Sequence[Rehearsal]) -> Result:
+    """Rehearse one file after what of it is done. An error is part of the answer; only the user's stop is raised."""
+    steps = [*begin_folder(folder)]
+    if steps:
+        print(f"{profile}: goes on after {steps[-1].stage}; without the folder {folder} it begins anew")
+    try:
+        for step in begin(profile, folder, options, [step.stage for step in steps], earlier):
+            note_step(folder, step)
+            steps.append(step)
+            print(step, flush=True)
+    except Exception as error:
+        if isinstance(error, StepFailed) and error.exit_code == INTERRUPTED:
+            raise
+        if isinstance(error, QinglanError):
+            say_error(error, f"rehearse {profile}")
+        else:
+            traceback.print_exc()
+        return Result(profile, tuple(steps), f"{error}".partition("\n")[0] or type(error).__name__)
+    return Result(profile, tuple(steps))
+
+
+def rehearse_profiles(options: argparse.Namespace) -> list[Result]:
+    """Rehearse each of the files, also after the failure of another."""
+    results: list[Result] = []
+    earlier: list[Rehearsal] = []
+    for profile in options.profiles:
+        folder = options.out.resolve() / profile
+        results.append(rehearse_profile(profile, folder, options, earlier))
+        if profile not in STYLE_PROFILES and not results[-1].failure:
+            earlier.append(Rehearsal(profile, folder, options.conversations, options.processes))
+    return results
+
+
+def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.rehearsal", description="Rehearse profiles for GPUs.")
     known = [*PROFILES, *STYLE_PROFILES]
     parser.add_argument("profiles", nargs="*", default=known, help=f"of {', '.join(known)}; all without a name")
@@ -76,24 +113,28 @@ def main(arguments: list[str] | None = None) -> None:
         "--until", default=STAGES[-1], choices=STAGES, help="the last step of the rewriter's; all without this"
     )
     parser.add_argument("--conversations", type=int, default=60, help="conversations of the sample tenant")
-    parser.add_argument("--out", type=Path, help="a folder that stays; a temporary one without this")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="PPO's processes, at most")
+    parser.add_argument("--out", type=Path, default=Path("runs/rehearsal"), help="a folder for each file's run")
     options = parser.parse_args(arguments)
     if unknown := set(options.profiles) - set(known):
         parser.error(f"no profile {', '.join(sorted(unknown))}. There are: {', '.join(known)}")
-    stages = STAGES[: STAGES.index(options.until) + 1]
-    times: list[StepTime] = []
-    earlier: list[Rehearsal] = []
-    with TemporaryDirectory() as temporary:
-        for profile in options.profiles:
-            folder = (options.out or Path(temporary)).resolve() / profile
-            try:
-                for step in begin(profile, folder, options, stages, earlier):
-                    times.append(step)
-                    print(f"{profile}: {step.stage} in the environment of {step.image}: {step.seconds} s", flush=True)
-            except QinglanError as error:
-                say_error(error, f"rehearse {profile}")
-                sys.exit(error.exit_code)
-    print(json.dumps([step._asdict() for step in times]))
+    return options
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = read_options(arguments)
+    try:
+        with run_lock(RunDir(options.out)):
+            results = rehearse_profiles(options)
+    except QinglanError as error:
+        say_error(error, "rehearse")
+        sys.exit(error.exit_code)
+    failed = any(result.failure for result in results)
+    if not failed:
+        forget_steps(options.out / result.profile for result in results)
+    print(*results, sep="\n")
+    print(json.dumps([step._asdict() for result in results for step in result.steps], ensure_ascii=False))
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

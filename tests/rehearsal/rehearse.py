@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_gateway
 from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet
-from pipelines.stage_environments import stage_images
+from pipelines.stage_environments import PRESENT, stage_images
 from qinglan.config import merge_settings
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
@@ -36,6 +35,7 @@ from qinglan.terminal import say
 from standins.samples import write_sample
 from tests.rehearsal import release
 from tests.rehearsal.narrow_qwen3 import write_critic, write_narrow_qwen3
+from tests.rehearsal.progress import StepTime, recorded_step
 
 TENANT = "fivedoctors"
 DATA = ("generate", "validate", "label", "convert")
@@ -63,7 +63,8 @@ DEVICE: dict[str, Any] = {
 """The device."""
 
 PROCESSES = 2
-"""PPO's processes that two cores bear: on one machine, where they share actor, critic and vLLM's model, or on two."""
+"""PPO's processes that two cores bear: on one machine, where they share actor, critic and vLLM's model, or on two.
+`--processes` names another number."""
 
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 """GB of vLLM's cache on a CPU; by default it takes half of the machine's memory."""
@@ -76,19 +77,13 @@ NAMED_BY_PROFILE = frozenset({"store", "base"})
 POD_MODULES = Path(__file__).parent / "pods"
 
 
-class StepTime(NamedTuple):
-    profile: str
-    stage: str
-    image: str
-    seconds: float
-
-
 class Rehearsal(NamedTuple):
     """A profile's rehearsal in a folder."""
 
     profile: str
     root: Path
     conversations: int
+    processes: int = PROCESSES
 
     @property
     def run(self) -> RunDir:
@@ -103,7 +98,7 @@ class Rehearsal(NamedTuple):
         data = self.root / "data"
         files = {"questions": data / "questions.xlsx", "knowledge_base": data / "knowledge_base.jsonl"}
         store = {"register": {"store": str(self.root / "store")}}
-        hardware = {"ppo": {"hardware": processes_here(self.there().ppo.hardware)}}
+        hardware = {"ppo": {"hardware": processes_here(self.there().ppo.hardware, self.processes)}}
         changes = merge_settings(merge_settings(SIZES, DEVICE), hardware)
         return self._config(merge_settings(changes, {**files, **store}))
 
@@ -111,9 +106,9 @@ class Rehearsal(NamedTuple):
         return load_config(TENANT, "demo", training=self.profile, deploy={"namespace": TENANT}, **changes)
 
 
-def processes_here(hardware: Hardware) -> dict[str, int]:
-    """Settings for as many of a profile's processes as this machine bears."""
-    processes = min(hardware.per_node, PROCESSES) if hardware.nodes == 1 else 1
+def processes_here(hardware: Hardware, most: int) -> dict[str, int]:
+    """Settings for at most so many of a profile's processes, and one of each of its machines at least."""
+    processes = max(1, min(hardware.per_node, most // hardware.nodes))
     return {"per_node": processes, "tensor_parallel": min(hardware.tensor_parallel, processes)}
 
 
@@ -133,24 +128,32 @@ def _end(rehearsal: Rehearsal) -> tuple[object, ...]:
 
 
 def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
-    """Run the data stages together and every later one alone; yields the time of each. An error ends it."""
+    """Run the data stages together and every later one alone; yields the time of each. An error ends it.
+
+    Stages before the first of these are done.
+    """
     config, run = rehearsal.here(), rehearsal.run
-    write_sample(TENANT, rehearsal.root / "data", rehearsal.conversations, seed=0)
     images = stage_images(REWRITER, rehearsal.there(), [name for name in stages if name in REWRITER.stages])
     images |= {"serve": release.SERVE_IMAGE} if "serve" in stages else {}
     pythons = {name: str(make_environment(image, cpu=True)) for name, image in images.items()}
     with _environment(rehearsal), run_lock(run):
         check_keys()
-        run_step(config, run, [name for name in stages if name in DATA], pythons)
-        write_weights(rehearsal, config)
-        yield from (step_time(rehearsal, name, images) for name in stages if name in DATA)
+        if data := [name for name in stages if name in DATA]:
+            write_sample(TENANT, rehearsal.root / "data", rehearsal.conversations, seed=0)
+            run_step(config, run, data, pythons)
+            write_weights(rehearsal, config)
+            for name in data:
+                record = run.step_record(name) or {}
+                yield recorded_step(rehearsal.profile, name, images.get(name, PRESENT), record)
         for name in (name for name in stages if name not in DATA):
             started = time.monotonic()
-            run_later_step(rehearsal, config, name, pythons)
-            yield StepTime(rehearsal.profile, name, images.get(name, "cpu"), round(time.monotonic() - started, 1))
+            note = run_later_step(rehearsal, config, name, pythons)
+            seconds = round(time.monotonic() - started, 1)
+            yield StepTime(rehearsal.profile, name, images.get(name, PRESENT), seconds, note)
 
 
-def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: Mapping[str, str]) -> None:
+def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: Mapping[str, str]) -> str:
+    """Run the step; the answer is what its line of the result adds to its time."""
     run, rollouts = rehearsal.run, rehearsal.root / "rollouts"
     verdict = gate_verdict({"gate": run.step_record("gate")}, ("gate",))
     if name == "register" and verdict["word"] == "hold":
@@ -161,11 +164,10 @@ def run_later_step(rehearsal: Rehearsal, config: RunConfig, name: str, pythons: 
         say(*yaml.safe_dump(rollout, sort_keys=False).splitlines())
     elif name == "serve":
         base = weights_folder(rehearsal) / config.base.model
-        served = release.serve_release(rollouts, run, base, pythons[name], rehearsal.root / "served")
-        texts = f"{served.same} of {served.asked} rewrites read as the evaluation's"
-        say(f"served: {texts}, {served.learned} not as the SFT model's; the guard replaced {served.guarded}")
+        return str(release.serve_release(rollouts, run, base, pythons[name], rehearsal.root / "served"))
     else:
         run_step(config, run, [name], pythons)
+    return ""
 
 
 def run_step(config: RunConfig, run: RunDir, stages: Sequence[str], pythons: Mapping[str, str]) -> None:
@@ -182,23 +184,14 @@ def write_weights(rehearsal: Rehearsal, config: RunConfig) -> None:
     """The folder of base weights, as a cluster's volume has it: models by their public names."""
     chats = (rehearsal.run.shown("chats") / "train.jsonl").read_bytes().splitlines()
     base = weights_folder(rehearsal) / config.base.model
-    if not base.is_dir():
-        tied = known_shapes()[config.base.model].tied
-        write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats], tied=tied)
+    tied = known_shapes()[config.base.model].tied
+    write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats], tied=tied)
     if config.ppo.critic_model:
         write_critic(weights_folder(rehearsal) / config.ppo.critic_model, base)
 
 
 def weights_folder(rehearsal: Rehearsal) -> Path:
     return rehearsal.root / "weights"
-
-
-def step_time(rehearsal: Rehearsal, stage: str, images: Mapping[str, str]) -> StepTime:
-    """The time of a data stage, which runs together with the others."""
-    record = rehearsal.run.step_record(stage) or {}
-    started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
-    seconds = round((ended - started).total_seconds(), 1)
-    return StepTime(rehearsal.profile, stage, images.get(stage, "cpu"), seconds)
 
 
 @contextmanager

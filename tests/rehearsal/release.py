@@ -68,6 +68,10 @@ class Served(NamedTuple):
     guarded: int
     """Those that the server's guard replaced by the question."""
 
+    def __str__(self) -> str:
+        texts = f"{self.same} of {self.asked} served rewrites read as the evaluation's"
+        return f"{texts}, {self.learned} not as the SFT model's; the guard replaced {self.guarded}"
+
 
 def runtime_commands(runtime: str, name: str) -> Commands:
     """The commands of a GPU runtime, with the InferenceService's name as KServe fills it in."""

@@ -5,8 +5,7 @@ Both releases are registered, and the small one is served by the command of its 
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -28,7 +27,7 @@ from qinglan.services import start_command
 from standins.samples.style import write_style_sample
 from tests.rehearsal.differences import setting_differences
 from tests.rehearsal.narrow_qwen2 import CONFIG, NARROW, write_narrow_qwen2
-from tests.rehearsal.rehearse import StepTime
+from tests.rehearsal.progress import StepTime, recorded_step
 
 STYLE_PROFILES = {f"style-{profile}": profile for profile in ("a100", "cpu", "one-gpu-24")}
 """Profiles of the style line by their names on the command line."""
@@ -66,9 +65,15 @@ GATE: dict[str, Any] = {"evaluate": {
 class StyleRehearsal(NamedTuple):
     """A profile's rehearsal in a folder."""
 
-    profile: str
+    name: str
+    """The profile's name on the command line."""
+
     root: Path
     rows: int = ROWS
+
+    @property
+    def profile(self) -> str:
+        return STYLE_PROFILES[self.name]
 
     @property
     def run(self) -> RunDir:
@@ -102,35 +107,36 @@ def unset_differences(rehearsal: StyleRehearsal) -> list[str]:
     return lines
 
 
-def begin_style(name: str, folder: Path) -> Iterator[StepTime]:
-    """Print what differs from the profile; the steps run as they are taken."""
-    rehearsal = StyleRehearsal(STYLE_PROFILES[name], folder)
+def begin_style(name: str, folder: Path, done: Container[str]) -> Iterator[StepTime]:
+    """Print what differs from the profile; the steps that are not done run as they are taken."""
+    rehearsal = StyleRehearsal(name, folder)
     print(f"{name}: what differs from the profile")
     for difference in setting_differences(rehearsal.there(), rehearsal.here(), SHOWN):
         print(f"  {difference}")
     for line in unset_differences(rehearsal):
         print(f"  {line}")
-    return rehearse_style(rehearsal)
+    return rehearse_style(rehearsal, done)
 
 
-def rehearse_style(rehearsal: StyleRehearsal) -> Iterator[StepTime]:
+def rehearse_style(rehearsal: StyleRehearsal, done: Container[str]) -> Iterator[StepTime]:
     """Run the whole line, then serve the small model; yields the time of each. An error ends it."""
     images = {name: image_name(STYLE.stages[name].load_component()) for name in STAGES}
     server = runtime_container()
     images["serve"] = server["image"].rpartition("/")[2].partition(":")[0]
     made = {image: str(make_environment(image)) for image in sorted({*images.values()} - {PRESENT})}
-    write_inputs(rehearsal)
     own = {WEIGHTS_VARIABLE: rehearsal.weights, KEYS_VARIABLE: rehearsal.root / "keys"}
     with patch.dict(os.environ, {name: str(path.resolve()) for name, path in own.items()}):
         check_keys()
-        with run_lock(rehearsal.run):
-            steps = run_line(rehearsal, {name: made[images[name]] for name in STAGES if images[name] in made})
-        for name, record in steps.items():
-            started, ended = (datetime.fromisoformat(record[at]) for at in ("started", "ended"))
-            yield StepTime(rehearsal.profile, name, images[name], round((ended - started).total_seconds(), 1))
-        clock = time.monotonic()
-        check_served(rehearsal, server_command(server, made[images["serve"]], rehearsal.run.shown("small_release")))
-        yield StepTime(rehearsal.profile, "serve", images["serve"], round(time.monotonic() - clock, 1))
+        if STYLE.last not in done:
+            write_inputs(rehearsal)
+            with run_lock(rehearsal.run):
+                steps = run_line(rehearsal, {name: made[images[name]] for name in STAGES if images[name] in made})
+            yield from (recorded_step(rehearsal.name, name, images[name], record) for name, record in steps.items())
+        if "serve" not in done:
+            clock = time.monotonic()
+            release = rehearsal.run.shown("small_release")
+            note = check_served(rehearsal, server_command(server, made[images["serve"]], release))
+            yield StepTime(rehearsal.name, "serve", images["serve"], round(time.monotonic() - clock, 1), note)
 
 
 def write_inputs(rehearsal: StyleRehearsal) -> None:
@@ -152,20 +158,22 @@ def run_line(rehearsal: StyleRehearsal, pythons: Mapping[str, str]) -> dict[str,
     return {name: record["steps"][name] for name in STAGES}
 
 
-def check_served(rehearsal: StyleRehearsal, command: list[str]) -> None:
-    """Serve the small release, and compare its answers with those that were judged."""
+def check_served(rehearsal: StyleRehearsal, command: list[str]) -> str:
+    """Serve the small release; the answer says how many answers were as they were judged, and another is an error."""
     files = rehearsal.run.files
     texts = [orjson.loads(line)["input"] for line in (files / "style_rows" / "test.jsonl").read_bytes().splitlines()]
     judged = [orjson.loads(line)["model"] for line in (files / "small_predictions.jsonl").read_bytes().splitlines()]
+    rows = list(zip(texts, judged, strict=True))[:SERVED_ROWS]
     with start_command(command, "style", rehearsal.run.logs / "serve.log") as announced:
         url = announced()
-        for text, row in list(zip(texts, judged, strict=True))[:SERVED_ROWS]:
+        for text, row in rows:
             served = httpx.post(f"{url}/predict", json={"text": text}, timeout=60).raise_for_status().json()
             differences = [abs(served["probabilities"][name] - p) for name, p in row["probabilities"].items()]
             if max(differences) > SAME:
                 raise QinglanError(
                     f"{text!r}: the served probabilities differ by {max(differences):g} from the judged."
                 )
+    return f"{len(rows)} served answers have the judged probabilities"
 
 
 def runtime_container() -> dict[str, Any]:

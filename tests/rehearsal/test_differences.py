@@ -107,6 +107,17 @@ def test_several_machines_stay_several(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("profile", "most", "settings"), [("a100x8", 4, (4, 4)), ("a100-multinode", 4, (2, 2)), ("one-gpu-24", 4, (1, 1))]
+)
+def test_ppo_has_as_many_processes_as_the_command_line_says_where_the_file_has_the_cards(
+    profile: str, most: int, settings: tuple[int, int], tmp_path: Path
+) -> None:
+    hardware = Rehearsal(profile, tmp_path, 60, most).here().ppo.hardware
+
+    assert (hardware.per_node, hardware.tensor_parallel) == settings
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [(["nope"], "no profile nope. There are: a100x4, a100x8"), (["--until", "nope"], "invalid choice: 'nope'")],
 )

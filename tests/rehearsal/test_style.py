@@ -21,14 +21,14 @@ from tests.rehearsal.style import (
 )
 
 
-@pytest.mark.parametrize("profile", STYLE_PROFILES.values())
-def test_only_the_listed_settings_differ(profile: str, tmp_path: Path) -> None:
-    rehearsal = StyleRehearsal(profile, tmp_path)
+@pytest.mark.parametrize("name", STYLE_PROFILES)
+def test_only_the_listed_settings_differ(name: str, tmp_path: Path) -> None:
+    rehearsal = StyleRehearsal(name, tmp_path)
 
     names = {difference.name for difference in setting_differences(rehearsal.there(), rehearsal.here(), SHOWN)}
 
     assert names <= {name for settings in (SIZES, DEVICE, GATE) for name, _ in _leaves(settings)}
-    assert ("style.device" in names) is (profile != "cpu")
+    assert ("style.device" in names) is (name != "style-cpu")
     assert any("hidden_size 896 -> 112" in line for line in unset_differences(rehearsal))
 
 

@@ -1,18 +1,13 @@
 """Settings of the PPO stage. The defaults are the plan's; a laptop's settings are in its profile."""
 
 from math import ceil
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive, refuse_old_settings
+from qinglan.config import Config, Fraction, Positive
 from qinglan.reward.config import RewardConfig
 from qinglan.trackers import Tracker
-
-OLD_SETTINGS = {
-    "every": "Set `validations`, the number of checkpoints in the training.",
-    "loggers": "Set `trackers` of the run, which every training has.",
-}
 
 Rate = float
 """A learning rate."""
@@ -51,11 +46,6 @@ class Hardware(Config):
 
     reward_workers: Positive = 4
     """Processes that compute rewards; on a CPU the driver does it. The gateway's limits hold over all of them."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_old_names(cls, values: Any) -> Any:
-        return refuse_old_settings(values, {"strategy": "It is fsdp2 on GPUs: remove it."})
 
 
 class Lora(Config):
@@ -190,11 +180,6 @@ class PpoConfig(Config):
     def micro_batch(self) -> int:
         """Samples that one device computes at once."""
         return self.batch // (self.accumulation * self.devices)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_old_names(cls, values: Any) -> Any:
-        return refuse_old_settings(values, OLD_SETTINGS)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -32,7 +32,7 @@ def train_command(config: SftConfig, paths: Paths, rows: int) -> Command:
     """`swift sft ...`, alone on a CPU, under torchrun on GPUs and on several nodes.
 
     `rows` are those of paths.train. The command is the same at each attempt, so that a job is found again: where it
-    goes on from is looked up by START.
+    goes on from is looked up by RESUME_MODULE.
     """
     entry = [sys.executable, "-m", "swift.cli.sft"]
     if config.device == "cuda" or config.nodes > 1:
@@ -96,14 +96,7 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
 
 def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
     """`swift export --merge_lora`: adds the adapter's weights to those of the base that its args.json names."""
-    words = [
-        "--adapters",
-        str(adapter),
-        "--merge_lora",
-        "true",
-        "--output_dir",
-        str(merged),
-    ]
+    words = ["--adapters", str(adapter), "--merge_lora", "true", "--output_dir", str(merged)]
     words += ["--torch_dtype", config.dtype]
     return Command([sys.executable, "-m", "swift.cli.export", *words], swift_environment(config))
 
@@ -125,7 +118,7 @@ def swift_environment(config: SftConfig) -> dict[str, str]:
 def distributed_environment(config: SftConfig) -> dict[str, str]:
     """ms-swift starts torchrun only if NPROC_PER_NODE is set; the nodes' ranks come from qinglan.jobs.inside.
 
-    Whoever forgets either is found out by TOGETHER: with RANK alone, every pod would train by itself.
+    PROCESS_CHECK_PLUGIN ends a training without either: with RANK alone, every pod would train by itself.
     """
     variables = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
     if config.device == "cuda" or config.nodes > 1:

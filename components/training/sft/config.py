@@ -1,10 +1,10 @@
 """Settings of the SFT stage. The defaults are the plan's, for LoRA of a 32B model on four A100s."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive, refuse_old_settings
+from qinglan.config import Config, Fraction, Positive
 from qinglan.trackers import Tracker
 
 
@@ -97,11 +97,6 @@ class SftConfig(Config):
     def processes(self) -> int:
         """Processes on each node."""
         return self.gpus if self.device == "cuda" else 1
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_old_names(cls, values: Any) -> Any:
-        return refuse_old_settings(values, {"evaluate_every": "Set `validations`, their number in the training."})
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

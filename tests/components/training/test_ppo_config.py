@@ -23,7 +23,6 @@ from qinglan.errors import ConfigError
         ({"hardware": {"tensor_parallel": 3}}, "tensor_parallel"),
         ({"clipp": 0.2}, "clipp"),
         ({"advantage": "grpo", "rollouts": 2, "critic_model": "Qwen/Qwen3-1.7B"}, "grpo has no critic"),
-        ({"every": 20}, "`every` is no setting any more. Set `validations`"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], said: str) -> None:

@@ -147,7 +147,6 @@ def test_on_gpus_the_launcher_is_ms_swifts_own() -> None:
         ({"packing": True}, "packing"),
         ({"device": "cpu", "deepspeed": "zero3"}, "for GPUs"),
         ({"train_type": "lora"}, "train_type"),
-        ({"evaluate_every": 100}, "`evaluate_every` is no setting any more. Set `validations`"),
     ],
 )
 def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], said: str) -> None:
