@@ -16,7 +16,7 @@ from benchmarks.knowledge_bases import TENANT
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index
 from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
-from qinglan.text import bigrams
+from qinglan.text import search_terms
 from serving.rag.engine import Engine, TantivyEngine
 from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.retrieve import CANDIDATES, retrieve
@@ -94,7 +94,7 @@ def load_fts5(kb: Path, folder: Path) -> None:
                 "INSERT INTO passages VALUES (?, ?, ?, ?)",
                 ((number, p.id, p.title, p.content) for number, p in batch),
             )
-            pairs = ((number, " ".join(bigrams(searched_text(passage)))) for number, passage in batch)
+            pairs = ((number, " ".join(search_terms(searched_text(passage)))) for number, passage in batch)
             store.executemany("INSERT INTO searched (rowid, pairs) VALUES (?, ?)", pairs)
         store.execute("INSERT INTO searched (searched) VALUES ('optimize')")
 
@@ -105,7 +105,7 @@ def open_fts5(folder: Path) -> Opened:
     hits = f"SELECT id, title, content FROM passages JOIN ({ranked}) ON number = found ORDER BY rank"
 
     def search(query: str) -> str:
-        words = " OR ".join(f'"{pair}"' for pair in dict.fromkeys(bigrams(query)))
+        words = " OR ".join(f'"{pair}"' for pair in dict.fromkeys(search_terms(query)))
         rows = store.execute(hits, (words, CANDIDATES)).fetchall()
         return str(rows[0][0]) if rows else ""
 
@@ -121,7 +121,7 @@ def load_rank_bm25(kb: Path, folder: Path) -> None:
     def texts() -> Iterator[list[str]]:
         for passage in read_knowledge_base(kb):
             stored.append(passage)
-            yield bigrams(searched_text(passage))
+            yield search_terms(searched_text(passage))
 
     ranked = BM25Okapi(texts(), k1=1.2, b=0.75)
     with (folder / "rank_bm25.pickle").open("wb") as file:
@@ -135,7 +135,7 @@ def open_rank_bm25(folder: Path) -> Opened:
         ranked, stored = pickle.load(file)
 
     def search(query: str) -> str:
-        scores: Any = ranked.get_scores(list(dict.fromkeys(bigrams(query))))
+        scores: Any = ranked.get_scores(list(dict.fromkeys(search_terms(query))))
         best = np.argpartition(-scores, CANDIDATES)[:CANDIDATES]
         return str(stored[best[np.argmax(scores[best])]].id)
 

@@ -30,13 +30,13 @@ from qinglan.rag.index_files import (
     verify_index,
 )
 from qinglan.rag.knowledge_base import inverse_frequency, searched_text
-from qinglan.text import bigrams
+from qinglan.text import search_terms
 
-QUERY_GRAMS = 128
-"""Most pairs of a query that are searched, the rarest first: a pasted page costs no more than a long question."""
+QUERY_TERMS = 128
+"""Most terms of a query that are searched, the rarest first: a pasted page costs no more than a long question."""
 
 CACHED_PASSAGES = 4096
-CACHED_GRAMS = 1 << 16
+CACHED_TERMS = 1 << 16
 MAX_TIED_HITS = 4096
 CACHED_SEARCHES = 256
 MIN_SEARCH_HITS = 20
@@ -90,11 +90,11 @@ class Index:
             self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._starts = array("Q", (folder / OFFSETS).read_bytes())
         self._weights = array("d", (folder / WEIGHTS).read_bytes())
-        self.df = lru_cache(CACHED_GRAMS)(self._df)
-        self.idf = lru_cache(CACHED_GRAMS)(self._idf)
+        self.df = lru_cache(CACHED_TERMS)(self._df)
+        self.idf = lru_cache(CACHED_TERMS)(self._idf)
         self.passage = lru_cache(CACHED_PASSAGES)(self._passage)
         self._cached_search = lru_cache(CACHED_SEARCHES)(self._search)
-        self.grams = lru_cache(CACHED_PASSAGES)(self._grams)
+        self.terms = lru_cache(CACHED_PASSAGES)(self._terms)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -105,45 +105,45 @@ class Index:
         return self.manifest.passages
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The k best passages by BM25 over character pairs, best first; ties are in the order of the file."""
+        """The k best passages by BM25 over terms, best first; ties are in the order of the file."""
         return self._cached_search(query, max(k, MIN_SEARCH_HITS))[:k]
 
     def _search(self, query: str, k: int) -> list[Hit]:
-        grams = self.query_grams(query)
-        if not grams:
+        terms = self.query_terms(query)
+        if not terms:
             return []
         limit = k + 16
-        hits = self._top(grams, limit)
+        hits = self._top(terms, limit)
         while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MAX_TIED_HITS:
             limit = min(limit * 4, MAX_TIED_HITS)  # more hits may tie at the cut: fetch all of them, then order
-            hits = self._top(grams, limit)
+            hits = self._top(terms, limit)
         return hits[:k]
 
-    def query_grams(self, query: str) -> list[str]:
-        """The query's pairs that the knowledge base holds, each once, only the rarest where there are too many."""
-        known = [gram for gram in dict.fromkeys(bigrams(query)) if self.df(gram)]
-        return sorted(known, key=self.df)[:QUERY_GRAMS] if len(known) > QUERY_GRAMS else known
+    def query_terms(self, query: str) -> list[str]:
+        """The query's terms that the knowledge base holds, each once, only the rarest where there are too many."""
+        known = [term for term in dict.fromkeys(search_terms(query)) if self.df(term)]
+        return sorted(known, key=self.df)[:QUERY_TERMS] if len(known) > QUERY_TERMS else known
 
-    def _df(self, gram: str) -> int:
-        """Number of passages that hold the pair."""
-        return int(self._searcher.doc_freq("body", gram))
+    def _df(self, term: str) -> int:
+        """Number of passages that hold the term."""
+        return int(self._searcher.doc_freq("body", term))
 
-    def _idf(self, gram: str) -> float:
-        """BM25's weight of the pair: high when few passages hold it."""
-        return inverse_frequency(self.df(gram), len(self))
+    def _idf(self, term: str) -> float:
+        """BM25's weight of the term: high when few passages hold it."""
+        return inverse_frequency(self.df(term), len(self))
 
     def weight(self, number: int) -> float:
-        """Sum of the idf of all pairs in a passage's title and content."""
+        """Sum of the idf of all terms in a passage's title and content."""
         return self._weights[2 * number]
 
     def title_weight(self, number: int) -> float:
-        """Sum of the idf of the pairs in a passage's title."""
+        """Sum of the idf of the terms in a passage's title."""
         return self._weights[2 * number + 1]
 
-    def _top(self, grams: list[str], limit: int) -> list[Hit]:
+    def _top(self, terms: list[str], limit: int) -> list[Hit]:
         from tantivy import Occur, Query
 
-        terms = [(Occur.Should, Query.term_query(self._schema, "body", gram, "freq")) for gram in grams]
+        terms = [(Occur.Should, Query.term_query(self._schema, "body", term, "freq")) for term in terms]
         matches = self._searcher.search(Query.boolean_query(terms), limit, count=False).hits
         numbers: list[Any] = self._searcher.fast_field_values("number", [address for _, address in matches])
         # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
@@ -154,5 +154,5 @@ class Index:
         line = self._lines[self._starts[number] : self._starts[number + 1]]
         return Passage.model_validate(orjson.loads(line))
 
-    def _grams(self, number: int) -> frozenset[str]:
-        return frozenset(bigrams(searched_text(self.passage(number))))
+    def _terms(self, number: int) -> frozenset[str]:
+        return frozenset(search_terms(searched_text(self.passage(number))))

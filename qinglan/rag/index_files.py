@@ -10,7 +10,7 @@ from qinglan.config import Config, Name
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 PASSAGES = "passages.jsonl"
 OFFSETS = "offsets.u64"

@@ -1,7 +1,7 @@
 """Writes the files of a search index, a batch of passages at a time.
 
-Memory holds only the ids, which must be unique, and the vocabulary. A pair's weight is known only when every passage
-is counted; until then each passage's pairs wait in a file, 8 bytes a pair.
+Memory holds only the ids, which must be unique, and the vocabulary. A term's weight is known only when every passage
+is counted; until then each passage's terms wait in a file, 8 bytes a term.
 """
 
 import logging
@@ -18,13 +18,13 @@ from tantivy import Document, Index, IndexWriter, SchemaBuilder
 from qinglan.rag.contract import Passage
 from qinglan.rag.index_files import OFFSETS, PASSAGES, SEARCH, WEIGHTS
 from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
-from qinglan.rag.passage_bigrams import (
+from qinglan.rag.passage_terms import (
     ONE_BIT,
-    BatchBigrams,
+    BatchTerms,
     Counts,
     DocumentFrequencies,
     Weights,
-    extract_bigrams,
+    extract_terms,
     passage_batches,
 )
 from qinglan.terminal.progress import EVERY_SECONDS, progress_line
@@ -43,10 +43,10 @@ def write_index(kb: Path, folder: Path) -> int:
     index = Index(schema.build(), path=str(folder / SEARCH))
     starts = array("Q", [0])
     progress = BuildProgressLog(kb)
-    with BigramSpool(folder / f"{WEIGHTS}.waiting") as weights:
+    with TermSpool(folder / f"{WEIGHTS}.waiting") as weights:
         with (folder / PASSAGES).open("wb") as lines, index.writer(WRITER_BYTES, num_threads=1) as writer:
             for batch in passage_batches(read_knowledge_base(kb)):
-                cut = extract_bigrams(batch)
+                cut = extract_terms(batch)
                 weights.add(cut)
                 _add(writer, cut.bodies, len(starts) - 1)
                 for line in map(_line, batch):
@@ -70,8 +70,8 @@ def _add(writer: IndexWriter, bodies: list[str], first: int) -> None:
         writer.add_document(document)
 
 
-class BigramSpool:
-    """Computes the weights of passages: their pairs wait in a temporary file until all passages are counted."""
+class TermSpool:
+    """Computes the weights of passages: their terms wait in a temporary file until all passages are counted."""
 
     def __init__(self, waiting: Path) -> None:
         self._path = waiting
@@ -87,19 +87,19 @@ class BigramSpool:
         self._file.close()
         self._path.unlink()
 
-    def add(self, cut: BatchBigrams) -> None:
+    def add(self, cut: BatchTerms) -> None:
         self._frequencies.add(cut)
-        (cut.pairs << ONE_BIT | cut.in_title).tofile(self._file)
+        (cut.codes << ONE_BIT | cut.in_title).tofile(self._file)
         self._batches.append(cut.counts.astype(np.uint32))
         self._passages += len(cut.counts)
 
     def of_passages(self) -> Iterator[Weights]:
-        """Weights of each passage, a batch at a time: the idf of all its pairs together, and of its title's pairs."""
+        """Weights of each passage, a batch at a time: the idf of all its terms together, and of its title's."""
         weigh = self._frequencies.weigher(lambda df: inverse_frequency(df, self._passages))
         self._file.seek(0)
         for counts in self._batches:
-            pairs = np.fromfile(self._file, np.uint64, counts.sum())
-            yield weigh(pairs >> ONE_BIT, pairs & ONE_BIT == ONE_BIT, counts)
+            codes = np.fromfile(self._file, np.uint64, counts.sum())
+            yield weigh(codes >> ONE_BIT, codes & ONE_BIT == ONE_BIT, counts)
 
 
 class BuildProgressLog:

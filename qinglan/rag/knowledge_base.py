@@ -1,4 +1,4 @@
-"""A knowledge base: its passages, their searched text, and the weight of a character pair."""
+"""A knowledge base: its passages, their searched text, and the weight of a term."""
 
 import math
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ import numpy as np
 
 from qinglan.files import sha256_text
 from qinglan.reward.episode import Prompt
-from qinglan.text import bigram_coverage, bigrams
+from qinglan.text import search_terms, term_coverage
 
 MIN_JUDGED_SCORES = 30
 """Judged scores before the regression is used; until then their mean is the estimate."""
@@ -46,8 +46,8 @@ def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list
     share of the text that the conversation holds, and the share of the need that the text holds.
     """
     log_score = 1 - math.log(max(top1, FAINT)) / math.log(FAINT)
-    known_share = bigram_coverage(text, set(bigrams(f"{prompt.question} {prompt.history_summary}")))
-    need_share = bigram_coverage(prompt.need, set(bigrams(text)))
+    known_share = term_coverage(text, set(search_terms(f"{prompt.question} {prompt.history_summary}")))
+    need_share = term_coverage(prompt.need, set(search_terms(text)))
     return [min(1.0, max(0.0, figure)) for figure in (quality, log_score, known_share, need_share)]
 
 

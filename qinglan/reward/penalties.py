@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from qinglan.numerals import DIGITS, NUMBER, digit_numbers
 from qinglan.reward.episode import Prompt, RetrievalResult
-from qinglan.text import RUN, bigrams, normalise
+from qinglan.text import RUN, WORD, normalise, search_terms, stem
 
 SHORTEST_REFERENCE = 8
 """Shortest length that a rewrite is compared with, in characters."""
@@ -17,7 +17,11 @@ SPELLED = re.compile(r"[一二两三四五六七八九]?十[一二三四五六�
 
 STOP_WORDS = (
     "什么 怎么 怎样 如何 多少 哪些 哪个 哪里 是否 可以 能否 能不能 有没有 有哪些 是什么 为什么 多久 几次 请问 关于 "
-    "以及 推荐 建议 方法 相关 介绍 说明 信息 问题 情况 注意事项"
+    "以及 推荐 建议 方法 相关 介绍 说明 信息 问题 情况 注意事项 "
+    "what how why when where which who whose is are was were be been do does did has have had can could may might "
+    "should would will must and or but not no if of in on at by for from with without about into to than as per the "
+    "an this that these those there it its their his her your our my me you we they she he please tell explain list "
+    "much many long often recommended information detail guide"
 )
 """Words that ask or join and name nothing; they never count as invented."""
 
@@ -42,11 +46,12 @@ def repetition_share(rewrite: str) -> float:
 def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> float:
     """Share of the rewrite's characters in words that neither the conversation nor any retrieved passage holds.
 
-    A character is supported if it stands in a pair that they hold. A single unsupported character is a seam between
-    two words; two in a row are an invented word. A house term of the knowledge base is thus not invented.
+    A word in letters is supported if they hold it, another character if it stands in a pair that they hold. A single
+    unsupported character is a seam between two words; two in a row are an invented word. A house term of the
+    knowledge base is thus not invented.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
-    known = frozenset().union(*map(_pairs, (prompt.context, STOP_WORDS, *passages)))
+    known = frozenset().union(*map(_terms, (prompt.context, STOP_WORDS, *passages)))
     runs = RUN.findall(_folded(NUMBER.sub(" ", unicodedata.normalize("NFKC", rewrite))))
     total = sum(map(len, runs))
     return sum(_unsupported_characters(run, known) for run in runs) / total if total else 0.0
@@ -72,9 +77,9 @@ def _folded(text: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _pairs(text: str) -> frozenset[str]:
-    """Character pairs of a text, cached: samples of a prompt share its conversation and most of their passages."""
-    return frozenset(bigrams(_folded(text)))
+def _terms(text: str) -> frozenset[str]:
+    """Terms of a text, cached: samples of a prompt share its conversation and most of their passages."""
+    return frozenset(search_terms(_folded(text)))
 
 
 def _unsupported_characters(run: str, known: Set[str]) -> int:
@@ -83,5 +88,7 @@ def _unsupported_characters(run: str, known: Set[str]) -> int:
     for at in range(len(run) - 1):
         if run[at : at + 2] in known:
             supported[at] = supported[at + 1] = True
+    for word in WORD.finditer(run):
+        supported[word.start() : word.end()] = [stem(word[0]) in known] * len(word[0])
     stretches = re.findall(r"x{2,}", "".join("." if has else "x" for has in supported))
     return sum(map(len, stretches))

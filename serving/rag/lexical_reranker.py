@@ -9,22 +9,23 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pydantic import ValidationError
 
 from qinglan.config import Config, Fraction, Name, explain_validation_error
 from qinglan.errors import ConfigError
+from qinglan.rag.contract import Passage
 from qinglan.rag.index import CACHED_PASSAGES, Index
 from qinglan.rag.knowledge_base import searched_text
-from qinglan.text import bigrams
+from qinglan.text import is_pair, search_terms, whole_terms
 
 RIVALS = 10
 """How many of the text's own best hits in the whole knowledge base a passage is compared with."""
 
 
 class Features(NamedTuple):
-    """Inputs of the regression, each between 0 and 1. Weights are those of rare character pairs."""
+    """Inputs of the regression, each between 0 and 1. Weights are those of rare terms."""
 
     coverage: float
     """Share of the text's weight that the passage holds."""
@@ -138,19 +139,37 @@ class WeightedText(NamedTuple):
     """A text, as the knowledge base weighs it."""
 
     weights: Mapping[str, float]
-    """Weight of each of its pairs that the knowledge base knows."""
+    """Weight of each of its terms that the knowledge base knows."""
 
     total: float
-    """Sum of all weights, unknown pairs included."""
+    """Sum of all weights, unknown terms included."""
+
+
+class SearchedText(NamedTuple):
+    """A text in which terms are looked up: finding a pair is quicker than cutting the text into pairs."""
+
+    text: str
+    whole_terms: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        return cls(text.lower(), whole_terms(text.lower()))
+
+    def __contains__(self, term: object) -> bool:
+        return term in self.whole_terms or (isinstance(term, str) and is_pair(term) and term in self.text)
 
 
 class WeightedPassage(NamedTuple):
     """The parts of a passage that are compared with texts."""
 
-    text: str
-    title: str
+    text: SearchedText
+    title: SearchedText
     weight: float
     title_weight: float
+
+    @classmethod
+    def of(cls, passage: Passage, weight: float, title_weight: float) -> Self:
+        return cls(SearchedText.of(searched_text(passage)), SearchedText.of(passage.title), weight, title_weight)
 
 
 class LexicalReranker:
@@ -172,14 +191,13 @@ class LexicalReranker:
         )
 
     def _weigh(self, text: str) -> WeightedText:
-        known = {gram: self.index.idf(gram) for gram in self.index.query_grams(text)}
-        unknown = sum(1 for gram in set(bigrams(text)) if not self.index.df(gram))
+        known = {term: self.index.idf(term) for term in self.index.query_terms(text)}
+        unknown = sum(1 for term in set(search_terms(text)) if not self.index.df(term))
         return WeightedText(known, sum(known.values()) + unknown * self.index.idf(""))
 
     def _read(self, number: int) -> WeightedPassage:
-        passage, index = self.index.passage(number), self.index
-        text = searched_text(passage).lower()
-        return WeightedPassage(text, passage.title.lower(), index.weight(number), index.title_weight(number))
+        index = self.index
+        return WeightedPassage.of(index.passage(number), index.weight(number), index.title_weight(number))
 
 
 def compute_features(
@@ -211,13 +229,9 @@ def _passage_features(
     )
 
 
-def shared_weight(weights: Mapping[str, float], text: str) -> float:
-    """Weight of those pairs that stand in the text: finding a pair is quicker than cutting the text into pairs."""
-    return sum(weight for gram, weight in weights.items() if gram in text and (len(gram) > 1 or _alone(gram, text)))
-
-
-def _alone(letter: str, text: str) -> bool:
-    return letter in bigrams(text)
+def shared_weight(weights: Mapping[str, float], text: SearchedText) -> float:
+    """Weight of those terms that stand in the text."""
+    return sum(weight for term, weight in weights.items() if term in text)
 
 
 def _best_other(values: Mapping[int, float], number: int) -> float:

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 
 from qinglan.rag.index import Index
 from qinglan.rag.knowledge_base import searched_text
-from qinglan.text import bigram_coverage, bigrams
+from qinglan.text import search_terms, term_coverage
 from serving.http_server import client_disconnected
 from standins.company_rag.behaviour import Behaviour
 
@@ -58,7 +58,7 @@ class CompanyRag:
         ]
 
     def _score(self, query: str, text: str) -> float:
-        logit = SHARPNESS * (bigram_coverage(query, set(bigrams(text))) - MIDDLE)
+        logit = SHARPNESS * (term_coverage(query, set(search_terms(text))) - MIDDLE)
         return round(logit if self.behaviour.scores == "logit" else 1 / (1 + math.exp(-logit)), 4)
 
     def _planned(self, query: str, hits: list[dict[str, Any]]) -> dict[str, Any]:

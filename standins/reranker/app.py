@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
 from qinglan.files import sha256_text
-from qinglan.text import bigram_coverage, bigrams
+from qinglan.text import search_terms, term_coverage
 from serving.http_server import client_disconnected
 from standins.reranker.behaviour import Behaviour
 
@@ -55,7 +55,7 @@ class FakeReranker:
 
 def log_odds(query: str, document: str, sharpness: float) -> float:
     """From the share of the query's character pairs that the document holds."""
-    return sharpness * (bigram_coverage(query, set(bigrams(document))) - 0.5)
+    return sharpness * (term_coverage(query, set(search_terms(document))) - 0.5)
 
 
 def apply_fault(rows: list[dict[str, Any]], fault: str, score: str) -> list[dict[str, Any]]:

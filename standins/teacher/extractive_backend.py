@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qinglan.text import bigram_coverage, bigrams
+from qinglan.text import search_terms, term_coverage
 from standins.teacher.backend import Refusal
 from standins.teacher.lexical_judge import judge_rewrite
 from standins.teacher.prompt_parser import PromptTask, read_prompt
@@ -52,7 +52,7 @@ def rewrite_question(reader: QuestionParser, task: PromptTask) -> str:
     if number is None:
         return task.question.strip() if reading.complete else reading.query
     heading = reader.heading(number)
-    if bigram_coverage(heading, set(bigrams(task.question))) == 1.0:
+    if term_coverage(heading, set(search_terms(task.question))) == 1.0:
         return task.question.strip()  # it already says it in the house's words
     return heading if len(heading) <= LONGEST_HEADING else reading.query
 

@@ -7,7 +7,7 @@ copied history, then nothing. Where nobody wrote down what the user's words mean
 import re
 from typing import NamedTuple
 
-from qinglan.text import bigram_coverage, bigrams
+from qinglan.text import search_terms, term_coverage
 from standins.teacher.prompt_parser import PromptTask
 from standins.teacher.question_parser import STANDALONE_RATIO, ParsedQuestion, QuestionParser
 
@@ -40,7 +40,7 @@ def judge_rewrite(reader: QuestionParser, task: PromptTask) -> dict[str, float |
     """The shape of JUDGE_FORMAT."""
     text = task.rewrite.strip()
     reading = reader.read(task.question, task.history)
-    if not bigrams(text):
+    if not search_terms(text):
         return {**dict.fromkeys(WEIGHTS, 1.0), "综合得分": 1.0, "评分理由": "改写是空的。"}
     case = JudgeCase(text, task, reading, _strange(reader, reading, task), _copied(text, task))
     scores = {
@@ -69,7 +69,7 @@ def _reason(scores: dict[str, float]) -> str:
 def _intent(reader: QuestionParser, case: JudgeCase) -> float:
     if case.copied or (case.reading.subject not in case.rewrite and case.strange):
         return 1.0
-    direct = 1 + 4 * bigram_coverage(_question_part(case.reading), set(bigrams(case.rewrite)))
+    direct = 1 + 4 * term_coverage(_question_part(case.reading), set(search_terms(case.rewrite)))
     passage, answer = reader.first(case.rewrite), reader.answer(case.reading._replace(text=case.reading.core))
     if answer is not None:
         return 5.0 if passage == answer else direct
@@ -79,12 +79,12 @@ def _intent(reader: QuestionParser, case: JudgeCase) -> float:
 def _question_part(reading: ParsedQuestion) -> str:
     """The question without its subject."""
     rest = reading.core.replace(reading.subject, " ") if reading.subject else reading.core
-    return rest if bigrams(rest) else reading.core
+    return rest if search_terms(rest) else reading.core
 
 
 def _says(case: JudgeCase, heading: str) -> bool:
     """The rewrite is a heading about the subject; whether the right one, nobody wrote down."""
-    return case.reading.subject in heading and bigram_coverage(heading, set(bigrams(case.rewrite))) == 1.0
+    return case.reading.subject in heading and term_coverage(heading, set(search_terms(case.rewrite))) == 1.0
 
 
 def _self_contained(case: JudgeCase) -> float:
@@ -92,7 +92,7 @@ def _self_contained(case: JudgeCase) -> float:
         return 3.0
     if not case.reading.subject:
         return 3.0  # nothing says what it could be about
-    share = bigram_coverage(case.reading.subject, set(bigrams(case.rewrite)))
+    share = term_coverage(case.reading.subject, set(search_terms(case.rewrite)))
     return 5.0 if share == 1.0 or case.strange else 1 + 4 * share * (share >= 0.5)
 
 
@@ -101,13 +101,13 @@ def _nothing_invented(reader: QuestionParser, case: JudgeCase) -> float:
     known = case.task.context if passage is None else case.task.context + reader.heading(passage)
     if case.strange or set(NUMBER.findall(case.rewrite)) - set(NUMBER.findall(known)):
         return 1.0
-    context = set(bigrams(case.task.context))
-    unknown = [gram for gram in bigrams(case.rewrite) if gram not in context and not reader.index.df(gram)]
-    return 5 - 4 * len(unknown) / len(bigrams(case.rewrite))
+    context = set(search_terms(case.task.context))
+    unknown = [gram for gram in search_terms(case.rewrite) if gram not in context and not reader.index.df(gram)]
+    return 5 - 4 * len(unknown) / len(search_terms(case.rewrite))
 
 
 def _concise(case: JudgeCase) -> float:
-    grams = bigrams(case.rewrite)
+    grams = search_terms(case.rewrite)
     repeated = 1 - len(set(grams)) / len(grams)
     room = len(case.reading.query) + 10
     over = max(0, len(case.rewrite) - room) / room

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index
 from qinglan.rag.knowledge_base import read_knowledge_base
-from qinglan.text import bigram_coverage
+from qinglan.text import term_coverage
 from standins.teacher.salience import PhraseIndex, WeightedPhrase
 
 SURE = 0.8
@@ -85,7 +85,7 @@ class QuestionParser:
         number = self.first(reading.query)
         if number is None or not reading.subject or reading.subject not in self.heading(number):
             return None
-        return number if bigram_coverage(reading.text, self.index.grams(number)) >= SURE else None
+        return number if term_coverage(reading.text, self.index.terms(number)) >= SURE else None
 
 
 def passage_heading(passage: Passage) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.config import load_yaml
-from qinglan.text import bigram_coverage, bigrams
+from qinglan.text import search_terms, term_coverage
 from standins.teacher.backend import CompletionBackend, Refusal
 from standins.teacher.prompt_parser import PromptTask, read_prompt
 from standins.teacher.question_parser import QuestionParser
@@ -78,7 +78,7 @@ class RelevanceJudge:
         rest = reading.core.replace(reading.subject, " ") if reading.subject else reading.core
         if term := self._term(rest):
             return 3 if same_subject and term in heading else int(same_subject or term in heading)
-        share = bigram_coverage(rest, set(bigrams(passage)))
+        share = term_coverage(rest, set(search_terms(passage)))
         if not same_subject:
             return int(share >= ANSWERED)
         return 3 if share >= ANSWERED else 2 if share >= PARTLY else 1

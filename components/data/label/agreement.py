@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from qinglan.text import bigrams
+from qinglan.text import search_terms
 
 ALIKE = 0.5
 """Share of character pairs from which two questions count as one phrasing."""
@@ -30,7 +30,7 @@ def phrasings(questions: Sequence[str]) -> list[int]:
     leaders: list[set[str]] = []
     numbers = []
     for question in questions:
-        pairs = set(bigrams(question))
+        pairs = set(search_terms(question))
         at = next((at for at, leader in enumerate(leaders) if _likeness(pairs, leader) >= ALIKE), len(leaders))
         if at == len(leaders):
             leaders.append(pairs)

@@ -13,7 +13,10 @@ from pydantic import ValidationError
 from qinglan.config import Config, Name, explain_validation_error
 from qinglan.errors import DataError
 
-FORMAT = 1
+FORMAT = 2
+TERMS = "terms"
+"""The field of our own terms, which is searched."""
+
 OWNER = "qinglan"
 """The first part of every name of ours, and the key of our notes in an index's mapping."""
 
@@ -74,16 +77,15 @@ def index_body(notes: IndexMetadata) -> dict[str, Any]:
         "mappings": {
             "dynamic": False,
             "_meta": metadata_mapping(notes),
-            "_source": {"excludes": ["pairs"]},
+            "_source": {"excludes": [TERMS]},
             "properties": {
                 "id": {"type": "keyword", "doc_values": False},
-                "title": {"type": "text", "index": False, "copy_to": "body"},
-                "content": {"type": "text", "index": False, "copy_to": "body"},
+                "title": {"type": "text", "index": False},
+                "content": {"type": "text", "index": False},
                 "metadata": {"type": "object", "enabled": False},
                 "number": {"type": "integer"},
                 "weights": {"type": "double", "index": False, "doc_values": False},
-                "pairs": {"type": "text", "analyzer": "whitespace", "index_options": "freqs"},
-                "body": {"type": "text", "analyzer": "cjk", "index_options": "freqs"},
+                TERMS: {"type": "text", "analyzer": "whitespace", "index_options": "freqs"},
             },
         },
     }

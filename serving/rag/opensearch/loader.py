@@ -20,14 +20,14 @@ from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
 from qinglan.terminal.progress import progress
 from serving.rag.opensearch.bulk_outcomes import PassageOutcome, PassageSource, RefusedPassages, read_outcome
-from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, index_body, index_of
+from serving.rag.opensearch.index_layout import FORMAT, TERMS, IndexMetadata, index_body, index_of
 from serving.rag.opensearch.index_publisher import publish, read_index_metadata
 from serving.rag.opensearch.outage_retry import OutageRetry
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
 
-    from qinglan.rag.passage_bigrams import DocumentFrequencies
+    from qinglan.rag.passage_terms import DocumentFrequencies
 
 CHUNK = 1000
 CHUNK_BYTES = 8_000_000
@@ -75,7 +75,7 @@ def load(
     notes = patience.until_answered(client, lambda: read_index_metadata(client, index))
     added = 0
     if notes is None or not notes.whole:
-        counted = count_pairs(path, snapshot, f"{tenant_id}/{kb_name}")
+        counted = count_terms(path, snapshot, f"{tenant_id}/{kb_name}")
         notes = IndexMetadata(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
                       passages=counted.passages, whole=False)  # fmt: skip
         refusals = RefusedPassages(refused)
@@ -87,14 +87,14 @@ def load(
     return LoadReport(index, notes.passages, added)
 
 
-def count_pairs(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
+def count_terms(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
     """The first reading: every passage is checked, before anything is sent."""
-    from qinglan.rag.passage_bigrams import DocumentFrequencies, extract_bigrams, passage_batches
+    from qinglan.rag.passage_terms import DocumentFrequencies, extract_terms, passage_batches
 
     frequencies, passages = DocumentFrequencies(), 0
     with progress(f"read {name}") as tick:
         for batch in passage_batches(read_knowledge_base(path)):
-            frequencies.add(extract_bigrams(batch))
+            frequencies.add(extract_terms(batch))
             passages += len(batch)
             for _ in batch:
                 tick()
@@ -163,7 +163,7 @@ def bulk_documents(
     counted: KnowledgeBaseCounts, begin: int, under_way: dict[int, PassageSource]
 ) -> Iterator[tuple[dict[str, Any], str]]:
     """The second reading, from one passage on: what is sent of each; where it stands is noted in `under_way`."""
-    from qinglan.rag.passage_bigrams import extract_bigrams, passage_batches
+    from qinglan.rag.passage_terms import extract_terms, passage_batches
 
     weigh = counted.frequencies.weigher(lambda df: inverse_frequency(df, counted.passages))
     places: deque[PassageSource] = deque()
@@ -175,11 +175,11 @@ def bulk_documents(
 
     number = begin
     for batch in passage_batches(rest()):
-        cut = extract_bigrams(batch)
-        weights = weigh(cut.pairs, cut.in_title, cut.counts).tolist()
-        for passage, pairs, weight in zip(batch, cut.bodies, weights, strict=True):
+        cut = extract_terms(batch)
+        weights = weigh(cut.codes, cut.in_title, cut.counts).tolist()
+        for passage, terms, weight in zip(batch, cut.bodies, weights, strict=True):
             under_way[number] = places.popleft()
-            document = {**vars(passage), "number": number, "pairs": pairs, "weights": weight}
+            document = {**vars(passage), "number": number, TERMS: terms, "weights": weight}
             yield {"create": {"_id": str(number)}}, orjson.dumps(document).decode()
             number += 1
 

@@ -14,7 +14,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index
 from qinglan.rag.index_files import MANIFEST, PASSAGES, SEARCH
 from qinglan.rag.knowledge_base import read_knowledge_base
-from qinglan.text import bigrams
+from qinglan.text import search_terms
 
 PRODUCTS = ["虾青素胶囊", "胶原蛋白肽", "鱼油软胶囊", "益生菌粉"]
 ASPECTS = ["每日服用频次", "适用人群范围", "贮藏温度条件", "不良反应提示"]
@@ -78,7 +78,7 @@ def test_no_text_is_query_syntax_and_none_breaks_the_search(index: Index, query:
 def test_a_pasted_page_is_searched_by_its_rarest_pairs(index: Index) -> None:
     page = "".join(p.content for p in PASSAGES_WRITTEN) + "".join(chr(0x4E00 + i) for i in range(3000))
 
-    grams = index.query_grams(page)
+    grams = index.query_terms(page)
 
     assert len(grams) == len(set(grams)) <= 128
     assert index.search(page, 5)
@@ -88,13 +88,13 @@ def test_document_frequencies_count_passages_not_occurrences(index: Index) -> No
     assert index.df("油软") == 4
     assert index.df("说明") == 16
     assert index.idf("油软") > index.idf("说明")
-    assert {"油软", "贮藏"} <= index.grams(10)
+    assert {"油软", "贮藏"} <= index.terms(10)
 
 
 def test_weights_on_disk_are_the_sums_of_what_the_index_counts(index: Index) -> None:
     for number in range(len(index)):
-        title = set(bigrams(index.passage(number).title))
-        assert index.weight(number) == pytest.approx(sum(map(index.idf, index.grams(number))))
+        title = set(search_terms(index.passage(number).title))
+        assert index.weight(number) == pytest.approx(sum(map(index.idf, index.terms(number))))
         assert index.title_weight(number) == pytest.approx(sum(map(index.idf, title)))
 
 

@@ -12,7 +12,7 @@ from benchmarks.reward_world import CONSTANT, Case, World, opened
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, in_sample
 from qinglan.rows import Split
-from qinglan.text import bigrams
+from qinglan.text import search_terms
 from standins.samples.tenant_content import load_tenant_content
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ TENANT, ROWS = "fivedoctors", 200
 SFT_STEPS, SFT_RATE = 300, 2.0
 RL_STEPS, RL_RATE, KL = 3000, 10.0, 0.005
 VOCABULARY = sorted(
-    {gram for term in load_tenant_content(TENANT).aspects.values() for ask in term.asks for gram in bigrams(ask)}
+    {gram for term in load_tenant_content(TENANT).aspects.values() for ask in term.asks for gram in search_terms(ask)}
 )
 SEARCHED = RewardConfig().judge_share
 UNJUDGED = 0.0
@@ -72,7 +72,9 @@ def rows(told: Told, split: Split, config: RewardConfig, labelled: bool = True) 
         for text, action in zip(texts(case), actions, strict=True) if known else ():
             imputer.add(features(case.prompt, text, action["quality"], action["top1"]), action["judge"])
     return Rows(
-        features=np.array([[gram in bigrams(case.prompt.question) for gram in VOCABULARY] for case in cases], float),
+        features=np.array(
+            [[term in search_terms(row.prompt.question) for term in VOCABULARY] for row in cases], float
+        ),
         rewards=np.array([
             [
                 action["score"] if known else imputed(case, text, action, imputer, config)

@@ -12,7 +12,7 @@ from qinglan.files import dump_line, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Retrieval, ValidatedRewrite
-from qinglan.text import bigrams
+from qinglan.text import search_terms
 from standins.teacher.app import create_app
 from standins.teacher.backend import BackendRouter
 from standins.teacher.config import Behaviour
@@ -96,8 +96,8 @@ class WordRag(Rag):
 
 
 def overlap(text: str, passage: Passage) -> float:
-    own = set(bigrams(text))
-    return len(own & set(bigrams(f"{passage.title}\n{passage.content}"))) / len(own) if own else 0.0
+    own = set(search_terms(text))
+    return len(own & set(search_terms(f"{passage.title}\n{passage.content}"))) / len(own) if own else 0.0
 
 
 def judges(knowledge_base: Path) -> Any:
