@@ -33,8 +33,8 @@ class CheckInputs(NamedTuple):
     knowledge_base: Path | None
 
     def with_questions(self, texts: Sequence[str]) -> Iterator[Question]:
-        """Questions of the command line, else the sheet's for training, labelled ones first: what is fitted here
-        must not have seen the locked test."""
+        """Questions of the command line, else the sheet's for training, each text once and labelled ones first: what
+        is fitted here must not have seen the locked test."""
         if texts or self.questions is None:
             for number, text in enumerate(texts or [ANY_QUESTION], 1):
                 name = f"question-{number}"
@@ -45,7 +45,10 @@ class CheckInputs(NamedTuple):
         if not usable:
             raise DataError(f"{self.questions}: no question for training. Give more rows, or mark some as train.")
         of_tenant = [row for row in usable if row.tenant_id == usable[0].tenant_id]
-        yield from sorted(of_tenant, key=lambda row: not row.gold)
+        distinct: dict[str, Question] = {}
+        for row in sorted(of_tenant, key=lambda row: not row.gold):
+            distinct.setdefault(row.question, row)
+        yield from distinct.values()
 
     def _split(self, row: Question) -> str:
         return row.split or split_of((row.tenant_id, row.conversation_id), self.convert)

@@ -100,8 +100,7 @@ def rewrite_checks(effect: str, service: RagUpstream) -> Iterator[Check]:
             "See tenant, knowledge base (--kb-name) and threshold, and that the service holds the tenant's passages.",
         )  # fmt: skip
     elif effect == "searched":
-        as_query = service.request.rewritten_query == service.request.query
-        how = "the rewrite is sent as its question" if as_query else "rewritten_query is searched"
+        how = "the rewrite is sent as its question" if service.rewrite_as_query else "rewritten_query is searched"
         yield Check("ok", "rewrite", f"{how}: another one finds other passages.")
     else:
         yield Check(
