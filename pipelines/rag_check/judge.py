@@ -219,10 +219,12 @@ def score_gap(row: RowAnswers) -> list[float]:
 
 
 def stable_questions(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
-    """Questions that were answered alike, for a digest of answers; none where answers are not stable."""
+    """Questions that were answered alike, with an id or a text in each answer, for a digest of answers; none where
+    answers are not stable."""
     if any(row.first.passages != row.again.passages for row in rows):
         return ()
-    return tuple(row.row.question for row in rows if row.first.data["recall"])[:SAMPLED_QUESTIONS]
+    known = [row.row.question for row in rows if any(name or text for name, text in row.first.passages)]
+    return tuple(known[:SAMPLED_QUESTIONS])
 
 
 def snapshot_checks(rows: Sequence[RowAnswers], known: KnownPassages | None) -> Iterator[Check]:
