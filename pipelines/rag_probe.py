@@ -1,10 +1,19 @@
-"""One free question to a run's RAG service before anything is paid: does it answer, in which shape, what is lost?"""
+"""Free questions to a run's RAG service before anything is paid: does it answer, in which shape, what is lost?
+
+Where it does not name its knowledge base and the profile has no `snapshot_queries`, they are chosen here: questions
+for training that are answered alike twice.
+"""
 
 import asyncio
+from pathlib import Path
 from typing import NamedTuple
 
+from pipelines.rag_check.ask import ask_twice
+from pipelines.rag_check.judge import SAMPLED_QUESTIONS, stable_questions
+from pipelines.rag_check.sample import ANY_QUESTION, training_questions
 from pipelines.rewriter import RunConfig
-from qinglan.errors import OutageError, QinglanError
+from qinglan.config import load_yaml
+from qinglan.errors import DataError, OutageError, QinglanError
 from qinglan.llm.config import RagUpstream
 from qinglan.questions import read_questions
 from qinglan.rag.client import RagClient
@@ -13,8 +22,6 @@ from qinglan.rag.service_limits import lost_measurements
 from qinglan.rows import Question
 
 PROBE_SECONDS = 10.0
-ANY_QUESTION = "怎么使用"
-"""Asked where there is no sheet yet."""
 
 
 class RagProbe(NamedTuple):
@@ -27,6 +34,9 @@ class RagProbe(NamedTuple):
     snapshot: bool | None = None
     """Its answers name the knowledge base, by themselves or by a digest of samples; None where that is not known."""
 
+    snapshot_queries: tuple[str, ...] = ()
+    """Questions whose answers stand for the knowledge base; empty where the service names it."""
+
 
 def probe_rag(config: RunConfig) -> RagProbe:
     """Ask the service of the profile one question of the sheet."""
@@ -36,8 +46,13 @@ def probe_rag(config: RunConfig) -> RagProbe:
     async def ask() -> RagProbe:
         async with RagClient(service.base_url, timeout=PROBE_SECONDS, attempts=1, service=service) as client:
             data = (await client.retrieve(request)).data
-        limits = lost_measurements(service, data, config.retrieval.score_threshold)
-        return RagProbe(None, tuple(limits), bool(data.snapshot or service.snapshot_queries))
+            queries = service.snapshot_queries
+            if not data.snapshot and not queries and any(hit.id or hit.content for hit in data.recall):
+                queries = await choose_snapshot_queries(config, client)
+        limits = lost_measurements(
+            service.model_copy(update={"snapshot_queries": queries}), data, config.retrieval.score_threshold
+        )
+        return RagProbe(None, tuple(limits), bool(data.snapshot or queries), queries)
 
     try:
         return asyncio.run(ask())
@@ -51,6 +66,35 @@ def probe_rag(config: RunConfig) -> RagProbe:
         return RagProbe(problem)
     except QinglanError as error:
         return RagProbe(error)
+
+
+async def choose_snapshot_queries(config: RunConfig, client: RagClient) -> tuple[str, ...]:
+    """Questions for training that were answered alike twice; none without a sheet, or where one was not."""
+    if config.questions is None or not config.questions.is_file():
+        return ()
+    try:
+        rows = training_questions(
+            config.questions, config.generate.columns, config.tenant_id, config.convert
+        )[:SAMPLED_QUESTIONS]  # fmt: skip
+    except DataError:
+        return ()  # another check's finding
+    return stable_questions(await ask_twice(client, config.retrieval, rows))
+
+
+def with_snapshot_queries(config: RunConfig, queries: tuple[str, ...]) -> RunConfig:
+    """The configuration with the questions whose answers stand for the knowledge base."""
+    rag = config.gateway.rag.model_copy(update={"snapshot_queries": queries})
+    return config.model_copy(update={"gateway": config.gateway.model_copy(update={"rag": rag})})
+
+
+def with_earlier_queries(config: RunConfig, earlier: Path) -> RunConfig:
+    """The configuration with the questions that this run chose before: other ones would look like other knowledge."""
+    service = config.gateway.rag
+    if service.snapshot_queries or not earlier.is_file():
+        return config
+    before = load_yaml(earlier).get("gateway", {}).get("rag", {})
+    same = before.get("base_url") == service.base_url
+    return with_snapshot_queries(config, tuple(before.get("snapshot_queries", ()))) if same else config
 
 
 def probe_request(config: RunConfig) -> RagRequest:

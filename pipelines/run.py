@@ -33,6 +33,7 @@ from pipelines.preflight import (
     with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
+from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
 from pipelines.readiness import asks_examiner, check_readiness
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
@@ -62,9 +63,10 @@ def run_pipeline(
     `approve` is called once nothing is missing and before anything is paid; it raises where the run shall not go on.
     """
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
-    config = with_run_files(config, run, only)
+    config = with_earlier_queries(with_run_files(config, run, only), run.config)
     ready = check_readiness(config, stages)
     raise_missing(ready.missing)
+    config = with_snapshot_queries(config, ready.rag.snapshot_queries) if ready.rag.snapshot_queries else config
     check_room(config, root, stages)
     sheet = read_sheet(config)
     check_sheet(config, sheet, stages)

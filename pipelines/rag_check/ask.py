@@ -101,27 +101,32 @@ def fit_shape(service: RagUpstream, body: bytes, tenant: str) -> tuple[RagUpstre
 
 async def ask_rows(client: RagClient, retrieval: RetrievalConfig, rows: Sequence[Question]) -> list[RowAnswers]:
     """Ask every question twice, as many at once as a run would, then a few with another rewrite or need."""
-
-    async def ask(row: Question, query: str, need: str = "") -> TimedAnswer:
-        begun = time.perf_counter()
-        body = await client.retrieve_raw(search_request(retrieval, row, query, need))
-        seconds = time.perf_counter() - begun
-        return TimedAnswer(client.read(body, row.tenant_id), seconds)
-
-    first = await gather_or_cancel(*(ask(row, row.question) for row in rows))
-    again = await gather_or_cancel(*(ask(row, row.question) for row in rows))
+    answers = await ask_twice(client, retrieval, rows)
     other_texts = [rows[at + 1].question if at + 1 < len(rows) else OTHER_TEXT for at in range(len(rows))]
-    answers = []
-    for at, row in enumerate(rows):
-        answer = RowAnswers(row, first[at], again[at])
-        if at < EFFECT_ROWS:
-            answer = answer._replace(other_rewrite=await ask(row, other_texts[at]))
-            try:
-                answer = answer._replace(other_need=await ask(row, row.question, other_texts[at]))
-            except DataError as refusal:
-                answer = answer._replace(need_refused=str(refusal))
-        answers.append(answer)
+    for at, row in enumerate(rows[:EFFECT_ROWS]):
+        answers[at] = answers[at]._replace(other_rewrite=await ask(client, retrieval, row, other_texts[at]))
+        try:
+            other_need = await ask(client, retrieval, row, row.question, other_texts[at])
+            answers[at] = answers[at]._replace(other_need=other_need)
+        except DataError as refusal:
+            answers[at] = answers[at]._replace(need_refused=str(refusal))
     return answers
+
+
+async def ask_twice(client: RagClient, retrieval: RetrievalConfig, rows: Sequence[Question]) -> list[RowAnswers]:
+    """Ask every question, then every question again."""
+    first = await gather_or_cancel(*(ask(client, retrieval, row, row.question) for row in rows))
+    again = await gather_or_cancel(*(ask(client, retrieval, row, row.question) for row in rows))
+    return [RowAnswers(*answers) for answers in zip(rows, first, again, strict=True)]
+
+
+async def ask(
+    client: RagClient, retrieval: RetrievalConfig, row: Question, query: str, need: str = ""
+) -> TimedAnswer:
+    begun = time.perf_counter()
+    body = await client.retrieve_raw(search_request(retrieval, row, query, need))
+    seconds = time.perf_counter() - begun
+    return TimedAnswer(client.read(body, row.tenant_id), seconds)
 
 
 def search_request(retrieval: RetrievalConfig, row: Question, query: str, need: str = "") -> RagRequest:

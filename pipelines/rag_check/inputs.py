@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import split_of
 from pipelines.config import load_config
 from pipelines.overrides import parse_overrides
 from pipelines.rag_check.judge import KnownPassages
-from pipelines.rag_probe import ANY_QUESTION
+from pipelines.rag_check.sample import ANY_QUESTION, training_questions
 from qinglan.config import merge_settings
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import ConfigError
 from qinglan.files import sha256_file
 from qinglan.llm.config import RagUpstream
 from qinglan.llm.host_allowlist import check_host
-from qinglan.questions import Columns, read_questions
+from qinglan.questions import Columns
 from qinglan.rag.knowledge_base import read_knowledge_base
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Question
@@ -33,22 +32,13 @@ class CheckInputs(NamedTuple):
     knowledge_base: Path | None
 
     def with_questions(self, texts: Sequence[str]) -> Iterator[Question]:
-        """Questions of the command line, else the sheet's for training, labelled ones first: what is fitted here
-        must not have seen the locked test."""
+        """Questions of the command line, else the sheet's for training."""
         if texts or self.questions is None:
             for number, text in enumerate(texts or [ANY_QUESTION], 1):
                 name = f"question-{number}"
                 yield Question(id=name, tenant_id=self.tenant, conversation_id=name, question=text)
             return
-        read = read_questions(self.questions, self.columns, self.tenant)
-        usable = [row for row in read if isinstance(row, Question) and self._split(row) == "train"]
-        if not usable:
-            raise DataError(f"{self.questions}: no question for training. Give more rows, or mark some as train.")
-        of_tenant = [row for row in usable if row.tenant_id == usable[0].tenant_id]
-        yield from sorted(of_tenant, key=lambda row: not row.gold)
-
-    def _split(self, row: Question) -> str:
-        return row.split or split_of((row.tenant_id, row.conversation_id), self.convert)
+        yield from training_questions(self.questions, self.columns, self.tenant, self.convert)
 
     def passages(self) -> KnownPassages | None:
         path = self.knowledge_base

@@ -100,8 +100,7 @@ def rewrite_checks(effect: str, service: RagUpstream) -> Iterator[Check]:
             "See tenant, knowledge base (--kb-name) and threshold, and that the service holds the tenant's passages.",
         )  # fmt: skip
     elif effect == "searched":
-        as_query = service.request.rewritten_query == service.request.query
-        how = "the rewrite is sent as its question" if as_query else "rewritten_query is searched"
+        how = "the rewrite is sent as its question" if service.rewrite_as_query else "rewritten_query is searched"
         yield Check("ok", "rewrite", f"{how}: another one finds other passages.")
     else:
         yield Check(
@@ -220,10 +219,12 @@ def score_gap(row: RowAnswers) -> list[float]:
 
 
 def stable_questions(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
-    """Questions that were answered alike, for a digest of answers; none where answers are not stable."""
+    """Questions that were answered alike, with an id or a text in each answer, for a digest of answers; none where
+    answers are not stable."""
     if any(row.first.passages != row.again.passages for row in rows):
         return ()
-    return tuple(row.row.question for row in rows if row.first.data["recall"])[:SAMPLED_QUESTIONS]
+    known = [row.row.question for row in rows if any(name or text for name, text in row.first.passages)]
+    return tuple(known[:SAMPLED_QUESTIONS])
 
 
 def snapshot_checks(rows: Sequence[RowAnswers], known: KnownPassages | None) -> Iterator[Check]:

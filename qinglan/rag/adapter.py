@@ -81,6 +81,8 @@ class RagAdapter:
         data |= {name: get(body, getattr(fields, name)) for name in ("rewritten_query", "scored_against", "snapshot")}
         if not self._service.request.need:
             data["scored_against"] = "query"
+        if self._service.rewrite_as_query:
+            data["rewritten_query"] = None  # the service's own rewriting of ours is a part of its search
         calibration = self._service.calibration.get(tenant)
         data["recall"] = [self._passage(hit, calibration, body) for hit in hits]
         return {name: value for name, value in data.items() if value is not None}

@@ -45,7 +45,7 @@ def lost_measurements(service: RagService, data: RagData, score_threshold: float
 
 
 def _by_settings(service: RagService) -> Iterator[str]:
-    if service.request.rewritten_query == service.request.query:
+    if service.rewrite_as_query:
         yield REWRITE_AS_QUERY
 
 

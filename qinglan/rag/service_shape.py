@@ -121,3 +121,8 @@ class RagService(Config):
         """True if requests and answers pass as they are."""
         shape = ("request", "extra_body", "answer", "calibration", "snapshot_queries")
         return all(getattr(self, name) == RagService.model_fields[name].default for name in shape)
+
+    @property
+    def rewrite_as_query(self) -> bool:
+        """True if a rewrite is sent in place of the question, to a service that has no field for it."""
+        return self.request.rewritten_query == self.request.query

@@ -120,12 +120,14 @@ class RelevanceBackend:
 
 
 def relevance_judges(
-    readers: Mapping[str, QuestionParser], vocabularies: Mapping[str, Path], suffix: str, rates: ErrorRates
+    readers: Mapping[str, QuestionParser],
+    vocabularies: Mapping[str, Path],
+    tenants: Mapping[str, str],
+    rates: ErrorRates,
 ) -> dict[str, RelevanceJudge]:
-    """Two judges for each tenant: its own model, and the one with the suffix."""
+    """A judge for each model, by the name of its tenant."""
     words = {tenant: read_vocabulary(path) for tenant, path in vocabularies.items()}
     return {
-        model: RelevanceJudge(model, reader, words.get(tenant, {}), rates)
-        for tenant, reader in readers.items()
-        for model in (tenant, f"{tenant}{suffix}")
+        model: RelevanceJudge(model, readers[tenant], words.get(tenant, {}), rates)
+        for model, tenant in tenants.items()
     }

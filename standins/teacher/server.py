@@ -25,7 +25,9 @@ def serve(config: TeacherConfig) -> None:
         brain, load_similarity_judges(config.knowledge_bases), VariantBackend(brain, config.variants)
     )
     rates = ErrorRates(config.behaviour.label_misses, config.behaviour.label_false_hits)
-    judges = relevance_judges(brain.readers, config.vocabularies, SUFFIX, rates)
+    judging = {model: tenant for tenant in brain.readers for model in (tenant, f"{tenant}{SUFFIX}")}
+    judging |= {model: variant.tenant for model, variant in config.variants.items()}
+    judges = relevance_judges(brain.readers, config.vocabularies, judging, rates)
     app = create_app(RelevanceBackend(brains, judges), config.behaviour)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_app("teacher", app, listen(config.host, config.port), path="/v1"))

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from pipelines.cli import _ask_to_spend
-from pipelines.config import CONFIGS, load_config
+from pipelines.config import CONFIGS, dump_config, load_config
 from pipelines.prepay import prepay_run
+from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
 from pipelines.readiness import check_readiness, disallowed_hosts
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline
@@ -108,6 +109,29 @@ def test_what_is_set_is_not_missing_and_the_plans_own_contract_is_enough_of_a_ra
         NO_NEED[:60], NO_IDS[:60], NO_CONTENT[:60], NO_SNAPSHOT[:60],
     ]  # fmt: skip
     assert ready.rag.snapshot is False
+
+
+def test_a_run_chooses_the_questions_that_stand_for_a_knowledge_base_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "writer.example")
+    monkeypatch.setenv("WRITER_KEY", "k")
+    service = Scripted(Reply(200, orjson.dumps({"data": {"recall": [{"id": "k1", "reranker_score": 0.5}]}})))
+
+    with running(service) as rag:
+        config = load_config("fivedoctors", profile(tmp_path, rag), **files(tmp_path))
+        ready = check_readiness(config, DATA)
+    queries = ready.rag.snapshot_queries
+    assert queries and len(set(queries)) == len(queries)
+    assert len(service.seen) == 1 + 2 * len(queries)
+    assert (ready.missing, ready.rag.snapshot) == ([], True)
+    assert f"a digest of its answers to {len(queries)} questions stands in" in ready.rag.limits[-1]
+
+    before = tmp_path / "config.yaml"
+    dump_config(with_snapshot_queries(config, ("chosen before",)), before)
+    assert with_earlier_queries(config, before).gateway.rag.snapshot_queries == ("chosen before",)
+    elsewhere = load_config("fivedoctors", profile(tmp_path, "http://127.0.0.1:9"), **files(tmp_path))
+    assert with_earlier_queries(elsewhere, before) == elsewhere
 
 
 @pytest.mark.parametrize(

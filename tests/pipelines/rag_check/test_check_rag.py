@@ -39,7 +39,7 @@ class Outcome:
 @contextmanager
 def checked(folder: Path, *options: str, **behaviour: Any) -> Iterator[Outcome]:
     sheet = folder / "questions.jsonl"
-    rows = [{"问题": text, "标准段落": gold, "划分": "train"} for text, gold in QUESTIONS.items()]
+    rows = [{"问题": text, "标准段落": gold, "划分": "train"} for text, gold in QUESTIONS.items() for _ in range(2)]
     sheet.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     base = str(folder / "kb.jsonl")
     with company_rag(folder, **behaviour) as (url, _):
@@ -74,7 +74,7 @@ def test_the_plans_contract_with_logits_works_and_the_lines_for_the_profile_say_
     assert "fitted on 11 labelled questions" in outcome.what("scores")
     assert rag["headers"] == {"Authorization": "Bearer $ACME_TOKEN"}
     assert rag["calibration"]["acme"]["scale"] == "logit"
-    assert len(rag["snapshot_queries"]) == 10
+    assert len(set(rag["snapshot_queries"])) == 10
     assert RagUpstream.parse(rag, "pasted").path == "/v2/search"
     assert "judge alone" in outcome.json["limits"][0]
     assert "secret-token" not in str(outcome.json)
@@ -103,6 +103,8 @@ def test_a_service_that_ignores_rewrites_is_told_from_one_that_searches_them(tmp
 
     assert outcome.states["rewrite"] == "error"
     assert outcome.rag["request"] == {"rewritten_query": "query"}
+    with checked(tmp_path, "--set=gateway.rag.request.rewritten_query=query", rewrites=False) as again:
+        assert (again.code, again.states["rewrite"]) == (0, "ok")
 
 
 def test_a_service_that_scores_the_need_allows_more(tmp_path: Path) -> None:

@@ -81,6 +81,16 @@ def test_a_service_with_other_names_is_mapped_and_gets_no_field_that_it_does_not
     assert 0 < data.recall[0].reranker_score < 1
 
 
+def test_a_service_that_rewrites_every_question_answers_a_rewrite_that_is_sent_as_one(tmp_path: Path) -> None:
+    with company_rag(tmp_path, rewrites=False, scores="probability") as (url, service):
+        with pytest.raises(DataError, match=r"or set rag\.request\.rewritten_query: query"):
+            ask(url, {})
+        data = ask(url, {"request": {"rewritten_query": "query"}})
+
+    assert service.received[-1]["query"] == QUESTION.rewritten_query
+    assert data.recall[0].id == "k1"
+
+
 def test_logits_without_a_calibration_are_refused_with_the_setting_that_mends_it(tmp_path: Path) -> None:
     with (
         company_rag(tmp_path) as (url, _),

@@ -13,6 +13,7 @@ from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relev
 from standins.teacher.similarity_judge import SUFFIX
 from tests.standins.teacher.sample_company import ASKED, PRODUCTS, TERMS, write_house
 
+JUDGES = {model: "fivedoctors" for model in ("fivedoctors", f"fivedoctors{SUFFIX}")}
 NEVER_WRONG = ErrorRates(0.0, 0.0)
 NEED = "虾青素软胶囊隔几个小时吃一回"
 """In words that no passage holds."""
@@ -33,7 +34,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def backend(house: ExtractiveBackend, vocabulary: Path | None, rates: ErrorRates = NEVER_WRONG) -> RelevanceBackend:
     words = {"fivedoctors": vocabulary} if vocabulary else {}
-    return RelevanceBackend(BackendRouter(house), relevance_judges(house.readers, words, SUFFIX, rates))
+    return RelevanceBackend(BackendRouter(house), relevance_judges(house.readers, words, JUDGES, rates))
 
 
 def plain(messages: Any) -> list[dict[str, Any]]:
