@@ -99,6 +99,11 @@ class Retrieval(Config):
     gold_rank: int | None = None
     """1 for the first; None when the gold passage is not shown, or unknown."""
 
+    @property
+    def own_score(self) -> float | None:
+        """The first passage's score against the query itself; None where the service tells none, or found nothing."""
+        return self.hits[0].query_score if self.hits else None
+
 
 class ValidatedRewrite(Rewrite):
     """A rewrite with what both queries retrieved, accepted for training or not, and why."""

@@ -5,7 +5,9 @@ within what it may cost, copy, invent and write. The test must be one that no mo
 than the training's judge, and everything it was made from named. What is missing or not a number holds it.
 """
 
+import math
 from collections.abc import Iterator, Mapping
+from statistics import NormalDist
 from typing import Any
 
 from pydantic import Field
@@ -35,6 +37,10 @@ UNGATED_METRICS = {
 }
 
 
+INTERVAL_DEVIATIONS = 2 * NormalDist().inv_cdf(0.975)
+"""Width of a 95 % interval in standard deviations."""
+
+
 class GateConfig(Config):
     """Limits that a candidate must meet before it may serve. Whatever cannot be read holds it."""
 
@@ -43,6 +49,10 @@ class GateConfig(Config):
 
     p: Fraction = 0.05
     """The permutation test's p of candidate against teacher must be below."""
+
+    kind_margin: Fraction = 0.02
+    """By so much top-1 may be worse than the teacher's in a kind of question, or for a tenant. More holds where it is
+    shown, by Holm's correction over all of them; the report says what a kind with few questions leaves open."""
 
     margin: Fraction = 0.01
     """By so much nDCG@10 and recall@10 may at most be worse than the teacher's, overall and per tenant."""
@@ -110,6 +120,45 @@ def _no_worse(numbers: EvaluationNumbers, gate: GateConfig, metric: str, where: 
             f"{OTHER_GATED_METRICS[metric]}{where} may be worse than the teacher's by {-100 * low:.1f} points; "
             f"{100 * gate.margin:.1f} points are allowed."
         )
+
+
+def _no_kind_worse(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    if not (numbers.has("kinds") or numbers.has("settings", "gate", "kind_margin")):
+        return  # judged before kinds were measured
+    for kind, p in loss_ps(numbers, gate).items():
+        if p < gate.p:
+            at = ("kinds", kind, "difference")
+            gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
+            yield (
+                f"Worse than the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
+                f"[{low:+.1f}, {high:+.1f}], {numbers(*at, 'n'):.0f} queries; a loss beyond "
+                f"{100 * gate.kind_margin:.1f} points is shown (p {p:.4f})."
+            )
+
+
+def loss_ps(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
+    """The p of a loss beyond the margin in each kind of question, by Holm's correction over all of them."""
+    from qinglan.evaluation.statistics import holm
+
+    kinds = numbers.value("kinds")
+    if not isinstance(kinds, Mapping) or not kinds:
+        raise MissingNumberError("kinds is empty")
+    return holm({kind: _loss_p(numbers, kind, gate.kind_margin) for kind in kinds})
+
+
+def _loss_p(numbers: EvaluationNumbers, kind: str, margin: float) -> float:
+    paths = [("kinds", kind, "difference", name) for name in ("difference", "low", "high")]
+    if any(numbers.value(*path) is None for path in paths):  # too few questions to compare
+        return math.nan
+    difference, low, high = (numbers(*path) for path in paths)
+    return loss_p(difference, low, high, margin)
+
+
+def loss_p(difference: float, low: float, high: float, margin: float) -> float:
+    """One-sided p of a loss beyond the margin, by the normal law with the interval's width."""
+    if high <= low:
+        return float(difference >= -margin)
+    return NormalDist(0, (high - low) / INTERVAL_DEVIATIONS).cdf(difference + margin)
 
 
 def _length(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
@@ -190,6 +239,7 @@ CHECKS: tuple[Check, ...] = (
     _better_than_teacher,
     _better_than_plain,
     _no_worse_elsewhere,
+    _no_kind_worse,
     _length,
     _shares,
     _cost,

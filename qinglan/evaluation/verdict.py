@@ -44,6 +44,13 @@ class EvaluationNumbers:
             value = value[name]
         return value
 
+    def has(self, *path: str) -> bool:
+        try:
+            self.value(*path)
+        except MissingNumberError:
+            return False
+        return True
+
     def __call__(self, *path: str) -> float:
         value = self.value(*path)
         if value is None:

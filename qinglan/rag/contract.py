@@ -78,8 +78,9 @@ class RagData(Config):
 
     recall: tuple[RecalledPassage, ...]
     scored_against: Literal["need", "query"]
-    rewriter: Literal["request", "model", "fallback"]
-    """Writer of the query: the caller, the deployed rewriter, or none because the rewriter failed."""
+    rewriter: Literal["request", "model", "as asked", "fallback"]
+    """Writer of the query: the caller, the deployed rewriter, or none, since the question finds its answer as it was
+    asked, or since the rewriter failed."""
 
     rewriter_version: str = ""
     fallback_reason: str = ""

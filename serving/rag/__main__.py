@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--rewriter-model", type=Path, metavar="FOLDER", help="an openai rewriter's: has its prompts")
     parser.add_argument("--rewriter-deadline", type=float, metavar="SECONDS", help="the longest wait for a rewrite")
     parser.add_argument("--rewrite-cache", type=int, metavar="ENTRIES", help="0 asks the rewriter every time")
+    parser.add_argument("--as-asked", type=float, metavar="SCORE", help="from here on a question needs no rewrite")
     parser.add_argument("--reranker", action="append", default=[], metavar="TENANT=PATH")
     parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
     parser.add_argument("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, KnowledgeBase, RagAnswer, RagData, RagRequest
 from serving.rag.content_check import ContentChecker, content_routes
 from serving.rag.engine import Engine, EngineUnavailable, SnapshotGone
@@ -77,10 +78,11 @@ def create_app(
     async def general_rag(request: RagRequest) -> Response:
         started = time.perf_counter()
         engine = find_engine(engines, request)
-        searched = await choose_query(request, rewriter)
-        knowledge_base, retrieval = await retrieve_current(engine, searched.query, request)
+        answered = await search_as_asked(engine, request, rewriter) if rewriter else None
+        searched = SearchQuery(request.query, "as asked") if answered else await choose_query(request, rewriter)
+        knowledge_base, retrieval = answered or await retrieve_current(engine, searched.query, request)
         answer = make_answer(request, searched, knowledge_base, retrieval)
-        if rewriter and searched.rewriter != "request":
+        if rewriter and searched.rewriter in ("model", "fallback"):
             metrics.rewritten(request.tenant_id, searched.cached, rewriter.cache.open)
         if searched.fallback_reason:
             metrics.fell_back(request.tenant_id, searched.fallback_reason)
@@ -125,6 +127,19 @@ def find_engine(engines: Engines, request: RagRequest) -> Engine:
     known = any(tenant == request.tenant_id for tenant, _ in engines)
     field, value = ("kb_name", request.kb_name) if known else ("tenant_id", request.tenant_id)
     raise HTTPException(404, f"{field}: nothing is served under {value!r}")
+
+
+async def search_as_asked(
+    engine: Engine, request: RagRequest, rewriter: RewriterClient
+) -> tuple[KnowledgeBase, ScoredRetrieval] | None:
+    """The answer to the question as it was asked, where no rewrite is needed; else None."""
+    if request.rewritten_query is not None or not rewriter.as_asked:
+        return None
+    knowledge_base, retrieval = await retrieve_current(engine, request.query, request)
+    # Where a reranker failed, the local score stands in, on a scale of its own.
+    certain = retrieval.recall and not retrieval.fallback_reason
+    score = retrieval.recall[0].query_score if certain else None
+    return (knowledge_base, retrieval) if searched_as_asked(score, rewriter.as_asked) else None
 
 
 async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> SearchQuery:

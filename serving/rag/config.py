@@ -10,6 +10,7 @@ from pydantic import Field
 from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
+from qinglan.rag.as_asked import AS_ASKED
 from qinglan.rewriter.card import read_card
 from serving.rag.opensearch.connection import OpenSearchConfig
 from serving.rag.url_checks import refuse_credentials
@@ -53,6 +54,10 @@ class RewriterConfig(Config):
     cached_rewrites: int = Field(default=10_000, ge=0)
     """Rewrites of the present model version that are remembered; 0 for none."""
 
+    as_asked: Fraction = AS_ASKED
+    """A question whose own first passage scores at least this is searched as it was asked: the rewriter is not asked.
+    `evaluate.as_asked` of the run that judged the rewriter must be the same. 0 asks for every question."""
+
     max_tokens: Positive = 64
 
     system_prompts: dict[str, str] = {}
@@ -61,17 +66,19 @@ class RewriterConfig(Config):
     @classmethod
     def read(
         cls, text: str, model: Path | None = None, deadline_seconds: float | None = None,
-        cached_rewrites: int | None = None,
+        cached_rewrites: int | None = None, as_asked: float | None = None,
     ) -> Self | None:  # fmt: skip
         """`URL`, `kserve=URL` or `openai=URL`, and the options that go with it; None without a rewriter.
 
         The folder of an openai rewriter's model says its prompts.
         """
-        options = {"deadline_seconds": deadline_seconds, "cached_rewrites": cached_rewrites}
+        options = {"deadline_seconds": deadline_seconds, "cached_rewrites": cached_rewrites, "as_asked": as_asked}
         chosen = {name: value for name, value in options.items() if value is not None}
         if not text:
             if model is not None or chosen:
-                raise ConfigError("--rewriter-model, --rewriter-deadline, --rewrite-cache: give --rewriter URL, too.")
+                raise ConfigError(
+                    "--rewriter-model, --rewriter-deadline, --rewrite-cache, --as-asked: give --rewriter URL, too."
+                )
             return None
         refuse_credentials("--rewriter", text, NO_CREDENTIALS_HINT)
         kind, equals, url = text.partition("=")

@@ -11,7 +11,7 @@ CACHE = "cache"
 """Label of a search with a remembered rewrite: it counts for no version, since a rollout compares questions that the
 two models were really asked."""
 
-NO_VERSION = ("request", "fallback", CACHE)
+NO_VERSION = ("request", "fallback", "as asked", CACHE)
 """Labels of a search that no model rewrote just now."""
 
 

@@ -41,6 +41,11 @@ class RewriterClient:
         self.cache = RewriteCache(config.cached_rewrites)
 
     @property
+    def as_asked(self) -> float:
+        """The score of a question's own first passage from which on it is not rewritten."""
+        return self._config.as_asked
+
+    @property
     def circuit_open(self) -> bool:
         return bool(self._breaker.outage)
 

@@ -43,7 +43,7 @@ log = logging.getLogger("serving.rag")
 def serve_knowledge_bases(
     kb: Sequence[str], index_root: Path | None, opensearch: str, opensearch_deadline: float | None, host: str,
     port: int, rewriter: str, rewriter_model: Path | None, rewriter_deadline: float | None, rewrite_cache: int | None,
-    reranker: Sequence[str], reranker_service: str, style: str, **content: Any,
+    as_asked: float | None, reranker: Sequence[str], reranker_service: str, style: str, **content: Any,
 ) -> None:  # fmt: skip
     """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
     values = {
@@ -52,7 +52,7 @@ def serve_knowledge_bases(
         "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
         "host": host,
         "port": port,
-        "rewriter": RewriterConfig.read(rewriter, rewriter_model, rewriter_deadline, rewrite_cache),
+        "rewriter": RewriterConfig.read(rewriter, rewriter_model, rewriter_deadline, rewrite_cache, as_asked),
         "content": ContentConfig.read(style, content),
         "rerankers": dict(read_reranker_option(text) for text in reranker),
         "reranker_service": RerankServiceConfig.read(reranker_service) if reranker_service else None,

@@ -8,6 +8,7 @@ from pydantic import Field
 from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Positive
 from qinglan.evaluation.rewriter_gate import GateConfig
+from qinglan.rag.as_asked import AS_ASKED
 from qinglan.rag.retrieval import RetrievalConfig
 
 
@@ -16,6 +17,11 @@ class EvaluateConfig(Config):
 
     retrieval: RetrievalConfig = RetrievalConfig()
     """How every system's query retrieves: the run's."""
+
+    as_asked: Fraction = AS_ASKED
+    """A question whose own first passage scores at least this is searched as it was asked, and no student's rewrite
+    counts for it. The RAG service does the same, whose `--as-asked` must be this number. Choose it on rows of dev; 0
+    has every question rewritten."""
 
     batch: Positive = 64
     """Questions that a student rewrites at once."""

@@ -32,6 +32,11 @@ def check(test: Iterable[Question], training: Mapping[str, Path], threshold: flo
     return check_leaks(locked, {part: _named(folder) for part, folder in training.items()}, threshold, ADVICE)
 
 
+def questions(training: Mapping[str, Path]) -> Iterator[str]:
+    """Every question that a model learned from or was chosen by."""
+    return (row.question for folder in training.values() for _, row in _read(folder))
+
+
 def _named(folder: Path) -> Iterator[NamedText]:
     for where, row in _read(folder):
         yield f"{where} (row {row.id})", question_key(row.question, row.history)

@@ -7,6 +7,9 @@ from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS, SYST
 from qinglan.evaluation import report as kernel
 from qinglan.evaluation.evaluation_file import Json, read_predictions
 from qinglan.evaluation.leaks import describe_leaks
+from qinglan.evaluation.question_kinds import KINDS
+from qinglan.evaluation.rewriter_gate import GateConfig, loss_ps
+from qinglan.evaluation.verdict import EvaluationNumbers
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
 COLOURS = {"no rewrite": "#9aa3ad", "question + history": "#b8a06a", "teacher": "#7a4fa3", "SFT": "#5b8db8",
@@ -56,7 +59,8 @@ def build_report(
             kernel.Section("Who is better than whom", list(_pairs(evaluation))),
             kernel.Section("Every system", [kernel.Figures(bars), levels]),
             kernel.Section("Rows without gold: labels by judges", list(_by_labels(evaluation, systems))),
-            kernel.Section("Kinds of questions: gold passage first", list(_slices(evaluation))),
+            kernel.Section("Kinds of questions: gold passage first", list(_kinds(evaluation))),
+            kernel.Section("Properties of the sample: gold passage first", list(_slices(evaluation))),
             kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], examples or {}))),
             kernel.Section("Training", curves),
             kernel.Section("The judges", [judges, blind]),
@@ -153,6 +157,33 @@ def _by_labels(evaluation: Json, systems: Mapping[str, Json]) -> Blocks:
     for name in ("labelled_top1", "condensed_top1"):
         gaps = ((pair_name(pair), gap[name], LABEL_METRICS[name]) for pair, gap in evaluation["paired"].items())
         yield kernel.gaps_table(f"{LABEL_METRICS[name].name}, points", gaps)
+
+
+def _kinds(evaluation: Json) -> Blocks:
+    """Teacher and candidate in each kind of question, and what is shown of a loss."""
+    gate = GateConfig.parse(evaluation["settings"]["gate"], "settings.gate")
+    ps, rows = loss_ps(EvaluationNumbers(evaluation), gate), []
+    for kind, part in evaluation["kinds"].items():
+        gap = part["difference"]
+        cells = [kernel.level_cell(part[name], TOP1) for name in ("teacher", "candidate")]
+        difference = kernel.Cell(TOP1.difference(gap["difference"]), TOP1.difference_interval(gap), strong=True)
+        rows.append([kind, f"{part['rows']:,}", *cells, difference, _loss_words(gap, ps.get(kind), gate)])
+    yield kernel.Table(["", "rows", "teacher", NAMES[evaluation["candidate"]], "points", "loss"], rows, terminal=True)
+    meanings = "; ".join(f"{kind}: {words}" for kind, words in KINDS.items())
+    yield kernel.Text(
+        f"{meanings}. A kind holds the candidate where a loss beyond {100 * gate.kind_margin:.1f} points is shown "
+        "(Holm over all kinds)."
+    )
+
+
+def _loss_words(gap: Json, p: float | None, gate: GateConfig) -> str:
+    if p is None:
+        return "too few questions"
+    if p < gate.p:
+        return "shown"
+    if gap["low"] >= -gate.kind_margin:
+        return "none"
+    return f"open: up to {-100 * gap['low']:.1f} points"
 
 
 def _slices(evaluation: Json) -> Blocks:

@@ -9,7 +9,10 @@ from components.evaluation.rewriter.score_systems import ScoredRows
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metric_table import MetricTable, Pair
+from qinglan.evaluation.question_kinds import KINDS
+from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.contract import SAMPLED_SNAPSHOT
+from qinglan.rows import ValidatedRewrite
 
 PAIRS = (
     ("rl", "teacher"),
@@ -69,6 +72,34 @@ def slice_results(table: MetricTable, slices_of: Sequence[Sequence[str]]) -> Jso
         for name in sorted({name for of_row in slices_of for name in of_row})
     }
     return {name: {"rows": sum(rows), "systems": table.level_in("top1", rows)} for name, rows in chosen.items()}
+
+
+def kind_results(
+    table: MetricTable, candidate: str, tenant_of: Sequence[str], kinds_of: Sequence[Sequence[str]]
+) -> Json:
+    """Top-1 in each kind of question, and for each of several tenants: teacher, candidate and their difference."""
+    several = sorted(set(tenant_of)) if len(set(tenant_of)) > 1 else []
+    chosen = {kind: [kind in kinds for kinds in kinds_of] for kind in KINDS}
+    chosen |= {f"tenant {tenant}": [name == tenant for name in tenant_of] for tenant in several}
+    pair = (candidate, "teacher")
+    gaps = table.compare([pair], ["top1"], chosen)
+    levels = {kind: table.level_in("top1", rows) for kind, rows in chosen.items()}
+    return {
+        kind: {
+            "rows": sum(rows), "teacher": levels[kind]["teacher"], "candidate": levels[kind][candidate],
+            "difference": gaps[pair, kind, "top1"],
+        }
+        for kind, rows in chosen.items()
+    }  # fmt: skip
+
+
+def as_asked_note(rows: Sequence[ValidatedRewrite], threshold: float) -> str:
+    """How many questions no student rewrote, as in production."""
+    count = sum(searched_as_asked(row.plain.own_score, threshold) for row in rows)
+    return (
+        f"{count} of {len(rows)} questions were searched as they were asked, since their own first passage scores at "
+        f"least {threshold:g}, as the RAG service does: no student's rewrite of them counts."
+    )
 
 
 def power(table: MetricTable, candidate: str, interesting: float) -> Json:

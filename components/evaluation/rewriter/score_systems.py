@@ -27,6 +27,7 @@ from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.journal import Entry
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
+from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
@@ -79,6 +80,14 @@ def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
         "history": [with_history(row) for row in rows],
         "teacher": [row.rewritten_query for row in rows],
     }
+
+
+def served_queries(rows: Sequence[ValidatedRewrite], rewrites: Sequence[str], threshold: float) -> list[str]:
+    """The query of each row when a student serves: its rewrite, or the question that needs none."""
+    return [
+        row.question if searched_as_asked(row.plain.own_score, threshold) else rewrite
+        for row, rewrite in zip(rows, rewrites, strict=True)
+    ]
 
 
 def with_history(row: ValidatedRewrite) -> str:

@@ -15,7 +15,7 @@ from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS
 from components.evaluation.rewriter.report import build_report, draw_examples
-from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all
+from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all, served_queries
 from components.evaluation.rewriter.student_inference import rewrite_all
 from components.evaluation.rewriter.student_timing import StudentOutput
 from components.evaluation.rewriter.training_curves import curves
@@ -23,12 +23,13 @@ from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
 from qinglan.evaluation.metric_table import MetricTable
+from qinglan.evaluation.question_kinds import question_kinds, training_terms
 from qinglan.evaluation.report import write_report
 from qinglan.evaluation.rewriter_gate import decide
 from qinglan.files import read_jsonl
 from qinglan.lineage.record import code_version
 from qinglan.llm.host_allowlist import check_called_hosts
-from qinglan.rows import Question, ValidatedRewrite
+from qinglan.rows import ValidatedRewrite
 
 Slices = Mapping[str, Sequence[str]]
 """Names of everything that holds for a question, by its id."""
@@ -81,14 +82,17 @@ def evaluate(
     parents = leak.check_parents(models, model_digests, training)
     slices = read_slices(config.slices) if config.slices else {}
     students = rewrite_all(models, rows, config)
-    texts = {**fixed_queries(rows), **{name: student.texts for name, student in students.items()}}
+    served = {name: served_queries(rows, student.texts, config.as_asked) for name, student in students.items()}
+    texts = {**fixed_queries(rows), **served}
     scored = score_all(rows, texts, slices, out.predictions, config, gateway_url)
     digests = {
         "test": digest(locked_test), "predictions": digest(out.predictions), "knowledge_bases": scored.snapshots,
         "models": model_digests, "parents": parents,
         "training": {name: digest(folder) for name, folder in training.items()}, "code": code_version(),
     }  # fmt: skip
-    evaluation = build_evaluation(rows, slices, students, scored, Origins(leaks, digests), config)
+    known = training_terms(leak.questions(training))
+    kinds = [question_kinds(row, known) for row in rows]
+    evaluation = build_evaluation(rows, kinds, slices, students, scored, Origins(leaks, digests), config)
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
     examples = draw_examples(out.predictions, evaluation["candidate"], config.examples)
@@ -97,7 +101,8 @@ def evaluate(
 
 
 def build_evaluation(
-    rows: Sequence[Question],
+    rows: Sequence[ValidatedRewrite],
+    kinds: Sequence[Sequence[str]],
     slices: Slices,
     students: Mapping[str, StudentOutput],
     scored: ScoredRows,
@@ -117,13 +122,14 @@ def build_evaluation(
         "candidate": candidate,
         "systems": systems,
         "paired": results.paired_results(table, [row.tenant_id for row in rows]),
+        "kinds": results.kind_results(table, candidate, [row.tenant_id for row in rows], kinds),
         "slices": results.slice_results(table, [slices.get(row.id, ()) for row in rows]),
         "agreement": results.judge_agreement(scored, models),
         "power": results.power(table, candidate, config.interesting),
         "expected": results.EXPECTED,
         "currency": models.get("teacher", {}).get("currency", ""),
         "settings": config.model_dump(mode="json"),
-        "notes": results.notes(students, scored, table, config),
+        "notes": [results.as_asked_note(rows, config.as_asked), *results.notes(students, scored, table, config)],
         "counts": {
             "rows": table.rows, "conversations": table.conversation_count,
             "labelled": systems["teacher"]["top1"]["n"], "examined": systems["teacher"]["quality"]["n"],

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qinglan.evaluation.question_kinds import KINDS
 from qinglan.evaluation.rewriter_gate import GateConfig, decide
 from tests.components.evaluation.rewriter.sample_evaluation import ORIGINS
 
@@ -17,6 +18,10 @@ GATE = GateConfig()
 def compared(low: float = 0.04) -> dict[str, Any]:
     one = {"difference": low + 0.02, "low": low, "high": low + 0.04, "p": 0.001, "n": 1000}
     return {**one, "ndcg": dict(one), "recall": dict(one)}
+
+
+def gap(difference: float | None, low: float | None, high: float | None, n: int = 40) -> dict[str, Any]:
+    return {"difference": difference, "low": low, "high": high, "p": 0.5, "n": n}
 
 
 def good() -> dict[str, Any]:
@@ -34,6 +39,8 @@ def good() -> dict[str, Any]:
             "rl": level(15.0, 2.8),
         },
         "paired": {"rl_vs_teacher": versus, "rl_vs_plain": compared(0.5)},
+        "kinds": {kind: {"difference": compared()} for kind in (*KINDS, "tenant fivedoctors", "tenant chengla")},
+        "settings": {"gate": GATE.model_dump()},
         "counts": {"examined": 300},
         "agreement": {"examiner": "model-b", "judge": "model-a"},
         **copy.deepcopy(ORIGINS._asdict()),
@@ -86,6 +93,11 @@ HELD = [
     ("paired.rl_vs_teacher.recall.low", -0.3, "recall@10 may be worse"),
     ("paired.rl_vs_teacher.tenants.chengla.recall.low", -0.02, "recall@10 for chengla may be worse"),
     ("paired.rl_vs_teacher.tenants", {}, "tenants is empty"),
+    ("kinds", {}, "kinds is empty"),
+    ("kinds", None, "kinds is not in the evaluation"),
+    ("kinds.complete", {}, "kinds.complete.difference.difference is not in the evaluation"),
+    ("kinds.complete.difference.low", "0", "kinds.complete.difference.low is '0', which is no number"),
+    ("kinds.rare words.difference", gap(-0.30, -0.40, -0.20), "in questions of the kind “rare words”: -30.0 points"),
     ("systems.rl.length.value", 21.1, "over 1.5 times"),
     ("systems.rl.copied.value", 0.051, "5.1% of the rewrites copy"),
     ("systems.rl.invented.value", 0.021, "hold a number that nobody mentioned"),
@@ -216,3 +228,32 @@ def test_the_reasons_of_a_single_tenant_are_not_repeated() -> None:
     evaluation["paired"]["rl_vs_teacher"]["tenants"] = {"fivedoctors": evaluation["paired"]["rl_vs_teacher"].copy()}
 
     assert len(decide(evaluation, GATE).reasons) == 1
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        gap(-0.30, -0.65, 0.05),
+        gap(-0.02, -0.03, -0.01),
+        gap(0.0, 0.0, 0.0),
+        gap(None, None, None, 0),
+        gap(-1.0, None, None, 1),
+    ],
+    ids=[
+        "not shown with few questions",
+        "within the margin",
+        "every row alike",
+        "none of the kind",
+        "one conversation",
+    ],
+)
+def test_a_kind_of_question_holds_only_where_a_loss_beyond_the_margin_is_shown(difference: dict[str, Any]) -> None:
+    assert decide(changed("kinds.rare words.difference", difference), GATE).promote
+
+
+def test_a_loss_that_one_kind_alone_would_show_is_none_among_many() -> None:
+    doubtful = gap(-0.06, -0.099, -0.021)  # p .022 of a loss beyond two points
+    alone = changed("kinds", {"rare words": {"difference": doubtful}})
+
+    assert not decide(alone, GATE).promote
+    assert decide(changed("kinds.rare words.difference", doubtful), GATE).promote

@@ -42,7 +42,7 @@ def rewriter(body: Any, status: int = 200) -> tuple[FastAPI, list[tuple[str, Any
 
 def searched(engines: Engines, config: RewriterConfig, **fields: Any) -> dict[str, Any]:
     """What the service answers, with this rewriter deployed beside it."""
-    asked = {"query": "虾青素软胶囊一天吃几次", "tenant_id": "fivedoctors", "score_threshold": 0.0, **fields}
+    asked = {"query": "那它一天吃几次", "tenant_id": "fivedoctors", "score_threshold": 0.0, **fields}
 
     async def once() -> dict[str, Any]:
         deployed = RewriterClient(config)
@@ -107,6 +107,23 @@ def test_a_request_that_brings_its_rewrite_asks_nobody(engines: Engines, running
     assert (data["rewriter"], data["rewriter_version"]) == ("request", "")
 
 
+def test_a_question_that_finds_its_answer_as_it_was_asked_asks_nobody(engines: Engines, running: Running) -> None:
+    app, received = rewriter(GOOD_KSERVE)
+
+    with running(app) as address:
+        plain = searched(engines, RewriterConfig(url=address), rewritten_query="虾青素软胶囊 每日服用频次")
+        own = plain["recall"][0]["query_score"]
+        question = "虾青素软胶囊 每日服用频次"
+        as_asked = searched(engines, RewriterConfig(url=address, as_asked=own), query=question, need="一天吃几次")
+        below = searched(engines, RewriterConfig(url=address, as_asked=(1 + own) / 2), query=question)
+        never = searched(engines, RewriterConfig(url=address, as_asked=0), query=question)
+
+    assert (as_asked["rewriter"], as_asked["fallback_reason"]) == ("as asked", "")
+    assert as_asked["rewritten_query"] == question
+    assert [hit["id"] for hit in as_asked["recall"]] == [hit["id"] for hit in plain["recall"]]
+    assert (below["rewriter"], never["rewriter"], len(received)) == ("model", "model", 2)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "reason"),
     [
@@ -125,7 +142,7 @@ def test_a_rewriter_that_fails_leaves_the_plain_query_and_a_reason(
         data = searched(engines, RewriterConfig(url=address))
 
     assert (data["rewriter"], data["fallback_reason"]) == ("fallback", reason)
-    assert data["rewritten_query"] == "虾青素软胶囊一天吃几次"
+    assert data["rewritten_query"] == "那它一天吃几次"
     assert data["recall"]
 
 
@@ -141,7 +158,7 @@ def test_a_rewrite_that_its_own_guard_took_back_is_a_fallback_of_that_version(
 
     assert (data["rewriter"], data["fallback_reason"]) == ("fallback", "rewriter_guard")
     assert data["rewriter_version"] in ("7", "qwen@3")
-    assert data["rewritten_query"] == "虾青素软胶囊一天吃几次"
+    assert data["rewritten_query"] == "那它一天吃几次"
 
 
 def test_a_rewriter_that_hangs_costs_no_more_than_the_deadline(engines: Engines) -> None:

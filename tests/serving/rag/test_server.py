@@ -53,7 +53,8 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
 
     with running(slow) as rewriter:
         root = str(tmp_path)
-        arguments = ["--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", root, "--rewriter", rewriter]
+        arguments = ["--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", root]
+        arguments += ["--rewriter", rewriter, "--as-asked", "0"]
         with process(*arguments) as (child, url):
             caller = threading.Thread(target=lambda: answers.put(ask(url)))
             caller.start()

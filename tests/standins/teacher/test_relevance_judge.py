@@ -13,7 +13,7 @@ from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relev
 from standins.teacher.similarity_judge import SUFFIX
 from tests.standins.teacher.sample_company import ASKED, PRODUCTS, TERMS, write_house
 
-JUDGES = {model: "fivedoctors" for model in ("fivedoctors", f"fivedoctors{SUFFIX}")}
+JUDGES = dict.fromkeys(("fivedoctors", f"fivedoctors{SUFFIX}"), "fivedoctors")
 NEVER_WRONG = ErrorRates(0.0, 0.0)
 NEED = "虾青素软胶囊隔几个小时吃一回"
 """In words that no passage holds."""

@@ -5,6 +5,7 @@ import pytest
 
 from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.score_systems import fixed_queries, score_all
+from qinglan.evaluation.question_kinds import question_kinds, training_terms
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     ORIGINS,
@@ -30,9 +31,10 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
         "rl": writing([row.gold[0].replace("/", " ") for row in rows]),
     }
     slices = {row.id: ["gap"] if row.id.endswith("2") else ["documented"] for row in rows}
+    kinds = [question_kinds(row, training_terms(["胶囊怎么吃"])) for row in rows]
     texts = {**fixed_queries(rows), **{name: one.texts for name, one in writings.items()}}
     predictions = folder / "predictions.jsonl"
     with gateway(folder, knowledge_base, rag) as url:
         asking = score_all(rows, texts, slices, predictions, CONFIG, url)
-    value = orjson.loads(orjson.dumps(stage.build_evaluation(rows, slices, writings, asking, ORIGINS, CONFIG)))
+    value = orjson.loads(orjson.dumps(stage.build_evaluation(rows, kinds, slices, writings, asking, ORIGINS, CONFIG)))
     return Evaluated(value, predictions, rag)

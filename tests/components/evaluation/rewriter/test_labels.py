@@ -40,7 +40,7 @@ def by_labels(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     predictions = folder / "predictions.jsonl"
     with gateway(folder, knowledge_base, rag) as url:
         scored = score_all(rows, texts, {}, predictions, CONFIG, url)
-    evaluation = stage.build_evaluation(rows, {}, writings, scored, ORIGINS, CONFIG)
+    evaluation = stage.build_evaluation(rows, [()] * len(rows), {}, writings, scored, ORIGINS, CONFIG)
     return Evaluated(orjson.loads(orjson.dumps(evaluation)), predictions, rag)
 
 

@@ -16,11 +16,13 @@ from components.evaluation.rewriter.score_systems import (
     fixed_queries,
     read_score,
     score_all,
+    served_queries,
     with_history,
 )
 from qinglan.errors import DataError, OutageError, RowError
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.rewriter_gate import decide
+from qinglan.rows import Hit, Retrieval, ValidatedRewrite
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     ORIGINS,
@@ -36,6 +38,7 @@ from tests.components.evaluation.rewriter.sample_evaluation import (
     writing,
 )
 from tests.echo_servers import Reply, Scripted
+from tests.validated_rows import validated
 
 pytestmark = pytest.mark.slow
 
@@ -196,7 +199,7 @@ def test_rows_without_gold_are_judged_and_the_verdict_holds(evaluated: Evaluated
     ]
     asking = ScoredRows(values, [{}] * len(rows), Counter(), [], {})
     value = stage.build_evaluation(
-        rows, {}, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, ORIGINS, CONFIG
+        rows, [()] * 24, {}, {"sft": writing(["x"] * 24), "rl": writing(["x"] * 24)}, asking, ORIGINS, CONFIG
     )
 
     assert value["counts"]["labelled"] == 0
@@ -228,3 +231,15 @@ def test_slices_are_read_with_what_holds_for_each_question(tmp_path: Path) -> No
     path.write_bytes(b'{"gap":true}')
     with pytest.raises(DataError, match="id"):
         stage.read_slices(path)
+
+
+def test_a_question_that_finds_its_answer_as_it_was_asked_is_searched_as_production_would() -> None:
+    def scored(score: float | None) -> ValidatedRewrite:
+        hits = (Hit(id="k1", reranker_score=0.9, query_score=score),)
+        return validated(plain=Retrieval(query="一天吃几次", hits=hits, top1_score=0.9, count=1))
+
+    empty = validated(plain=Retrieval(query="一天吃几次", hits=(), top1_score=0, count=0))
+    rows = [scored(0.95), scored(0.9), scored(0.89), scored(None), empty]
+
+    assert served_queries(rows, list("abcde"), 0.9) == ["一天吃几次", "一天吃几次", "c", "d", "e"]
+    assert served_queries(rows, list("abcde"), 0) == list("abcde")

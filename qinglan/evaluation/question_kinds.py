@@ -1,0 +1,45 @@
+"""Kinds of questions that every company has, told without labels: from question, need, passages' scores and training.
+
+known = training_terms(questions)
+question_kinds(row, known)      # ("in pieces", "house words")
+"""
+
+from collections.abc import Collection, Iterable
+
+from qinglan.rows import ValidatedRewrite
+from qinglan.text import search_terms
+
+COMPLETE, IN_PIECES, HOUSE_WORDS, RARE_WORDS = "complete", "in pieces", "house words", "rare words"
+KINDS = {
+    COMPLETE: "holds all that its need says",
+    IN_PIECES: "leaves to the history what it is about",
+    HOUSE_WORDS: "no passage found scores half against its need: the house says it otherwise",
+    RARE_WORDS: "more than a third of its terms stand in no training question",
+}
+"""Each kind, and what it says of a question; a question is of one of the first two, and perhaps of the others."""
+
+MISSING_TERMS = 0.1
+"""A question is complete though it lacks such a share of its need's terms: a particle more or less."""
+
+UNMATCHED_SCORE = 0.5
+RARE_TERMS = 1 / 3
+
+
+def training_terms(questions: Iterable[str]) -> set[str]:
+    """Terms of all questions that a model learned from."""
+    return {term for question in questions for term in search_terms(question)}
+
+
+def question_kinds(row: ValidatedRewrite, known_terms: Collection[str]) -> tuple[str, ...]:
+    """The kinds of a question, by what is known before any student rewrites it."""
+    terms, needed = set(search_terms(row.question)), set(search_terms(row.need))
+    kinds = [COMPLETE if len(needed - terms) <= MISSING_TERMS * len(needed) else IN_PIECES]
+    if row.scored_against == "need" and max(_scores(row), default=0.0) < UNMATCHED_SCORE:
+        kinds.append(HOUSE_WORDS)
+    if sum(term not in known_terms for term in terms) > RARE_TERMS * len(terms):
+        kinds.append(RARE_WORDS)
+    return tuple(kinds)
+
+
+def _scores(row: ValidatedRewrite) -> list[float]:
+    return [hit.reranker_score for retrieval in (row.plain, row.rewritten) for hit in retrieval.hits]
