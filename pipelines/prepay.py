@@ -1,9 +1,9 @@
 """`qinglan prepay`: fill a run's journal through the providers' batch APIs, before `qinglan run` asks.
 
 Requests that are known ahead are those of generate (the teacher's rewrites), of validate (the judge's needs, where
-the sheet states none) and, when the run has divided its rows, all of augment, and evaluate's judgements of the
-systems that need no model. Their journal keys are those of the live calls, so the run finds the answers and pays nothing for them. What no
-batch answered is left to the run.
+the sheet states none) and, when the run has divided its rows, those of augment (the teacher's further rows) and
+evaluate's judgements of the systems that need no model. Their journal keys are those of the live calls, so the run
+finds the answers and pays nothing for them. What no batch answered is left to the run.
 """
 
 import asyncio
