@@ -1,6 +1,6 @@
 """make bench-augment: what the teacher's further rows are worth to SFT.
 
-A sample goes through the line as far as the base model, once. Then SFT learns from convert's rows alone, from those with
+A sample goes through the line as far as the base model, once. Then SFT learns from the rows of convert alone, with
 rewrites in hindsight, with questions from passages, and with both. Top-1 of the gold passage on dev, by slice, in the
 order of BM25; the test is not looked at. Seven to fifteen minutes on two free cores. The last line is JSON.
 

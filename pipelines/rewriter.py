@@ -165,7 +165,7 @@ class RunConfig(LineConfig):
             "augment_report": Output("augment_report.json", "Counts of the further rows, by kind and reason."),
         },
     )] = AugmentConfig()  # fmt: skip
-    """The fifth stage: rewrites that see the relevant passage, and questions from passages."""
+    """The fifth stage: further rows to learn from."""
 
     training: Name = "a100x4"
     """A file of configs/training: the machine that trains, and what that changes below."""

@@ -6,6 +6,7 @@ nearly such a passage, in the manner of rows of train.
 
 import hashlib
 import heapq
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -239,7 +240,7 @@ def _without_held_out(
 
 def _pseudo_cases(tenant: str, passage: Passage, rows: _Rows, config: AugmentConfig) -> Iterator[PseudoCase]:
     examples = rows.by_tenant[tenant]
-    for number in range(config.questions_per_passage):
+    rng = random.Random(draw(config.seed, tenant, passage.id))
+    for number, at in enumerate(rng.sample(range(len(examples)), min(config.questions_per_passage, len(examples)))):
         name = f"pseudo-{passage.id}-{number}"
-        at = int.from_bytes(draw(config.seed, tenant, name)[:8], "big") % len(examples)
         yield PseudoCase(name, tenant, passage, examples[at], rows.snapshots[tenant])
