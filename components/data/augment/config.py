@@ -19,7 +19,7 @@ class AugmentConfig(Config):
     """Paid calls for rewrites in hindsight, at most: one for each training row where the teacher's rewrite does not
     find a relevant passage first. 0 asks for none."""
 
-    pseudo_calls: int = Field(default=1_500, ge=0)
+    pseudo_calls: int = Field(default=600, ge=0)
     """Paid calls for questions written from passages, at most: one for each question. 0 asks for none."""
 
     questions_per_passage: Positive = 3
