@@ -13,8 +13,6 @@ from typing import NamedTuple
 import orjson
 
 from benchmarks.report import report
-from components.data.convert.config import ConvertConfig
-from components.data.convert.stage import sft_row
 from components.training.base.config import BaseConfig
 from components.training.base.stage import base
 from components.training.sft.stage import sft
@@ -23,6 +21,7 @@ from qinglan.questions import Columns, read_questions
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.rows import Hit, Question, Retrieval, ValidatedRewrite
+from qinglan.training_rows import ppo_row, sft_row
 from standins.samples import write_sample
 
 CONVERSATIONS = 400
@@ -58,20 +57,19 @@ def main() -> None:
 
 def write_rows(folder: Path) -> tuple[Path, Path]:
     """Chats whose answers repeat the question, and prompts: their lengths are what counts here."""
-    from components.data.convert.parquet import ParquetRows
-    from components.data.convert.stage import ppo_row
+    from qinglan.prompt_parquet import ParquetRows
 
     write_sample("fivedoctors", folder / "data", CONVERSATIONS, seed=100)
     rows = list(read_questions(folder / "data" / "questions.xlsx", Columns(), "fivedoctors"))
     validated = [_validated(row) for row in rows if isinstance(row, Question)]
     (folder / "chats").mkdir()
     for name in ("train", "dev"):
-        chosen = [orjson.dumps(sft_row(row, "train", ConvertConfig())) for row in validated if row.split == name]
+        chosen = [orjson.dumps(sft_row(row, "train", 1.0)) for row in validated if row.split == name]
         (folder / "chats" / f"{name}.jsonl").write_bytes(b"\n".join(chosen) + b"\n")
     with ParquetRows(folder / "prompts" / "train.parquet") as file:
         for row in validated:
             if row.split == "train":
-                file.add(ppo_row(row, "train", ConvertConfig()))
+                file.add(ppo_row(row, "train"))
     return folder / "chats", folder / "prompts"
 
 

@@ -31,15 +31,20 @@ from qinglan.llm.prices import cost, estimate_tokens
 from qinglan.prompts import (
     Message,
     choice_messages,
+    hindsight_messages,
     judge_messages,
     label_messages,
     need_messages,
+    pseudo_messages,
     teacher_messages,
 )
 from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
 from qinglan.rows import Question
 
-ANSWER_TOKENS = {"rewrite": 40, "need": 30, "judgement": 90, "label": 40, "confirmation": 40, "choice": 15}
+ANSWER_TOKENS = {
+    "rewrite": 40, "need": 30, "judgement": 90, "label": 40, "confirmation": 40, "choice": 15,
+    "hindsight rewrite": 40, "pseudo question": 120, "further row": 80,
+}  # fmt: skip
 """Usual output tokens of an answer; the limit of one is in the profile."""
 
 SYSTEMS = 5
@@ -209,6 +214,12 @@ class CallTokens(NamedTuple):
     choices: TokenCount
     """A choice from a list of passages for each row without gold."""
 
+    hindsight: TokenCount
+    """A rewrite that sees a passage, for each row."""
+
+    pseudo: TokenCount
+    """A question from a passage, in the manner of each row."""
+
     def plus(self, row: Question, config: RunConfig, passage: str) -> "CallTokens":
         need_prompt, judge_prompt = config.validate_.need_prompt, config.ppo.reward.judge_prompt
         need, labels, choices = row.need or row.question, self.labels, self.choices
@@ -222,6 +233,8 @@ class CallTokens(NamedTuple):
             self.judgements.plus(judge_messages(row, row.question, judge_prompt)),
             labels,
             choices,
+            self.hindsight.plus(hindsight_messages(row, "", passage)),
+            self.pseudo.plus(pseudo_messages("", passage, row)),
         )
 
 
@@ -256,6 +269,7 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
         _paid_step(config, "validate", "need", tokens.needs, models["judge"]),
         _retrievals(config, "validate", 2 * rows),
         *_label_steps(config, tokens),
+        *_augment_steps(config, sheet, tokens),
         _paid_step(config, "ppo", "judgement", judged, models["judge"]),
         _retrievals(config, "ppo", learned.retrievals),
         _paid_step(config, "evaluate", "judgement", examined, models["examiner"]),
@@ -278,6 +292,19 @@ def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
         _paid_step(config, "label", "confirmation", labels, models["examiner"]),
         _retrievals(config, "label", rows),
     )
+
+
+def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
+    """The most that further rows can cost: hindsight on every training row, and every question from passages."""
+    augment, teacher = config.augment, config.gateway.models()["teacher"]
+    hindsight = min(augment.hindsight_calls, sheet.splits["train"])
+    pseudo = augment.pseudo_calls if sheet.splits["train"] else 0
+    steps = (
+        _paid_step(config, "augment", "hindsight rewrite", tokens.hindsight.of(hindsight), teacher),
+        _paid_step(config, "augment", "pseudo question", tokens.pseudo.of(pseudo), teacher),
+        _retrievals(config, "augment", hindsight + 2 * pseudo),
+    )
+    return tuple(step for step in steps if step.calls)
 
 
 def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
@@ -340,8 +367,9 @@ def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
 
 
 def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:
-    """Warn of stages that call the gateway and whose calls this plan does not count; labels may need none."""
-    counted = {step.step for step in steps} | {"label"}
+    """Warn of stages that call the gateway and whose calls this plan does not count; labels and further rows may need
+    none."""
+    counted = {step.step for step in steps} | {"label", "augment"}
     names = [name for name in REWRITER.stages if name in REWRITER.gateway - counted]
     return [f"The calls of {', '.join(names)} are not counted here."] if names else []
 

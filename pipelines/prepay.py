@@ -1,9 +1,9 @@
 """`qinglan prepay`: fill a run's journal through the providers' batch APIs, before `qinglan run` asks.
 
 Requests that are known ahead are those of generate (the teacher's rewrites), of validate (the judge's needs, where
-the sheet states none) and, when the run has divided its rows, evaluate's judgements of the systems that need no
-model. Their journal keys are those of the live calls, so the run finds the answers and pays nothing for them. What no
-batch answered is left to the run.
+the sheet states none) and, when the run has divided its rows, those of augment (the teacher's further rows) and
+evaluate's judgements of the systems that need no model. Their journal keys are those of the live calls, so the run
+finds the answers and pays nothing for them. What no batch answered is left to the run.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from components.data.augment.cases import Inputs, paid_requests
 from components.data.generate.stage import STEP as GENERATE
 from components.data.validate.stage import STEP as VALIDATE
 from components.evaluation.rewriter.score_systems import fixed_judgements
@@ -43,7 +44,7 @@ from qinglan.terminal import say
 MOST_ROWS = 50_000
 """Rows of one batch; services refuse more."""
 
-ANSWERS = {"generate": "rewrite", "validate": "need", "evaluate": "judgement"}
+ANSWERS = {"generate": "rewrite", "validate": "need", "augment": "further row", "evaluate": "judgement"}
 """The answer of a step's paid call."""
 
 SHOWN = 10
@@ -148,6 +149,9 @@ def known_requests(config: RunConfig, run: RunDir) -> Iterator[PaidRequest]:
         if not row.need:
             yield PaidRequest(Entry(VALIDATE, row.id, "judge"), need_messages(row, config.validate_.need_prompt))
     if (locked := run.shown("locked_test")).exists():
+        assert config.knowledge_base is not None
+        inputs = Inputs(run.shown("chats"), run.shown("prompts"), locked, config.knowledge_base)
+        yield from paid_requests(inputs, config.augment)
         yield from fixed_judgements([row for _, row in read_jsonl(locked, ValidatedRewrite)], config.evaluate)
 
 

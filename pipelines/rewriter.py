@@ -2,7 +2,7 @@
 
 questions, knowledge base
   -> generate -> validate -> label         rewrites, and labels of passages where the sheet has no gold
-  -> convert                               SFT rows, PPO rows, locked test
+  -> convert -> augment                    SFT rows, PPO rows, locked test; further rows by the teacher
   -> base -> sft -> ppo                    a model of the student
   -> evaluate -> gate -> register          a verdict on the locked test; what passes becomes a signed release
   -> deploy                                where the profile says so: a ModelRollout of the release
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from components.data.augment.config import AugmentConfig
 from components.data.convert.config import ConvertConfig
 from components.data.generate.config import GenerateConfig
 from components.data.label.config import LabelConfig
@@ -155,6 +156,17 @@ class RunConfig(LineConfig):
     )] = ConvertConfig()  # fmt: skip
     """The fourth stage."""
 
+    augment: Annotated[AugmentConfig, Stage(
+        inputs=("chats", "prompts", "locked_test", "knowledge_base"), gateway=True,
+        outputs={
+            "augmented_chats": Output("augmented_sft", "The chat rows, with those that the teacher wrote further."),
+            "augmented_prompts": Output("augmented_ppo", "The prompts, with some questions written from passages."),
+            "augment_left_out": Output("augment_left_out.jsonl", "Further answers of no use, with the reason."),
+            "augment_report": Output("augment_report.json", "Counts of the further rows, by kind and reason."),
+        },
+    )] = AugmentConfig()  # fmt: skip
+    """The fifth stage: further rows to learn from."""
+
     training: Name = "a100x4"
     """A file of configs/training: the machine that trains, and what that changes below."""
 
@@ -166,8 +178,8 @@ class RunConfig(LineConfig):
 
     # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
     sft: Annotated[SftConfig, Stage(
-        inputs=("base_model", "chats"), cached=False, resumes=True, required=("base_model", "chats"), gpus=sft_gpus,
-        base_weights=base_from_hub,
+        inputs=("base_model", "augmented_chats"), cached=False, resumes=True, required=("base_model", "*chats"),
+        gpus=sft_gpus, base_weights=base_from_hub,
         outputs={
             "sft_model": Output("sft_model", "The student after SFT."),
             "sft_log": Output("sft_log", "The training's figures, step by step."),
@@ -177,8 +189,9 @@ class RunConfig(LineConfig):
     """The student learns the teacher's rewrites."""
 
     ppo: Annotated[PpoConfig, Stage(
-        inputs=("sft_model", "prompts"), gateway=True, resumes=True, gpus=ppo_gpus, base_weights=public_critic,
-        required=("sft_model", "prompts", "journal", "prompt *", "reward"),
+        inputs=("sft_model", "augmented_prompts"), gateway=True, resumes=True, gpus=ppo_gpus,
+        base_weights=public_critic,
+        required=("sft_model", "*prompts", "journal", "prompt *", "reward"),
         outputs={
             "rl_model": Output("rl_model", "The student after PPO."),
             "ppo_log": Output("ppo_log", "The training's figures, step by step."),
@@ -190,7 +203,9 @@ class RunConfig(LineConfig):
     evaluate: Annotated[
         EvaluateConfig,
         Stage(
-            inputs=("locked_test", "chats", "prompts", "sft_model", "rl_model", "sft_log", "ppo_log"),
+            inputs=(
+                "locked_test", "augmented_chats", "augmented_prompts", "sft_model", "rl_model", "sft_log", "ppo_log",
+            ),
             outputs=EVALUATION_OUTPUTS, gateway=True, gpus=student_gpus,
             required=("locked_test", "rl_model", "journal", "prompt *"),
         ),
@@ -219,6 +234,7 @@ class RunConfig(LineConfig):
         if isinstance(values, dict) and "tenant_id" in values:
             tenant = values["tenant_id"]
             values = {**values, "generate": {"tenant_id": tenant, **(values.get("generate") or {})}}
+            values = merge_settings(values, {"augment": {"tenant_id": tenant}})
             values = with_release_name(values, f"{tenant}/rewriter", {"deploy": {}})
         return values
 
@@ -229,8 +245,8 @@ class RunConfig(LineConfig):
         if not isinstance(values, dict):
             return values
         shared = {"retrieval": values.get("retrieval") or {}}
-        copies = {"validate": shared, "label": shared, "ppo": {"reward": shared}, "evaluate": shared}
-        return merge_settings(values, copies)
+        copies = dict.fromkeys(("validate", "label", "augment", "evaluate"), shared)
+        return merge_settings(values, {**copies, "ppo": {"reward": shared}})
 
     @model_validator(mode="before")
     @classmethod
@@ -262,7 +278,7 @@ class RunConfig(LineConfig):
     @model_validator(mode="after")
     def _no_other_retrieval(self) -> Self:
         copies = {
-            "validate": self.validate_.retrieval, "label": self.label.retrieval,
+            "validate": self.validate_.retrieval, "label": self.label.retrieval, "augment": self.augment.retrieval,
             "ppo.reward": self.ppo.reward.retrieval, "evaluate": self.evaluate.retrieval,
         }  # fmt: skip
         for stage, retrieval in copies.items():

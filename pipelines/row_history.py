@@ -92,6 +92,16 @@ def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
             yield StageNote("convert", split, f"{'in SFT and PPO' if learned else 'in PPO'}{why}{teacher_rank}")
 
 
+def _augment(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    yield from _set_aside(run.shown("augment_left_out"), "augment", row_id)
+    path = run.shown("augmented_chats") / "train.jsonl"
+    if path.exists():
+        for row in map(orjson.loads, path.read_bytes().splitlines()):
+            if row["metadata"]["id"] == row_id and row["metadata"].get("kind", "sheet") != "sheet":
+                answer = row["messages"][-1]["content"]
+                yield StageNote("augment", f"in SFT as {row['metadata']['kind']}", answer)
+
+
 def _ppo(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     yield from _set_aside(run.shown("ppo_log") / "left_out.jsonl", "ppo", row_id)
 
@@ -134,5 +144,5 @@ def _parquet_row(path: Path, row_id: str) -> dict[str, Any] | None:
 
 
 STAGES: tuple[Callable[[RunDir, str, RunConfig], Iterator[StageNote]], ...] = (
-    _sheet, _generate, _validate, _label, _convert, _ppo, _evaluate,
+    _sheet, _generate, _validate, _label, _convert, _augment, _ppo, _evaluate,
 )  # fmt: skip

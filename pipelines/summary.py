@@ -62,7 +62,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     console.print(_funnel_table(funnel(record["steps"])))
     for why, rows, file in left_out(record["steps"]):
         console.print(f"  {rows:,} {why}: {run.files / file}", highlight=False, soft_wrap=True)
-    for line in label_lines(run):
+    for line in (*label_lines(run), *augment_lines(run)):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print(_totals_table(config, record))
     if (record["steps"].get("evaluate") or {}).get("status") == "done":
@@ -79,6 +79,17 @@ def label_lines(run: RunDir) -> list[str]:
     path = run.shown("label_report")
     lines = report_lines(orjson.loads(path.read_bytes())) if path.exists() else []
     return ["Labels by judges, not gold:", *lines] if lines else []
+
+
+def augment_lines(run: RunDir) -> list[str]:
+    """What became of the rows that the teacher wrote further; nothing where none were asked for."""
+    import orjson
+
+    from components.data.augment.report import report_lines
+
+    path = run.shown("augment_report")
+    lines = report_lines(orjson.loads(path.read_bytes())) if path.exists() else []
+    return ["Further rows by the teacher:", *lines] if lines else []
 
 
 def print_style_summary(root: Path, record: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from pydantic import Field
 from qinglan.config import Config, Fraction, Name
 from qinglan.errors import RowError
 from qinglan.labels import Label
+from qinglan.rag.contract import RagData
 from qinglan.rag.retrieval import RetrievalConfig
 
 Split = Literal["train", "dev", "test"]
@@ -105,11 +106,28 @@ class Retrieval(Config):
         return self.hits[0].query_score if self.hits else None
 
 
+def to_retrieval(query: str, data: RagData, gold: tuple[str, ...], config: RetrievalConfig) -> Retrieval:
+    """The stored part of an answer: every hit with its scores, and the rank of the first gold passage shown."""
+    shown = config.shown(data)
+    ranks = [rank for rank, hit in enumerate(shown, 1) if hit.id in gold]
+    return Retrieval(
+        query=query,
+        hits=tuple(
+            Hit(id=item.id, reranker_score=item.reranker_score, query_score=item.query_score) for item in data.recall
+        ),
+        top1_score=shown[0].reranker_score if shown else 0.0,
+        count=len(shown),
+        gold_rank=ranks[0] if ranks else None,
+    )
+
+
 class ValidatedRewrite(Rewrite):
     """A rewrite with what both queries retrieved, accepted for training or not, and why."""
 
     need: str = Field(min_length=1)
-    need_source: Literal["sheet", "judge"]
+    need_source: Literal["sheet", "judge", "teacher"]
+    """Who stated the need; the teacher where it wrote the question from a passage."""
+
     scored_against: Literal["need", "query"]
     snapshot: str
     """Digest of the knowledge base that answered."""

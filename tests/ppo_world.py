@@ -4,12 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from components.data.convert.config import ConvertConfig
-from components.data.convert.parquet import ParquetRows
-from components.data.convert.stage import ppo_row
 from components.training.base.config import TinyConfig
 from components.training.ppo.config import PpoConfig
+from qinglan.prompt_parquet import ParquetRows
 from qinglan.rows import Split, ValidatedRewrite
+from qinglan.training_rows import ppo_row
 from tests import validated_rows
 from tests.tiny_rewriter import SHAPE, SYSTEM, TEXTS
 
@@ -90,13 +89,12 @@ def validated(number: int, split: Split, gold_rank: int | None = 1, **changes: A
 
 
 def write_rows(folder: Path, train: int = 32, dev: int = 8, hard: int = 8) -> Path:
-    config = ConvertConfig(system_prompt=SYSTEM)
     with ParquetRows(folder / "train.parquet") as file:
         for number in range(train):
-            file.add(ppo_row(validated(number, "train", None if number < hard else 1), "train", config))
+            file.add(ppo_row(validated(number, "train", None if number < hard else 1), "train", SYSTEM))
     with ParquetRows(folder / "dev.parquet") as file:
         for number in range(dev):
-            file.add(ppo_row(validated(number, "dev"), "dev", config))
+            file.add(ppo_row(validated(number, "dev"), "dev", SYSTEM))
     return folder
 
 

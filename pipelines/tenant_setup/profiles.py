@@ -92,7 +92,9 @@ def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
                  ("teacher", "judge", "examiner")}  # fmt: skip
     settings = {name: value for name, value in demo.items() if name not in ("loopback", "register", "validate")}
     settings = merge_settings(settings, local_service_settings(data))
-    settings = merge_settings(settings, {"gateway": stand_ins, "label": {"calls": 0}})
+    settings = merge_settings(
+        settings, {"gateway": stand_ins, "label": {"calls": 0}, "augment": {"pseudo_calls": 60}}
+    )
     laptop = load_yaml(TRAINING / "laptop.yaml")
     prompt = min(max(data.longest, int(laptop["ppo"]["max_prompt_tokens"])), LONGEST_PROMPT)
     row = min(max(data.longest + ANSWER_TOKENS, int(laptop["sft"]["max_length"])), LONGEST_ROW)

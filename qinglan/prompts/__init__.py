@@ -114,6 +114,21 @@ CHOICE_FORMAT: dict[str, Any] = {
 }
 
 
+PSEUDO_FORMAT: dict[str, Any] = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "question",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["历史摘要", "原始查询", "独立问题", "检索词"],
+            "properties": {name: {"type": "string"} for name in ("历史摘要", "原始查询", "独立问题", "检索词")},
+        },
+    },
+}
+
+
 def prompt_file(name: str) -> Path:
     """The place of a prompt in this folder, whether it is there or not."""
     return PROMPTS_FOLDER / f"{name}.txt"
@@ -210,6 +225,17 @@ def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Messa
     """Asks which of these passages, numbered from 1, may answer a need; the answer has the shape of CHOICE_FORMAT."""
     listed = {str(number): heading for number, heading in enumerate(headings, 1)}
     return _as_json(template("label_choice"), {"检索需求": need, "最多": most, "段落目录": listed})
+
+
+def hindsight_messages(prompt_input: PromptInput, title: str, content: str) -> list[Message]:
+    """Asks for a rewrite by a teacher that sees the passage which answers."""
+    return _as_json(template("hindsight"), {**_named(prompt_input), "相关段落标题": title, "相关段落": content})
+
+
+def pseudo_messages(title: str, content: str, example: PromptInput) -> list[Message]:
+    """Asks for a question that a passage answers, in the manner of an example; the answer has the shape of
+    PSEUDO_FORMAT."""
+    return _as_json(template("pseudo"), {"段落标题": title, "段落": content, "示例": _named(example)})
 
 
 def _fenced(system: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:

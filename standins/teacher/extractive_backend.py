@@ -12,6 +12,7 @@ from typing import Any
 from qinglan.text import search_terms, term_coverage
 from standins.teacher.backend import Refusal
 from standins.teacher.lexical_judge import judge_rewrite
+from standins.teacher.passage_writer import hindsight_rewrite, write_question
 from standins.teacher.prompt_parser import PromptTask, read_prompt
 from standins.teacher.question_parser import LONGEST_HEADING, QuestionParser
 
@@ -35,6 +36,10 @@ class ExtractiveBackend:
         task = read_prompt(messages, response_format)
         if task is None or task.kind in ("label", "choice"):
             return Refusal(DECLINED)
+        if task.kind == "hindsight":
+            return hindsight_rewrite(reader, task, rewrite_question(reader, task))
+        if task.kind == "pseudo":
+            return write_question(reader, task)
         if task.kind == "judge":
             return json.dumps(judge_rewrite(reader, task), ensure_ascii=False)
         return standalone_question(reader, task) if task.kind == "need" else rewrite_question(reader, task)

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 from qinglan.prompts import FIELD_NAMES, NEED_INSTRUCTION, parse_user_message
 
-TaskKind = Literal["rewrite", "need", "judge", "label", "choice"]
+TaskKind = Literal["rewrite", "need", "judge", "label", "choice", "hindsight", "pseudo"]
 
 
 class PromptTask(NamedTuple):
@@ -18,7 +18,7 @@ class PromptTask(NamedTuple):
 
     title: str = ""
     passage: str = ""
-    """The passage whose relevance is judged; the question is then the need."""
+    """The passage whose relevance is judged, where the question is then the need; or that the teacher sees."""
 
     headings: tuple[str, ...] = ()
     most: int = 0
@@ -54,6 +54,12 @@ def _parse_judge_prompt(content: str) -> PromptTask | None:
             return PromptTask("choice", str(data["检索需求"]), headings=headings, most=int(data["最多"]))
         if "检索需求" in data:
             return PromptTask("label", str(data["检索需求"]), title=str(data["段落标题"]), passage=str(data["段落"]))
+        if "示例" in data:
+            example = tuple(str(data["示例"][name]) for name in FIELD_NAMES)
+            return PromptTask("pseudo", *example, title=str(data["段落标题"]), passage=str(data["段落"]))
+        if "相关段落" in data:
+            fields = tuple(str(data[name]) for name in FIELD_NAMES)
+            return PromptTask("hindsight", *fields, title=str(data["相关段落标题"]), passage=str(data["相关段落"]))
         question, profile, history, rewrite = (str(data[name]) for name in (*FIELD_NAMES, "改写"))
         return PromptTask("judge", question, profile, history, rewrite)
     except (ValueError, KeyError, TypeError):

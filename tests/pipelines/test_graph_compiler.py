@@ -98,14 +98,14 @@ def test_paid_stages_are_answered_from_kfps_cache_by_the_gateways_state(tmp_path
 
     found = parsed(path.read_text(encoding="utf-8"))
     cached = {step for step in found.steps if found.tasks[step]["cachingOptions"].get("enableCache")}
-    assert cached == {"generate", "validate", "label", "convert", "base", "gate"}
+    assert cached == {"generate", "validate", "label", "convert", "augment", "base", "gate"}
     state = {"taskOutputParameter": {"outputParameterKey": "Output", "producerTask": "gateway-state"}}
     taking = {
         name
         for name, task in found.tasks.items()
         if task.get("inputs", {}).get("parameters", {}).get("gateway_state")
     }
-    assert taking == {"generate", "validate", "label"}
+    assert taking == {"generate", "validate", "label", "augment"}
     assert all(found.tasks[name]["inputs"]["parameters"]["gateway_state"] == state for name in taking)
     assert found.pod("gateway-state")["securityContext"]["runAsNonRoot"] is True
 

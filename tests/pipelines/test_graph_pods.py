@@ -53,7 +53,7 @@ def store_keys(found: Compiled, step: str) -> dict[str, str]:
 def test_steps_that_take_an_imported_input_and_no_others_can_fetch_it(name: str) -> None:
     found = compiled(name)
 
-    expected = {"generate", "validate", "base"} if name.startswith("rewriter") else {"prepare"}
+    expected = {"generate", "validate", "augment", "base"} if name.startswith("rewriter") else {"prepare"}
     assert fetching(found) == expected
     for step in found.steps:
         if step in expected:
@@ -93,7 +93,7 @@ def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_fa
     waiting = {step for step, one in found.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
 
     asking = (
-        {"gateway-state", "generate", "validate", "label", "ppo", "evaluate"}
+        {"gateway-state", "generate", "validate", "label", "augment", "ppo", "evaluate"}
         if name.startswith("rewriter")
         else set()
     )

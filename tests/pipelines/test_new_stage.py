@@ -161,7 +161,7 @@ def test_the_compiled_graph_has_the_stage_with_its_inputs_and_its_settings(
     assert source(task, "locked_test") == ("convert", "locked_test")
     assert source(task, "before") == ("convert", "lineage")
     assert task["inputs"]["parameters"]["config"]["runtimeValue"]["constant"] == {"at_most": 2}
-    assert source(tasks["base"], "before") == ("count", "lineage"), "the next stage goes on from its lineage"
+    assert source(tasks["augment"], "before") == ("count", "lineage"), "the next stage goes on from its lineage"
     pod = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-count"]
     assert pod["podMetadata"]["labels"]["qinglan.dev/step"] == "count"
 
@@ -176,8 +176,8 @@ def test_a_plan_and_the_command_line_know_it(run: Run, words: list[str | Path]) 
     plan = orjson.loads(qinglan(run, "plan", *words))
     refused = run("-c", "from pipelines.cli import main; main()", "run", *words, "--until", "nonsense", code=2)
 
-    assert plan["stages"][3:6] == ["convert", "count", "base"]
-    assert "There are: generate, validate, label, convert, count, base" in refused.stderr
+    assert plan["stages"][3:6] == ["convert", "count", "augment"]
+    assert "There are: generate, validate, label, convert, count, augment, base" in refused.stderr
 
 
 def test_make_docs_writes_its_table_and_what_deploying_requires_of_it(run: Run, copy: Path) -> None:

@@ -109,7 +109,7 @@ def test_the_plan_prices_prepaid_calls_beside_live_ones(questions: Path) -> None
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
 
     paid = [step for step in plan.steps if step.model]
-    assert [step.prepaid_cost and step.prepaid_cost / step.cost for step in paid] == [0.5, 0.5, *[None] * 5]
+    assert [step.prepaid_cost and step.prepaid_cost / step.cost for step in paid] == [0.5, 0.5, *[None] * 7]
     saved = (paid[0].cost + paid[1].cost) / 2
     assert plan.prepaid_cost == pytest.approx(plan.cost - saved)
     assert f"pays for generate and validate before the run, through the providers' batch APIs: {saved:.2f} USD" in (

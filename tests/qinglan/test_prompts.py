@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from qinglan.errors import ConfigError
 from qinglan.prompts import (
     PromptInput,
+    hindsight_messages,
     judge_messages,
     judge_pair_messages,
     need_messages,
     parse_user_message,
+    pseudo_messages,
     student_answer,
     student_messages,
     teacher_messages,
@@ -32,6 +34,8 @@ PROMPTS: dict[str, Render] = {
     "need": need_messages,
     "judge": lambda row: judge_messages(row, row.question),
     "pair": lambda row: judge_pair_messages(row, row.question, row.history_summary),
+    "hindsight": lambda row: hindsight_messages(row, row.question, row.history_summary),
+    "pseudo": lambda row: pseudo_messages(row.question, row.history_summary, row),
     "training": lambda row: [*student_messages(row), student_answer(row.question)],
 }
 PIECES = st.sampled_from(

@@ -38,7 +38,7 @@ from tests.rehearsal.narrow_qwen3 import write_critic, write_narrow_qwen3
 from tests.rehearsal.progress import StepTime, recorded_step
 
 TENANT = "fivedoctors"
-DATA = ("generate", "validate", "label", "convert")
+DATA = ("generate", "validate", "label", "convert", "augment")
 STAGES = (*REWRITER.until("register"), "deploy", "serve")
 """Steps of a rehearsal; the last is the release's life after the line."""
 

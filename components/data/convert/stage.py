@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import orjson
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.parquet import ParquetRows
 from components.data.convert.split_rows import SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.labels import RELEVANT, RowLabels
 from qinglan.near_duplicates import question_key
-from qinglan.prompts import student_answer, student_messages
-from qinglan.rows import Split, ValidatedRewrite, quarantine_row
+from qinglan.prompt_parquet import ParquetRows
+from qinglan.rows import ValidatedRewrite, quarantine_row
 from qinglan.terminal.progress import progress
+from qinglan.training_rows import ppo_row, sft_row
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
@@ -98,10 +98,12 @@ def convert(
                     unused.write(dump_line(quarantine_row(row, STEP, RowError(UNLABELLED, why))))
                     counts[UNLABELLED] += 1
                 else:
-                    prompts[split].add(ppo_row(row, split, config))
+                    prompts[split].add(ppo_row(row, split, config.system_prompt))
                     counts[f"ppo_{split}"] += 1
                 if row.accepted:
-                    chats[split].write(orjson.dumps(sft_row(row, split, config)) + b"\n")
+                    chats[split].write(
+                        orjson.dumps(sft_row(row, split, row.rewritten.top1_score, config.system_prompt)) + b"\n"
+                    )
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, len(assigned), counts)
     return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
@@ -133,39 +135,6 @@ def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
     if labels is None or labels.outcome == "relevant":
         return ""
     return f"without gold, and by its labels: {labels.outcome} among {len(labels.judged)} judged passages"
-
-
-def sft_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[str, Any]:
-    """One chat: the serving prompt, and the teacher's accepted rewrite as the answer."""
-    return {
-        "messages": [*student_messages(row, config.system_prompt), student_answer(row.rewritten_query)],
-        "metadata": {
-            "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
-            "top1_score": row.rewritten.top1_score, "source": row.teacher, "call": row.call,
-        },
-    }  # fmt: skip
-
-
-def ppo_row(row: ValidatedRewrite, split: Split, config: ConvertConfig) -> dict[str, Any]:
-    """One prompt in verl's shape; extra_info holds what the reward needs, so that nothing is asked twice."""
-    return {
-        "data_source": f"qinglan/{row.tenant_id}",
-        "prompt": student_messages(row, config.system_prompt),
-        "ability": "query-rewriting",
-        "reward_model": {"style": "rule", "ground_truth": row.need},
-        "extra_info": {
-            "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
-            "question": row.question, "user_profile": row.user_profile,
-            "history_summary": row.history_summary, "need": row.need, "gold": list(row.gold),
-            "labels": [label.model_dump() for label in row.labels],
-            "snapshot": row.snapshot, "reranker": row.reranker, "accepted": row.accepted,
-            "teacher": row.teacher, "call": row.call,
-            "teacher_rewrite": row.rewritten_query, "scored_against": row.scored_against,
-            "retrieved_with": row.retrieved_with.model_dump(mode="json"),
-            "teacher_retrieval": row.rewritten.model_dump(mode="json"),
-            "plain_retrieval": row.plain.model_dump(mode="json"),
-        },
-    }  # fmt: skip
 
 
 def read_split_inputs(validated: Path) -> list[SplitInput]:

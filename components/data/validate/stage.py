@@ -15,9 +15,8 @@ from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha2
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagData, contradicts_snapshot
-from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row
+from qinglan.rag.contract import contradicts_snapshot
+from qinglan.rows import QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row, to_retrieval
 from qinglan.sheet_reader import Cell
 from qinglan.tables import write_table
 from qinglan.terminal.progress import progress
@@ -156,21 +155,6 @@ async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str,
         return row.need, "sheet"
     answer = await gateway.ask("judge", need_messages(row, prompt), row=row.id)
     return answer.line(), "judge"
-
-
-def to_retrieval(query: str, data: RagData, gold: tuple[str, ...], config: RetrievalConfig) -> Retrieval:
-    """The stored part of an answer: every hit with its scores, and the rank of the first gold passage shown."""
-    shown = config.shown(data)
-    ranks = [rank for rank, hit in enumerate(shown, 1) if hit.id in gold]
-    return Retrieval(
-        query=query,
-        hits=tuple(
-            Hit(id=item.id, reranker_score=item.reranker_score, query_score=item.query_score) for item in data.recall
-        ),
-        top1_score=shown[0].reranker_score if shown else 0.0,
-        count=len(shown),
-        gold_rank=ranks[0] if ranks else None,
-    )
 
 
 def rejection_reason(retrieval: Retrieval, threshold: float) -> str:

@@ -10,8 +10,8 @@ from components.step_component import step_component
 def evaluate(
     before: dsl.Input[dsl.Artifact],
     locked_test: dsl.Input[dsl.Dataset],
-    chats: dsl.Input[dsl.Dataset],
-    prompts: dsl.Input[dsl.Dataset],
+    augmented_chats: dsl.Input[dsl.Dataset],
+    augmented_prompts: dsl.Input[dsl.Dataset],
     sft_model: dsl.Input[dsl.Model],
     rl_model: dsl.Input[dsl.Model],
     sft_log: dsl.Input[dsl.Artifact],
@@ -44,8 +44,8 @@ def evaluate(
     settings = EvaluateConfig.parse(config, "evaluate")
     inputs = {
         "locked_test": locked_test,
-        "chats": chats,
-        "prompts": prompts,
+        "augmented_chats": augmented_chats,
+        "augmented_prompts": augmented_prompts,
         "sft_model": sft_model,
         "rl_model": rl_model,
         "sft_log": sft_log,
@@ -62,7 +62,7 @@ def evaluate(
         counts = stage.evaluate(
             Path(locked_test.path),
             {"sft": Path(sft_model.path), "rl": Path(rl_model.path)},
-            {"sft": Path(chats.path), "ppo": Path(prompts.path)},
+            {"sft": Path(augmented_chats.path), "ppo": Path(augmented_prompts.path)},
             {"sft": Path(sft_log.path), "ppo": Path(ppo_log.path)},
             Outputs.of_step(outputs),
             settings,

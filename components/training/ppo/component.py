@@ -10,7 +10,7 @@ from components.step_component import step_component
 def ppo(
     before: dsl.Input[dsl.Artifact],
     sft_model: dsl.Input[dsl.Model],
-    prompts: dsl.Input[dsl.Dataset],
+    augmented_prompts: dsl.Input[dsl.Dataset],
     gateway_url: str,
     config: dict,  # type: ignore[type-arg]
     task_config: dsl.TaskConfig,
@@ -34,12 +34,12 @@ def ppo(
 
     settings = PpoConfig.parse(config, "ppo")
     where = job_runner(settings.hardware.device, task_config.__dict__)
-    inputs = {"sft_model": sft_model, "prompts": prompts}
+    inputs = {"sft_model": sft_model, "augmented_prompts": augmented_prompts}
     outputs = {"rl_model": rl_model, "ppo_log": ppo_log, "ppo_curve": ppo_curve}
     with recorded("ppo", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.ppo(
             Path(sft_model.path),
-            Path(prompts.path),
+            Path(augmented_prompts.path),
             Path(rl_model.path),
             Path(ppo_log.path),
             gateway_url,

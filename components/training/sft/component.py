@@ -10,7 +10,7 @@ from components.step_component import step_component
 def sft(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
-    chats: dsl.Input[dsl.Dataset],
+    augmented_chats: dsl.Input[dsl.Dataset],
     monitor_url: str,
     config: dict,  # type: ignore[type-arg]
     task_config: dsl.TaskConfig,
@@ -32,12 +32,12 @@ def sft(
 
     settings = SftConfig.parse(config, "sft")
     where = job_runner(settings.device, task_config.__dict__)
-    inputs = {"base_model": base_model, "chats": chats}
+    inputs = {"base_model": base_model, "augmented_chats": augmented_chats}
     outputs = {"sft_model": sft_model, "sft_log": sft_log, "sft_curve": sft_curve}
     with recorded("sft", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.sft(
             Path(base_model.path),
-            Path(chats.path),
+            Path(augmented_chats.path),
             Path(sft_model.path),
             Path(sft_log.path),
             settings,

@@ -11,12 +11,12 @@ import pytest
 from components.data.generate.config import GenerateConfig
 from components.data.generate.stage import GenerateCounts, generate
 from components.data.validate.config import ValidateConfig
-from components.data.validate.stage import ValidateCounts, rejection_reason, to_retrieval, validate
+from components.data.validate.stage import ValidateCounts, rejection_reason, validate
 from qinglan.errors import BudgetError, DataError, OutageError
 from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import RagData
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite
+from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, to_retrieval
 from tests.echo_servers import GatewayProcess, Reply, Scripted, completion, gateway_config, running
 from tests.scripted_rag import Rag
 

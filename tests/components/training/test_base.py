@@ -12,9 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.data.convert.config import ConvertConfig
-from components.data.convert.parquet import ParquetRows
-from components.data.convert.stage import ppo_row
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.corpus import TrainingText, build_corpus
 from components.training.base.pretrain import IGNORED, LONGEST, batches, examples, logits_at
@@ -22,10 +19,12 @@ from components.training.base.stage import base, text_base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
+from qinglan.prompt_parquet import ParquetRows
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student
+from qinglan.training_rows import ppo_row
 from tests.ppo_world import validated
 from tests.tiny_rewriter import SYSTEM, TEXTS, tiny_model
 from tests.training_rows import knowledge_base
@@ -45,7 +44,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def prompts(tmp_path: Path) -> Path:
     with ParquetRows(tmp_path / "prompts" / "train.parquet") as rows:
         for number in range(6):
-            rows.add(ppo_row(validated(number, "train"), "train", ConvertConfig()))
+            rows.add(ppo_row(validated(number, "train"), "train"))
     return tmp_path / "prompts"
 
 
@@ -91,8 +90,7 @@ def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_r
     monkeypatch.setattr("components.training.base.pretrain.pretrain", pretrain)
     with ParquetRows(tmp_path / "prompts" / "train.parquet") as rows:
         for tenant in ("acme", "beta"):
-            config = ConvertConfig(system_prompt=f"你为{tenant}改写")
-            rows.add(ppo_row(validated(1, "train", tenant_id=tenant), "train", config))
+            rows.add(ppo_row(validated(1, "train", tenant_id=tenant), "train", f"你为{tenant}改写"))
     (tmp_path / "kb").mkdir()
     for tenant in ("acme", "beta"):
         knowledge_base(tmp_path / "kb" / f"{tenant}.jsonl", 12)

@@ -123,7 +123,9 @@ def test_imported_inputs_are_named_with_their_steps_and_the_secret_they_are_fetc
     found = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), given, "pipeline-runner")
 
     assert found.inputs == (
-        ImportedInputs(("s3://data/q.xlsx", "s3://data/kb.jsonl"), ("generate", "validate", "base"), "qinglan-store"),
+        ImportedInputs(
+            ("s3://data/q.xlsx", "s3://data/kb.jsonl"), ("generate", "validate", "augment", "base"), "qinglan-store"
+        ),
     )
 
 
@@ -150,7 +152,7 @@ def test_the_gateway_is_needed_where_it_is_a_service_of_the_runs_own_namespace(
     found = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), told, "pipeline-runner")
 
     asked = [(one.name, one.steps) for one in found.objects if one.kind == "Service"]
-    assert asked == ([(service, ("generate", "validate", "label", "ppo", "evaluate"))] if service else [])
+    assert asked == ([(service, ("generate", "validate", "label", "augment", "ppo", "evaluate"))] if service else [])
 
 
 def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:

@@ -7,14 +7,15 @@ import orjson
 import pytest
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.parquet import ParquetRows
-from components.data.convert.stage import convert, ppo_row, sft_row
+from components.data.convert.stage import convert
 from components.evaluation.rewriter import leak
 from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl, sha256_file
+from qinglan.prompt_parquet import ParquetRows
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rows import ValidatedRewrite
+from qinglan.training_rows import ppo_row, sft_row
 from tests.components.evaluation.rewriter.sample_evaluation import PRODUCTS, locked_row
 
 CONFIG = ConvertConfig()
@@ -27,11 +28,11 @@ def write_training(folder: Path, sft: list[ValidatedRewrite], ppo: list[Validate
     for kind in ("sft", "ppo"):
         (folder / kind).mkdir()
     for split in ("train", "dev"):
-        chats = [sft_row(row, "train", CONFIG) for row in (sft if split == "dev" else [OTHER])]
+        chats = [sft_row(row, "train", 1.0) for row in (sft if split == "dev" else [OTHER])]
         (folder / f"sft/{split}.jsonl").write_bytes(b"".join(orjson.dumps(chat) + b"\n" for chat in chats))
         with ParquetRows(folder / f"ppo/{split}.parquet") as add:
             for row in ppo if split == "dev" else [OTHER]:
-                add.add(ppo_row(row, "train", CONFIG))
+                add.add(ppo_row(row, "train"))
     return {"sft": folder / "sft", "ppo": folder / "ppo"}
 
 

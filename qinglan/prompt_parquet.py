@@ -1,10 +1,12 @@
 """PPO rows to parquet in groups, so that memory does not grow with the file."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from qinglan.errors import DataError
 from qinglan.files import atomic_write
 
 GROUP = 2_000
@@ -66,7 +68,7 @@ def ppo_schema() -> Any:
     settings = pa.struct({"kb_name": text, "top_k": pa.int64(), "score_threshold": pa.float64()})
     texts_of_extra = (
         "id conversation_id tenant_id split question user_profile history_summary need snapshot reranker teacher "
-        "call teacher_rewrite scored_against"
+        "call teacher_rewrite scored_against kind"
     )
     extra = {
         **dict.fromkeys(texts_of_extra.split(), text),
@@ -82,3 +84,16 @@ def ppo_schema() -> Any:
             "extra_info": pa.struct(extra),
         }
     )
+
+
+def read_prompts(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows as they were added, one at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=GROUP):
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read as parquet ({error}). The convert stage writes it.") from error

@@ -1,0 +1,70 @@
+"""Checks of the teacher's answers before anything is retrieved for them. Pure functions.
+
+A rewrite in hindsight must be one that somebody could write who does not see the passage: no sentence and no number
+of it. A copy finds the passage, too, and would teach the student to make up passages.
+"""
+
+from typing import NamedTuple
+
+import orjson
+from pydantic import ValidationError
+
+from components.data.augment.cases import HindsightCase, PseudoCase
+from qinglan.config import explain_validation_error
+from qinglan.errors import RowError
+from qinglan.near_duplicates import NearDuplicateIndex, question_key
+from qinglan.rag.contract import Passage
+from qinglan.rewriter.guard import failed_guards
+from qinglan.rows import Question
+from qinglan.text import is_copied, normalise, one_line
+
+
+class PseudoQuestion(NamedTuple):
+    """A question written from a passage, with the query that finds it."""
+
+    question: Question
+    query: str
+
+
+def check_hindsight(case: HindsightCase, query: str) -> None:
+    """Raise a RowError where the rewrite is none, or only the passage's own words."""
+    _check_query(case.row, case.passage, query)
+    if normalise(query) == normalise(case.prompt.teacher_rewrite):
+        raise RowError("same_as_before", "the teacher wrote the same rewrite again")
+
+
+def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
+    """The question of an answer; a RowError where there is none."""
+    answer = orjson.loads(text)
+    names = ("历史摘要", "原始查询", "独立问题", "检索词")
+    if wrong := [name for name in names if not isinstance(answer.get(name), str)]:
+        raise RowError("malformed", f"The answer has no text {', '.join(wrong)}.", text)
+    history, question, need, query = (one_line(answer[name]) for name in names)
+    if not question:
+        raise RowError("nothing_to_ask", "the teacher found no question that the passage answers")
+    try:
+        row = Question(
+            id=case.id, tenant_id=case.tenant_id, conversation_id=f"pseudo-{case.passage.id}", question=question,
+            user_profile=case.example.user_profile, history_summary=history, need=need or question,
+            gold=(case.passage.id,), split="train",
+        )  # fmt: skip
+    except ValidationError as error:
+        raise RowError("malformed", explain_validation_error(error), text) from error
+    return PseudoQuestion(row, query)
+
+
+def check_pseudo(case: PseudoCase, pseudo: PseudoQuestion, held_out: NearDuplicateIndex) -> None:
+    """Raise a RowError where question or query copy the passage, or the question is one of dev or test."""
+    question = pseudo.question
+    _check_query(question, case.passage, pseudo.query)
+    if is_copied(f"{question.question} {question.history_summary}", case.passage.title, [case.passage.content]):
+        raise RowError("copied", "the question is a sentence of the passage", question.question)
+    if held_out.alike(question_key(question.question, question.history_summary)):
+        raise RowError("like_dev_or_test", "a question of dev or test is nearly the same", question.question)
+
+
+def _check_query(question: Question, passage: Passage, query: str) -> None:
+    if failed := failed_guards(question, query):
+        raise RowError(failed[0], f"the serving guard refuses it: {', '.join(failed)}", query)
+    if is_copied(query, f"{question.question} {passage.title}", [passage.content]):
+        raise RowError("copied", "the query is a sentence of the passage", query)

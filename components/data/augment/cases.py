@@ -1,0 +1,246 @@
+"""Which rows and passages the teacher is asked about. All of it follows from the files and the seed.
+
+Hindsight takes rows of train alone. Questions are written from passages that no row of dev or test asks for, nor are
+nearly such a passage, in the manner of rows of train.
+"""
+
+import hashlib
+import heapq
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.data.augment.config import AugmentConfig
+from qinglan.errors import DataError
+from qinglan.files import read_jsonl
+from qinglan.labels import relevant_ids
+from qinglan.llm.call_plan import PaidRequest
+from qinglan.llm.journal import Entry
+from qinglan.near_duplicates import NearDuplicateIndex, question_key
+from qinglan.prompt_parquet import read_prompts
+from qinglan.prompts import PSEUDO_FORMAT, Message, hindsight_messages, pseudo_messages
+from qinglan.rag.contract import Passage
+from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
+from qinglan.reward.episode import TrainingPrompt, refuse_other_retrieval
+from qinglan.reward.reward_function import read_prompt
+from qinglan.rows import Question, ValidatedRewrite
+
+STEP = "augment"
+OVERSAMPLED = 4
+"""Passages drawn for each that is used, since some are too near to one of dev or test."""
+
+PassageKey = tuple[str, str]
+"""Tenant and passage id."""
+
+
+class Inputs(NamedTuple):
+    """Paths of everything that the stage reads."""
+
+    chats: Path
+    prompts: Path
+    locked_test: Path
+    knowledge_base: Path
+
+
+class HindsightCase(NamedTuple):
+    """A training row whose relevant passage the teacher's rewrite does not find first."""
+
+    row: Question
+    prompt: TrainingPrompt
+    passage: Passage
+    rank: int | None
+    """The rank at which the teacher's rewrite finds a relevant passage."""
+
+    def messages(self, config: AugmentConfig) -> list[Message]:
+        return hindsight_messages(self.row, self.passage.title, self.passage.content[: config.passage_characters])
+
+
+class PseudoCase(NamedTuple):
+    """A passage that a question is written from, and a training row whose manner it takes."""
+
+    id: str
+    tenant_id: str
+    passage: Passage
+    example: Question
+    snapshot: str
+    """Digest of the knowledge base that the tenant's rows were validated on."""
+
+    def messages(self, config: AugmentConfig) -> list[Message]:
+        content = self.passage.content[: config.passage_characters]
+        return pseudo_messages(self.passage.title, content, self.example)
+
+
+class Cases(NamedTuple):
+    """Everything that the teacher is asked, and what its answers are checked against."""
+
+    hindsight: list[HindsightCase]
+    pseudo: list[PseudoCase]
+    held_out: NearDuplicateIndex
+    """Questions of dev and test."""
+
+    systems: Mapping[str, str]
+    """The student's system prompt, by tenant."""
+
+    left_out: Counter[str]
+    """Rows and passages that could have been asked about, by the reason why not."""
+
+    @property
+    def asked(self) -> int:
+        """Answers to pay for, at most."""
+        return len(self.hindsight) + len(self.pseudo)
+
+
+class _Rows(NamedTuple):
+    """Training rows as they are needed."""
+
+    misses: list[tuple[Question, TrainingPrompt, int | None]]
+    by_tenant: dict[str, list[Question]]
+    snapshots: dict[str, str]
+    systems: dict[str, str]
+
+
+def paid_requests(inputs: Inputs, config: AugmentConfig) -> Iterator[PaidRequest]:
+    """All requests of the stage, as it sends them."""
+    cases = read_cases(inputs, config)
+    for case in cases.hindsight:
+        yield PaidRequest(Entry(STEP, case.row.id, "teacher"), list(case.messages(config)))
+    for question in cases.pseudo:
+        entry = Entry(STEP, question.id, "teacher")
+        yield PaidRequest(entry, list(question.messages(config)), PSEUDO_FORMAT)
+
+
+def read_cases(inputs: Inputs, config: AugmentConfig) -> Cases:
+    """Choose rows and passages."""
+    rows, held_keys, held_questions = _read_train(inputs, config), set[PassageKey](), list[str]()
+    for question, relevant in _held_out_rows(inputs):
+        held_questions.append(question_key(question.question, question.history_summary))
+        held_keys |= {(question.tenant_id, passage) for passage in relevant}
+    left_out = Counter[str]()
+    misses = _drawn_misses(rows, config)
+    left_out["hindsight_calls"] = len(rows.misses) - len(misses)
+    needed = {(row.tenant_id, prompt.right[0]) for row, prompt, _ in misses}
+    known, drawn, held_texts = _read_passages(inputs.knowledge_base, needed, held_keys, rows.by_tenant, config)
+    passages = _without_held_out(drawn, held_texts, left_out, config)
+    hindsight = [
+        HindsightCase(row, prompt, known[key], rank)
+        for row, prompt, rank in misses
+        if (key := (row.tenant_id, prompt.right[0])) in known
+    ]
+    left_out["passage_not_in_knowledge_base"] = len(misses) - len(hindsight)
+    pseudo = [case for tenant, passage in passages for case in _pseudo_cases(tenant, passage, rows, config)]
+    held_out = NearDuplicateIndex(held_questions, config.near_duplicate)
+    return Cases(hindsight, pseudo[: config.pseudo_calls], held_out, rows.systems, +left_out)
+
+
+def _read_train(inputs: Inputs, config: AugmentConfig) -> _Rows:
+    rows = _Rows([], defaultdict(list), {}, {})
+    for entry in read_prompts(inputs.prompts / "train.parquet"):
+        prompt = read_prompt(entry["extra_info"], entry["reward_model"]["ground_truth"], entry["data_source"])
+        refuse_other_retrieval(prompt, config.retrieval)
+        row = question_of(entry["extra_info"])
+        rows.by_tenant[row.tenant_id].append(row)
+        rows.snapshots.setdefault(row.tenant_id, prompt.snapshot)
+        rows.systems.setdefault(row.tenant_id, entry["prompt"][0]["content"])
+        rank = teacher_rank(prompt)
+        if prompt.right and rank != 1:
+            rows.misses.append((row, prompt, rank))
+    if not rows.by_tenant:
+        raise DataError(f"{inputs.prompts / 'train.parquet'}: no rows. Look at the convert stage's counts.")
+    return rows
+
+
+def question_of(extra_info: Mapping[str, Any]) -> Question:
+    """The sheet's row in a prompt of PPO."""
+    return Question.model_validate({name: extra_info[name] for name in Question.model_fields})
+
+
+def teacher_rank(prompt: TrainingPrompt) -> int | None:
+    """The rank at which the teacher's rewrite finds a relevant passage, among those that production shows."""
+    threshold = prompt.retrieved_with.score_threshold
+    hits = prompt.teacher_retrieval.hits
+    shown = [hit.id for hit in hits if hit.query_score is None or hit.query_score >= threshold]
+    return next((rank for rank, passage in enumerate(shown, 1) if passage in prompt.right), None)
+
+
+def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]:
+    """Rows of dev and test with their relevant passages."""
+    for _, row in read_jsonl(inputs.locked_test, ValidatedRewrite):
+        yield row, relevant_ids(row.gold, row.labels)
+    for entry in read_prompts(inputs.prompts / "dev.parquet"):
+        prompt = TrainingPrompt.model_validate(entry["extra_info"])
+        yield question_of(entry["extra_info"]), prompt.right
+
+
+def _drawn_misses(rows: _Rows, config: AugmentConfig) -> list[tuple[Question, TrainingPrompt, int | None]]:
+    """As many rows as calls are allowed, drawn by the seed, in the order of the file."""
+    if len(rows.misses) <= config.hindsight_calls:
+        return rows.misses
+    numbered = enumerate(rows.misses)
+    drawn = heapq.nsmallest(
+        config.hindsight_calls, numbered, key=lambda entry: draw(config.seed, entry[1][0].tenant_id, entry[1][0].id)
+    )
+    return [miss for _, miss in sorted(drawn, key=lambda entry: entry[0])]
+
+
+def draw(seed: int, *names: str) -> bytes:
+    """A row's or passage's position in a draw: by the seed alone."""
+    return hashlib.sha256("\x1f".join((str(seed), *names)).encode()).digest()
+
+
+def tenant_files(knowledge_base: Path, tenant: str) -> dict[str, Path]:
+    """Files by tenant: a single file is the run's tenant's, a folder holds <tenant>.jsonl."""
+    if knowledge_base.is_file():
+        return {tenant: knowledge_base}
+    return {path.stem: path for path in sorted(knowledge_base.glob("*.jsonl"))}
+
+
+def _read_passages(
+    knowledge_base: Path, needed: set[PassageKey], held: set[PassageKey], tenants: Mapping[str, Any],
+    config: AugmentConfig,
+) -> tuple[dict[PassageKey, Passage], list[tuple[str, Passage]], list[str]]:  # fmt: skip
+    """Read the passages once: those that are needed, those drawn to write questions from, and texts held out."""
+    known: dict[PassageKey, Passage] = {}
+    held_texts: list[str] = []
+
+    def free() -> Iterator[tuple[str, Passage]]:
+        for tenant, path in tenant_files(knowledge_base, config.tenant_id).items():
+            for passage in read_knowledge_base(path) if tenant in tenants else ():
+                if (tenant, passage.id) in needed:
+                    known[tenant, passage.id] = passage
+                if (tenant, passage.id) in held:
+                    held_texts.append(searched_text(passage))
+                else:
+                    yield tenant, passage
+
+    most = OVERSAMPLED * -(-config.pseudo_calls // config.questions_per_passage)
+    drawn = heapq.nsmallest(most, free(), key=lambda entry: draw(config.seed, entry[0], entry[1].id))
+    if not most:
+        for _ in free():
+            pass
+    return known, drawn, held_texts
+
+
+def _without_held_out(
+    drawn: Sequence[tuple[str, Passage]], held_texts: Sequence[str], left_out: Counter[str], config: AugmentConfig
+) -> list[tuple[str, Passage]]:
+    """Passages that are not nearly one which dev or test asks for, as many as are needed."""
+    index = NearDuplicateIndex(held_texts, config.near_duplicate)
+    passages: list[tuple[str, Passage]] = []
+    for tenant, passage in drawn:
+        if len(passages) * config.questions_per_passage >= config.pseudo_calls:
+            break
+        if index.alike(searched_text(passage)):
+            left_out["passage_like_dev_or_test"] += 1
+        else:
+            passages.append((tenant, passage))
+    return passages
+
+
+def _pseudo_cases(tenant: str, passage: Passage, rows: _Rows, config: AugmentConfig) -> Iterator[PseudoCase]:
+    examples = rows.by_tenant[tenant]
+    rng = random.Random(draw(config.seed, tenant, passage.id))
+    for number, at in enumerate(rng.sample(range(len(examples)), min(config.questions_per_passage, len(examples)))):
+        name = f"pseudo-{passage.id}-{number}"
+        yield PseudoCase(name, tenant, passage, examples[at], rows.snapshots[tenant])

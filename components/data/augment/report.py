@@ -1,0 +1,50 @@
+"""Counts of the further rows, and the same in words for a log and for a run's summary."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KINDS = {"hindsight": "rewrites in hindsight", "pseudo": "questions from passages"}
+
+
+@dataclass
+class Tally:
+    """Answers of one kind."""
+
+    asked: int = 0
+    kept: int = 0
+    not_asked: int = 0
+    """Rows that were not paid for because too few of the first could be used."""
+
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Answers without use, by reason."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data; the most frequent reason first."""
+        return {
+            "asked": self.asked, "kept": self.kept, "not_asked": self.not_asked,
+            "dropped": dict(self.dropped.most_common()),
+        }  # fmt: skip
+
+
+def report_lines(report: Mapping[str, Any]) -> list[str]:
+    """What became of each kind; no line where nothing was asked."""
+    lines: list[str] = []
+    for kind, about in KINDS.items():
+        tally = report.get(kind, {})
+        if not tally.get("asked"):
+            continue
+        lines.append(f"{about}: {tally['kept']:,} of {tally['asked']:,} kept{_reasons(tally['dropped'])}")
+        if tally["not_asked"]:
+            lines.append(
+                f"warn: {tally['not_asked']:,} more {about} were not paid for: too few of the first could be used. "
+                "Is the teacher fit for it? Look at augment_left_out, or name another gateway.teacher"
+            )
+    if left_out := report.get("left_out"):
+        lines.append(f"not asked about{_reasons(left_out)}")
+    return lines
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return "; " + ", ".join(f"{reason} {count:,}" for reason, count in counts.items()) if counts else ""

@@ -1,0 +1,233 @@
+"""The teacher writes further rows: rewrites that see the relevant passage, and questions from passages alone.
+
+Only rows of train and passages that neither dev nor test asks for take part. A rewrite stays if retrieval finds the
+passage better than before, a question if its query finds the passage first. dev and test stay as they are.
+"""
+
+import asyncio
+import heapq
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+import orjson
+
+from components.data.augment.cases import STEP, Cases, Inputs, draw, read_cases
+from components.data.augment.config import AugmentConfig
+from components.data.augment.report import KINDS, Tally, report_lines
+from components.data.augment.teacher import HindsightRow, Teacher
+from qinglan.concurrency import map_in_order
+from qinglan.digests import digest
+from qinglan.errors import DataError, RowError
+from qinglan.files import atomic_folder, atomic_write, dump_line
+from qinglan.llm.client import GatewayClient
+from qinglan.near_duplicates import question_key
+from qinglan.prompt_parquet import ParquetRows, read_prompts
+from qinglan.rag.client import RagClient
+from qinglan.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
+from qinglan.terminal import say
+from qinglan.terminal.progress import progress
+from qinglan.training_rows import ppo_row, sft_row
+
+ROWS_UNDER_WAY = 64
+TRIAL = 30
+"""Answers of each kind that are looked at before the others are paid for."""
+
+Case, Row = TypeVar("Case"), TypeVar("Row")
+
+
+class AugmentCounts(NamedTuple):
+    hindsight_asked: int
+    hindsight_kept: int
+    not_better: int
+    """Rewrites in hindsight that find the passage no better than the teacher's first."""
+
+    pseudo_asked: int
+    pseudo_kept: int
+    not_found: int
+    """Questions from passages whose query does not find the passage first."""
+
+    like_dev_or_test: int
+    copied: int
+    """Answers of both kinds that are a sentence of the passage."""
+
+    unusable: int
+    """Answers of both kinds that were dropped for any other reason; the report has each."""
+
+    sft_train: int
+    """SFT's training rows, the further ones among them."""
+
+    replaced: int
+    """Rows of SFT whose rewrite in hindsight stands in place of the teacher's first."""
+
+    anchors: int
+    """Questions from passages among PPO's training prompts."""
+
+
+FIGURES = {
+    "hindsight_asked": "hindsight: rewrites paid for",
+    "hindsight_kept": "hindsight: rewrites kept",
+    "not_better": "hindsight: dropped, no better",
+    "pseudo_asked": "passages: questions paid for",
+    "pseudo_kept": "passages: questions kept",
+    "not_found": "passages: dropped, passage not found",
+    "like_dev_or_test": "passages: dropped, like one of dev or test",
+    "copied": "both: dropped, copies of the passage",
+    "unusable": "both: dropped for other reasons",
+    "anchors": "passages: questions in PPO, rows",
+}
+"""The figures on KFP's page, by field."""
+
+
+class Outputs(NamedTuple):
+    """Paths of everything that the stage writes."""
+
+    augmented_chats: Path
+    augmented_prompts: Path
+    augment_left_out: Path
+    augment_report: Path
+
+
+@dataclass
+class _Answers:
+    """Useful answers, and counts of all."""
+
+    left_out: BinaryIO
+    hindsight: list[HindsightRow] = field(default_factory=list)
+    pseudo: list[ValidatedRewrite] = field(default_factory=list)
+    tallies: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in KINDS})
+
+    def drop(self, kind: str, row: QuarantinedRow) -> None:
+        """Count an answer of no use, and list it."""
+        self.tallies[kind].dropped[row.reason] += 1
+        self.left_out.write(dump_line(row))
+
+
+def augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_url: str) -> AugmentCounts:
+    """Write the rows of convert with the further ones, every answer without use, and the counts by reason."""
+    return asyncio.run(_augment(inputs, out, config, gateway_url))
+
+
+async def _augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_url: str) -> AugmentCounts:
+    cases = read_cases(inputs, config)
+    async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
+        with atomic_write(out.augment_left_out) as partial, partial.open("wb") as left_out:
+            answers = _Answers(left_out)
+            await _ask(cases, Teacher(gateway, rag, cases, config), answers, config)
+        sft_train, replaced = _write_chats(inputs.chats, out.augmented_chats, cases, answers)
+        anchors = _write_prompts(inputs.prompts, out.augmented_prompts, cases, answers, config)
+        if cases.asked:
+            await gateway.exported(digest(out.augmented_chats))
+    report = {kind: tally.as_dict() for kind, tally in answers.tallies.items()} | {"left_out": dict(cases.left_out)}
+    with atomic_write(out.augment_report) as partial:
+        partial.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    say(*(f"[augment] {line}" for line in report_lines(report)))
+    return _counts(answers.tallies)._replace(sft_train=sft_train, replaced=replaced, anchors=anchors)
+
+
+def _counts(tallies: Mapping[str, Tally]) -> AugmentCounts:
+    hindsight, pseudo = tallies["hindsight"], tallies["pseudo"]
+    dropped = hindsight.dropped + pseudo.dropped
+    named = {name: dropped[name] for name in ("not_better", "not_found", "like_dev_or_test", "copied")}
+    return AugmentCounts(
+        hindsight_asked=hindsight.asked, hindsight_kept=hindsight.kept, pseudo_asked=pseudo.asked,
+        pseudo_kept=pseudo.kept, unusable=dropped.total() - sum(named.values()), sft_train=0, replaced=0, anchors=0,
+        **named,
+    )  # fmt: skip
+
+
+async def _ask(cases: Cases, teacher: Teacher, answers: _Answers, config: AugmentConfig) -> None:
+    """Ask for all rewrites and questions, and sort the answers."""
+    known = set[str]()
+    with progress(STEP, cases.asked) as tick:
+        async for row in _in_trial(cases.hindsight, teacher.hindsight, answers.tallies["hindsight"], config):
+            tick()
+            if isinstance(row, QuarantinedRow):
+                answers.drop("hindsight", row)
+            else:
+                answers.hindsight.append(row)
+                answers.tallies["hindsight"].kept += 1
+        async for question in _in_trial(cases.pseudo, teacher.pseudo, answers.tallies["pseudo"], config):
+            tick()
+            if isinstance(question, QuarantinedRow):
+                answers.drop("pseudo", question)
+                continue
+            key = question_key(question.question, question.history_summary)
+            if key in known:
+                answers.drop("pseudo", quarantine_row(question, STEP, RowError("repeated", "written before")))
+                continue
+            known.add(key)
+            answers.pseudo.append(question)
+            answers.tallies["pseudo"].kept += 1
+
+
+async def _in_trial(
+    cases: Sequence[Case], ask: Callable[[Case], Awaitable[Row]], tally: Tally, config: AugmentConfig
+) -> AsyncIterator[Row]:
+    """The answers in order; after the first ones no more where too few of them could be used."""
+    for group in (cases[:TRIAL], cases[TRIAL:]):
+        if tally.kept < config.least_kept * tally.asked:
+            tally.not_asked = len(cases) - tally.asked
+            return
+        async for row in map_in_order(group, ask, ROWS_UNDER_WAY):
+            tally.asked += 1
+            yield row
+
+
+def _write_chats(chats: Path, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
+    """SFT's rows with the further ones; how many there are, and how many of convert's are replaced."""
+    better = {(entry.row.tenant_id, entry.row.id) for entry in answers.hindsight}
+    kept = replaced = 0
+    with atomic_folder(out) as partial, (partial / "train.jsonl").open("wb") as train:
+        for line in _lines(chats / "train.jsonl"):
+            about = orjson.loads(line)["metadata"]
+            if (about["tenant_id"], about["id"]) in better:
+                replaced += 1
+            else:
+                kept += 1
+                train.write(line)
+        for row in _chat_rows(cases, answers):
+            train.write(orjson.dumps(row) + b"\n")
+        shutil.copyfile(chats / "dev.jsonl", partial / "dev.jsonl")
+    return kept + len(answers.hindsight) + len(answers.pseudo), replaced
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            yield from file
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}). The convert stage writes it.") from error
+
+
+def _chat_rows(cases: Cases, answers: _Answers) -> Iterator[dict[str, Any]]:
+    for entry in answers.hindsight:
+        system = cases.systems[entry.row.tenant_id]
+        yield sft_row(entry.row, "train", entry.top1_score, system, kind="hindsight")
+    for question in answers.pseudo:
+        system = cases.systems[question.tenant_id]
+        yield sft_row(question, "train", question.rewritten.top1_score, system, kind="pseudo")
+
+
+def _write_prompts(prompts: Path, out: Path, cases: Cases, answers: _Answers, config: AugmentConfig) -> int:
+    """PPO's rows with some of the questions from passages; how many."""
+    anchors = 0
+    with atomic_folder(out) as partial:
+        shutil.copyfile(prompts / "dev.parquet", partial / "dev.parquet")
+        with ParquetRows(partial / "train.parquet") as file:
+            rows = 0
+            for row in read_prompts(prompts / "train.parquet"):
+                file.add(row)
+                rows += 1
+            for question in anchor_rows(answers.pseudo, rows, config):
+                file.add(ppo_row(question, "train", cases.systems[question.tenant_id], kind="pseudo"))
+                anchors += 1
+    return anchors
+
+
+def anchor_rows(questions: Sequence[ValidatedRewrite], rows: int, config: AugmentConfig) -> list[ValidatedRewrite]:
+    """Questions that make up the share of PPO's prompts, drawn by the seed."""
+    most = int(config.anchor_share / (1 - config.anchor_share) * rows)
+    return heapq.nsmallest(most, questions, key=lambda row: draw(config.seed, row.tenant_id, row.id))

@@ -1,0 +1,60 @@
+"""The stand-in with a passage in its prompt: a rewrite in hindsight, and a question that the passage answers.
+
+It extracts from the prompt alone. In hindsight it gives the passage's heading, if that names what the conversation is
+about. For a question it takes a way of asking that the passage's author wrote down, in a list after a colon, and puts
+the passage's subject into the example's history, where that names its own. It knows no tenant and looks nothing up.
+"""
+
+import hashlib
+import json
+import re
+
+from standins.teacher.prompt_parser import PromptTask
+from standins.teacher.question_parser import EDGES, ENDINGS, OPENINGS, QuestionParser
+
+LISTED = re.compile(r"[：:]([^。！？!?\n]+)")
+SEPARATORS = re.compile(r"[；;]")
+LONGEST_ASK = 20
+
+
+def hindsight_rewrite(reader: QuestionParser, task: PromptTask, without: str) -> str:
+    """The passage's heading where the conversation is about the same thing; else the rewrite without the passage."""
+    heading, reading = task.title.strip() or first_sentence(task.passage), reader.read(task.question, task.history)
+    return heading if reading.subject and reading.subject in heading else without
+
+
+def write_question(reader: QuestionParser, task: PromptTask) -> str:
+    """The shape of PSEUDO_FORMAT; an empty question where the passage lists no way of asking."""
+    heading = task.title.strip() or first_sentence(task.passage)
+    subject = phrase.phrase if (phrase := reader.phrases.best(heading)) else ""
+    topic, asks = heading.replace(subject, "").strip(EDGES), listed_asks(task.passage)
+    reading = reader.read(task.question, task.history)
+    if not subject or not topic or not (asks or reading.complete):
+        return _answer("", "", "", "")
+    history = task.history.replace(reading.subject, subject) if reading.subject else task.history
+    if reading.complete:
+        return _answer(history, f"{subject}{topic}", f"{subject}{topic}", heading)
+    ask = asks[_number(task) % len(asks)]
+    opening, ending = OPENINGS.match(task.question), ENDINGS.search(task.question)
+    question = f"{opening[0] if opening else ''}{ask}{ending[0] if ending else ''}"
+    return _answer(history, question, f"{subject}{ask}", heading)
+
+
+def listed_asks(passage: str) -> list[str]:
+    """Short pieces of lists: what stands between semicolons after a colon."""
+    lists = [SEPARATORS.split(match) for match in LISTED.findall(passage)]
+    return [piece.strip() for pieces in lists if len(pieces) > 1 for piece in pieces if len(piece) <= LONGEST_ASK]
+
+
+def first_sentence(passage: str) -> str:
+    return re.split(r"[。！？!?\n]", passage.strip(), maxsplit=1)[0]
+
+
+def _number(task: PromptTask) -> int:
+    text = "\x1f".join((task.passage, task.question, task.history))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _answer(history: str, question: str, need: str, query: str) -> str:
+    fields = {"历史摘要": history, "原始查询": question, "独立问题": need, "检索词": query}
+    return json.dumps(fields, ensure_ascii=False)
