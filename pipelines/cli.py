@@ -17,6 +17,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
+from pipelines.headroom_cli import headroom
 from pipelines.keys_cli import keys
 from pipelines.overrides import SetOption, parse_overrides, with_overrides
 from pipelines.rag_check.cli import check_rag
@@ -52,6 +53,7 @@ app.command()(init)
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
 app.command()(fit)
+app.command()(headroom)
 app.command("check-rag")(check_rag)
 app.command()(doctor)
 app.command()(submit)
@@ -132,16 +134,20 @@ def sample(
     conversations: Annotated[int, typer.Option(min=8, help="1,600 give 1,000+ dev and test questions.")] = 1600,
     rows: Annotated[int, typer.Option(min=26, help="Labelled answers, of style alone.")] = 4000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    variant: Annotated[
+        str, typer.Option(help="A harder world of a tenant's: standins/samples/README.md lists them.")
+    ] = "plain",
     as_json: Json = False,
 ) -> None:
     """Write a seeded sample: a tenant's knowledge base and spreadsheet of questions, or labelled answers."""
     from standins.samples import write_sample
     from standins.samples.style import write_style_sample
 
-    written = (
-        write_style_sample(out, rows, seed) if tenant == "style" else write_sample(tenant, out, conversations, seed)
-    )
-    counts: dict[str, int] = written._asdict()
+    counts: dict[str, int]
+    if tenant == "style":
+        counts = write_style_sample(out, rows, seed)._asdict()
+    else:
+        counts = write_sample(tenant, out, conversations, seed, variant)._asdict()
     if as_json:
         say_json(counts)
     else:
