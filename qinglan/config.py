@@ -1,6 +1,6 @@
 """The one base of every configuration: frozen, closed, and the only home of each default."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, get_args
