@@ -174,7 +174,7 @@ def single_stage_graph(stage: Stage, uris: dict[str, str], inputs: GraphInputs) 
 def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> Any:
     """One stage, with the artifacts and parameters that it names."""
     machine, settings = inputs.cluster.machines.get(stage.name), inputs.settings[stage.name]
-    component = _with_own_resources(describe_component(stage.load_component(), stage, inputs.artifacts), machine)
+    component = _with_own_resources(describe_component(stage.load_component(), inputs.artifacts), machine)
     names = component.component_spec.inputs
     arguments = {INPUT_NAMES.get(name, name): value for name, value in inputs.parameters.items()}
     arguments = {name: value for name, value in arguments.items() if name in names}

@@ -1,5 +1,8 @@
-"""Descriptions of a graph: of its steps, their inputs and outputs. An artifact's stands in its line, a step's in the
-docstring of its component; all others stand here.
+"""Descriptions of a graph: of its parameters, its steps, and their outputs. An artifact's stands in its line, a step's
+in the docstring of its component; all others stand here.
+
+A step's inputs have none of their own. Each is an output of another step or a parameter of the run and described there,
+and a run's Workflow would repeat it eight times for every step that takes it (`workflow_size.py`).
 """
 
 import copy
@@ -7,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pipelines.line import BEFORE, LINEAGE, Stage
+from pipelines.line import LINEAGE, Stage
 
 RELEASE = "Tenant and model under which what passes is registered, and asked for in production."
 DESCRIPTIONS = {
@@ -16,13 +19,11 @@ DESCRIPTIONS = {
     "monitor_url": "The gateway that shows the training while it runs.",
     "name": RELEASE,
     "release_name": RELEASE,
-    "task_config": "The machine of the step, which it hands on to a job that it launches; KFP fills it in.",
-    BEFORE: "The signed statements of all steps before this one.",
-    LINEAGE: "The signed statements of this step and of all before it.",
-    "Output": "The verdict: `promote` or `hold`. What follows runs on `promote` alone.",
+    LINEAGE: "Signed statements up to this step.",
+    "Output": "The verdict: `promote` or `hold`.",
     "classification": "The confusion matrix on the locked test.",
     "decision": "The verdict and its reasons.",
-    "summary": "The result of the step in short; read this first.",
+    "summary": "The result in short; read this first.",
 }
 """Parameters of a graph and of its steps, and the artifacts that no line declares, by name."""
 
@@ -30,15 +31,11 @@ METRICS = "_metrics"
 """The ending of an output with a step's figures."""
 
 
-def describe_component(component: Any, stage: Stage, artifacts: Mapping[str, str]) -> Any:
-    """A copy of the component with a description of each input and output; `artifacts`: the line's, by name."""
-    folder = stage.folder.replace(".", "/")
-    config = f"The settings that differ from the defaults, which the table in {folder} lists."
-    known = {**DESCRIPTIONS, **artifacts, "config": config}
+def describe_component(component: Any, artifacts: Mapping[str, str]) -> Any:
+    """A copy of the component with a description of each output; `artifacts`: the line's, by name."""
+    known = {**DESCRIPTIONS, **artifacts}
     spec, described = component.component_spec, copy.copy(component)
-    described.component_spec = dataclasses.replace(
-        spec, inputs=_described(spec.inputs or {}, known), outputs=_described(spec.outputs or {}, known)
-    )
+    described.component_spec = dataclasses.replace(spec, outputs=_described(spec.outputs or {}, known))
     return described
 
 
@@ -48,7 +45,7 @@ def _described(items: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, 
 
 def _description(name: str, known: Mapping[str, str]) -> str | None:
     if name.endswith(METRICS):
-        return "The step's figures, at most ten."
+        return "The step's figures."
     return known.get(name)
 
 

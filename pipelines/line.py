@@ -149,10 +149,10 @@ class Stage:
 
 
 EVALUATION_OUTPUTS = {
-    "evaluation": Output("evaluation.json", "All figures with their intervals, and the verdict on them."),
-    "report": Output("report.html", "The evaluation as a page: tables, curves, examples."),
+    "evaluation": Output("evaluation.json", "All figures, and the verdict."),
+    "report": Output("report.html", "The evaluation as a page."),
     "predictions": Output("predictions.jsonl", "The answer of each system to each locked row."),
-    "blind_sample": Output("blind_sample.xlsx", "A sheet for people who judge without knowing the systems."),
+    "blind_sample": Output("blind_sample.xlsx", "A sheet for people's blind judgement."),
     "blind_key": Output("blind_key.json", "Which column of the blind sheet is which system."),
 }  # fmt: skip
 """The outputs of every evaluation."""

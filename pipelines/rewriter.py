@@ -117,7 +117,7 @@ class RunConfig(LineConfig):
         inputs=("questions",), gateway=True, required=("questions", "journal", "prices", "prompt *"),
         outputs={
             "rewrites": Output("rewrites.jsonl", "Each question with the teacher's rewrite."),
-            "rewrites_table": Output("rewrites.xlsx", "The same rewrites as a spreadsheet, for people."),
+            "rewrites_table": Output("rewrites.xlsx", "The rewrites as a spreadsheet."),
             "generate_quarantine": Output("generate_quarantine.jsonl", "Rows without a rewrite, with the reason."),
         },
     )]  # fmt: skip
@@ -127,8 +127,8 @@ class RunConfig(LineConfig):
         inputs=("rewrites", "knowledge_base"), gateway=True,
         required=("rewrites", "knowledge*base*", "journal", "prompt *"),
         outputs={
-            "validated": Output("validated.jsonl", "Each rewrite with both retrievals and whether it was accepted."),
-            "validated_table": Output("validated.xlsx", "The same rows as a spreadsheet, for people."),
+            "validated": Output("validated.jsonl", "Rewrites with both retrievals, accepted or not."),
+            "validated_table": Output("validated.xlsx", "The rows as a spreadsheet."),
             "validate_quarantine": Output("validate_quarantine.jsonl", "Rows without a verdict, with the reason."),
         },
     )] = Field(default=ValidateConfig(), alias="validate")  # fmt: skip
@@ -137,10 +137,10 @@ class RunConfig(LineConfig):
     label: Annotated[LabelConfig, Stage(
         inputs=("validated",), gateway=True,
         outputs={
-            "labels": Output("labels.jsonl", "Judges' labels of passages, for each row without gold passages."),
-            "label_sheet": Output("label_sheet.xlsx", "Some of the labels as a sheet that people check and correct."),
-            "label_holes": Output("label_holes.jsonl", "Rows without gold for which nothing relevant was found."),
-            "label_report": Output("label_report.json", "Agreement of the judges, with intervals and by phrasing."),
+            "labels": Output("labels.jsonl", "Judges' labels of rows without gold."),
+            "label_sheet": Output("label_sheet.xlsx", "Labels for people to check and correct."),
+            "label_holes": Output("label_holes.jsonl", "Rows for which nothing relevant was found."),
+            "label_report": Output("label_report.json", "Agreement of the judges, by phrasing too."),
         },
     )] = LabelConfig()  # fmt: skip
     """The third stage: where every row has gold it asks nobody."""
@@ -159,10 +159,10 @@ class RunConfig(LineConfig):
     augment: Annotated[AugmentConfig, Stage(
         inputs=("chats", "prompts", "locked_test", "knowledge_base"), gateway=True,
         outputs={
-            "augmented_chats": Output("augmented_sft", "The chat rows, with those that the teacher wrote further."),
-            "augmented_prompts": Output("augmented_ppo", "The prompts, with some questions written from passages."),
-            "augment_left_out": Output("augment_left_out.jsonl", "Further answers of no use, with the reason."),
-            "augment_report": Output("augment_report.json", "Counts of the further rows, by kind and reason."),
+            "augmented_chats": Output("augmented_sft", "The chat rows, and the teacher's further ones."),
+            "augmented_prompts": Output("augmented_ppo", "The prompts, and questions from passages."),
+            "augment_left_out": Output("augment_left_out.jsonl", "Further answers of no use."),
+            "augment_report": Output("augment_report.json", "Counts of the further rows, by reason."),
         },
     )] = AugmentConfig()  # fmt: skip
     """The fifth stage: further rows to learn from."""

@@ -32,9 +32,12 @@ def spec(name: str) -> Any:
 
 
 def definitions(name: str) -> Iterator[tuple[str, str]]:
-    """The path of each input and output of a graph and of its components, and its description."""
+    """The path of each parameter of a run, and of each output of its steps, and its description."""
+    parts = {component: ["outputDefinitions"] for component in spec(name)["components"]} | {
+        "root": ["inputDefinitions"]
+    }
     for component, content in (("root", spec(name)["root"]), *spec(name)["components"].items()):
-        for part in ("inputDefinitions", "outputDefinitions"):
+        for part in parts[component]:
             for kind, items in content.get(part, {}).items():
                 for item, definition in items.items():
                     if not item.startswith(MADE_BY_KFP):
@@ -42,10 +45,10 @@ def definitions(name: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_every_input_output_and_parameter_has_a_description(name: str) -> None:
+def test_every_parameter_of_a_run_and_every_output_has_a_description(name: str) -> None:
     described = dict(definitions(name))
 
-    assert len(described) > 50
+    assert len(described) > 30
     assert [path for path, about in described.items() if len(about) < 10] == []
 
 
