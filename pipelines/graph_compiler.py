@@ -26,8 +26,8 @@ COMPILED = Path(__file__).parent / "compiled"
 
 GOLDEN_TENANT = "fivedoctors"
 ARTIFACT_VERSION = re.compile(r"\n +schemaVersion: 0\.0\.1(?=\n)")
-"""The version of an artifact's type. KFP's back end does not read it, and a run's Workflow would repeat it eight times
-for each artifact (`workflow_size.py`)."""
+"""The version of an artifact's type. KFP's back end does not read it, and a run's Workflow would repeat it eight
+times for each artifact (`workflow_size.py`)."""
 
 BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 

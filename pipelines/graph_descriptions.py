@@ -1,8 +1,8 @@
 """Descriptions of a graph: of its parameters, its steps, and their outputs.
 
-An artifact's stands in its line, a step's in the docstring of its component; all others stand here. A step's inputs have
-none of their own: each is an output of another step or a parameter of the run, described there, and a run's Workflow
-would repeat it eight times for every step that takes it (`workflow_size.py`).
+An artifact's stands in its line, a step's in the docstring of its component; all others stand here. A step's inputs
+have none of their own: each is an output of another step or a parameter of the run, described there, and a run's
+Workflow would repeat it eight times for every step that takes it (`workflow_size.py`).
 """
 
 import copy
