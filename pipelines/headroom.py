@@ -7,7 +7,6 @@ asked; without it the retrievals of validation stand in, and nothing is asked.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.score_systems import draw_rows
@@ -16,10 +15,20 @@ from pipelines.execution import run_lock
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_services
 from pipelines.rundir import RunDir
+from pipelines.step_display import duration_seconds
 from qinglan.concurrency import map_in_order
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
-from qinglan.evaluation.headroom import ALL, Decision, Headroom, RowOutcome, as_json, decide, measure_headroom
+from qinglan.evaluation.headroom import (
+    ALL,
+    Decision,
+    Headroom,
+    RowOutcome,
+    as_json,
+    decide,
+    estimate_as_json,
+    measure_headroom,
+)
 from qinglan.evaluation.statistics import Estimate
 from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
@@ -74,7 +83,9 @@ class HeadroomReport(NamedTuple):
     recipes: Sequence[Recipe]
 
     def as_json(self) -> dict[str, Any]:
-        recipes = [{**recipe._asdict(), "gain": recipe.gain and recipe.gain._asdict()} for recipe in self.recipes]
+        recipes = [
+            {**recipe._asdict(), "gain": recipe.gain and estimate_as_json(recipe.gain)} for recipe in self.recipes
+        ]
         return self._asdict() | {
             "by_kind": as_json(self.by_kind), "decision": self.decision._asdict(), "recipes": recipes
         }  # fmt: skip
@@ -205,8 +216,7 @@ def measured_cost(run: RunDir, stage: str) -> Cost | None:
     record = run.step_record(stage)
     if not record or record.get("status") != "done":
         return None
-    started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
-    return (ended - started).total_seconds(), None, "measured"
+    return duration_seconds(record), None, "measured"
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:

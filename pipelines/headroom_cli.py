@@ -1,6 +1,8 @@
 """The command `qinglan headroom`."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +29,8 @@ def headroom(
     from pipelines.headroom import headroom_report
     from pipelines.rundir import RunDir
 
-    report = headroom_report(RunDir(run), samples, rows)
+    with redirect_stdout(sys.stderr):  # the progress: on stdout is the result alone
+        report = headroom_report(RunDir(run), samples, rows)
     if as_json:
         say_json(report.as_json())
     else:
@@ -47,7 +50,7 @@ def report_lines(report: "HeadroomReport") -> Iterator[str]:
         yield f"{recipe.name}: {recipe.about}; {gain_in_words(recipe)}; {cost_in_words(recipe, report.currency)}"
     yield ""
     yield f"{report.decision.word}: {report.decision.sentence}"
-    yield "The best of the samples is a stop sign, no promise: docs/science.md, `Where it stops`, shows both."
+    yield "The best of the samples is a stop sign, no promise: docs/science.md, `Where it stops`."
 
 
 def table_lines(by_kind: "Mapping[str, Headroom]", names: Sequence[str]) -> Iterator[str]:
