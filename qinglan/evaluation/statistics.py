@@ -65,7 +65,7 @@ def group_numbers(names: Sequence[Any]) -> Groups:
 
 def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Estimate]:
     """The mean of each column, with the interval of a bootstrap over conversations."""
-    sums, counts = _by_conversation(columns, conversations)
+    sums, counts = group_sums(columns, conversations)
     means = _means(sums.sum(axis=0), counts.sum(axis=0))
     low, high = _intervals(sums, counts, draws, seed)
     return [
@@ -76,7 +76,7 @@ def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: i
 
 def paired_differences(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[PairedDifference]:
     """Columns of differences, each with its interval and the p of a paired permutation test."""
-    sums, counts = _by_conversation(columns, conversations)
+    sums, counts = group_sums(columns, conversations)
     # Exchanging two systems within a conversation flips the sign of its sum.
     ps = permutation_p_values(sums, np.zeros_like(sums), lambda total: total, draws, seed)
     return [
@@ -88,7 +88,7 @@ def paired_differences(columns: Columns, conversations: Groups, draws: int, seed
     ]  # fmt: skip
 
 
-def _by_conversation(columns: Columns, conversations: Groups) -> tuple[Columns, Columns]:
+def group_sums(columns: Columns, conversations: Groups) -> tuple[Columns, Columns]:
     """Each conversation's sum and number of values, a column each."""
     size = int(conversations.max()) + 1 if len(conversations) else 0
     sums, counts = np.zeros((size, columns.shape[1])), np.zeros((size, columns.shape[1]))
@@ -116,15 +116,17 @@ def bootstrap_intervals(
 
     `statistic` is given how often each of `size` groups was drawn, a row a draw, and gives a row of numbers for each.
     """
-    chunks = [statistic(times) for times in _drawn(size, draws, seed)]
-    if not chunks:
-        width = statistic(np.ones((1, size))).shape[1]
-        return np.full(width, np.nan), np.full(width, np.nan)
-    numbers = np.concatenate(chunks)
+    numbers = bootstrap_sample(size, statistic, draws, seed)
     low, high = np.full(numbers.shape[1], np.nan), np.full(numbers.shape[1], np.nan)
     for at in np.flatnonzero(~np.isnan(numbers).all(axis=0)):
         low[at], high[at] = np.nanpercentile(numbers[:, at], INTERVAL_PERCENTILES)
     return low, high
+
+
+def bootstrap_sample(size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int) -> Columns:
+    """A row of the statistic's numbers for each draw of the groups; no row where there is one group alone."""
+    none = statistic(np.ones((1, size)))[:0]
+    return np.concatenate([none, *(statistic(times) for times in _drawn(size, draws, seed))])
 
 
 def bootstrap_estimates(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS, SYSTEM_METRICS
 from qinglan.evaluation import report as kernel
 from qinglan.evaluation.evaluation_file import Json, read_predictions
@@ -45,6 +46,7 @@ def build_report(
         for stage, figures in (training or {}).items()
     ]
     judges = kernel.Text(judges_line(evaluation["agreement"]), terminal=True)
+    inflation = (kernel.Text(line, terminal=True) for line in inflation_lines(evaluation.get("inflation", {})))
     blind = kernel.Text("The blind sample is for people: fill it in, and read it back with its key.")
     levels = kernel.levels_table(systems, ALL_METRICS)._replace(brief=True)
     return kernel.Report(
@@ -63,7 +65,7 @@ def build_report(
             kernel.Section("Properties of the sample: gold passage first", list(_slices(evaluation))),
             kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], examples or {}))),
             kernel.Section("Training", curves),
-            kernel.Section("The judges", [judges, blind]),
+            kernel.Section("The judges", [judges, *inflation, blind]),
         ],
         [
             *evaluation["notes"],

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from components.evaluation.rewriter import leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.inflation import inflation_results
 from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all, served_queries
@@ -117,17 +118,18 @@ def build_evaluation(
     systems["teacher"].update(results.teacher_metrics(scored.report))
     for name, student in students.items():
         systems[name].update(results.student_metrics(student, config))
-    models = scored.report.get("models", {})
+    agreement = results.judge_agreement(scored, scored.report.get("models", {}))
     evaluation: dict[str, Any] = {
         "candidate": candidate,
         "systems": systems,
         "paired": results.paired_results(table, [row.tenant_id for row in rows]),
         "kinds": results.kind_results(table, candidate, [row.tenant_id for row in rows], kinds),
         "slices": results.slice_results(table, [slices.get(row.id, ()) for row in rows]),
-        "agreement": results.judge_agreement(scored, models),
+        "agreement": agreement,
+        "inflation": inflation_results(table, scored.judge, agreement["same_model"]),
         "power": results.power(table, candidate, config.interesting),
         "expected": results.EXPECTED,
-        "currency": models.get("teacher", {}).get("currency", ""),
+        "currency": scored.report.get("models", {}).get("teacher", {}).get("currency", ""),
         "settings": config.model_dump(mode="json"),
         "notes": [results.as_asked_note(rows, config.as_asked), *results.notes(students, scored, table, config)],
         "counts": {

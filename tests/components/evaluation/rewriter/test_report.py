@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import orjson
+import pytest
 
+from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.training_curves import curves, read_series
 from qinglan.evaluation.report import write_report
-from tests.components.evaluation.rewriter.sample_evaluation import HOSTILE, Evaluated
+from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, HOSTILE, Evaluated
 from tests.strict_html import Strict
 
 
@@ -71,3 +73,21 @@ def test_a_log_gives_its_series_whatever_its_names_and_a_missing_one_gives_none(
 
     assert read_series(path) == {"x": [(1.0, 2.0), (2.0, 3.0)]}
     assert read_series(tmp_path / "none.jsonl") == {}
+
+
+def test_the_report_tells_how_far_the_rewards_own_measures_flatter_rl(evaluated: Evaluated, tmp_path: Path) -> None:
+    part = evaluated.value["inflation"]["judged_top1"]
+    gaps = evaluated.value["paired"]["rl_vs_sft"]
+
+    assert part["outsider"] == pytest.approx(gaps["difference"])
+    assert part["signal"] == pytest.approx(gaps["judged_top1"]["difference"])
+    assert part["factor"] == pytest.approx(part["signal"] / part["outsider"])
+    assert f"Inflation factor of RL&#39;s gain over SFT, {part['factor']:.2f} [" in page(evaluated, tmp_path)
+
+
+def test_the_judges_factor_is_of_rows_that_judge_and_examiner_scored(evaluated: Evaluated) -> None:
+    assert 0 < evaluated.value["inflation"]["judge"]["n"] <= CONFIG.agreement_rows
+
+
+def test_a_report_without_rl_says_that_nothing_was_trained_by_the_reward() -> None:
+    assert "no model here was trained by the reward" in next(inflation_lines({}))

@@ -1,0 +1,85 @@
+"""The inflation factor: a gain as the training's own signal sees it, over the same gain by an outsider's measure.
+
+inflation(signal, outsider, conversations, draws, seed)     # two columns of paired differences
+
+A policy is trained for its signal, so the signal flatters it. Factor 1: the outsider sees as much. Both measures must
+have one scale. An outsider that saw no gain has nothing to divide by, and then there is no factor.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from qinglan.evaluation.metrics import is_number
+from qinglan.evaluation.statistics import INTERVAL_PERCENTILES, Columns, Groups, bootstrap_sample, group_sums
+
+
+class Inflation(NamedTuple):
+    """Both mean gains on the rows that have both, and the factor between them with its 95 % interval."""
+
+    signal: float
+    outsider: float
+    factor: float
+    """NaN where the outsider saw no gain."""
+
+    low: float
+    high: float
+    """Infinite where the outsider's gain may as well be none."""
+
+    n: int
+    conversations: int
+
+
+def inflation(signal: Columns, outsider: Columns, conversations: Groups, draws: int, seed: int) -> Inflation:
+    """The factor between two columns of differences; a row without either of its two numbers is left out."""
+    both = ~np.isnan(signal) & ~np.isnan(outsider)
+    columns = np.where(both[:, None], np.column_stack([signal, outsider]), math.nan)
+    sums, counts = group_sums(columns, conversations)
+    sums = sums[counts[:, 0] > 0]
+    rows = int(both.sum())
+    gains = sums.sum(axis=0) / rows if rows else np.full(2, math.nan)
+    known = len(sums)
+    if not gains[1] > 0:
+        return Inflation(float(gains[0]), float(gains[1]), math.nan, math.nan, math.nan, rows, known)
+    low, high = _interval(sums, float(np.arctan2(*gains)), draws, seed) if known > 1 else (math.nan, math.nan)
+    return Inflation(float(gains[0]), float(gains[1]), float(gains[0] / gains[1]), low, high, rows, known)
+
+
+def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[float, float]:
+    """Percentiles of the angle of (outsider, signal) in drawn conversations, as factors.
+
+    A factor jumps from plus to minus infinity where the outsider's gain passes zero; the angle goes on smoothly, and
+    where it leaves the right half-plane no factor bounds it.
+    """
+    drawn = bootstrap_sample(len(sums), lambda times: times @ sums, draws, seed)
+    turned = np.arctan2(drawn[:, 0], drawn[:, 1]) - centre
+    angles = centre + (turned + math.pi) % (2 * math.pi) - math.pi
+    low, high = np.percentile(angles, INTERVAL_PERCENTILES)
+    return _factor(float(low)), _factor(float(high))
+
+
+def _factor(angle: float) -> float:
+    return math.tan(angle) if abs(angle) < math.pi / 2 else math.copysign(math.inf, angle)
+
+
+def describe(part: Mapping[str, Any], signal: str, outsider: str) -> str:
+    """The factor in one sentence; `part` is an Inflation as evaluation.json holds it, with both measures' names."""
+    if not part["n"]:
+        return f"not defined: no question was measured by both “{signal}” and “{outsider}”."
+    gains = (
+        f"a gain of {part['signal']:+.3f} by “{signal}”, which training goes by, and of {part['outsider']:+.3f} by "
+        f"“{outsider}”, on the same {part['n']:,} questions"
+    )
+    if not is_number(part["factor"]):
+        return f"not defined: the outsider saw no gain ({gains})."
+    return f"{part['factor']:.2f}{_ends(part)}: {gains}."
+
+
+def _ends(part: Mapping[str, Any]) -> str:
+    if part["conversations"] < 2:
+        return ""
+    low, high = part["low"], part["high"]
+    ends = f"{low:.2f}" if is_number(low) else "no lower end", f"{high:.2f}" if is_number(high) else "no upper end"
+    return f" [{', '.join(ends)}]"
