@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pipelines.audit_cli import audit
+from pipelines.beir.cli import evaluate
 from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
 from pipelines.keys_cli import keys
@@ -51,6 +52,7 @@ app.add_typer(rollout, name="rollout")
 app.command()(init)
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
+app.command()(evaluate)
 app.command()(fit)
 app.command("check-rag")(check_rag)
 app.command()(doctor)

@@ -1,0 +1,1 @@
+"""`qinglan evaluate --beir`: any rewriter on a public retrieval benchmark."""

@@ -1,0 +1,224 @@
+"""A retrieval benchmark in BEIR's layout, with the conversations of its queries where it has some.
+
+DIR/
+  corpus.jsonl            {"_id", "title", "text"}, a passage a line
+  queries.jsonl           {"_id", "text"}
+  qrels/test.tsv          query-id, corpus-id, score: a header, then grades from 0
+  conversations.jsonl     {"_id", "conversation_id", "turns": [{"role", "content"}], "rewrite"}; may be missing
+
+`turns` come before the query; `rewrite` is people's own standalone form of it, where the benchmark has one. The lines
+of MTRAG's tasks are read as they are: task_id, and input with its speakers.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+
+from qinglan.chat_history import chat_lines, read_turns
+from qinglan.errors import ConfigError, DataError
+from qinglan.files import atomic_write, dump_line, read_jsonl, sha256_file
+from qinglan.plain_files import read_plain
+from qinglan.rag.contract import Passage
+from qinglan.rows import Question
+
+CORPUS, QUERIES, CONVERSATIONS = "corpus.jsonl", "queries.jsonl", "conversations.jsonl"
+QRELS = ("query-id", "corpus-id", "score")
+SPOKEN = "|user|:"
+"""How MTRAG's queries begin."""
+
+LONGEST_HISTORY = 20_000
+
+Grades = dict[str, int]
+
+
+class Dataset(NamedTuple):
+    """The judged queries of one split, and what their passages are worth."""
+
+    name: str
+    split: str
+    rows: list[Question]
+    """`need` is people's rewrite, where the benchmark has one."""
+
+    grades: list[Grades]
+    """By passage, for each row."""
+
+    passages: int
+    blank: int
+    """Passages without any text, which nothing can find."""
+
+    unjudged: int
+    """Queries that this split does not judge; they are not measured."""
+
+    digests: dict[str, str]
+
+    @property
+    def has_history(self) -> bool:
+        return any(row.history_summary for row in self.rows)
+
+    @property
+    def has_needs(self) -> bool:
+        return any(row.need for row in self.rows)
+
+
+class _Line(BaseModel):
+    """A line of somebody else's file: fields beside those below are left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
+
+
+class CorpusLine(_Line):
+    id: str = Field(min_length=1, alias="_id")
+    title: str = ""
+    text: str
+
+
+class QueryLine(_Line):
+    id: str = Field(min_length=1, alias="_id")
+    text: str = Field(pattern=r"\S")
+
+
+class ConversationLine(_Line):
+    id: str = Field(min_length=1, validation_alias=AliasChoices("_id", "task_id"))
+    conversation_id: str = Field(min_length=1)
+    turns: list[Any] = Field(default=[], validation_alias=AliasChoices("turns", "input"))
+    rewrite: str = ""
+
+
+def read_dataset(folder: Path, split: str, tenant: str, knowledge_base: Path) -> Dataset:
+    """Read and check the benchmark; its passages become a knowledge base, written to this path."""
+    files = {name: folder / name for name in (CORPUS, QUERIES)} | {"qrels": qrels_file(folder, split)}
+    for path in files.values():
+        if not path.is_file():
+            raise ConfigError(
+                f"{path}: no such file. A benchmark in BEIR's layout has {CORPUS}, {QUERIES} and qrels."
+            )
+    texts = dict(_unique(files[QUERIES], QueryLine))
+    judged = read_qrels(files["qrels"])
+    _refuse_unknown(files["qrels"], "query-id", judged, texts, QUERIES)
+    passages, blank = write_knowledge_base(files[CORPUS], knowledge_base)
+    for query, grades in judged.items():
+        _refuse_unknown(files["qrels"], f"corpus-id of query {query}", grades, passages, CORPUS)
+    conversations = _conversations(folder / CONVERSATIONS, texts)
+    if conversations:
+        files[CONVERSATIONS] = folder / CONVERSATIONS
+    rows = [_row(query, conversations.get(name), tenant) for name, query in texts.items() if name in judged]
+    return Dataset(
+        folder.resolve().name, split, rows, [judged[row.id] for row in rows], len(passages), blank,
+        len(texts) - len(rows), {name: sha256_file(path) for name, path in files.items()},
+    )  # fmt: skip
+
+
+def qrels_file(folder: Path, split: str) -> Path:
+    path = folder / "qrels" / f"{split}.tsv"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in (folder / "qrels").glob("*.tsv"))) or "none"
+        raise ConfigError(f"{path}: no such file. Splits with judgements: {known}. Choose one with --split.")
+    return path
+
+
+def read_qrels(path: Path) -> dict[str, Grades]:
+    """Grades by query and passage; what is no header, no whole number or said twice is a DataError with its line."""
+    judged: dict[str, Grades] = {}
+    for number, cells in enumerate(_lines(path), 1):
+        where = f"{path}:{number}"
+        if number == 1:
+            if tuple(cells) != QRELS:
+                raise DataError(f"{where}: no header. The first line is {', '.join(QRELS)}, with tabs between.")
+            continue
+        if len(cells) != len(QRELS):
+            raise DataError(f"{where}: {len(cells)} columns. A line is {', '.join(QRELS)}, with tabs between.")
+        query, passage, text = cells
+        grade = _grade(text, where)
+        if judged.setdefault(query, {}).setdefault(passage, grade) != grade:
+            raise DataError(f"{where}: passage {passage!r} has another grade for query {query!r} above. Keep one.")
+    if not judged:
+        raise DataError(f"{path}: judges nothing. Give at least one line below the header.")
+    return judged
+
+
+def _lines(path: Path) -> Iterator[list[str]]:
+    try:
+        text = read_plain(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8. Save the file as UTF-8 and try again.") from error
+    for line in text.split("\n"):
+        if line.strip():
+            yield line.rstrip("\r").split("\t")
+
+
+def _grade(text: str, where: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise DataError(f"{where}: score {text!r} is no grade. Give a whole number, 0 for irrelevant.") from error
+
+
+def write_knowledge_base(corpus: Path, target: Path) -> tuple[set[str], int]:
+    """Write the passages as the RAG service takes them; all ids, and how many passages have no text at all."""
+    ids: set[str] = set()
+    blank = 0
+    with atomic_write(target) as partial, partial.open("wb") as file:
+        for name, line in _unique(corpus, CorpusLine):
+            ids.add(name)
+            title, content = (line.title, line.text) if line.text.strip() else ("", line.title)
+            if content.strip():
+                file.write(dump_line(Passage(id=name, title=title, content=content)))
+            else:
+                blank += 1
+    if len(ids) == blank:
+        raise DataError(f"{corpus}: holds no passage with a text.")
+    return ids, blank
+
+
+def _unique(path: Path, model: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Lines by id; the second line of an id is a DataError."""
+    first: dict[str, int] = {}
+    for number, line in read_jsonl(path, model):
+        if line.id in first:
+            raise DataError(f"{path}:{number}: _id {line.id!r} is line {first[line.id]}'s already. Keep one of them.")
+        first[line.id] = number
+        yield line.id, line
+
+
+def _refuse_unknown(path: Path, column: str, named: Any, known: Any, file: str) -> None:
+    if unknown := sorted(set(named) - set(known)):
+        raise DataError(
+            f"{path}: {column} {unknown[0]!r} is not in {file}, nor are {len(unknown) - 1} others. Take corpus, "
+            "queries and qrels of one release of the benchmark."
+        )
+
+
+def _conversations(path: Path, texts: dict[str, QueryLine]) -> dict[str, ConversationLine]:
+    if not path.exists():
+        return {}
+    conversations = dict(_unique(path, ConversationLine))
+    _refuse_unknown(path, "_id", conversations, texts, QUERIES)
+    return {name: line.model_copy(update={"turns": _turns(path, line)}) for name, line in conversations.items()}
+
+
+def _turns(path: Path, line: ConversationLine) -> list[Any]:
+    turns = read_turns(line.turns) if line.turns else []
+    if turns is None:
+        raise DataError(
+            f"{path}: turns of {line.id!r} cannot be read. A turn is {{role, content}} or {{speaker, text}}."
+        )
+    return turns
+
+
+def _row(query: QueryLine, conversation: ConversationLine | None, tenant: str) -> Question:
+    """A query as our systems are asked it; without a conversation it is one of its own."""
+    question = _spoken(query.text)
+    turns = list(conversation.turns) if conversation else []
+    if turns and turns[-1].side == "user" and turns[-1].text == question:
+        turns.pop()  # MTRAG's tasks end with the query itself
+    return Question(
+        id=query.id, tenant_id=tenant, conversation_id=conversation.conversation_id if conversation else query.id,
+        question=question, history_summary=chat_lines(turns)[-LONGEST_HISTORY:],
+        need=_spoken(conversation.rewrite) if conversation else "",
+    )  # fmt: skip
+
+
+def _spoken(text: str) -> str:
+    return text.strip().removeprefix(SPOKEN).strip()

@@ -1,0 +1,139 @@
+"""Rewriters of a benchmark's queries: trained models behind the server of production, and any HTTP rewriter."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from components.evaluation.rewriter.student_timing import rewriter_server
+from pipelines.lines import ARTIFACT_FILES
+from qinglan.concurrency import map_in_order
+from qinglan.config import parse_as
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.rag.contract import RagRequest
+from qinglan.rewriter.card import CARD
+from qinglan.rows import Question
+from qinglan.terminal.progress import progress
+from serving.rag.config import RewriterConfig
+from serving.rag.rewriter_client import read_rewrite, request_body
+from serving.rag.service_client import ServiceClient, ServiceError
+from serving.rag.url_checks import refuse_credentials
+
+SECONDS = 120.0
+"""For one rewrite: a large model without a GPU is slow, and nobody waits here."""
+
+ATTEMPTS, PAUSE = 3, 2.0
+AT_ONCE = 8
+LONGEST_QUERY = 4000
+"""The longest query that rewriters and RAG service take."""
+
+
+class Rewrites(NamedTuple):
+    """One rewriter's queries, in the order of the rows."""
+
+    queries: list[str]
+    """Empty where it wrote nothing."""
+
+    as_asked: int = 0
+    """Questions that were searched as they were: its guard took the rewrite back, or there was none."""
+
+
+def read_rewriter(text: str) -> tuple[str, RewriterConfig]:
+    """`NAME=URL`, `NAME=kserve=URL` or `NAME=openai=URL,model=MODEL`."""
+    name, equals, address = text.partition("=")
+    refuse_credentials("--rewriter", address, "It is asked without.")
+    kind, named, rest = address.partition("=")
+    if not named or kind.startswith("http"):
+        kind, rest = "kserve", address
+    url, _, model = rest.partition(",model=")
+    if not equals or not url:
+        raise ConfigError(f"--rewriter {text}: write NAME=URL, or NAME=openai=URL,model=MODEL.")
+    values = {"kind": kind, "url": url, "deadline_seconds": SECONDS, **({"model": model} if model else {})}
+    return name, parse_as(RewriterConfig, values, f"--rewriter {text}")
+
+
+def read_model(text: str) -> tuple[str, Path]:
+    """`NAME=FOLDER`: a rewriter's folder, or a release that holds one."""
+    name, equals, folder = text.partition("=")
+    if not equals or not folder:
+        raise ConfigError(f"--model {text}: write NAME=FOLDER.")
+    return name, model_folder(Path(folder), f"--model {text}")
+
+
+def model_folder(folder: Path, option: str) -> Path:
+    for path in (folder, folder / "model"):
+        if (path / CARD).is_file():
+            return path
+    raise ConfigError(f"{option}: {folder} holds no rewriter ({CARD}). Name a model's folder or a release.")
+
+
+def run_models(run: Path) -> dict[str, Path]:
+    """The models of a run, by the names of its evaluation."""
+    files = {name: run / "files" / ARTIFACT_FILES[f"{name}_model"] for name in ("sft", "rl")}
+    models = {name: folder for name, folder in files.items() if (folder / CARD).is_file()}
+    if not models:
+        raise ConfigError(f"--run {run}: no model in {run / 'files'}. Name a run that got as far as sft.")
+    return models
+
+
+def ask_model(folder: Path, rows: Sequence[Question], label: str) -> Rewrites:
+    """Serve a model on loopback, as production does, and ask it."""
+    with rewriter_server(folder) as url:
+        config = RewriterConfig(url=url(), deadline_seconds=SECONDS)
+        return ask_rewriter(config, rows, label)
+
+
+def ask_rewriter(config: RewriterConfig, rows: Sequence[Question], label: str) -> Rewrites:
+    """All rewrites; an outage is an error, never a score."""
+    return asyncio.run(_ask(config, rows, label))
+
+
+async def _ask(config: RewriterConfig, rows: Sequence[Question], label: str) -> Rewrites:
+    client = ServiceClient(config.url, SECONDS)
+    out = Rewrites([])
+    guarded = 0
+    try:
+        with progress(label, len(rows)) as tick:
+            async for query, guard in map_in_order(rows, lambda row: _rewrite(client, config, row), AT_ONCE):
+                out.queries.append(query)
+                guarded += guard
+                tick()
+    finally:
+        await client.aclose()
+    return out._replace(as_asked=guarded)
+
+
+async def _rewrite(client: ServiceClient, config: RewriterConfig, row: Question) -> tuple[str, bool]:
+    path, body = request_body(config, rewrite_request(row))
+    content = await _answer(client, config, path, body)
+    try:
+        rewrite = read_rewrite(config, content)
+    except ServiceError as failure:
+        if str(failure) == "empty":
+            return "", False
+        raise DataError(
+            f"Rewriter {config.url}{path}: query {row.id} got no {config.kind} answer: {content[:200]!r}. See "
+            "serving/rewriter/README.md for the protocol."
+        ) from failure
+    return rewrite.query, rewrite.guarded
+
+
+async def _answer(client: ServiceClient, config: RewriterConfig, path: str, body: object) -> bytes:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return await client.post(path, body)
+        except ServiceError as failure:
+            if attempt == ATTEMPTS:
+                raise OutageError(
+                    f"Rewriter {config.url}{path}: no rewrite after {ATTEMPTS} attempts ({failure}). Start it, and "
+                    "call the same command again."
+                ) from failure
+            await asyncio.sleep(PAUSE)
+    raise AssertionError("unreachable")
+
+
+def rewrite_request(row: Question) -> RagRequest:
+    return RagRequest(
+        query=row.question[:LONGEST_QUERY], tenant_id=row.tenant_id, user_profile=row.user_profile,
+        history_summary=row.history_summary,
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""`qinglan evaluate --beir` over real sockets: our RAG service, HTTP rewriters, a served model, figures to check."""
+
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import orjson
+import pytest
+from ir_measures import RR, P, R, nDCG
+from typer.testing import CliRunner
+
+from pipelines.beir.results import build_report, inflation_line
+from pipelines.cli import app
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.evaluation.report import render
+from qinglan.llm.journal_reader import read_report
+from tests.echo_servers import Reply, Scripted, running
+from tests.pipelines.beir.benchmark import TERMS, RewriterApp, right_rewrite, write_benchmark
+from tests.strict_html import Strict
+from tests.tiny_rewriter import tiny_model
+
+MEASURES = {"ndcg10": nDCG @ 10, "recall10": R @ 10, "recall100": R @ 100, "mrr": RR, "p1": P @ 1}
+
+
+def evaluate(folder: Path, *options: str) -> Any:
+    """The command's result; an error is raised."""
+    command = ["evaluate", "--beir", str(folder), "--out", str(folder.parent / "out"), "--draws", "300", "--json"]
+    result = CliRunner().invoke(app, [*command, *options])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return orjson.loads(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_benchmark(tmp_path_factory.mktemp("beir") / "mini")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Any:
+    """SFT forgets the product of every third question, RL does not: servers play them."""
+    sft = RewriterApp(lambda text: "买错了能退不" if TERMS["退换货政策"] in text else right_rewrite(text))
+    rl, chat = RewriterApp(right_rewrite), RewriterApp(lambda text: "")
+    with running(sft) as sft_url, running(rl) as rl_url, running(chat) as chat_url:
+        out = evaluate(
+            folder, "--rewriter", f"sft={sft_url}", "--rewriter", f"rl=kserve={rl_url}",
+            "--rewriter", f"silent=openai={chat_url}/v1,model=mine",
+        )  # fmt: skip
+    assert set(rl.paths) == {"/v1/models/rewriter:predict"} and set(chat.paths) == {"/v1/chat/completions"}
+    return out
+
+
+def test_every_figure_is_that_of_ir_measures_on_the_runs_that_were_written(folder: Path, results: Any) -> None:
+    qrels: dict[str, dict[str, int]] = {}
+    for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query, passage, grade = line.split("\t")
+        qrels.setdefault(query, {})[passage] = int(grade)
+
+    assert set(results["systems"]) == {"plain", "history", "people", "sft", "rl", "silent"}
+    for name, levels in results["systems"].items():
+        run = orjson.loads((folder.parent / "out" / "runs" / f"{name}.json").read_bytes())
+        theirs = ir_measures.calc_aggregate(list(MEASURES.values()), qrels, run)
+        for metric, measure in MEASURES.items():
+            assert levels[metric]["value"] == pytest.approx(theirs[measure], abs=1e-9, rel=0), (name, metric)
+
+
+def test_rewriters_are_told_apart_and_an_empty_rewrite_finds_nothing(results: Any) -> None:
+    systems = {name: levels["p1"]["value"] for name, levels in results["systems"].items()}
+
+    assert systems["rl"] == 1.0
+    assert systems["plain"] < systems["sft"] < systems["rl"]
+    assert systems["silent"] == 0.0
+    assert "12 rewrites of silent are empty and find nothing." in results["notes"]
+    gap = results["versus_plain"]["rl"]["ndcg10"]
+    assert gap["difference"] == pytest.approx(
+        results["systems"]["rl"]["ndcg10"]["value"] - results["systems"]["plain"]["ndcg10"]["value"]
+    )
+    assert 0 < gap["p"] <= gap["p_holm"]
+
+
+def test_the_report_has_the_inflation_factor_and_its_page_is_whole(results: Any) -> None:
+    part = results["inflation"]
+
+    assert part["factor"] == pytest.approx(part["signal"] / part["outsider"])
+    assert part["outsider"] == pytest.approx(
+        results["systems"]["rl"]["ndcg10"]["value"] - results["systems"]["sft"]["ndcg10"]["value"]
+    )
+    assert inflation_line(results).startswith(f"Inflation factor of RL's gain over SFT, {part['factor']:.2f}")
+    parser = Strict()
+    parser.feed(render(build_report(results)))
+    parser.close()
+    assert parser.open == [] and parser.fetched == []
+
+
+@pytest.mark.slow
+def test_models_are_served_and_seeds_of_one_recipe_are_drawn_too(tmp_path: Path) -> None:
+    folder = write_benchmark(tmp_path / "mini", with_rewrites=False)
+    models = [tiny_model(tmp_path / f"seed-{seed}", seed=seed) for seed in (1, 2)]
+
+    results = evaluate(folder, *(f"--model=sft={model}" for model in models))
+
+    assert results["systems"]["sft"]["seeds"] == 2
+    assert len(results["models"]["sft"]) == 2 and len(set(results["models"]["sft"])) == 2
+    assert {path.name for path in (tmp_path / "out" / "runs").iterdir()} == {
+        "plain.json", "history.json", "sft.1.json", "sft.2.json",
+    }  # fmt: skip
+    assert "not defined: name both models" in results["inflation"]["text"]
+    assert any("the mean of 2 seeds" in note for note in results["notes"])
+
+
+@pytest.mark.slow
+def test_a_teacher_is_asked_through_a_gateway_and_paid_once(tmp_path: Path) -> None:
+    folder = write_benchmark(tmp_path / "mini")
+    journal = tmp_path / "out" / "journal.sqlite"
+
+    first = evaluate(folder, "--teacher", "demo")
+    calls = read_report(journal)["answered"]
+    again = evaluate(folder, "--teacher", "demo")
+
+    assert first["systems"]["teacher"]["p1"]["value"] > first["systems"]["plain"]["p1"]["value"]
+    assert again["systems"] == first["systems"]
+    assert read_report(journal)["answered"] == calls == 12
+
+
+def test_a_paid_teacher_is_asked_after_a_yes_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "api.openai.com")
+
+    with pytest.raises(ConfigError, match="This spends money"):
+        evaluate(folder, "--teacher", "gpt")
+
+
+def test_a_rewriter_that_is_away_is_an_outage_and_no_score(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.beir.rewriters.PAUSE", 0.0)
+
+    with (
+        running(Scripted(Reply(503, b"busy"))) as url,
+        pytest.raises(OutageError, match=r"after 3 attempts \(refused\)"),
+    ):
+        evaluate(folder, "--rewriter", f"mine={url}")
+
+
+def test_an_answer_of_another_protocol_is_told_with_the_query(folder: Path) -> None:
+    with (
+        running(Scripted(Reply(200, b'{"text": "x"}'))) as url,
+        pytest.raises(DataError, match=r"query q0-0 got no kserve"),
+    ):
+        evaluate(folder, "--rewriter", f"mine={url}")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rewriter", "http://127.0.0.1:1"), "write NAME=URL"),
+        (("--rewriter", "plain=http://127.0.0.1:1"), "System 'plain': choose another name"),
+        (("--rewriter", "a=http://127.0.0.1:1", "--rewriter", "a=http://127.0.0.1:2"), "two have one name"),
+        (("--rewriter", "a=http://user@host"), "no password"),
+        (("--model", "sft=nowhere"), "nowhere holds no rewriter"),
+        (("--run", "nowhere"), "no model in nowhere/files"),
+        (("--split", "dev"), "Splits with judgements: test"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_starts(
+    folder: Path, options: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        evaluate(folder, *options)
