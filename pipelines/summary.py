@@ -82,7 +82,7 @@ def label_lines(run: RunDir) -> list[str]:
 
 
 def augment_lines(run: RunDir) -> list[str]:
-    """What became of the rows that the teacher wrote further; nothing where none were asked for."""
+    """Counts of the rows that the teacher wrote further; nothing where none were asked for."""
     import orjson
 
     from components.data.augment.report import report_lines

@@ -126,7 +126,7 @@ class ValidatedRewrite(Rewrite):
 
     need: str = Field(min_length=1)
     need_source: Literal["sheet", "judge", "teacher"]
-    """Who stated the need; the teacher where it wrote the question from a passage."""
+    """The source of the need; the teacher where it wrote the question from a passage."""
 
     scored_against: Literal["need", "query"]
     snapshot: str

@@ -55,12 +55,16 @@ def _parse_judge_prompt(content: str) -> PromptTask | None:
         if "检索需求" in data:
             return PromptTask("label", str(data["检索需求"]), title=str(data["段落标题"]), passage=str(data["段落"]))
         if "示例" in data:
-            example = tuple(str(data["示例"][name]) for name in FIELD_NAMES)
-            return PromptTask("pseudo", *example, title=str(data["段落标题"]), passage=str(data["段落"]))
+            return _with_passage("pseudo", data["示例"], data["段落标题"], data["段落"])
         if "相关段落" in data:
-            fields = tuple(str(data[name]) for name in FIELD_NAMES)
-            return PromptTask("hindsight", *fields, title=str(data["相关段落标题"]), passage=str(data["相关段落"]))
+            return _with_passage("hindsight", data, data["相关段落标题"], data["相关段落"])
         question, profile, history, rewrite = (str(data[name]) for name in (*FIELD_NAMES, "改写"))
         return PromptTask("judge", question, profile, history, rewrite)
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _with_passage(kind: TaskKind, row: dict[str, Any], title: Any, passage: Any) -> PromptTask:
+    """A task of the teacher that sees a passage."""
+    question, profile, history = (str(row[name]) for name in FIELD_NAMES)
+    return PromptTask(kind, question, profile, history, title=str(title), passage=str(passage))

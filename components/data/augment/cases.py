@@ -87,7 +87,7 @@ class Cases(NamedTuple):
     """Rows and passages that could have been asked about, by the reason why not."""
 
     @property
-    def asked(self) -> int:
+    def calls(self) -> int:
         """Answers to pay for, at most."""
         return len(self.hindsight) + len(self.pseudo)
 

@@ -12,8 +12,8 @@ KINDS = {"hindsight": "rewrites in hindsight", "pseudo": "questions from passage
 class Tally:
     """Answers of one kind."""
 
-    asked: int = 0
-    kept: int = 0
+    answers: int = 0
+    useful: int = 0
     not_asked: int = 0
     """Rows that were not paid for because too few of the first could be used."""
 
@@ -23,19 +23,19 @@ class Tally:
     def as_dict(self) -> dict[str, Any]:
         """Plain data; the most frequent reason first."""
         return {
-            "asked": self.asked, "kept": self.kept, "not_asked": self.not_asked,
+            "answers": self.answers, "useful": self.useful, "not_asked": self.not_asked,
             "dropped": dict(self.dropped.most_common()),
         }  # fmt: skip
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """What became of each kind; no line where nothing was asked."""
+    """Useful answers of each kind and reasons of the others; no line where nothing was asked."""
     lines: list[str] = []
     for kind, about in KINDS.items():
         tally = report.get(kind, {})
-        if not tally.get("asked"):
+        if not tally.get("answers"):
             continue
-        lines.append(f"{about}: {tally['kept']:,} of {tally['asked']:,} kept{_reasons(tally['dropped'])}")
+        lines.append(f"{about}: {tally['useful']:,} of {tally['answers']:,} kept{_reasons(tally['dropped'])}")
         if tally["not_asked"]:
             lines.append(
                 f"warn: {tally['not_asked']:,} more {about} were not paid for: too few of the first could be used. "

@@ -35,7 +35,8 @@ ROWS_UNDER_WAY = 64
 TRIAL = 30
 """Answers of each kind that are looked at before the others are paid for."""
 
-Case, Row = TypeVar("Case"), TypeVar("Row")
+Case = TypeVar("Case")
+Row = TypeVar("Row")
 
 
 class AugmentCounts(NamedTuple):
@@ -118,7 +119,7 @@ async def _augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_
             await _ask(cases, Teacher(gateway, rag, cases, config), answers, config)
         sft_train, replaced = _write_chats(inputs.chats, out.augmented_chats, cases, answers)
         anchors = _write_prompts(inputs.prompts, out.augmented_prompts, cases, answers, config)
-        if cases.asked:
+        if cases.calls:
             await gateway.exported(digest(out.augmented_chats))
     report = {kind: tally.as_dict() for kind, tally in answers.tallies.items()} | {"left_out": dict(cases.left_out)}
     with atomic_write(out.augment_report) as partial:
@@ -132,8 +133,8 @@ def _counts(tallies: Mapping[str, Tally]) -> AugmentCounts:
     dropped = hindsight.dropped + pseudo.dropped
     named = {name: dropped[name] for name in ("not_better", "not_found", "like_dev_or_test", "copied")}
     return AugmentCounts(
-        hindsight_asked=hindsight.asked, hindsight_kept=hindsight.kept, pseudo_asked=pseudo.asked,
-        pseudo_kept=pseudo.kept, unusable=dropped.total() - sum(named.values()), sft_train=0, replaced=0, anchors=0,
+        hindsight_asked=hindsight.answers, hindsight_kept=hindsight.useful, pseudo_asked=pseudo.answers,
+        pseudo_kept=pseudo.useful, unusable=dropped.total() - sum(named.values()), sft_train=0, replaced=0, anchors=0,
         **named,
     )  # fmt: skip
 
@@ -141,14 +142,14 @@ def _counts(tallies: Mapping[str, Tally]) -> AugmentCounts:
 async def _ask(cases: Cases, teacher: Teacher, answers: _Answers, config: AugmentConfig) -> None:
     """Ask for all rewrites and questions, and sort the answers."""
     known = set[str]()
-    with progress(STEP, cases.asked) as tick:
+    with progress(STEP, cases.calls) as tick:
         async for row in _in_trial(cases.hindsight, teacher.hindsight, answers.tallies["hindsight"], config):
             tick()
             if isinstance(row, QuarantinedRow):
                 answers.drop("hindsight", row)
             else:
                 answers.hindsight.append(row)
-                answers.tallies["hindsight"].kept += 1
+                answers.tallies["hindsight"].useful += 1
         async for question in _in_trial(cases.pseudo, teacher.pseudo, answers.tallies["pseudo"], config):
             tick()
             if isinstance(question, QuarantinedRow):
@@ -160,7 +161,7 @@ async def _ask(cases: Cases, teacher: Teacher, answers: _Answers, config: Augmen
                 continue
             known.add(key)
             answers.pseudo.append(question)
-            answers.tallies["pseudo"].kept += 1
+            answers.tallies["pseudo"].useful += 1
 
 
 async def _in_trial(
@@ -168,30 +169,30 @@ async def _in_trial(
 ) -> AsyncIterator[Row]:
     """The answers in order; after the first ones no more where too few of them could be used."""
     for group in (cases[:TRIAL], cases[TRIAL:]):
-        if tally.kept < config.least_kept * tally.asked:
-            tally.not_asked = len(cases) - tally.asked
+        if tally.useful < config.least_kept * tally.answers:
+            tally.not_asked = len(cases) - tally.answers
             return
         async for row in map_in_order(group, ask, ROWS_UNDER_WAY):
-            tally.asked += 1
+            tally.answers += 1
             yield row
 
 
 def _write_chats(chats: Path, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
     """SFT's rows with the further ones; how many there are, and how many of convert's are replaced."""
     better = {(entry.row.tenant_id, entry.row.id) for entry in answers.hindsight}
-    kept = replaced = 0
+    unchanged = replaced = 0
     with atomic_folder(out) as partial, (partial / "train.jsonl").open("wb") as train:
         for line in _lines(chats / "train.jsonl"):
             about = orjson.loads(line)["metadata"]
             if (about["tenant_id"], about["id"]) in better:
                 replaced += 1
             else:
-                kept += 1
+                unchanged += 1
                 train.write(line)
         for row in _chat_rows(cases, answers):
             train.write(orjson.dumps(row) + b"\n")
         shutil.copyfile(chats / "dev.jsonl", partial / "dev.jsonl")
-    return kept + len(answers.hindsight) + len(answers.pseudo), replaced
+    return unchanged + len(answers.hindsight) + len(answers.pseudo), replaced
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -51,21 +51,21 @@ class Teacher:
             pseudo = read_pseudo(case, answer.text)
             check_pseudo(case, pseudo, self._cases.held_out)
             question, config = pseudo.question, self._config.retrieval
-            plain, found = await gather_or_cancel(
+            plain, rewritten = await gather_or_cancel(
                 *(
                     self._retrieve(question.question, query, question.need, question.tenant_id, case.snapshot)
                     for query in (question.question, pseudo.query)
                 )
             )
-            retrieval = to_retrieval(pseudo.query, found, question.gold, config)
+            retrieval = to_retrieval(pseudo.query, rewritten, question.gold, config)
             if retrieval.gold_rank != 1:
                 raise RowError("not_found", f"its passage is at rank {retrieval.gold_rank}", pseudo.query)
         except RowError as error:
             return _without_question(case, error)
         return ValidatedRewrite(
             **question.model_dump(), rewritten_query=pseudo.query, teacher=answer.model, call=answer.call,
-            need_source="teacher", scored_against=found.scored_against, snapshot=found.snapshot,
-            reranker=found.reranker_digest, retrieved_with=config,
+            need_source="teacher", scored_against=rewritten.scored_against, snapshot=rewritten.snapshot,
+            reranker=rewritten.reranker_digest, retrieved_with=config,
             plain=to_retrieval(question.question, plain, question.gold, config), rewritten=retrieval,
             accepted=True, reason="",
         )  # fmt: skip
