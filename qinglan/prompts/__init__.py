@@ -274,7 +274,9 @@ def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Messa
 
 def hindsight_messages(prompt_input: PromptInput, title: str, content: str) -> list[Message]:
     """Asks for a rewrite by a teacher that sees the passage which answers."""
-    return _as_json(template("hindsight"), {**_named(prompt_input, CHINESE), "相关段落标题": title, "相关段落": content})
+    return _as_json(
+        template("hindsight"), {**_named(prompt_input, CHINESE), "相关段落标题": title, "相关段落": content}
+    )
 
 
 def pseudo_messages(title: str, content: str, example: PromptInput) -> list[Message]:
