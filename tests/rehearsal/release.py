@@ -38,8 +38,12 @@ STORE = "s3://qinglan/fivedoctors"
 """A store of releases as the documents name it."""
 
 SERVE_IMAGE = "serve"
-ENGINE_HERE = ("--tensor-parallel-size=1", "--enforce-eager")
-"""Options of vLLM that differ: one process, and no compiled graphs."""
+VLLM_HERE = ("--enforce-eager", "--max-num-seqs=16")
+"""Options of vLLM that differ: no compiled graphs, and fewer answers at once, for each of which it sorts the whole
+vocabulary when it starts."""
+
+ENGINE_HERE = ("--tensor-parallel-size=1", *VLLM_HERE)
+"""Those of a server: one process too."""
 
 READY_PATH = "/v2/health/ready"
 """The path of the transformer's readiness probe."""

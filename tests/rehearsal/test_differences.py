@@ -63,6 +63,7 @@ def test_the_runtime_is_served_by_its_own_options_but_for_one_process_and_folder
     assert names - {"--lora-modules", "--base"} == {
         "command",
         "--tensor-parallel-size",
+        "--max-num-seqs",
         "--model",
         "--host",
         "--port",
