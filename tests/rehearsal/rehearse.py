@@ -68,8 +68,9 @@ PROCESSES = 2
 """PPO's processes that two cores bear: on one machine, where they share actor, critic and vLLM's model, or on two.
 `--processes` names another number."""
 
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
-"""GB of vLLM's cache on a CPU; by default it takes half of the machine's memory."""
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+"""On a CPU: GB of vLLM's cache, which by default takes half of the machine's memory, and no binding to a core, where
+it would wait for all others that are there."""
 
 
 AFTER_PPO = ("evaluate", "gate", "register", "deploy", "serve")
