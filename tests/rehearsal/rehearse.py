@@ -7,8 +7,10 @@ a cluster does after it, deploying and serving the release, is in release.py.
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -58,7 +60,7 @@ SIZES: dict[str, Any] = {
 DEVICE: dict[str, Any] = {
     "sft": {"device": "cpu", "deepspeed": None},
     "ppo": {"hardware": {"device": "cpu", "plugin": "standins.verl_cpu.vllm_device"}},
-    "evaluate": {"engine": "vllm", "vllm_options": ["--enforce-eager"]},
+    "evaluate": {"engine": "vllm", "vllm_options": [*release.VLLM_HERE]},
 }  # fmt: skip
 """The device."""
 
@@ -66,8 +68,9 @@ PROCESSES = 2
 """PPO's processes that two cores bear: on one machine, where they share actor, critic and vLLM's model, or on two.
 `--processes` names another number."""
 
-ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1"}
-"""GB of vLLM's cache on a CPU; by default it takes half of the machine's memory."""
+ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+"""On a CPU: GB of vLLM's cache, which by default takes half of the machine's memory, and no binding to a core, where
+it would wait for all others that are there."""
 
 
 AFTER_PPO = ("evaluate", "gate", "register", "deploy", "serve")
@@ -141,7 +144,8 @@ def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
         if data := [name for name in stages if name in DATA]:
             write_sample(TENANT, rehearsal.root / "data", rehearsal.conversations, seed=0)
             run_step(config, run, data, pythons)
-            write_weights(rehearsal, config)
+            with ProcessPoolExecutor(1, get_context("spawn")) as child:  # torch's GB leaves with it
+                child.submit(write_weights, rehearsal).result()
             for name in data:
                 record = run.step_record(name) or {}
                 yield recorded_step(rehearsal.profile, name, images.get(name, PRESENT), record)
@@ -180,8 +184,9 @@ def run_step(config: RunConfig, run: RunDir, stages: Sequence[str], pythons: Map
     run_stages(REWRITER, run, tuple(stages), inputs, alone, False, gateway, pythons)
 
 
-def write_weights(rehearsal: Rehearsal, config: RunConfig) -> None:
+def write_weights(rehearsal: Rehearsal) -> None:
     """The folder of base weights, as a cluster's volume has it: models by their public names."""
+    config = rehearsal.here()
     chats = (rehearsal.run.shown("chats") / "train.jsonl").read_bytes().splitlines()
     base = weights_folder(rehearsal) / config.base.model
     tied = known_shapes()[config.base.model].tied

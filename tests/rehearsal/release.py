@@ -38,8 +38,16 @@ STORE = "s3://qinglan/fivedoctors"
 """A store of releases as the documents name it."""
 
 SERVE_IMAGE = "serve"
-ENGINE_HERE = ("--tensor-parallel-size=1", "--enforce-eager")
-"""Options of vLLM that differ: one process, and no compiled graphs."""
+VLLM_HERE = ("--enforce-eager", "--max-num-seqs=16")
+"""Options of vLLM that differ: no compiled graphs, and fewer answers at once, for each of which it sorts the whole
+vocabulary when it starts."""
+
+ENGINE_HERE = ("--tensor-parallel-size=1", *VLLM_HERE)
+"""Those of a server: one process too."""
+
+ANSWER_SECONDS = 300.0
+DEADLINE_HERE = f"--deadline-seconds={ANSWER_SECONDS:g}"
+"""Two cores with twenty waiting processes took a minute for 24 tokens; a server waits ten seconds."""
 
 READY_PATH = "/v2/health/ready"
 """The path of the transformer's readiness probe."""
@@ -82,7 +90,7 @@ def runtime_commands(runtime: str, name: str) -> Commands:
 
 
 def commands_here(there: Commands, release: Path, base: Path, engine_url: str = "http://127.0.0.1:8085") -> Commands:
-    """The same commands with this machine's folders and free ports; vLLM takes the last of two equal options."""
+    """The same commands with this machine's folders, ports and patience; vLLM takes the last of two equal options."""
 
     def moved(words: list[str]) -> list[str]:
         folders = {RELEASE_FOLDER: str(release), BASE_FOLDER: str(base)}
@@ -90,7 +98,7 @@ def commands_here(there: Commands, release: Path, base: Path, engine_url: str = 
             words = [word.replace(mounted, folder) for word in words]
         return [word for word in words if not word.startswith(("--port=", "--host=", "--backend="))]
 
-    transformer = [*moved(there.transformer), f"--backend={engine_url}", "--port=0"]
+    transformer = [*moved(there.transformer), f"--backend={engine_url}", "--port=0", DEADLINE_HERE]
     return Commands([*moved(there.engine), *ENGINE_HERE], transformer)
 
 
@@ -161,7 +169,7 @@ def ask(url: str, run: RunDir) -> Served:
             "query": row["question"], "tenant_id": row["tenant_id"], "user_profile": row["user_profile"],
             "history_summary": row["history_summary"],
         }  # fmt: skip
-        answer = httpx.post(url, json={"instances": [instance]}, timeout=60, trust_env=False)
+        answer = httpx.post(url, json={"instances": [instance]}, timeout=2 * ANSWER_SECONDS, trust_env=False)
         if answer.status_code != 200:
             raise QinglanError(f"{url}: {answer.status_code} {answer.text}")
         [prediction] = answer.json()["predictions"]

@@ -54,7 +54,7 @@ def test_the_command_of_sft_differs_in_what_a_cpu_has_not(profile: str, tmp_path
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_the_runtime_is_served_by_its_own_options_but_for_one_process_and_folders(
+def test_the_runtime_is_served_by_its_own_options_but_for_size_patience_and_folders(
     profile: str, tmp_path: Path
 ) -> None:
     different = serving_differences(Rehearsal(profile, tmp_path, 60).there())
@@ -63,6 +63,8 @@ def test_the_runtime_is_served_by_its_own_options_but_for_one_process_and_folder
     assert names - {"--lora-modules", "--base"} == {
         "command",
         "--tensor-parallel-size",
+        "--max-num-seqs",
+        "--deadline-seconds",
         "--model",
         "--host",
         "--port",

@@ -127,6 +127,7 @@ ON_CPUS = {
     f"{ROLLOUT}.calculate_log_probs": (TRAINER, "self.config.actor_rollout_ref.rollout.calculate_log_probs"),
     f"{ROLLOUT}.free_cache_engine": (WORKERS, "self.config.rollout.free_cache_engine"),
     f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": (WORKERS, ".update_weights_bucket_megabytes"),
+    f"{ROLLOUT}.max_num_seqs": (SERVER, '"max_num_seqs": self.config.max_num_seqs'),
     f"{ROLLOUT}.engine_kwargs.vllm.kv_cache_memory_bytes": (SERVER, "**engine_kwargs"),
     "algorithm.rollout_correction.bypass_mode": (TRAINER, '.get("bypass_mode", False)'),
     **{

@@ -77,6 +77,49 @@ print(ray.is_initialized(), len(looks) >= 3, len(running))
     assert said == "True True 1"
 
 
+@pytest.mark.slow
+def test_a_dead_worker_of_the_rollout_ends_the_training_that_waits_for_it(tmp_path: Path) -> None:
+    code = """
+from types import SimpleNamespace
+import ray
+from components.training.ppo.plugin import ray_start_retry, worker_check
+
+@ray.remote
+class Worker:
+    async def answer(self): pass
+
+class Manager:
+    def generate_sequences(self, prompts): return prompts
+
+class Buffer:
+    def _wait_for_next_poll(self, partition, last): return last
+
+worker_check.remember_workers(SimpleNamespace(AgentLoopManagerTQ=Manager))
+worker_check.check_while_waiting(SimpleNamespace(ReplayBuffer=Buffer))
+ray.init(num_cpus=2, include_dashboard=False)
+manager, buffer = Manager(), Buffer()
+manager.agent_loop_workers = [Worker.remote(), Worker.remote()]
+waited = [buffer._wait_for_next_poll("train", 1), manager.generate_sequences(2)]
+waited.append(buffer._wait_for_next_poll("train", 3))
+ray.kill(manager.agent_loop_workers[1])
+try:
+    buffer._wait_for_next_poll("train", 4)
+except Exception as error:
+    print(waited, type(error).__name__, error)
+"""
+    with process_cleanup(tmp_path / "running") as (mark, folder):
+        said = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
+    assert said.startswith("[1, 2, 3] TrainingError A process that answers prompts is dead")
+
+
+def test_the_names_that_the_check_of_workers_replaces_are_verls() -> None:
+    trainer = Path(find_spec("verl").submodule_search_locations[0]) / "trainer/ppo/v1"  # type: ignore[union-attr, index]
+    buffer, manager = ((trainer / name).read_text() for name in ("replay_buffer.py", "agent_loop_tq.py"))
+
+    assert "last_debug_time = self._wait_for_next_poll(partition_id, last_debug_time)" in buffer
+    assert "class AgentLoopManagerTQ" in manager and "worker.generate_sequences.remote(chunk)" in manager
+
+
 @pytest.mark.parametrize(("words", "tries"), [("Can't connect", 1), ("The node timed out during startup.", 5)])
 def test_a_ray_that_fails_otherwise_or_again_and_again_is_an_error(words: str, tries: int) -> None:
     code = f"""
