@@ -273,6 +273,7 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
         _paid_step(config, "ppo", "judgement", judged, models["judge"]),
         _retrievals(config, "ppo", learned.retrievals),
         _paid_step(config, "evaluate", "judgement", examined, models["examiner"]),
+        *_pooled_steps(config, tokens, learned),
         _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
     )
 
@@ -305,6 +306,13 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
         _retrievals(config, "augment", hindsight + 2 * pseudo),
     )
     return tuple(step for step in steps if step.calls)
+
+
+def _pooled_steps(config: RunConfig, tokens: CallTokens, learned: TrainingCalls) -> tuple[PlanStep, ...]:
+    """The most that a gate by labels costs: every system's first passage of every test row without gold."""
+    rows = min(tokens.labels.calls, learned.test_rows) if config.evaluate.gate.by == "labels" else 0
+    labels = tokens.labels.of(SYSTEMS * rows)
+    return (_paid_step(config, "evaluate", "label", labels, config.gateway.models()["examiner"]),) if rows else ()
 
 
 def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:

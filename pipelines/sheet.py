@@ -121,7 +121,7 @@ def prompt_tokens(config: RunConfig, row: Question) -> int:
 def _count(config: RunConfig, conversations: dict[Conversation, _Conversation], row: Question) -> None:
     conversation = conversations.setdefault((row.tenant_id, row.conversation_id), _Conversation())
     conversation.rows += 1
-    conversation.labelled += bool(row.gold)
+    conversation.labelled += bool(row.gold) or config.evaluate.gate.by == "labels"
     if row.split and conversation.split is None:
         conversation.split, conversation.marked_by = row.split, row.id
     if row.split and row.split != conversation.split:

@@ -5,11 +5,14 @@ A passage that nobody judged is unknown, which is not the same as irrelevant.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import orjson
 from pydantic import Field
 
 from qinglan.config import Config
+from qinglan.errors import RowError
+from qinglan.text import one_line
 
 HIGHEST, RELEVANT = 3, 2
 """The grade of a passage that answers in full, and the lowest grade that counts as relevant."""
@@ -17,8 +20,29 @@ HIGHEST, RELEVANT = 3, 2
 GAINS = {RELEVANT: 0.5, HIGHEST: 1.0}
 """The worth of finding a passage, by its grade; lower grades are worth nothing."""
 
+PASSAGE_CHARACTERS = 1500
+"""Characters of a passage that a judge reads, the first ones, unless a setting says otherwise."""
+
+REASON_CHARACTERS = 300
+
 Source = Literal["judge", "person"]
 Outcome = Literal["relevant", "nothing relevant", "no usable answer", "out of calls"]
+
+
+class Opinion(NamedTuple):
+    """A judge's answer about one passage."""
+
+    grade: int
+    reason: str
+
+
+def read_opinion(text: str) -> Opinion:
+    """A grade from 0 to 3 and its reason; a RowError where there is none."""
+    answer = orjson.loads(text)
+    grade = answer.get("评分")
+    if isinstance(grade, bool) or grade not in range(HIGHEST + 1):
+        raise RowError("malformed", f"评分 is {grade!r}, and 0, 1, 2 or 3 is needed.", text)
+    return Opinion(int(grade), one_line(str(answer.get("理由", "")))[:REASON_CHARACTERS])
 
 
 class Label(Config):

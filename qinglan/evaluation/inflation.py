@@ -15,6 +15,9 @@ import numpy as np
 from qinglan.evaluation.metrics import is_number
 from qinglan.evaluation.statistics import INTERVAL_PERCENTILES, Columns, Groups, bootstrap_sample, group_sums
 
+STEEPEST = math.pi / 2 - 1e-6
+"""An angle from which on a gain of the outsider's is none but for rounding."""
+
 
 class Inflation(NamedTuple):
     """Both mean gains on the rows that have both, and the factor between them with its 95 % interval."""
@@ -61,7 +64,7 @@ def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[floa
 
 
 def _factor(angle: float) -> float:
-    return math.tan(angle) if abs(angle) < math.pi / 2 else math.copysign(math.inf, angle)
+    return math.tan(angle) if abs(angle) < STEEPEST else math.copysign(math.inf, angle)
 
 
 def describe(part: Mapping[str, Any], signal: str, outsider: str) -> str:

@@ -8,7 +8,7 @@ than the training's judge, and everything it was made from named. What is missin
 import math
 from collections.abc import Iterator, Mapping
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -40,9 +40,20 @@ UNGATED_METRICS = {
 INTERVAL_DEVIATIONS = 2 * NormalDist().inv_cdf(0.975)
 """Width of a 95 % interval in standard deviations."""
 
+By = Literal["gold", "labels"]
+FIRST_IN_WORDS = {"gold": "gold passage first", "labels": "right passage first, judged"}
+LEAST_JUDGED = 0.95
+"""Share of a system's first passages that the examiner must have judged in rows without gold: what it left out may
+be anything."""
+
 
 class GateConfig(Config):
     """Limits that a candidate must meet before it may serve. Whatever cannot be read holds it."""
+
+    by: By = "gold"
+    """Decides which passage is right. `gold`: people, in the sheet. `labels`: people where the sheet names gold, else
+    the examiner, which grades each system's first passage of such a row and costs a call for each different one. The
+    verdict, the report and the release then say that the figures are judged."""
 
     rows: Positive = 200
     """Fewer paired queries prove nothing: at 200 one share alone is uncertain by 4.5 points."""
@@ -81,19 +92,40 @@ def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
     return run_checks(evaluation, CHECKS, _praise, str(evaluation.get("candidate", "rl")), gate)
 
 
-def _against_teacher(candidate: str) -> Comparison:
-    path = ("paired", f"{candidate}_vs_teacher")
-    title = f"{candidate.upper()} minus teacher, gold passage first"
+def _against_teacher(numbers: EvaluationNumbers, candidate: str) -> Comparison:
+    path, by = ("paired", f"{candidate}_vs_teacher"), "labels" if _judged_rows(numbers) else "gold"
+    title = f"{candidate.upper()} minus teacher, {FIRST_IN_WORDS[by]}"
     return Comparison(path, title, "the teacher", (*path, "n"), "queries")
 
 
 def _check_query_count(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
     if (n := numbers("paired", f"{candidate}_vs_teacher", "n")) < gate.rows:
-        yield f"Too few: {n:.0f} queries with gold passages were compared, and {gate.rows} are wanted."
+        compared = "with gold passages" if gate.by == "gold" else "with gold passages or judged ones"
+        yield f"Too few: {n:.0f} queries {compared} were compared, and {gate.rows} are wanted."
+
+
+def _check_who_judged(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
+    """The figures are of the kind that the gate goes by; by labels the examiner judged all systems, nearly wholly."""
+    if not (judged := _judged_rows(numbers)):
+        return
+    if gate.by == "gold":
+        yield f"The examiner judged {judged:.0f} rows without gold, and this gate goes by gold alone (gate.by)."
+        return
+    for name in (candidate, "teacher", "plain"):
+        if (share := numbers("systems", name, "first_judged", "value")) < LEAST_JUDGED:
+            yield (
+                f"Of {name}'s first passages in rows without gold {share:.1%} have a grade of the examiner; at least "
+                f"{LEAST_JUDGED:.0%} are needed. Its other answers could not be used: try another examiner."
+            )
+
+
+def _judged_rows(numbers: EvaluationNumbers) -> float:
+    """Rows without gold that the examiner judged; an evaluation without this count is from before it did."""
+    return numbers("counts", "judged") if numbers.has("counts", "judged") else 0.0
 
 
 def _better_than_teacher(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    yield from _against_teacher(candidate).not_better(numbers, gate.p, _power(numbers))
+    yield from _against_teacher(numbers, candidate).not_better(numbers, gate.p, _power(numbers))
 
 
 def _better_than_plain(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
@@ -189,7 +221,7 @@ def _check_leaks(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -
 
 
 def _another_judge(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    if not numbers("counts", "examined"):
+    if not numbers("counts", "examined") and not _judged_rows(numbers):
         return
     names = {role: numbers.value("agreement", role) for role in ("examiner", "judge")}
     if unknown := [role for role, name in names.items() if _model(name) in ("", "unknown")]:
@@ -236,6 +268,7 @@ def _required_names(expected: Mapping[str, tuple[str, ...]], candidate: str) -> 
 
 CHECKS: tuple[Check, ...] = (
     _check_query_count,
+    _check_who_judged,
     _better_than_teacher,
     _better_than_plain,
     _no_worse_elsewhere,
@@ -251,7 +284,10 @@ CHECKS: tuple[Check, ...] = (
 
 def _praise(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
     """The gain; then what is surely below the teacher's though the gate does not ask for it, so that all see it."""
-    yield _against_teacher(candidate).summary(numbers)
+    yield _against_teacher(numbers, candidate).summary(numbers)
+    if judged := _judged_rows(numbers):
+        examiner = numbers.value("agreement", "examiner")
+        yield f"Yet this is judged, not gold: {examiner} judged {judged:.0f} of the test's rows, and no person did."
     pair = numbers.value("paired", f"{candidate}_vs_teacher")
     for metric, words in UNGATED_METRICS.items():
         gap = pair.get(metric) or {}

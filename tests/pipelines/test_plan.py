@@ -69,6 +69,31 @@ def test_labels_are_counted_for_rows_without_gold_and_within_their_limits(questi
     assert counted(off) == counted(config.model_copy(update={"questions": labelled})) == {}
 
 
+def by_labels(config: RunConfig) -> RunConfig:
+    evaluate = config.evaluate.model_copy(update={"gate": config.evaluate.gate.model_copy(update={"by": "labels"})})
+    return config.model_copy(update={"evaluate": evaluate})
+
+
+def test_a_gate_by_labels_pays_for_the_first_passage_of_every_system_at_most(questions: Path) -> None:
+    config = load_config("fivedoctors", "gpt", questions=questions)
+
+    def counted(config: RunConfig) -> list[int]:
+        steps = make_plan(config, TODAY).steps
+        return [step.calls for step in steps if (step.step, step.what) == ("evaluate", "labels")]
+
+    assert (counted(config), counted(by_labels(config))) == ([], [5 * 1])
+
+
+def test_by_labels_the_rows_of_the_test_need_no_gold(tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "")] * 200)
+    config = load_config("fivedoctors", "gpt", questions=sheet)
+    [few] = make_plan(config, TODAY).promotion.obstacles
+
+    assert few.reason == "The locked test has 0 rows with gold passages; evaluate.gate.rows wants 200."
+    assert "evaluate.gate.by: labels" in few.next_step
+    assert make_plan(by_labels(config), TODAY).promotion.obstacles == ()
+
+
 def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
     rewrites = plan.steps[0]

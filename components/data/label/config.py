@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Positive
+from qinglan.labels import PASSAGE_CHARACTERS
 from qinglan.rag.retrieval import RetrievalConfig
 
 
@@ -27,7 +28,7 @@ class LabelConfig(Config):
     calls: int = Field(default=50_000, ge=0)
     """Paid calls for the labels of all rows, at most; rows beyond are listed. 0 labels nothing."""
 
-    passage_characters: Positive = 1500
+    passage_characters: Positive = PASSAGE_CHARACTERS
     """Characters of a passage that a judge reads, the first ones."""
 
     trial_rows: Positive = 30

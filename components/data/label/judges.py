@@ -15,7 +15,7 @@ import orjson
 from components.data.label.config import LabelConfig
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError, RowError
-from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
+from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, Opinion, RowLabels, best_grade, read_opinion
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import Role
 from qinglan.prompts import CHOICE_FORMAT, LABEL_FORMAT, choice_messages, label_messages
@@ -24,15 +24,7 @@ from qinglan.rag.contract import RagData
 from qinglan.rows import ValidatedRewrite
 from qinglan.text import one_line
 
-REASON_CHARACTERS = 300
 HEADING_CHARACTERS = 60
-
-
-class Opinion(NamedTuple):
-    """A judge's answer about one passage."""
-
-    grade: int
-    reason: str
 
 
 class Candidate(NamedTuple):
@@ -182,15 +174,6 @@ class Judges:
             progress.unusable.append(error.reason)
             return []
         return [rest[number - 1]._replace(by="choice") for number in numbers[: self._config.chosen]]
-
-
-def read_opinion(text: str) -> Opinion:
-    """A grade from 0 to 3 and its reason; a RowError where there is none."""
-    answer = orjson.loads(text)
-    grade = answer.get("评分")
-    if isinstance(grade, bool) or grade not in range(HIGHEST + 1):
-        raise RowError("malformed", f"评分 is {grade!r}, and 0, 1, 2 or 3 is needed.", text)
-    return Opinion(int(grade), one_line(str(answer.get("理由", "")))[:REASON_CHARACTERS])
 
 
 def read_choice(text: str, listed: int) -> list[int]:

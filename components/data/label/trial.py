@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.data.label.config import LabelConfig
-from components.data.label.judges import Judges, Opinion, RowProgress, SecondJudge
+from components.data.label.judges import Judges, RowProgress, SecondJudge
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError
-from qinglan.labels import RELEVANT, Outcome
+from qinglan.labels import RELEVANT, Opinion, Outcome
 from qinglan.llm.config import Role
 from qinglan.rows import ValidatedRewrite
 

@@ -11,7 +11,8 @@ from qinglan.evaluation.rewriter_gate import GateConfig, same_model
 
 
 class GoldCounts(NamedTuple):
-    """Rows of the locked test that have gold passages; at most, since a teacher may refuse some."""
+    """Rows of the locked test that the gate counts: with gold passages, or by labels all of them; at most, since a
+    teacher may refuse some."""
 
     rows: int = 0
     conversations: int = 0
@@ -59,10 +60,12 @@ def _of_examiner(run: PlannedRun) -> Iterator[Obstacle]:
 
 def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
     if run.test is not None and (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
+        gold = " with gold passages" if gate.by == "gold" else ""
+        other = " With evaluate.gate.by: labels the examiner judges rows without gold." if gold else ""
         yield Obstacle(
-            reason=f"The locked test has {rows:,} rows with gold passages; evaluate.gate.rows wants {gate.rows:,}.",
+            reason=f"The locked test has {rows:,} rows{gold}; evaluate.gate.rows wants {gate.rows:,}.",
             next_step="Label the passages that answer in more of its conversations, mark more labelled "
-            "conversations as test, or bring more rows.",
+            f"conversations as test, or bring more rows.{other}",
         )
 
 

@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qinglan.evaluation.metrics import Metric
+from qinglan.evaluation.rewriter_gate import By
 from qinglan.labels import Label, graded_ndcg, passage_gains
 from qinglan.rows import Question
 from qinglan.text import is_copied, normalise
@@ -43,6 +44,18 @@ LABEL_METRICS = {
 """One number a row without gold that has a relevant label; reported where there are such rows. A passage that nobody
 judged may be relevant or not: it counts as irrelevant in the first two and as absent in the third."""
 
+JUDGED = "gold, else judged by the examiner"
+JUDGED_NAMES = {"top1": "right passage first, judged", "ndcg": "nDCG@10, judged", "recall": "recall@10, judged"}
+JUDGED_METRICS = {
+    "gold_top1": Metric("gold passage first, rows with gold"),
+    "pooled_top1": Metric("right passage first, rows judged by the examiner", "share", JUDGED),
+    "pooled_ndcg": Metric("nDCG@10 of these, unjudged as irrelevant", "share", JUDGED),
+    "first_judged": Metric("first passage was judged", "share", JUDGED),
+    "shown_judged": Metric("judged among the ten first", "share", JUDGED),
+}
+"""Reported beside METRICS where the gate goes by labels: there METRICS' own top1, ndcg and recall are over rows with
+gold and rows that the examiner judged together."""
+
 SYSTEM_METRICS = {
     "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher set"),
     "latency_p95": Metric("latency, 95th percentile", "milliseconds", "students measured"),
@@ -60,6 +73,16 @@ class RetrievalResult(NamedTuple):
     """The first passage's score against the need; NaN from a service that scores against the query."""
 
     snapshot: str = ""
+    title: str = ""
+    """The first passage's."""
+
+
+def metrics_by(by: By) -> dict[str, Metric]:
+    """METRICS; their names say so where the examiner judged rows without gold."""
+    if by == "gold":
+        return METRICS
+    judged = {name: Metric(words, "share", JUDGED) for name, words in JUDGED_NAMES.items()}
+    return METRICS | judged
 
 
 def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> dict[str, float]:
@@ -86,6 +109,25 @@ def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, flo
         "labelled_top1": float(bool(ids) and ids[0] in gains), "labelled_ndcg": graded_ndcg(ids, gains, TOP_K),
         "condensed_top1": float(bool(condensed) and condensed[0] in gains),
         "first_judged": float(bool(ids) and ids[0] in judged),
+    }  # fmt: skip
+
+
+def measure_judged(grades: Mapping[str, int], ids: Sequence[str]) -> dict[str, float]:
+    """Measures of a row without gold by the examiner's grades, in place of those by gold.
+
+    An unjudged first passage leaves the row unknown. An unjudged passage behind it is taken out of the list.
+    """
+    gains = passage_gains([Label(id=passage, grade=grade) for passage, grade in grades.items()])
+    shown = ids[:TOP_K]
+    condensed = [passage for passage in shown if passage in grades]
+    first = NAN if ids and ids[0] not in grades else float(bool(ids) and ids[0] in gains)
+    return {
+        "top1": first, "pooled_top1": first,
+        "ndcg": graded_ndcg(condensed, gains, TOP_K) if gains else NAN,
+        "recall": len(set(shown) & gains.keys()) / len(gains) if gains else NAN,
+        "pooled_ndcg": graded_ndcg(shown, gains, TOP_K) if gains else NAN,
+        "first_judged": float(ids[0] in grades) if ids else NAN,
+        "shown_judged": len(condensed) / len(shown) if shown else NAN,
     }  # fmt: skip
 
 

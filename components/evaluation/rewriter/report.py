@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.evaluation.rewriter.inflation import inflation_lines
-from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS, SYSTEM_METRICS
+from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, METRICS, SYSTEM_METRICS, metrics_by
 from qinglan.evaluation import report as kernel
 from qinglan.evaluation.evaluation_file import Json, read_predictions
+from qinglan.evaluation.kinds import mapping_at
 from qinglan.evaluation.leaks import describe_leaks
+from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.question_kinds import KINDS
-from qinglan.evaluation.rewriter_gate import GateConfig, loss_ps
+from qinglan.evaluation.rewriter_gate import FIRST_IN_WORDS, By, GateConfig, loss_ps
 from qinglan.evaluation.verdict import EvaluationNumbers
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
@@ -19,7 +21,6 @@ STAND_IN_NOTE = (
     "The teacher was a stand-in, which puts words of the knowledge base together: figures and model show that the "
     "machinery works, and nothing about a real teacher. "
 )
-ALL_METRICS = METRICS | SYSTEM_METRICS
 PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
 EXAMPLE_KINDS = ("won", "lost", "still failing")
@@ -40,30 +41,33 @@ def build_report(
     counts, settings = evaluation["counts"], evaluation["settings"]
     taught = STAND_IN_NOTE if settings.get("stand_in_teacher") else ""
     systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
-    bars = [kernel.bars(systems, name, METRICS[name], COLOURS) for name in ("top1", "ndcg", "recall", "quality")]
+    by = decided_by(evaluation)
+    metrics = metrics_by(by)
+    bars = [kernel.bars(systems, name, metrics[name], COLOURS) for name in ("top1", "ndcg", "recall", "quality")]
     curves = [
         kernel.Figures(figures, grid=True, title=f"{NAMES.get(stage, stage.upper())}, by step")
         for stage, figures in (training or {}).items()
     ]
     judges = kernel.Text(judges_line(evaluation["agreement"]), terminal=True)
     inflation = (kernel.Text(line, terminal=True) for line in inflation_lines(evaluation.get("inflation", {})))
+    judged = f", {counts['judged']:,} judged by the examiner instead" if by == "labels" else ""
     blind = kernel.Text("The blind sample is for people: fill it in, and read it back with its key.")
-    levels = kernel.levels_table(systems, ALL_METRICS)._replace(brief=True)
+    levels = kernel.levels_table(systems, metrics | SYSTEM_METRICS)._replace(brief=True)
     return kernel.Report(
         headline(evaluation),
         evaluation["verdict"]["promote"],
         f"{taught}{counts['rows']:,} locked questions in {counts['conversations']:,} conversations, "
-        f"{counts['labelled']:,} with gold passages, {counts['examined']:,} examined. "
+        f"{counts['labelled']:,} with gold passages{judged}, {counts['examined']:,} examined. "
         f"{describe_leaks(evaluation.get('leaks'))}",
         evaluation["verdict"]["reasons"],
         [
             kernel.Section("What the plan expects, and what was measured", list(_plan(evaluation))),
             kernel.Section("Who is better than whom", list(_pairs(evaluation))),
             kernel.Section("Every system", [kernel.Figures(bars), levels]),
-            kernel.Section("Rows without gold: labels by judges", list(_by_labels(evaluation, systems))),
-            kernel.Section("Kinds of questions: gold passage first", list(_kinds(evaluation))),
-            kernel.Section("Properties of the sample: gold passage first", list(_slices(evaluation))),
-            kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], examples or {}))),
+            kernel.Section("Rows without gold", list(_by_labels(evaluation, systems))),
+            kernel.Section(f"Kinds of questions: {FIRST_IN_WORDS[by]}", list(_kinds(evaluation))),
+            kernel.Section(f"Properties of the sample: {FIRST_IN_WORDS[by]}", list(_slices(evaluation))),
+            kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], by, examples or {}))),
             kernel.Section("Training", curves),
             kernel.Section("The judges", [judges, *inflation, blind]),
         ],
@@ -82,17 +86,26 @@ def headline(evaluation: Json) -> str:
     """The verdict in one sentence."""
     name = NAMES.get(str(evaluation.get("candidate")), "the candidate")
     if evaluation["verdict"]["promote"]:
+        by = decided_by(evaluation)
+        right = "gold" if by == "gold" else "right"
+        judged = "" if by == "gold" else " Judged by a model, not gold alone."
         return (
-            f"Promote: {name} finds the gold passage first more often than its teacher; nDCG and recall are no worse."
+            f"Promote: {name} finds the {right} passage first more often than its teacher; nDCG and recall are no "
+            f"worse.{judged}"
         )
     return f"Hold: {name} stays where it is."
 
 
+def decided_by(evaluation: Json) -> By:
+    """Labels if the examiner judged some of the rows, else gold."""
+    return "labels" if mapping_at(evaluation, "counts").get("judged") else "gold"
+
+
 def _plan(evaluation: Json) -> Blocks:
     """Part 6 of the plan beside the measured figures."""
-    rows = []
+    rows, metrics = [], metrics_by(decided_by(evaluation)) | SYSTEM_METRICS
     for name in PLAN:
-        metric, row = ALL_METRICS[name], list[str | kernel.Cell]([ALL_METRICS[name].name])
+        metric, row = metrics[name], list[str | kernel.Cell]([metrics[name].name])
         for system, expected in evaluation["expected"].items():
             level = evaluation["systems"].get(system, {}).get(name, {})
             value = metric.number(level.get("value"))
@@ -110,20 +123,21 @@ def _plan(evaluation: Json) -> Blocks:
 
 def _pairs(evaluation: Json) -> Blocks:
     paired = {pair_name(pair): gap for pair, gap in evaluation["paired"].items()}
+    metrics = metrics_by(decided_by(evaluation))
     for name in ("top1", "ndcg", "recall"):
         gaps = {pair: gap if name == "top1" else gap[name] for pair, gap in paired.items()}
-        caption = f"{METRICS[name].name}: difference in points, 95 % interval over conversations"
-        yield kernel.Figures([kernel.forest(METRICS[name].name, gaps, METRICS[name])], caption)
-    yield kernel.gaps_table("gold passage first, points", ((pair, gap, TOP1) for pair, gap in paired.items()))
+        caption = f"{metrics[name].name}: difference in points, 95 % interval over conversations"
+        yield kernel.Figures([kernel.forest(metrics[name].name, gaps, metrics[name])], caption)
+    yield kernel.gaps_table(f"{metrics['top1'].name}, points", ((pair, gap, TOP1) for pair, gap in paired.items()))
     pair = f"{evaluation['candidate']}_vs_teacher"
     by_metric = evaluation["paired"].get(pair, {}).items()
-    rows = ((METRICS[name].name, gap, METRICS[name]) for name, gap in by_metric if name in METRICS)
+    rows = ((metrics[name].name, gap, metrics[name]) for name, gap in by_metric if name in metrics)
     yield kernel.gaps_table(pair_name(pair), rows, f"{pair_name(pair)}, by the other metrics")
     yield from _power(evaluation["power"])
     for pair, gap in paired.items():
         if len(gap["tenants"]) > 1:
             rows = (
-                (f"{tenant}: {METRICS[name].name}", its if name == "top1" else its[name], METRICS[name])
+                (f"{tenant}: {metrics[name].name}", its if name == "top1" else its[name], metrics[name])
                 for tenant, its in gap["tenants"].items()
                 for name in ("top1", "ndcg", "recall")
             )
@@ -149,6 +163,14 @@ def _power(power: Json) -> Blocks:
 
 def _by_labels(evaluation: Json, systems: Mapping[str, Json]) -> Blocks:
     """What labels say, apart from gold; nothing where every row has gold, or none has labels."""
+    if decided_by(evaluation) == "labels":
+        yield kernel.Text(
+            "The examiner judged these rows, not people, and the verdict reads its grades. It graded each system's "
+            "first passage; a passage that nobody judged is left out, or counts as irrelevant where the row says so.",
+            terminal=True,
+        )
+        yield from _apart(evaluation, systems, JUDGED_METRICS, ("gold_top1", "pooled_top1"))
+        return
     if "labelled_top1" not in evaluation["systems"]["teacher"]:
         return
     yield kernel.Text(
@@ -156,10 +178,16 @@ def _by_labels(evaluation: Json, systems: Mapping[str, Json]) -> Blocks:
         "may be relevant or not: it counts as irrelevant, or is left out where the row says so.",
         terminal=True,
     )
-    yield kernel.levels_table(systems, LABEL_METRICS)
-    for name in ("labelled_top1", "condensed_top1"):
-        gaps = ((pair_name(pair), gap[name], LABEL_METRICS[name]) for pair, gap in evaluation["paired"].items())
-        yield kernel.gaps_table(f"{LABEL_METRICS[name].name}, points", gaps)
+    yield from _apart(evaluation, systems, LABEL_METRICS, ("labelled_top1", "condensed_top1"))
+
+
+def _apart(
+    evaluation: Json, systems: Mapping[str, Json], metrics: Mapping[str, Metric], compared: Sequence[str]
+) -> Blocks:
+    yield kernel.levels_table(systems, metrics)
+    for name in compared:
+        gaps = ((pair_name(pair), gap[name], metrics[name]) for pair, gap in evaluation["paired"].items())
+        yield kernel.gaps_table(f"{metrics[name].name}, points", gaps)
 
 
 def _kinds(evaluation: Json) -> Blocks:
@@ -202,20 +230,21 @@ def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, li
     """So many queries that the candidate won against the teacher, lost, and that both still fail."""
 
     def kind_of(row: Json) -> str | None:
-        """The kind by who finds the gold passage first; None without gold, or where both do."""
+        """The kind by who finds the right passage first; None where nobody knows it, or where both do."""
         wins, teacher_wins = (row["systems"][name]["rank"] == 1 for name in (candidate, "teacher"))
-        if not row["gold"] or (wins and teacher_wins):
+        if not (row["gold"] or row.get("grades")) or (wins and teacher_wins):
             return None
         return "won" if wins else "lost" if teacher_wins else "still failing"
 
     return kernel.pick_examples(read_predictions(predictions), EXAMPLE_KINDS, kind_of, count, kernel.conversation_of)
 
 
-def _examples(candidate: str, examples: Mapping[str, Sequence[Json]]) -> Blocks:
+def _examples(candidate: str, by: By, examples: Mapping[str, Sequence[Json]]) -> Blocks:
+    right = "gold" if by == "gold" else "right"
     if examples:
         yield kernel.Text(
-            f"{NAMES[candidate]} against the teacher, drawn without looking. The number is the gold passage's place "
-            "among the first ten."
+            f"{NAMES[candidate]} against the teacher, drawn without looking. The number is the {right} passage's "
+            "place among the first ten."
         )
     for kind, rows in examples.items():
         names = {name: NAMES[name] for row in rows for name in row["systems"] if name not in ("plain", "history")}
@@ -227,7 +256,7 @@ def example(row: Json, names: Mapping[str, str]) -> kernel.Example:
     answers = []
     for system, name in names.items():
         rank, rewrite = (row["systems"][system][part] for part in ("rank", "rewrite"))
-        place = f"place {rank}" if rank else "not found" if row["gold"] else ""
+        place = f"place {rank}" if rank else "not found" if row["gold"] or row.get("grades") else ""
         answers.append(kernel.Answer(name, rewrite or "(empty)", place, rank == 1))
     return kernel.Example(row["question"], row["history_summary"], answers)
 

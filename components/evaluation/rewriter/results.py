@@ -25,8 +25,8 @@ PAIRS = (
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality")
 """The first is the verdict's; the others stand inside it by name."""
 
-COMPARED_BY_LABELS = ("labelled_top1", "labelled_ndcg", "condensed_top1")
-"""Compared too where rows without gold have labels. No verdict reads them."""
+COMPARED_BY_LABELS = ("labelled_top1", "labelled_ndcg", "condensed_top1", "gold_top1", "pooled_top1", "pooled_ndcg")
+"""Compared too where rows without gold have labels, or are judged. No verdict reads them."""
 
 EXPECTED: dict[str, dict[str, float]] = {
     "teacher": {"quality": 4.8, "top1": 0.85, "latency_p50": 2000.0, "cost": 25.0},
@@ -51,6 +51,11 @@ def paired_results(table: MetricTable, tenant_of: Sequence[str]) -> Json:
 def by_labels(scored: ScoredRows) -> int:
     """Rows without gold that have a passage labelled relevant."""
     return sum("labelled_top1" in next(iter(row.values())) for row in scored.values)
+
+
+def judged_rows(scored: ScoredRows) -> int:
+    """Rows without gold whose passages the examiner judged for the gate."""
+    return sum("pooled_top1" in next(iter(row.values())) for row in scored.values)
 
 
 def _pair(
@@ -177,14 +182,7 @@ def notes(
             )
     lines.append("The teacher's latency and prices are settings; its tokens and failed calls are the journal's.")
     lines.append("Costs are in the currency of the prices.")
-    if unknown := table.rows - table.known("teacher", "top1"):
-        lines.append(f"{unknown} rows have no gold passage; for them only the judged numbers speak.")
-    if labelled := by_labels(scored):
-        unjudged = 1 - table.levels()["teacher"]["first_judged"]["value"]
-        lines.append(
-            f"{labelled} of them have labels by judges, which are not gold: what is measured by them says so, no "
-            f"verdict reads it, and nobody judged {unjudged:.0%} of the teacher's first passages."
-        )
+    lines += _judged_notes(scored) if judged_rows(scored) else _labels_notes(scored, table)
     if not table.known("teacher", "judged_top1"):
         lines.append("The RAG service scores against the query, not the need: its scores are left out.")
     if any(snapshot.startswith(SAMPLED_SNAPSHOT) for snapshot in scored.snapshots):
@@ -195,4 +193,27 @@ def notes(
     if scored.unexamined:
         counts = ", ".join(f"{reason} {count}" for reason, count in scored.unexamined.most_common())
         lines.append(f"Rewrites that the examiner gave no score, left out of the means: {counts}.")
+    return lines
+
+
+def _judged_notes(scored: ScoredRows) -> list[str]:
+    return [
+        f"{judged_rows(scored)} rows have no gold passage. The examiner graded the first passage of every system in "
+        "them against the row's need, once for each passage and without knowing whose it was.",
+        "nDCG@10 and recall@10 of these rows know only those passages: others are taken out of the list.",
+        "Where the label stage had rows to label, the examiner confirmed the training's labels too: a mistake that "
+        "it makes again and again can be learned there and praised here. People should check some of the rows.",
+    ]
+
+
+def _labels_notes(scored: ScoredRows, table: MetricTable) -> list[str]:
+    lines = []
+    if unknown := table.rows - table.known("teacher", "top1"):
+        lines.append(f"{unknown} rows have no gold passage; for them only the judged numbers speak.")
+    if labelled := by_labels(scored):
+        unjudged = 1 - table.levels()["teacher"]["first_judged"]["value"]
+        lines.append(
+            f"{labelled} of them have labels by judges, which are not gold: what is measured by them says so, no "
+            f"verdict reads it, and nobody judged {unjudged:.0%} of the teacher's first passages."
+        )
     return lines

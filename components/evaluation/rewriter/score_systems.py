@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,19 +14,22 @@ from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import (
     TOP_K,
     RetrievalResult,
+    measure_judged,
     measure_labels,
     measure_rewrite,
     rank,
+    top1,
 )
 from qinglan.concurrency import gather_or_cancel, map_in_order
 from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
+from qinglan.evaluation.rewriter_gate import By
 from qinglan.files import atomic_write
-from qinglan.labels import Label
+from qinglan.labels import PASSAGE_CHARACTERS, RELEVANT, Label, read_opinion
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.journal import Entry
-from qinglan.prompts import JUDGE_FORMAT, judge_messages
+from qinglan.prompts import JUDGE_FORMAT, LABEL_FORMAT, judge_messages, label_messages
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
@@ -111,14 +114,15 @@ def draw_rows(rows: Sequence[Question], count: int, seed: int) -> list[int]:
 
 def score_all(
     rows: Sequence[ScorableRow], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
-    config: EvaluateConfig, gateway_url: str, step: str = STEP, judged_rows: int | None = None,
+    config: EvaluateConfig, gateway_url: str, step: str = STEP, judged_rows: int | None = None, by: By = "gold",
 ) -> ScoredRows:  # fmt: skip
     """Ask every system about every row, and write a prediction line for each.
 
     The training's judge scores `judged_rows` of the examined ones; as many as `config` says, if nothing is given.
+    By `labels`, the examiner judges the systems' first passages of rows without gold.
     """
     samples = draw_samples(rows, config, judged_rows)
-    return asyncio.run(_score_all(rows, texts, slices, predictions, config, gateway_url, step, samples))
+    return asyncio.run(_score_all(rows, texts, slices, predictions, config, gateway_url, step, samples, by))
 
 
 class Samples(NamedTuple):
@@ -130,11 +134,11 @@ class Samples(NamedTuple):
 
 async def _score_all(
     rows: Sequence[ScorableRow], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
-    config: EvaluateConfig, gateway_url: str, step: str, samples: Samples,
+    config: EvaluateConfig, gateway_url: str, step: str, samples: Samples, by: By,
 ) -> ScoredRows:  # fmt: skip
     scored = ScoredRows([], [], Counter(), [], {})
     async with GatewayClient(gateway_url, step) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        scorer = RowScorer(gateway, rag, config)
+        scorer = RowScorer(gateway, rag, config, by)
 
         async def score(at: int) -> ScoredRow:
             queries = {name: texts[name][at] for name in texts}
@@ -180,8 +184,8 @@ def labels_of(row: ScorableRow) -> tuple[Label, ...]:
 class RowScorer:
     """Asks RAG and judges about one row's rewrites; the same text is asked about once."""
 
-    def __init__(self, gateway: GatewayClient, rag: RagClient, config: EvaluateConfig) -> None:
-        self._gateway, self._rag, self._config = gateway, rag, config
+    def __init__(self, gateway: GatewayClient, rag: RagClient, config: EvaluateConfig, by: By = "gold") -> None:
+        self._gateway, self._rag, self._config, self._by = gateway, rag, config, by
 
     async def row(
         self, row: ScorableRow, queries: Mapping[str, str], slices: Sequence[str], examined: bool, judged: bool
@@ -192,9 +196,10 @@ class RowScorer:
         )
         scores = await self._scores("examiner", row, distinct) if examined else {}
         judge_scores = await self._scores("judge", row, distinct) if judged else {}
+        grades = await self._grades(row, retrievals.values()) if self._by == "labels" and not row.gold else {}
         values = {
             name: measure_rewrite(row, query, retrievals[query])
-            | measure_labels(labels_of(row), retrievals[query].ids)
+            | self._by_labels(row, retrievals[query].ids, grades)
             | {"quality": _number(scores.get(query))}
             for name, query in queries.items()
         }
@@ -204,7 +209,7 @@ class RowScorer:
         return ScoredRow(
             values, judge, [score for score in scores.values() if isinstance(score, str)],
             next((retrieval.snapshot for retrieval in retrievals.values()), ""),
-            _prediction(row, queries, retrievals, values, slices),
+            _prediction(row, queries, retrievals, values, slices, grades),
         )  # fmt: skip
 
     async def _retrieve(self, row: ScorableRow, query: str) -> RetrievalResult:
@@ -215,6 +220,25 @@ class RowScorer:
         data = (await self._rag.retrieve(config.request(row.question, query, row.need, row.tenant_id))).data
         refuse_other_snapshot(row, data.snapshot)
         return to_retrieval_result(data, config)
+
+    def _by_labels(self, row: ScorableRow, ids: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
+        if self._by == "gold":
+            return measure_labels(labels_of(row), ids)
+        return {"gold_top1": top1(ids, row.gold)} if row.gold else measure_judged(grades, ids)
+
+    async def _grades(self, row: ScorableRow, retrievals: Iterable[RetrievalResult]) -> dict[str, int]:
+        """The examiner's grade of each system's first passage; it is not told whose. No usable answer, no grade."""
+        first = {data.ids[0]: (data.title, data.texts[0]) for data in retrievals if data.ids}
+        grades = await gather_or_cancel(*(self._grade(row, *passage) for passage in first.values()))
+        return {id_: grade for id_, grade in zip(first, grades, strict=True) if grade is not None}
+
+    async def _grade(self, row: ScorableRow, title: str, content: str) -> int | None:
+        messages = label_messages(row.need, title, content[:PASSAGE_CHARACTERS])
+        try:
+            answer = await self._gateway.ask("examiner", messages, row=row.id, response_format=LABEL_FORMAT)
+            return read_opinion(answer.text).grade
+        except RowError:
+            return None
 
     async def _scores(self, role: JudgeRole, row: ScorableRow, texts: Sequence[str]) -> dict[str, float | str]:
         return dict(
@@ -243,7 +267,10 @@ def to_retrieval_result(data: RagData, config: RetrievalConfig) -> RetrievalResu
     hits = config.shown(data)[:TOP_K]
     first = hits[0].reranker_score if hits else 0.0
     judged = first if data.scored_against == "need" else math.nan
-    return RetrievalResult(tuple(hit.id for hit in hits), tuple(hit.content for hit in hits), judged, data.snapshot)
+    title = str(hits[0].metadata.get("title", "")) if hits else ""
+    return RetrievalResult(
+        tuple(hit.id for hit in hits), tuple(hit.content for hit in hits), judged, data.snapshot, title
+    )
 
 
 def refuse_other_snapshot(row: ScorableRow, answered: str) -> None:
@@ -260,20 +287,22 @@ def _number(score: float | str | None) -> float:
 
 def _prediction(
     row: ScorableRow, queries: Mapping[str, str], retrievals: Mapping[str, RetrievalResult],
-    values: Mapping[str, Mapping[str, float]], slices: Sequence[str],
+    values: Mapping[str, Mapping[str, float]], slices: Sequence[str], grades: Mapping[str, int],
 ) -> bytes:  # fmt: skip
     """Everything that a number of the report can be traced to."""
+    right = row.gold or [passage for passage, grade in grades.items() if grade >= RELEVANT]
     systems = {
         name: {
             "rewrite": query,
             "hits": retrievals[query].ids,
-            "rank": rank(retrievals[query].ids, row.gold),
+            "rank": rank(retrievals[query].ids, right),
             **values[name],
         }
         for name, query in queries.items()
     }
     return orjson.dumps({
         "id": row.id, "tenant_id": row.tenant_id, "conversation_id": row.conversation_id, "question": row.question,
-        "history_summary": row.history_summary, "need": row.need, "gold": row.gold, "slices": slices,
+        "history_summary": row.history_summary, "need": row.need, "gold": row.gold, "grades": grades,
+        "slices": slices,
         "systems": systems,
     }) + b"\n"  # fmt: skip

@@ -14,7 +14,7 @@ from components.evaluation.rewriter import leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.inflation import inflation_results
-from components.evaluation.rewriter.measures import LABEL_METRICS, METRICS
+from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, metrics_by
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all, served_queries
 from components.evaluation.rewriter.student_inference import rewrite_all
@@ -26,7 +26,7 @@ from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, w
 from qinglan.evaluation.metric_table import MetricTable
 from qinglan.evaluation.question_kinds import question_kinds, training_terms
 from qinglan.evaluation.report import write_report
-from qinglan.evaluation.rewriter_gate import decide
+from qinglan.evaluation.rewriter_gate import By, decide
 from qinglan.files import read_jsonl
 from qinglan.lineage.record import code_version
 from qinglan.llm.host_allowlist import check_called_hosts
@@ -85,7 +85,7 @@ def evaluate(
     students = rewrite_all(models, rows, config)
     served = {name: served_queries(rows, student.texts, config.as_asked) for name, student in students.items()}
     texts = {**fixed_queries(rows), **served}
-    scored = score_all(rows, texts, slices, out.predictions, config, gateway_url)
+    scored = score_all(rows, texts, slices, out.predictions, config, gateway_url, by=config.gate.by)
     digests = {
         "test": digest(locked_test), "predictions": digest(out.predictions), "knowledge_bases": scored.snapshots,
         "models": model_digests, "parents": parents,
@@ -111,7 +111,9 @@ def build_evaluation(
     config: EvaluateConfig,
 ) -> dict[str, Any]:
     """evaluation.json; the gate's verdict is part of it."""
-    metrics = METRICS | (LABEL_METRICS if results.by_labels(scored) else {})
+    by: By = "labels" if results.judged_rows(scored) else "gold"
+    beside = JUDGED_METRICS if by == "labels" else LABEL_METRICS if results.by_labels(scored) else {}
+    metrics = metrics_by(by) | beside
     table = MetricTable.of(rows, scored.values, metrics, config.draws, config.seed)
     candidate = "rl" if "rl" in students else "sft"
     systems = table.levels()
@@ -134,8 +136,8 @@ def build_evaluation(
         "notes": [results.as_asked_note(rows, config.as_asked), *results.notes(students, scored, table, config)],
         "counts": {
             "rows": table.rows, "conversations": table.conversation_count,
-            "labelled": systems["teacher"]["top1"]["n"], "examined": systems["teacher"]["quality"]["n"],
-            "training_rows": origins.training_rows,
+            "labelled": sum(bool(row.gold) for row in rows), "judged": results.judged_rows(scored),
+            "examined": systems["teacher"]["quality"]["n"], "training_rows": origins.training_rows,
         },
         **origins._asdict(),
     }  # fmt: skip

@@ -257,3 +257,48 @@ def test_a_loss_that_one_kind_alone_would_show_is_none_among_many() -> None:
 
     assert not decide(alone, GATE).promote
     assert decide(changed("kinds.rare words.difference", doubtful), GATE).promote
+
+
+BY_LABELS = GateConfig(by="labels")
+
+
+def judged_evaluation(share: float = 1.0) -> dict[str, Any]:
+    """The good one, in which the examiner judged 700 rows without gold."""
+    evaluation = good()
+    evaluation["counts"] = {"examined": 0, "judged": 700}
+    levels = evaluation["systems"]
+    evaluation["systems"] = {
+        name: {**levels.get(name, {}), "first_judged": {"value": share}} for name in ("plain", "teacher", "rl")
+    }
+    return evaluation
+
+
+def test_a_gate_by_labels_promotes_and_says_that_it_is_judged_and_by_whom() -> None:
+    verdict = decide(judged_evaluation(), BY_LABELS)
+
+    assert verdict.promote
+    assert verdict.reasons == [
+        "RL minus teacher, right passage first, judged: +6.0 points [+4.0, +8.0], p 0.0010, 1000 queries.",
+        "Yet this is judged, not gold: model-b judged 700 of the test's rows, and no person did.",
+    ]
+
+
+@pytest.mark.parametrize(("share", "promoted"), [(0.95, True), (0.949, False)])
+def test_by_labels_nearly_every_first_passage_must_have_a_grade(share: float, promoted: bool) -> None:
+    verdict = decide(judged_evaluation(share), BY_LABELS)
+
+    assert verdict.promote is promoted
+    assert promoted or "94.9% have a grade of the examiner; at least 95% are needed" in " ".join(verdict.reasons)
+
+
+def test_by_labels_the_judge_of_the_training_may_not_be_the_examiner_though_it_scored_no_rewrite() -> None:
+    own_judge = judged_evaluation() | {"agreement": {"examiner": "model-a", "judge": "model-a"}}
+
+    assert "The examiner is the training's judge" in " ".join(decide(own_judge, BY_LABELS).reasons)
+
+
+def test_where_every_row_has_gold_both_gates_say_the_same_of_the_figures() -> None:
+    assert decide(good(), GATE) == decide(good(), BY_LABELS)
+    assert decide(judged_evaluation(), GATE).reasons == [
+        "The examiner judged 700 rows without gold, and this gate goes by gold alone (gate.by)."
+    ]

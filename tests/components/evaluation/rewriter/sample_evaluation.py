@@ -1,5 +1,6 @@
 """A small world to evaluate in: passages, locked questions, a RAG service that matches words, and two judges."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,8 @@ from standins.teacher.app import create_app
 from standins.teacher.backend import BackendRouter
 from standins.teacher.config import Behaviour
 from standins.teacher.extractive_backend import load_extractive_backend
-from standins.teacher.similarity_judge import load_similarity_judges
+from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relevance_judges
+from standins.teacher.similarity_judge import SUFFIX, load_similarity_judges
 from tests.echo_servers import GatewayProcess, gateway_config, running
 from tests.scripted_rag import Rag
 from tests.validated_rows import validated
@@ -88,7 +90,12 @@ class WordRag(Rag):
     def near(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         found = sorted(self.passages, key=lambda one: -overlap(request["rewritten_query"], one))
         recall = [
-            {"id": one.id, "content": one.content, "reranker_score": overlap(request["need"], one), "metadata": {}}
+            {
+                "id": one.id,
+                "content": one.content,
+                "reranker_score": overlap(request["need"], one),
+                "metadata": {"title": one.title},
+            }
             for one in found
             if overlap(request["rewritten_query"], one)
         ]
@@ -101,9 +108,15 @@ def overlap(text: str, passage: Passage) -> float:
 
 
 def judges(knowledge_base: Path) -> Any:
-    """A server with the stand-in's judge and its examiner."""
-    bases = {"fivedoctors": knowledge_base}
-    return create_app(BackendRouter(load_extractive_backend(bases), load_similarity_judges(bases)), Behaviour())
+    """A server with the stand-in's judge and its examiner, who know what the questions mean and never err."""
+    bases, words = {"fivedoctors": knowledge_base}, knowledge_base.with_name("words.yaml")
+    aspects = {term: {"asks": [asks]} for term, asks in TERMS.items()}
+    words.write_text(json.dumps({"aspects": aspects}, ensure_ascii=False), encoding="utf-8")
+    backend = load_extractive_backend(bases)
+    models = dict.fromkeys(("fivedoctors", f"fivedoctors{SUFFIX}"), "fivedoctors")
+    relevance = relevance_judges(backend.readers, {"fivedoctors": words}, models, ErrorRates(0.0, 0.0))
+    router = BackendRouter(backend, load_similarity_judges(bases))
+    return create_app(RelevanceBackend(router, relevance), Behaviour())
 
 
 def models_of(url: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from components.evaluation.rewriter.measures import (
     LABEL_METRICS,
     METRICS,
     RetrievalResult,
+    measure_judged,
     measure_labels,
     measure_rewrite,
     ndcg,
@@ -134,3 +135,31 @@ def test_numbers_of_the_profile_are_not_invented_and_an_empty_rewrite_finds_noth
 def test_a_question_left_alone_counts_as_the_same_whatever_its_punctuation() -> None:
     assert measure_rewrite(ASKED, "那它一天吃几次？", RetrievalResult())["same"] == 1.0
     assert measure_rewrite(ASKED, "虾青素一天吃几次", RetrievalResult())["same"] == 0.0
+
+
+GRADES = {"full": 3, "part": 2, "near": 1}
+
+
+def test_an_unjudged_first_passage_leaves_the_row_unknown_and_is_no_failure() -> None:
+    measured = measure_judged(GRADES, ("x", "full"))
+
+    assert math.isnan(measured["top1"]) and (measured["first_judged"], measured["shown_judged"]) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize(("ids", "right"), [(("part", "x"), 1.0), (("near", "full"), 0.0), ((), 0.0)])
+def test_a_first_passage_is_right_from_grade_two_on_and_nothing_found_is_wrong(
+    ids: tuple[str, ...], right: float
+) -> None:
+    assert measure_judged(GRADES, ids)["top1"] == right
+
+
+def test_unjudged_passages_are_taken_out_of_the_list_before_ndcg() -> None:
+    measured = measure_judged(GRADES, ("full", "x", "part"))
+
+    assert measured["ndcg"] == measured["recall"] == 1.0 > measured["pooled_ndcg"]
+
+
+def test_where_no_passage_is_right_all_systems_are_wrong_and_no_list_is_measured() -> None:
+    measured = measure_judged({"near": 1}, ("near",))
+
+    assert measured["top1"] == 0.0 and math.isnan(measured["ndcg"]) and math.isnan(measured["recall"])
