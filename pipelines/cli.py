@@ -132,16 +132,20 @@ def sample(
     conversations: Annotated[int, typer.Option(min=8, help="1,600 give 1,000+ dev and test questions.")] = 1600,
     rows: Annotated[int, typer.Option(min=26, help="Labelled answers, of style alone.")] = 4000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+    variant: Annotated[
+        str, typer.Option(help="A harder world of a tenant's: standins/samples/README.md lists them.")
+    ] = "plain",
     as_json: Json = False,
 ) -> None:
     """Write a seeded sample: a tenant's knowledge base and spreadsheet of questions, or labelled answers."""
     from standins.samples import write_sample
     from standins.samples.style import write_style_sample
 
-    written = (
-        write_style_sample(out, rows, seed) if tenant == "style" else write_sample(tenant, out, conversations, seed)
-    )
-    counts: dict[str, int] = written._asdict()
+    counts: dict[str, int]
+    if tenant == "style":
+        counts = write_style_sample(out, rows, seed)._asdict()
+    else:
+        counts = write_sample(tenant, out, conversations, seed, variant)._asdict()
     if as_json:
         say_json(counts)
     else:

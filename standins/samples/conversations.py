@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from qinglan.rows import Split
-from standins.samples.tenant_content import SAMPLE_SETTINGS, TenantDraw
+from standins.samples.tenant_content import ItemAspect, TenantDraw
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")
 """Half train, a quarter dev, a quarter test, in turns: any beginning of the file holds all of them."""
 
 TURNS = (2, 3, 4)
+JOINER = "，还有"
 
 
 class Turn(NamedTuple):
@@ -31,6 +32,18 @@ class Turn(NamedTuple):
     new_item: bool
     new_ask: bool
     self_contained: bool
+    second_term: str = ""
+    """Another aspect that the same question asks for."""
+
+    wrong: ItemAspect | None = None
+    """The pair whose passage the sheet names by mistake."""
+
+    @property
+    def gold(self) -> list[ItemAspect]:
+        """The pairs whose passages the sheet names."""
+        if self.wrong:
+            return [self.wrong]
+        return [(self.item, term) for term in (self.term, self.second_term) if term]
 
 
 class ConversationTraits(NamedTuple):
@@ -56,7 +69,9 @@ def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) ->
         split = SPLITS[number % len(SPLITS)]
         talk = _talk(f"{tenant}-c{number:06d}", split, list(by_item[split]), drawn, rng)
         terms = by_item[split][talk.item]
-        yield from _talk_turns(talk, rng.sample(terms, min(len(terms), rng.choice(TURNS))), drawn, rng)
+        # Hardships have random numbers of their own, so that the plain sample stays as it is.
+        hardships = random.Random(f"{tenant}-{seed}-{number}-hardships")
+        yield from _talk_turns(talk, rng.sample(terms, min(len(terms), rng.choice(TURNS))), drawn, rng, hardships)
 
 
 def _by_item(drawn: TenantDraw, split: Split) -> dict[str, list[str]]:
@@ -70,39 +85,69 @@ def _talk(id: str, split: Split, items: list[str], drawn: TenantDraw, rng: rando
     item = rng.choice(items)
     other = rng.choice([name for name in drawn.items if name != item])
     return ConversationTraits(
-        id, split, item, other, rng.random() < SAMPLE_SETTINGS.second_item, rng.choice(drawn.world.profiles)
+        id, split, item, other, rng.random() < drawn.settings.second_item, rng.choice(drawn.world.profiles)
     )
 
 
-def _talk_turns(talk: ConversationTraits, terms: list[str], drawn: TenantDraw, rng: random.Random) -> Iterator[Turn]:
+def _talk_turns(
+    talk: ConversationTraits, terms: list[str], drawn: TenantDraw, rng: random.Random, hardships: random.Random
+) -> Iterator[Turn]:
     old = rng.choice(list(drawn.world.aspects)) if rng.random() < 0.5 else ""
     for number, term in enumerate(terms):
-        complete = rng.random() < SAMPLE_SETTINGS.self_contained
+        complete = rng.random() < drawn.settings.self_contained
         ask = "" if complete else _ask(talk.split, term, drawn, rng)
+        second = "" if complete else _second_term(talk, term, drawn, hardships)
+        more = JOINER + _ask(talk.split, second, drawn, hardships) if second else ""
         yield Turn(
             id=f"{talk.id}-{number}",
             conversation=talk.id,
             split=talk.split,
-            question=_complete(talk.item, term, drawn, rng) if complete else _elliptic(ask, drawn, rng),
+            question=_complete(talk.item, term, drawn, rng) if complete else _elliptic(ask + more, drawn, rng),
             profile=talk.profile,
             history=_opening_history(talk, old, drawn, rng)
             if complete and number == 0
-            else _history(talk, old, drawn, rng),
+            else _wandering(_history(talk, old, drawn, rng), drawn, hardships),
             item=talk.item,
             term=term,
             gap=ask == drawn.gaps[term],
             new_item=talk.item in drawn.new_items,
             new_ask=ask == drawn.unseen[term],
             self_contained=complete,
+            second_term=second,
+            wrong=_wrong_pair(talk, drawn, hardships),
         )
         old = term
 
 
 def _ask(split: Split, term: str, drawn: TenantDraw, rng: random.Random) -> str:
     """A user's phrasing: the unseen one never in training, elsewhere now and then."""
-    if split != "train" and rng.random() < SAMPLE_SETTINGS.unseen:
+    if split != "train" and rng.random() < drawn.settings.unseen:
         return drawn.unseen[term]
     return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.unseen[term]])
+
+
+def _second_term(talk: ConversationTraits, term: str, drawn: TenantDraw, rng: random.Random) -> str:
+    """Another aspect of the item, of the same split; mostly empty where questions ask for one thing."""
+    others = [aspect for item, aspect in drawn.pairs[talk.split] if item == talk.item and aspect != term]
+    return rng.choice(others) if others and rng.random() < drawn.settings.two_things else ""
+
+
+def _wrong_pair(talk: ConversationTraits, drawn: TenantDraw, rng: random.Random) -> ItemAspect | None:
+    """A pair of the same split about another item, where the sheet is mistaken."""
+    others = [pair for pair in drawn.pairs[talk.split] if pair[0] != talk.item]
+    return rng.choice(others) if others and rng.random() < drawn.settings.wrong else None
+
+
+def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
+    """The history amid talk of other items: most of it before, some after."""
+    detours = [
+        rng.choice(drawn.world.detours).format(
+            other=rng.choice(drawn.items), term=rng.choice(list(drawn.world.aspects))
+        )
+        for _ in range(drawn.settings.detours)
+    ]
+    after = len(detours) // 4
+    return "；".join([*detours[after:], history, *detours[:after]])
 
 
 def _elliptic(ask: str, drawn: TenantDraw, rng: random.Random) -> str:

@@ -4,7 +4,10 @@ import random
 from collections.abc import Iterator
 
 from qinglan.rag.contract import Passage
-from standins.samples.tenant_content import SAMPLE_SETTINGS, ItemAspect, TenantDraw
+from standins.samples.tenant_content import ItemAspect, TenantDraw
+
+PLAIN_TITLE = "常见问题"
+"""The title of every answer about an item, where titles are no queries."""
 
 GoldPassages = dict[ItemAspect, str]
 """The passage that answers each pair."""
@@ -29,14 +32,16 @@ def _answer(id: str, item: str, term: str, drawn: TenantDraw, rng: random.Random
     text = "".join(rng.sample(bodies, rng.randint(1, len(bodies)))).format(item=item, n=rng.randint(2, 6))
     asks = _documented(term, drawn, rng)
     faq = f"常见问法：{'；'.join(asks)}。" if asks else ""
-    return Passage(id=id, title=f"{item} {term}", content=text + faq, metadata={"item": item, "kind": "说明"})
+    title, opening = (PLAIN_TITLE, f"{term}：") if drawn.settings.plain_titles else (term, "")
+    content, metadata = opening + text + faq, {"item": item, "kind": "说明"}
+    return Passage(id=id, title=f"{item} {title}", content=content, metadata=metadata)
 
 
 def _documented(term: str, drawn: TenantDraw, rng: random.Random) -> list[str]:
     """The users' phrasings that this passage's author wrote down."""
     usual = [ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]]
-    asks = rng.sample(usual, len(usual)) if rng.random() < SAMPLE_SETTINGS.documented else []
-    return [*asks, drawn.gaps[term]] if rng.random() < SAMPLE_SETTINGS.rare else asks
+    asks = rng.sample(usual, len(usual)) if rng.random() < drawn.settings.documented else []
+    return [*asks, drawn.gaps[term]] if rng.random() < drawn.settings.rare else asks
 
 
 def _fillers(item: str, drawn: TenantDraw, rng: random.Random) -> Iterator[Passage]:

@@ -11,7 +11,7 @@ from qinglan.files import atomic_write, dump_line
 from qinglan.tables import write_table
 from standins.samples.conversations import SPLITS, Turn, conversation_turns
 from standins.samples.passages import GoldPassages, make_passages
-from standins.samples.tenant_content import draw_tenant
+from standins.samples.tenant_content import draw_tenant, variant_settings
 
 KNOWLEDGE_BASE = "knowledge_base.jsonl"
 QUESTIONS = "questions.xlsx"
@@ -28,11 +28,11 @@ class SampleCounts(NamedTuple):
     test: int
 
 
-def write_sample(tenant: str, out: Path, conversations: int, seed: int) -> SampleCounts:
+def write_sample(tenant: str, out: Path, conversations: int, seed: int, variant: str = "plain") -> SampleCounts:
     """knowledge_base.jsonl, questions.xlsx and slices.jsonl in `out`: the same bytes for the same arguments."""
     if conversations < len(SPLITS):
         raise ConfigError(f"conversations: {conversations} is too few; {len(SPLITS)} give each split one.")
-    drawn = draw_tenant(tenant, seed)
+    drawn = draw_tenant(tenant, seed, variant_settings(variant))
     known, gold = make_passages(tenant, seed, drawn)
     with atomic_write(out / KNOWLEDGE_BASE) as partial, partial.open("wb") as file:
         file.writelines(map(dump_line, known))
@@ -48,7 +48,7 @@ def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[s
         write_table(out / QUESTIONS, COLUMNS) as add,
     ):  # fmt: skip
         for turn in turns:
-            add(_cells(turn, gold[turn.item, turn.term]))
+            add(_cells(turn, ";".join(gold[pair] for pair in turn.gold)))
             slices.write(_slice(turn))
             counts[turn.split] += 1
     return counts
@@ -60,7 +60,9 @@ def _cells(turn: Turn, gold: str) -> tuple[str, ...]:
 
 def _slice(turn: Turn) -> bytes:
     """Which table of a report the question belongs to: never an input of any stage."""
+    hardships = {"wrong": turn.wrong is not None, "two_things": bool(turn.second_term)}
     return orjson.dumps({
         "id": turn.id, "item": turn.item, "aspect": turn.term, "gap": turn.gap, "new_item": turn.new_item,
         "new_ask": turn.new_ask, "self_contained": turn.self_contained,
+        **{name: True for name, holds in hardships.items() if holds},
     }) + b"\n"  # fmt: skip

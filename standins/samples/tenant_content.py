@@ -4,7 +4,7 @@ import itertools
 import random
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -56,11 +56,19 @@ class TenantContent(Config):
 
     seconds: Templates
     olds: Templates
+    detours: Templates
+    """Talk about another item and an aspect of it, of a conversation that wanders."""
+
     self_contained: Templates
 
     def names(self) -> list[str]:
         """Every item, in the file's order."""
         return ["".join(parts) for group in self.items for parts in itertools.product(*group)]
+
+    def numbered_names(self) -> list[str]:
+        """As many items, whose siblings differ in one number in place of their last part."""
+        groups = [(*group[:-1], [f"第{number}款" for number in range(1, len(group[-1]) + 1)]) for group in self.items]
+        return ["".join(parts) for group in groups for parts in itertools.product(*group)]
 
 
 class SampleSettings(Config):
@@ -87,8 +95,40 @@ class SampleSettings(Config):
     new_items: Fraction = 1 / 12
     """Items that no training conversation is about."""
 
+    plain_titles: bool = False
+    """Every passage of an item has the same title, and its text names the aspect: no title is a query."""
 
-SAMPLE_SETTINGS = SampleSettings()
+    numbered_items: bool = False
+    """Sibling items differ in one number alone, such as 鱼油第1款 and 鱼油第2款."""
+
+    detours: int = Field(default=0, ge=0)
+    """Other items and aspects that a history goes through, around the item in question."""
+
+    wrong: Fraction = 0.0
+    """Rows, of every split, whose gold passage is another question's."""
+
+    two_things: Fraction = 0.0
+    """Incomplete questions that ask for a second aspect of the item too; both passages are gold."""
+
+
+UNDOCUMENTED: dict[str, Any] = {"documented": 0.0, "rare": 0.0}
+PLAIN_TITLES: dict[str, Any] = {"plain_titles": True}
+ONE_NUMBER: dict[str, Any] = {"numbered_items": True}
+WANDERING: dict[str, Any] = {"detours": 4}
+WRONG_ROWS: dict[str, Any] = {"wrong": 0.05}
+TWO_THINGS: dict[str, Any] = {"two_things": 0.5}
+
+VARIANTS: dict[str, SampleSettings] = {
+    "plain": SampleSettings(),
+    "undocumented": SampleSettings(**UNDOCUMENTED),
+    "plain-titles": SampleSettings(**PLAIN_TITLES),
+    "one-number": SampleSettings(**ONE_NUMBER),
+    "wandering": SampleSettings(**WANDERING),
+    "wrong-rows": SampleSettings(**WRONG_ROWS),
+    "two-things": SampleSettings(**TWO_THINGS),
+    "all": SampleSettings(**UNDOCUMENTED, **PLAIN_TITLES, **ONE_NUMBER, **WANDERING, **WRONG_ROWS, **TWO_THINGS),
+}
+"""Worlds by name: the plain one, each hardship alone, and all of them at once."""
 
 
 class TenantDraw(NamedTuple):
@@ -106,6 +146,8 @@ class TenantDraw(NamedTuple):
     pairs: dict[str, list[ItemAspect]]
     """By split; no pair is in two."""
 
+    settings: SampleSettings
+
 
 @cache
 def load_tenant_content(tenant: str) -> TenantContent:
@@ -120,22 +162,30 @@ def content_file(tenant: str) -> Path:
     return FOLDER / f"{tenant}.yaml"
 
 
-def draw_tenant(tenant: str, seed: int) -> TenantDraw:
-    """The same for the same tenant and seed, however many conversations are asked for."""
+def variant_settings(variant: str) -> SampleSettings:
+    """The numbers of a variant; an unknown one is an error that lists those there are."""
+    if variant not in VARIANTS:
+        raise ConfigError(f"No variant {variant!r} of a sample. There are: {', '.join(VARIANTS)}.")
+    return VARIANTS[variant]
+
+
+def draw_tenant(tenant: str, seed: int, settings: SampleSettings = VARIANTS["plain"]) -> TenantDraw:
+    """The same for the same arguments, however many conversations are asked for."""
     world, rng = load_tenant_content(tenant), random.Random(f"{tenant}-{seed}")
-    items = world.names()
+    items = world.numbered_names() if settings.numbered_items else world.names()
     picked = {term: rng.sample(aspect.asks, 2) for term, aspect in world.aspects.items()}
     gaps, unseen = ({term: asks[at] for term, asks in picked.items()} for at in (0, 1))
-    new_items = frozenset(rng.sample(items, round(len(items) * SAMPLE_SETTINGS.new_items)))
-    return TenantDraw(world, items, gaps, unseen, new_items, _split_pairs(world, items, new_items, rng))
+    new_items = frozenset(rng.sample(items, round(len(items) * settings.new_items)))
+    pairs = _split_pairs(world, items, new_items, settings.held_out, rng)
+    return TenantDraw(world, items, gaps, unseen, new_items, pairs, settings)
 
 
 def _split_pairs(
-    world: TenantContent, items: list[str], new_items: frozenset[str], rng: random.Random
+    world: TenantContent, items: list[str], new_items: frozenset[str], held_out: float, rng: random.Random
 ) -> dict[str, list[ItemAspect]]:
     pairs = list(itertools.product(items, world.aspects))
     rng.shuffle(pairs)
     known = [pair for pair in pairs if pair[0] not in new_items]
-    cut = round(len(known) * SAMPLE_SETTINGS.held_out)
+    cut = round(len(known) * held_out)
     held = known[:cut] + [pair for pair in pairs if pair[0] in new_items]
     return {"train": known[cut:], "dev": held[::2], "test": held[1::2]}
