@@ -17,6 +17,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
+from pipelines.headroom_cli import headroom
 from pipelines.keys_cli import keys
 from pipelines.overrides import SetOption, parse_overrides, with_overrides
 from pipelines.rag_check.cli import check_rag
@@ -52,6 +53,7 @@ app.command()(init)
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
 app.command()(fit)
+app.command()(headroom)
 app.command("check-rag")(check_rag)
 app.command()(doctor)
 app.command()(submit)

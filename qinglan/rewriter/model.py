@@ -7,6 +7,7 @@ student = Student.load(Path("runs/.../files/rl_model"))
 student.write([row, ...])[0].text
 """
 
+import hashlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from qinglan.errors import DataError, TrainingError
 from qinglan.models.references import refuse_foreign_files
 from qinglan.prompts import Message, PromptInput, student_messages
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts
+from qinglan.rewriter.decoding import Sampling, decode
 from qinglan.text import one_line
 
 
@@ -97,12 +99,37 @@ class Student:
         lengths = inputs.attention_mask.sum(dim=1).tolist()
         return [self._written(ids, length, seconds) for ids, length in zip(generated, lengths, strict=True)]
 
+    def sample(
+        self, prompts: Sequence[list[Message]], count: int, seed: int, temperature: float = 1.0
+    ) -> list[list[str]]:
+        """So many sampled rewrites of each prompt, as one batch; a prompt's draws do not hang on the others."""
+        import numpy as np
+
+        texts = [render_prompt(self.tokenizer, messages) for messages in prompts]
+        ids = self.tokenizer(texts, add_special_tokens=False).input_ids
+        most = self.card.max_new_tokens
+        draws = np.concatenate([_draws(text, count, most, seed) for text in texts])
+        written = decode(
+            self.model, [prompt for prompt in ids for _ in range(count)], most, self.tokenizer.eos_token_id,
+            self.tokenizer.pad_token_id, Sampling(temperature), draws,
+        )  # fmt: skip
+        rewrites = [self._written(row.ids, 0, 0.0).text for row in written]
+        return [rewrites[start : start + count] for start in range(0, len(rewrites), count)]
+
     def _written(self, ids: list[int], prompt: int, seconds: float) -> GeneratedRewrite:
         end = self.tokenizer.eos_token_id
         cut = end not in ids
         ids = ids if cut else ids[: ids.index(end)]
         text = one_line(self.tokenizer.decode(ids, skip_special_tokens=True))
         return GeneratedRewrite(text, prompt, len(ids) + (not cut), cut, seconds)
+
+
+def _draws(prompt: str, count: int, most: int, seed: int) -> Any:
+    """Numbers in [0, 1) for `count` samples of up to `most` tokens."""
+    import numpy as np
+
+    key = int.from_bytes(hashlib.sha256(f"{seed} {prompt}".encode()).digest()[:8])
+    return np.random.default_rng(key).random((count, most))
 
 
 def render_prompt(tokenizer: Any, messages: list[Message]) -> str:

@@ -1,0 +1,1 @@
+"""Predicted and realised gain of rewards in plain and harder worlds of both sample tenants."""

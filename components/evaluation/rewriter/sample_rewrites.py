@@ -1,0 +1,88 @@
+"""A student's greedy rewrite and k samples of each prompt, by the engine that the evaluation uses."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.engine_inference import ENGINE_SECONDS, explained_outages, write_all
+from components.evaluation.rewriter.student_inference import uses_vllm
+from components.evaluation.rewriter.student_timing import ready_seconds
+from qinglan.models.references import refuse_foreign_files
+from qinglan.prompts import Message
+from qinglan.rewriter.card import read_card, refuse_other_prompts
+from qinglan.rewriter.engine import completion_request, engine_options
+from qinglan.rewriter.engine_process import run_engine
+from qinglan.rewriter.model import Student, load_tokenizer, render_prompt
+from qinglan.terminal.progress import progress
+
+NAME = "headroom"
+
+
+class SampledRewrites(NamedTuple):
+    """Rewrites in the order of the prompts."""
+
+    greedy: list[str]
+    samples: list[list[str]]
+    seconds: float
+
+
+def sample_rewrites(
+    model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
+) -> SampledRewrites:
+    """Write each prompt once greedily, and `count` times sampled at temperature 1."""
+    write = _with_engine if uses_vllm(config) else _in_process
+    started = time.perf_counter()
+    greedy, samples = write(model, prompts, count, seed, config)
+    return SampledRewrites(greedy, samples, time.perf_counter() - started)
+
+
+def _in_process(
+    model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
+) -> tuple[list[str], list[list[str]]]:
+    student = Student.load(model)
+    size = max(1, config.batch // count)  # so many rewrites at once as the evaluation writes
+    greedy: list[str] = []
+    samples: list[list[str]] = []
+    with progress(NAME, len(prompts)) as tick:
+        for start in range(0, len(prompts), size):
+            batch = prompts[start : start + size]
+            greedy += [rewrite.text for rewrite in student.write_messages(batch)]
+            samples += student.sample(batch, count, seed)
+            for _ in batch:
+                tick()
+    return greedy, samples
+
+
+def _with_engine(
+    model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
+) -> tuple[list[str], list[list[str]]]:
+    card = read_card(model)
+    refuse_other_prompts(model, card)
+    refuse_foreign_files(model)
+    tokenizer = load_tokenizer(model)
+    requests = engine_requests(
+        [render_prompt(tokenizer, prompt) for prompt in prompts], count, seed, card.max_new_tokens
+    )
+    options = [*engine_options(NAME), *config.vllm_options]
+    with (
+        TemporaryDirectory(prefix="qinglan-") as logs,
+        run_engine(model, options, Path(logs) / "vllm.log", ENGINE_SECONDS + ready_seconds(model)) as engine,
+        explained_outages(engine, NAME),
+    ):
+        texts = asyncio.run(write_all(NAME, engine.url, requests, config.batch)).texts
+    each = count + 1
+    rewrites = [texts[start : start + each] for start in range(0, len(texts), each)]
+    return [row[0] for row in rewrites], [row[1:] for row in rewrites]
+
+
+def engine_requests(prompts: Sequence[str], count: int, seed: int, most: int) -> list[dict[str, Any]]:
+    """Completions of each prompt: the greedy one, then the samples, each with a seed of its own."""
+    return [
+        completion_request(NAME, prompt, most) | ({"temperature": 1.0, "seed": seed + number} if number else {})
+        for prompt in prompts
+        for number in range(count + 1)
+    ]

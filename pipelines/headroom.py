@@ -1,0 +1,227 @@
+"""`qinglan headroom`: what a training by rewards could gain on a run's dev rows, and what each recipe costs.
+
+The rows are those of the convert stage. With an SFT model its rewrites are sampled and the run's RAG service is
+asked; without it the retrievals of validation stand in, and nothing is asked.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from components.evaluation.rewriter.score_systems import draw_rows
+from components.evaluation.rewriter.stage import read_slices
+from pipelines.execution import run_lock
+from pipelines.rewriter import RunConfig
+from pipelines.run import start_services
+from pipelines.rundir import RunDir
+from qinglan.concurrency import map_in_order
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError, DataError
+from qinglan.evaluation.headroom import ALL, Decision, Headroom, RowOutcome, as_json, decide, measure_headroom
+from qinglan.evaluation.statistics import Estimate
+from qinglan.prompts import Message
+from qinglan.rag.client import RagClient
+from qinglan.reward.episode import TrainingPrompt, refuse_other_service
+from qinglan.reward.reward_function import read_prompt
+from qinglan.rows import Retrieval
+
+TRAININGS = {
+    "sft": "learns the teacher's rewrites; its gain is over the teacher",
+    "ppo": "strengthens what rewards prefer; its gain is that of the best sample over SFT",
+}
+ROWS_UNDER_WAY = 32
+
+
+class DevRow(NamedTuple):
+    """A dev row with a passage that is known to be right."""
+
+    tenant_id: str
+    conversation_id: str
+    prompt: TrainingPrompt
+    messages: list[Message]
+    kinds: Sequence[str]
+
+
+class Recipe(NamedTuple):
+    """A training with its gain on dev and its cost."""
+
+    name: str
+    about: str
+    gain: Estimate | None
+    """First-passage share over the recipe before it; None where nothing is known yet."""
+
+    seconds: float | None
+    cost: float | None
+    basis: str
+    """Where the time comes from: measured in this run, estimated by `fit`, or not known."""
+
+
+class HeadroomReport(NamedTuple):
+    """All that the command says."""
+
+    run: str
+    samples: int
+    """Samples of each row; 0 where there is no SFT model yet."""
+
+    labelled: int
+    """Rows whose right passages judges labelled, in place of gold."""
+
+    by_kind: Mapping[str, Headroom]
+    decision: Decision
+    worth: float
+    currency: str
+    recipes: Sequence[Recipe]
+
+    def as_json(self) -> dict[str, Any]:
+        recipes = [{**recipe._asdict(), "gain": recipe.gain and recipe.gain._asdict()} for recipe in self.recipes]
+        return self._asdict() | {
+            "by_kind": as_json(self.by_kind), "decision": self.decision._asdict(), "recipes": recipes
+        }  # fmt: skip
+
+
+def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport:
+    """Measure the headroom of a run on its dev rows; whole conversations are drawn where there are more rows."""
+    if not run.config.is_file():
+        raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
+    config = RunConfig.parse(load_yaml(run.config), str(run.config))
+    rows = read_dev_rows(run, config)
+    rows = [rows[at] for at in draw_rows(rows, most_rows, config.evaluate.seed)]
+    trained = run.shown("sft_model").exists()
+    outcomes = sampled_outcomes(run, config, rows, samples) if trained else validated_outcomes(rows)
+    by_kind = measure_headroom(outcomes, config.evaluate.draws, config.evaluate.seed)
+    worth = config.evaluate.interesting
+    return HeadroomReport(
+        str(run.root), samples if trained else 0, sum(not row.prompt.gold for row in rows), by_kind,
+        decide(by_kind[ALL], worth) if trained else NO_MODEL, worth, config.gateway.teacher.price.currency,
+        list(recipes(run, config, by_kind[ALL] if trained else None)),
+    )  # fmt: skip
+
+
+NO_MODEL = Decision(
+    "not shown",
+    "There is no SFT model yet, so nothing is sampled: the teacher stands in its place, and the best is that of "
+    "teacher and plain question. Call `qinglan run ... --until sft`, then this again.",
+)
+
+
+def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
+    """Dev rows with gold or a relevant label, as the convert stage wrote them."""
+    import pyarrow.parquet
+
+    path = run.shown("prompts") / "dev.parquet"
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: no such file. Run as far as the convert stage: `qinglan run ... --until convert`."
+        )
+    kinds = read_slices(config.evaluate.slices) if config.evaluate.slices else {}
+    rows = []
+    for row in pyarrow.parquet.read_table(path).to_pylist():
+        extra = row["extra_info"]
+        prompt = read_prompt(extra, row["reward_model"]["ground_truth"], row["data_source"])
+        if prompt.right:
+            rows.append(
+                DevRow(prompt.tenant_id, extra["conversation_id"], prompt, row["prompt"], kinds.get(prompt.id, ()))
+            )
+    if not rows:
+        raise DataError(f"{path}: no row has gold or a relevant label. Bring gold passages, or run the label stage.")
+    return rows
+
+
+def validated_outcomes(rows: Sequence[DevRow]) -> list[RowOutcome]:
+    """What validation retrieved: the teacher's rewrite in the model's place, and the plain question beside it."""
+    outcomes = []
+    for row in rows:
+        teacher, plain = (
+            first_is_right(row.prompt, retrieval)
+            for retrieval in (row.prompt.teacher_retrieval, row.prompt.plain_retrieval)
+        )
+        outcomes.append(_outcome(row, teacher, teacher, [teacher, plain]))
+    return outcomes
+
+
+def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], samples: int) -> list[RowOutcome]:
+    """Greedy and sampled rewrites of the run's SFT model, asked of the run's RAG service."""
+    from components.evaluation.rewriter.sample_rewrites import sample_rewrites
+
+    prompts = [row.messages for row in rows]
+    written = sample_rewrites(run.shown("sft_model"), prompts, samples, config.evaluate.seed, config.evaluate)
+    texts = [[first, *rest] for first, rest in zip(written.greedy, written.samples, strict=True)]
+    with run_lock(run), ExitStack() as services:
+        url = start_services(config, run, ("ppo",), services)
+        firsts = asyncio.run(_ask_all(rows, texts, config, url))
+    return [
+        _outcome(row, first_is_right(row.prompt, row.prompt.teacher_retrieval), greedy, rest)
+        for row, (greedy, *rest) in zip(rows, firsts, strict=True)
+    ]
+
+
+def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float]) -> RowOutcome:
+    return RowOutcome((row.tenant_id, row.conversation_id), row.kinds, teacher, greedy, samples)
+
+
+def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
+    """1 where validation's first passage is right."""
+    return float(bool(retrieval.hits) and retrieval.hits[0].id in prompt.right)
+
+
+async def _ask_all(
+    rows: Sequence[DevRow], texts: Sequence[Sequence[str]], config: RunConfig, gateway_url: str
+) -> list[list[float]]:
+    """For each text of each row, 1 where its first passage is right; the same text is asked about once."""
+    async with RagClient.of_gateway(gateway_url) as rag:
+
+        async def ask(at: int) -> list[float]:
+            prompt = rows[at].prompt
+            firsts = {text: await _ask(rag, prompt, text, config) for text in dict.fromkeys(texts[at])}
+            return [firsts[text] for text in texts[at]]
+
+        return [row async for row in map_in_order(range(len(rows)), ask, ROWS_UNDER_WAY)]
+
+
+async def _ask(rag: RagClient, prompt: TrainingPrompt, text: str, config: RunConfig) -> float:
+    if not text.strip():
+        return 0.0
+    request = config.retrieval.request(prompt.question, text, prompt.need, prompt.tenant_id)
+    data = (await rag.retrieve(request)).data
+    refuse_other_service(prompt, data)
+    hits = config.retrieval.shown(data)
+    return float(bool(hits) and hits[0].id in prompt.right)
+
+
+def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
+    """SFT and PPO with their gain on dev, and the time and price that were measured or are estimated."""
+    estimated = estimates(config, run)
+    gains = {"sft": headroom.learned, "ppo": headroom.gain} if headroom else {}
+    for stage, about in TRAININGS.items():
+        seconds, cost, basis = measured_cost(run, stage) or estimated.get(stage, (None, None, "not known"))
+        yield Recipe(stage, about, gains.get(stage), seconds, cost, basis)
+
+
+Cost = tuple[float | None, float | None, str]
+
+
+def measured_cost(run: RunDir, stage: str) -> Cost | None:
+    """Seconds of a stage that this run has done; its price is not worked out, since the machine may be anyone's."""
+    record = run.step_record(stage)
+    if not record or record.get("status") != "done":
+        return None
+    started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
+    return (ended - started).total_seconds(), None, "measured"
+
+
+def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
+    """Seconds and price of the trainings by `fit`, where it knows the models and the cards."""
+    import pyarrow.parquet
+
+    from pipelines.sizing.check import planned_fit_report
+    from pipelines.sizing.report import Workload
+
+    train = run.shown("prompts") / "train.parquet"
+    report = planned_fit_report(config, config.training, Workload(pyarrow.parquet.read_metadata(train).num_rows))
+    return {
+        pace.stage: (pace.hours * 3600, pace.cost, "estimated")
+        for pace in (report.paces if report else ())
+        if pace.hours is not None
+    }

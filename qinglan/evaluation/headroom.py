@@ -1,0 +1,122 @@
+"""Headroom of rewards: how many more questions a model's samples answer than its best guess does.
+
+    by_kind = measure_headroom(outcomes, draws=2_000, seed=0)
+    decide(by_kind["all"], worth=0.03).sentence
+
+Rewards can only strengthen what a model already writes now and then. If the best of k samples finds no more gold
+passages than the greedy rewrite, a training by rewards has next to nothing to learn from.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from qinglan.evaluation.statistics import Estimate, bootstrap_means, group_numbers
+
+ALL = "all"
+Word = Literal["worth trying", "not worth it", "not shown"]
+
+
+class RowOutcome(NamedTuple):
+    """First passages of one question: 1 where a rewrite finds a gold passage first, else 0."""
+
+    conversation: Hashable
+    kinds: Sequence[str]
+    """Kinds of question that it belongs to."""
+
+    teacher: float
+    greedy: float
+    """The model's likeliest rewrite."""
+
+    samples: Sequence[float]
+    """The model's k samples."""
+
+    @property
+    def best(self) -> float:
+        """1 if any of the samples finds a gold passage first."""
+        return max(self.samples)
+
+
+class Headroom(NamedTuple):
+    """Shares of the questions of one kind, each with its interval over conversations."""
+
+    teacher: Estimate
+    greedy: Estimate
+    sampled: Estimate
+    """One sample, on average."""
+
+    best: Estimate
+    """The best of the samples."""
+
+    learned: Estimate
+    """Greedy minus teacher."""
+
+    gain: Estimate
+    """Best of the samples minus greedy."""
+
+    unreached: Estimate
+    """Questions that neither teacher nor greedy nor any sample answers: no reward can pick what nobody writes."""
+
+    @property
+    def rows(self) -> int:
+        return self.greedy.n
+
+
+class Decision(NamedTuple):
+    """Advice on a training by rewards."""
+
+    word: Word
+    sentence: str
+
+
+def measure_headroom(rows: Sequence[RowOutcome], draws: int, seed: int) -> dict[str, Headroom]:
+    """Headroom of all questions, then of each kind of question by name."""
+    kinds = sorted({kind for row in rows for kind in row.kinds})
+    parts = {ALL: list(rows)} | {kind: [row for row in rows if kind in row.kinds] for kind in kinds}
+    return {name: _headroom(part, draws, seed) for name, part in parts.items()}
+
+
+def _headroom(rows: Sequence[RowOutcome], draws: int, seed: int) -> Headroom:
+    columns = np.array([_columns(row) for row in rows], dtype=np.float64).reshape(len(rows), 7)
+    conversations = group_numbers([row.conversation for row in rows])
+    return Headroom(*bootstrap_means(columns, conversations, draws, seed))
+
+
+def _columns(row: RowOutcome) -> tuple[float, ...]:
+    mean = sum(row.samples) / len(row.samples)
+    unreached = 1.0 - max(row.teacher, row.greedy, row.best)
+    gains = row.greedy - row.teacher, row.best - row.greedy
+    return row.teacher, row.greedy, mean, row.best, *gains, unreached
+
+
+def decide(headroom: Headroom, worth: float) -> Decision:
+    """Advise by the interval of the gain; `worth` is the smallest gain that would pay."""
+    gain = headroom.gain
+    interval = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+    if math.isnan(gain.low):
+        return Decision("not shown", "Too few conversations for an interval: bring more dev rows.")
+    if gain.high < worth:
+        return Decision(
+            "not worth it",
+            f"The best of the samples gains {interval}, less than {worth:.3f}: rewards would have next to nothing to "
+            "strengthen. Gain lies in data: more questions, or passages that use the users' words.",
+        )
+    if gain.low >= worth:
+        return Decision(
+            "worth trying",
+            f"The best of the samples gains {interval}: rewards can strengthen what the model already writes now and "
+            "then.",
+        )
+    return Decision(
+        "not shown", f"The best of the samples gains {interval}, around {worth:.3f}: more dev rows would tell."
+    )
+
+
+def as_json(by_kind: Mapping[str, Headroom]) -> dict[str, dict[str, dict[str, float | int]]]:
+    """The figures by kind, as plain data."""
+    return {
+        kind: {name: estimate._asdict() for name, estimate in headroom._asdict().items()}
+        for kind, headroom in by_kind.items()
+    }
