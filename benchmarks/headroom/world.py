@@ -22,7 +22,7 @@ from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES
 from standins.teacher.extractive_backend import ExtractiveBackend
 from standins.teacher.question_parser import QuestionParser
 
-SEED, CONVERSATIONS, DEPTH = 200, 800, 10
+SEED, CONVERSATIONS, DEPTH = 200, 480, 10
 
 
 class Row(NamedTuple):

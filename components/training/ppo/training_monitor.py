@@ -13,6 +13,10 @@ from qinglan.live.follow import LineFollower, complete_lines
 from qinglan.live.view import LiveTraining
 from qinglan.reward.monitors import check_alarms
 from qinglan.reward.outage import read_outage
+from qinglan.terminal import say
+
+FEW_WINS = 0.02
+"""Share of the first step's samples that beat the teacher's retrieval: below it there is next to nothing to learn."""
 
 
 class TrainingMonitor:
@@ -54,6 +58,8 @@ class TrainingMonitor:
         trained = "avg_reward" in step
         self.steps[number] = {**self.steps.get(number, {}), **step, **(self._more() if trained else {})}
         write_steps(self._metrics, self.steps)
+        if number == 1 and (message := headroom_message(self.steps[number])):
+            say(f"[ppo] {message}")
         self._live.step(self.steps[number], self._total, step_summary(self.steps[number]))
         if dev_score(step) is not None and best_step(self.steps) == number != best:
             self._better(number)
@@ -64,6 +70,19 @@ def best_step(steps: Mapping[int, Step]) -> int | None:
     """The trained step with the best score on dev, the earliest of equals; None before any was tested."""
     tested = {at: value for at, step in sorted(steps.items()) if at and (value := dev_score(step)) is not None}
     return max(tested, key=lambda at: tested[at], default=None)
+
+
+def headroom_message(first: Step) -> str:
+    """What rewards have to strengthen, by the first step's rollouts, which the SFT model wrote; else empty."""
+    if "win_rate" not in first or "loss_rate" not in first:
+        return ""
+    wins, losses = first["win_rate"], first["loss_rate"]
+    message = (
+        f"headroom: of the SFT model's samples {wins:.1%} retrieve better than the teacher's, {losses:.1%} worse."
+    )
+    if wins < FEW_WINS:
+        return f"warn: {message} Rewards have next to nothing to strengthen: `qinglan headroom` tells where."
+    return message
 
 
 def no_gain_message(steps: Mapping[int, Step]) -> str:

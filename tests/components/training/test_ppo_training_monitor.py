@@ -43,6 +43,16 @@ def test_a_step_has_the_plans_names() -> None:
     assert (step["seconds_rollout"], step["seconds_update"], step["value_loss"]) == (2.0, 1.5, 0.3)
 
 
+def test_the_first_steps_samples_tell_what_rewards_have_to_strengthen() -> None:
+    some = training_monitor.headroom_message({"step": 1.0, "win_rate": 0.21, "loss_rate": 0.34})
+    none = training_monitor.headroom_message({"step": 1.0, "win_rate": 0.01, "loss_rate": 0.34})
+
+    assert some == "headroom: of the SFT model's samples 21.0% retrieve better than the teacher's, 34.0% worse."
+    assert none.startswith("warn: headroom: of the SFT model's samples 1.0%")
+    assert "qinglan headroom" in none
+    assert training_monitor.headroom_message({"step": 1.0, "avg_reward": 0.1}) == ""
+
+
 def test_a_null_in_verls_log_is_read_as_nan() -> None:
     assert math.isnan(parse_step(line(1, **{"critic/vf_loss": None}), DEV)["value_loss"])
 
