@@ -1,4 +1,4 @@
-"""python -m benchmarks.samples [SEED]: how fast a sample is written, and what there is to win in its world.
+"""python -m benchmarks.samples [SEED [VARIANT]]: how fast a sample is written, and what there is to win in its world.
 
 Top-1 of the gold passage on dev, by slice, in the order of BM25: the question as it is, the stand-in teacher's
 rewrite, and the ceiling (the item and the house's own term). The last line is JSON.
@@ -57,9 +57,9 @@ SLICES_OF: dict[str, Callable[[dict[str, Any]], bool]] = {
 }
 
 
-def measure(tenant: str, out: Path, seed: int) -> Measured:
+def measure(tenant: str, out: Path, seed: int, variant: str) -> Measured:
     started = time.perf_counter()
-    write_sample(tenant, out, CONVERSATIONS, seed)
+    write_sample(tenant, out, CONVERSATIONS, seed, variant)
     writing = time.perf_counter() - started
     started = time.perf_counter()
     reader = QuestionParser.load(out / KNOWLEDGE_BASE)
@@ -128,9 +128,9 @@ def _print(tenant: str, measured: Measured) -> None:
 
 
 def main() -> None:
-    seed = int(sys.argv[1]) if len(sys.argv) > 1 else SEED
+    seed, variant = int(sys.argv[1]) if len(sys.argv) > 1 else SEED, (sys.argv[2:] or ["plain"])[0]
     with tempfile.TemporaryDirectory() as folder:
-        figures = {tenant: measure(tenant, Path(folder) / tenant, seed) for tenant in TENANTS}
+        figures = {tenant: measure(tenant, Path(folder) / tenant, seed, variant) for tenant in TENANTS}
     for tenant, measured in figures.items():
         _print(tenant, measured)
     ratio = min(m.conversations_per_second for m in figures.values()) / PER_SECOND
