@@ -25,7 +25,7 @@ from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
 from qinglan.reward.episode import TrainingPrompt, refuse_other_service
 from qinglan.reward.reward_function import read_prompt
-from qinglan.rows import Retrieval
+from qinglan.rows import Question, Retrieval
 
 TRAININGS = {
     "sft": "learns the teacher's rewrites; its gain is over the teacher",
@@ -37,8 +37,7 @@ ROWS_UNDER_WAY = 32
 class DevRow(NamedTuple):
     """A dev row with a passage that is known to be right."""
 
-    tenant_id: str
-    conversation_id: str
+    question: Question
     prompt: TrainingPrompt
     messages: list[Message]
     kinds: Sequence[str]
@@ -55,7 +54,7 @@ class Recipe(NamedTuple):
     seconds: float | None
     cost: float | None
     basis: str
-    """Where the time comes from: measured in this run, estimated by `fit`, or not known."""
+    """Source of the time: measured in this run, estimated by `fit`, or not known."""
 
 
 class HeadroomReport(NamedTuple):
@@ -87,7 +86,7 @@ def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport
         raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
     config = RunConfig.parse(load_yaml(run.config), str(run.config))
     rows = read_dev_rows(run, config)
-    rows = [rows[at] for at in draw_rows(rows, most_rows, config.evaluate.seed)]
+    rows = [rows[at] for at in draw_rows([row.question for row in rows], most_rows, config.evaluate.seed)]
     trained = run.shown("sft_model").exists()
     outcomes = sampled_outcomes(run, config, rows, samples) if trained else validated_outcomes(rows)
     by_kind = measure_headroom(outcomes, config.evaluate.draws, config.evaluate.seed)
@@ -121,16 +120,15 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
         extra = row["extra_info"]
         prompt = read_prompt(extra, row["reward_model"]["ground_truth"], row["data_source"])
         if prompt.right:
-            rows.append(
-                DevRow(prompt.tenant_id, extra["conversation_id"], prompt, row["prompt"], kinds.get(prompt.id, ()))
-            )
+            question = Question.model_validate({name: extra[name] for name in Question.model_fields})
+            rows.append(DevRow(question, prompt, row["prompt"], kinds.get(prompt.id, ())))
     if not rows:
         raise DataError(f"{path}: no row has gold or a relevant label. Bring gold passages, or run the label stage.")
     return rows
 
 
 def validated_outcomes(rows: Sequence[DevRow]) -> list[RowOutcome]:
-    """What validation retrieved: the teacher's rewrite in the model's place, and the plain question beside it."""
+    """Outcomes by validation's retrievals: the teacher's rewrite in the model's place, beside the plain question."""
     outcomes = []
     for row in rows:
         teacher, plain = (
@@ -158,7 +156,7 @@ def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], sam
 
 
 def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float]) -> RowOutcome:
-    return RowOutcome((row.tenant_id, row.conversation_id), row.kinds, teacher, greedy, samples)
+    return RowOutcome((row.question.tenant_id, row.question.conversation_id), row.kinds, teacher, greedy, samples)
 
 
 def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:

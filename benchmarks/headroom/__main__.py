@@ -10,7 +10,7 @@ test. The last line is JSON: Spearman's rank correlation of the two over the wor
 
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +44,8 @@ RESULT, SYSTEMS = "result.json", ("teacher", "sft", "rl")
 def main(folder: Path, names: list[str]) -> None:
     for name in names:
         if not (path := folder / name / RESULT).exists():
-            result = run_world(*name.split("/"), folder / name)
+            tenant, variant = name.split("/")
+            result = run_world(tenant, variant, folder / name)
             with atomic_write(path) as partial:
                 partial.write_bytes(orjson.dumps(result))
             print(*list(table([figures(result)]))[2:], result["cpu_seconds"], sep="\n", flush=True)
@@ -87,7 +88,7 @@ class Clock:
     """CPU seconds of this process by part."""
 
     def __init__(self) -> None:
-        self.laps: Counter[str] = Counter()
+        self.laps: defaultdict[str, float] = defaultdict(float)
         self._last = time.process_time()
 
     def lap(self, part: str) -> None:
@@ -132,7 +133,7 @@ def written_firsts(policy: Policy, world: World, rows: list[Row]) -> list[float]
 
 
 class Figures(NamedTuple):
-    """What one world shows."""
+    """The figures of one world."""
 
     world: str
     predicted: Mapping[str, Headroom]

@@ -149,8 +149,8 @@ def rloo(policy: Policy, world: World, rows: Sequence[Row], settings: RlooSettin
         rewards = np.array(
             [world.reward(policy.text(out.ids), chosen[at // settings.samples]) for at, out in enumerate(rollouts)]
         ).reshape(len(chosen), settings.samples)
-        others = (rewards.sum(1, keepdims=True) - rewards) / (settings.samples - 1)
-        advantages = (rewards - others) / ((rewards - others).std() + 1e-6)
+        baseline = (rewards.sum(1, keepdims=True) - rewards) / (settings.samples - 1)
+        advantages = (rewards - baseline) / ((rewards - baseline).std() + 1e-6)
         for start in range(0, len(chosen), settings.batch):
             part = slice(start * settings.samples, (start + settings.batch) * settings.samples)
             outs = rollouts[part]

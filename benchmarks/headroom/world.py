@@ -67,7 +67,13 @@ class World:
         threshold: float,
     ) -> Row:  # fmt: skip
         rewrite, need = (
-            str(teacher.answer(self.tenant, [dict(message) for message in messages], None))
+            str(
+                teacher.answer(
+                    self.tenant,
+                    [{"role": message["role"], "content": message["content"]} for message in messages],
+                    None,
+                )
+            )
             for messages in (teacher_messages(question), need_messages(question))
         )
         numbers = [hit.number for hit in self.index.search(rewrite, DEPTH)]

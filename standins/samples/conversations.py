@@ -128,14 +128,14 @@ def _ask(split: Split, term: str, drawn: TenantDraw, rng: random.Random) -> str:
 
 def _second_term(talk: ConversationTraits, term: str, drawn: TenantDraw, rng: random.Random) -> str:
     """Another aspect of the item, of the same split; mostly empty where questions ask for one thing."""
-    others = [aspect for item, aspect in drawn.pairs[talk.split] if item == talk.item and aspect != term]
-    return rng.choice(others) if others and rng.random() < drawn.settings.two_things else ""
+    terms = [aspect for item, aspect in drawn.pairs[talk.split] if item == talk.item and aspect != term]
+    return rng.choice(terms) if terms and rng.random() < drawn.settings.two_things else ""
 
 
 def _wrong_pair(talk: ConversationTraits, drawn: TenantDraw, rng: random.Random) -> ItemAspect | None:
     """A pair of the same split about another item, where the sheet is mistaken."""
-    others = [pair for pair in drawn.pairs[talk.split] if pair[0] != talk.item]
-    return rng.choice(others) if others and rng.random() < drawn.settings.wrong else None
+    pairs = [pair for pair in drawn.pairs[talk.split] if pair[0] != talk.item]
+    return rng.choice(pairs) if pairs and rng.random() < drawn.settings.wrong else None
 
 
 def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
