@@ -73,7 +73,7 @@ def best_step(steps: Mapping[int, Step]) -> int | None:
 
 
 def headroom_message(first: Step) -> str:
-    """What rewards have to strengthen, by the first step's rollouts, which the SFT model wrote; else empty."""
+    """Tell what rewards have to strengthen, by the first step's rollouts, which the SFT model wrote."""
     if "win_rate" not in first or "loss_rate" not in first:
         return ""
     wins, losses = first["win_rate"], first["loss_rate"]
