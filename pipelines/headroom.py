@@ -19,7 +19,16 @@ from pipelines.rundir import RunDir
 from qinglan.concurrency import map_in_order
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
-from qinglan.evaluation.headroom import ALL, Decision, Headroom, RowOutcome, as_json, decide, measure_headroom
+from qinglan.evaluation.headroom import (
+    ALL,
+    Decision,
+    Headroom,
+    RowOutcome,
+    as_json,
+    decide,
+    estimate_as_json,
+    measure_headroom,
+)
 from qinglan.evaluation.statistics import Estimate
 from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
@@ -74,7 +83,9 @@ class HeadroomReport(NamedTuple):
     recipes: Sequence[Recipe]
 
     def as_json(self) -> dict[str, Any]:
-        recipes = [{**recipe._asdict(), "gain": recipe.gain and recipe.gain._asdict()} for recipe in self.recipes]
+        recipes = [
+            {**recipe._asdict(), "gain": recipe.gain and estimate_as_json(recipe.gain)} for recipe in self.recipes
+        ]
         return self._asdict() | {
             "by_kind": as_json(self.by_kind), "decision": self.decision._asdict(), "recipes": recipes
         }  # fmt: skip

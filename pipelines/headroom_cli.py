@@ -1,6 +1,8 @@
 """The command `qinglan headroom`."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +29,8 @@ def headroom(
     from pipelines.headroom import headroom_report
     from pipelines.rundir import RunDir
 
-    report = headroom_report(RunDir(run), samples, rows)
+    with redirect_stdout(sys.stderr):  # the progress: on stdout is the result alone
+        report = headroom_report(RunDir(run), samples, rows)
     if as_json:
         say_json(report.as_json())
     else:

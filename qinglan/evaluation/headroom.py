@@ -114,9 +114,17 @@ def decide(headroom: Headroom, worth: float) -> Decision:
     )
 
 
-def as_json(by_kind: Mapping[str, Headroom]) -> dict[str, dict[str, dict[str, float | int]]]:
+Numbers = dict[str, float | int | None]
+
+
+def as_json(by_kind: Mapping[str, Headroom]) -> dict[str, dict[str, Numbers]]:
     """The figures by kind, as plain data."""
     return {
-        kind: {name: estimate._asdict() for name, estimate in headroom._asdict().items()}
+        kind: {name: estimate_as_json(estimate) for name, estimate in headroom._asdict().items()}
         for kind, headroom in by_kind.items()
     }
+
+
+def estimate_as_json(estimate: Estimate) -> Numbers:
+    """An estimate as plain data: null where there is no number."""
+    return {name: None if math.isnan(value) else value for name, value in estimate._asdict().items()}

@@ -21,6 +21,7 @@ from qinglan.files import dump_line, sha256_file
 from qinglan.questions import Columns, read_questions
 from qinglan.rows import Hit, Question, Retrieval
 from standins.samples import write_sample
+from tests.pipelines.conftest import Here
 from tests.tiny_rewriter import tiny_model
 from tests.validated_rows import validated
 
@@ -144,6 +145,17 @@ def test_samples_that_find_no_more_than_greedy_are_not_worth_it(
     lines = list(report_lines(report))
     assert any(line.startswith("gap") for line in lines)
     assert any(line.startswith("ppo: ") and "time not known" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_the_command_samples_the_runs_own_model(trained: World, here: Here) -> None:
+    ended = here("headroom", trained.run.root, "--samples", 2, "--rows", 12, "--json")
+
+    answer = orjson.loads(ended.out)
+    assert ended.code == 0, ended.errors
+    assert answer["samples"] == 2
+    assert answer["by_kind"][ALL]["greedy"]["value"] == 0.0, "it has learned nothing"
+    assert answer["decision"]["word"] == "not worth it"
 
 
 def test_a_stage_that_ran_is_priced_by_its_own_seconds(tmp_path: Path) -> None:
