@@ -7,7 +7,6 @@ asked; without it the retrievals of validation stand in, and nothing is asked.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.score_systems import draw_rows
@@ -16,6 +15,7 @@ from pipelines.execution import run_lock
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_services
 from pipelines.rundir import RunDir
+from pipelines.step_display import duration_seconds
 from qinglan.concurrency import map_in_order
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
@@ -216,8 +216,7 @@ def measured_cost(run: RunDir, stage: str) -> Cost | None:
     record = run.step_record(stage)
     if not record or record.get("status") != "done":
         return None
-    started, ended = (datetime.fromisoformat(record[name]) for name in ("started", "ended"))
-    return (ended - started).total_seconds(), None, "measured"
+    return duration_seconds(record), None, "measured"
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
