@@ -5,11 +5,11 @@ asked; without it the retrievals of validation stand in, and nothing is asked.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from components.evaluation.rewriter.score_systems import draw_rows
+from components.evaluation.rewriter.score_systems import draw_rows, served_queries
 from components.evaluation.rewriter.stage import read_slices
 from pipelines.execution import run_lock
 from pipelines.rewriter import RunConfig
@@ -29,12 +29,14 @@ from qinglan.evaluation.headroom import (
     estimate_as_json,
     measure_headroom,
 )
+from qinglan.evaluation.question_kinds import question_kinds, training_terms
 from qinglan.evaluation.statistics import Estimate
+from qinglan.files import read_jsonl
 from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
 from qinglan.reward.episode import TrainingPrompt, refuse_other_service
 from qinglan.reward.reward_function import read_prompt
-from qinglan.rows import Question, Retrieval
+from qinglan.rows import Retrieval, ValidatedRewrite
 
 TRAININGS = {
     "sft": "learns the teacher's rewrites; its gain is over the teacher",
@@ -46,7 +48,7 @@ ROWS_UNDER_WAY = 32
 class DevRow(NamedTuple):
     """A dev row with a passage that is known to be right."""
 
-    question: Question
+    validated: ValidatedRewrite
     prompt: TrainingPrompt
     messages: list[Message]
     kinds: Sequence[str]
@@ -97,7 +99,7 @@ def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport
         raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
     config = RunConfig.parse(load_yaml(run.config), str(run.config))
     rows = read_dev_rows(run, config)
-    rows = [rows[at] for at in draw_rows([row.question for row in rows], most_rows, config.evaluate.seed)]
+    rows = [rows[at] for at in draw_rows([row.validated for row in rows], most_rows, config.evaluate.seed)]
     trained = run.shown("sft_model").exists()
     outcomes = sampled_outcomes(run, config, rows, samples) if trained else validated_outcomes(rows)
     by_kind = measure_headroom(outcomes, config.evaluate.draws, config.evaluate.seed)
@@ -125,16 +127,29 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
         raise ConfigError(
             f"{path}: no such file. Run as far as the convert stage: `qinglan run ... --until convert`."
         )
-    kinds = read_slices(config.evaluate.slices) if config.evaluate.slices else {}
+    slices = read_slices(config.evaluate.slices) if config.evaluate.slices else {}
+    prompts = pyarrow.parquet.read_table(path).to_pylist()
+    train = pyarrow.parquet.read_table(path.with_name("train.parquet"), columns=["extra_info"]).to_pylist()
+    known = training_terms(row["extra_info"]["question"] for row in train)
+    validated = validated_rows(run, {row["extra_info"]["id"] for row in prompts})
     rows = []
-    for row in pyarrow.parquet.read_table(path).to_pylist():
-        extra = row["extra_info"]
-        prompt = read_prompt(extra, row["reward_model"]["ground_truth"], row["data_source"])
+    for row in prompts:
+        prompt = read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"])
         if prompt.right:
-            question = Question.model_validate({name: extra[name] for name in Question.model_fields})
-            rows.append(DevRow(question, prompt, row["prompt"], kinds.get(prompt.id, ())))
+            of_row = validated[prompt.id]
+            kinds = (*question_kinds(of_row, known), *slices.get(prompt.id, ()))
+            rows.append(DevRow(of_row, prompt, row["prompt"], kinds))
     if not rows:
         raise DataError(f"{path}: no row has gold or a relevant label. Bring gold passages, or run the label stage.")
+    return rows
+
+
+def validated_rows(run: RunDir, ids: Collection[str]) -> dict[str, ValidatedRewrite]:
+    """Rows of the validate stage by id; all of these must be among them."""
+    path = run.shown("validated")
+    rows = {row.id: row for _, row in read_jsonl(path, ValidatedRewrite) if row.id in ids}
+    if missing := sorted(set(ids) - set(rows)):
+        raise DataError(f"{path}: lacks row {missing[0]!r} of the dev prompts. Run the convert stage again.")
     return rows
 
 
@@ -151,12 +166,14 @@ def validated_outcomes(rows: Sequence[DevRow]) -> list[RowOutcome]:
 
 
 def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], samples: int) -> list[RowOutcome]:
-    """Greedy and sampled rewrites of the run's SFT model, asked of the run's RAG service."""
+    """Greedy and sampled rewrites of the run's SFT model, asked of the run's RAG service as the evaluation would."""
     from components.evaluation.rewriter.sample_rewrites import sample_rewrites
 
     prompts = [row.messages for row in rows]
     written = sample_rewrites(run.shown("sft_model"), prompts, samples, config.evaluate.seed, config.evaluate)
-    texts = [[first, *rest] for first, rest in zip(written.greedy, written.samples, strict=True)]
+    columns = [written.greedy, *map(list, zip(*written.samples, strict=True))]
+    served = [served_queries([row.validated for row in rows], column, config.evaluate.as_asked) for column in columns]
+    texts = list(zip(*served, strict=True))
     with run_lock(run), ExitStack() as services:
         url = start_services(config, run, ("ppo",), services)
         firsts = asyncio.run(_ask_all(rows, texts, config, url))
@@ -167,7 +184,7 @@ def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], sam
 
 
 def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float]) -> RowOutcome:
-    return RowOutcome((row.question.tenant_id, row.question.conversation_id), row.kinds, teacher, greedy, samples)
+    return RowOutcome((row.validated.tenant_id, row.validated.conversation_id), row.kinds, teacher, greedy, samples)
 
 
 def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
