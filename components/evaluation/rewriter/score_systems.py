@@ -90,7 +90,7 @@ def served_queries(rows: Sequence[ValidatedRewrite], rewrites: Sequence[str], th
     ]
 
 
-def with_history(row: ValidatedRewrite) -> str:
+def with_history(row: Question) -> str:
     """The question and as much of its history's end as a query may hold."""
     room = LONGEST_QUERY - len(row.question) - 1
     return f"{row.question} {row.history_summary[-room:]}".strip() if room > 0 else row.question
