@@ -169,12 +169,17 @@ class Bench:
         ]
 
     def rewarded(self, arm: Arm, rollouts: Sequence[Json]) -> list[float]:
-        """The rewards that a training would get for these rollouts."""
+        """The rewards that a training would get for these rollouts; worked out once."""
         run = RunDir(self._folder / "rewarded" / arm.name)
+        path = run.root / "rewards.json"
+        if path.exists():
+            return list(orjson.loads(path.read_bytes()))
         with self.gateway(run, arm.rate, arm.attempts) as servers:
             settings = str(self.reward_settings(run.root, servers.gateway))
             tokenizer = Student.load(self.files / "sft_model").tokenizer
-            return asyncio.run(HANDLINGS[arm.handling](rollouts, settings, tokenizer))
+            rewards = asyncio.run(HANDLINGS[arm.handling](rollouts, settings, tokenizer))
+        path.write_bytes(orjson.dumps(rewards))
+        return rewards
 
     def dev(self, arm: Arm | None) -> list[tuple[str, str]]:
         """Greedy rewrites of dev rows by the arm's model; by the SFT model without one."""

@@ -34,13 +34,13 @@ def test_the_factor_is_the_ratio_of_the_mean_gains_on_rows_that_have_both() -> N
 
 
 def test_an_outsider_that_saw_no_gain_gives_no_factor_and_the_sentence_says_so() -> None:
-    part = inflation(np.array([0.4, 0.2]), np.array([-0.1, 0.1]), np.array([0, 1]), 200, 0)
+    part = inflation(np.array([0.4, 0.2]), np.array([-0.2, 0.1]), np.array([0, 1]), 200, 0)
 
     read = orjson.loads(orjson.dumps(part._asdict()))
     assert read["factor"] is read["low"] is read["high"] is None
     assert describe(read, "need score", "gold") == (
         "not defined: the outsider saw no gain (a gain of +0.300 by “need score”, which training goes by, and of "
-        "+0.000 by “gold”, on the same 2 questions)."
+        "-0.050 by “gold”, on the same 2 questions)."
     )
 
 
