@@ -124,7 +124,7 @@ check: $(READY) ## ruff, mypy strict, import rules, plain names
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tests.plain_words
 
-BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward sft ppo style style-policy guard serving \
+BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward faulty-reward sft ppo style style-policy guard serving \
   cluster store jobs rollout rollout-controller
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours), `bench-headroom` (sixteen small worlds), `bench-labels` (two whole runs), `bench-augment` (four SFTs), `bench-tests` (all tests) and `bench-pairwise` (reads the run of `make demo`)
 

@@ -39,6 +39,7 @@ def verl_manager(compute_score: Any, tokenizer: Any) -> Any:
     from omegaconf import DictConfig
     from verl.experimental.reward_loop.reward_manager.limited import RateLimitedRewardManager
 
+    RateLimitedRewardManager._class_initialized = False  # its semaphore is the class's, and of one event loop
     return RateLimitedRewardManager(DictConfig({"reward": {"max_concurrent": AT_ONCE}}), tokenizer, compute_score)
 
 

@@ -55,7 +55,7 @@ async def _retrieve_all(dataset: Dataset, queries: Sequence[Query], url: str) ->
             return await _retrieve(dataset, query, rag)
 
         with progress("retrieval", len(different)) as tick:
-            rankings = {}
+            rankings: dict[Query, Ranking] = {}
             async for ranking in map_in_order(different, search, UNDER_WAY):
                 rankings[different[len(rankings)]] = ranking
                 tick()
