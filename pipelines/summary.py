@@ -198,6 +198,11 @@ def _funnel_table(rows: list[FunnelRow]) -> Any:
     return table
 
 
+def answered_calls(report: dict[str, Any]) -> int:
+    """Requests that a model answered, and that were paid; one that was refused was not."""
+    return sum(step["answered"] for step in report.get("by_step", []))
+
+
 def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     from rich.table import Table
 
@@ -212,14 +217,19 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     money = record.get("gateway") or {}
     if money:
         currency = config.gateway.teacher.price.currency
-        now = money["attempts"] - record.get("gateway_before", {}).get("attempts", 0)
+        answered = answered_calls(money)
+        now = answered - answered_calls(record.get("gateway_before", {}))
         rows += [
             (
                 "cost" if config.pays else "cost, as if paid",
                 f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}",
             ),
             ("paid calls, this time", f"{now:,}"),
-            ("paid calls, in the journal", f"{money['attempts']:,}"),
+            ("paid calls, in the journal", f"{answered:,}"),
+        ]
+        if unanswered := money["attempts"] - answered:
+            rows.append(("requests without an answer, in the journal", f"{unanswered:,}"))
+        rows += [
             ("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})"),
             ("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}"),
         ]
