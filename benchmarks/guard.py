@@ -1,11 +1,14 @@
-"""How often the rewriter's guard would take back a good rewrite, and how often a spoiled one.
+"""How often the rewriter's guard would take back a good rewrite, and how often a spoiled one. `... guard FILE...`
 
-The sample tenants' teacher rewrites are the good ones: all that the stand-in teacher makes of their questions. Each
-is then spoiled in every way that a guard is for, and should be taken back.
+Good are the stand-in teacher's rewrites of the sample tenants, and what people wrote: our cases, and the public
+corpora whose files are named (see human_rewrites.py). A rewrite of the samples is then spoiled in every way that a
+guard is for, and should be taken back. For people's rewrites, the reward's checks are counted too: its floor, and its
+penalty for numbers, with nothing known of the need but the question.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -13,9 +16,13 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.human_rewrites import Case, corpus, own_cases
 from benchmarks.report import report
 from qinglan.prompts import teacher_messages
 from qinglan.questions import Columns, read_questions
+from qinglan.reward.episode import Prompt
+from qinglan.reward.floor_checks import is_copied, is_empty, is_malformed
+from qinglan.reward.penalties import invented_numbers
 from qinglan.rewriter.guard import GUARDS, failed_guards
 from qinglan.rows import Question
 from standins.samples import TENANTS, write_sample
@@ -23,6 +30,9 @@ from standins.teacher.extractive_backend import load_extractive_backend
 
 CONVERSATIONS = 1600
 MOST_ALARMS = 0.005
+MOST_REFUSED = 0.01
+WIDTH = 140
+UNFAITHFUL = "unfaithful"
 
 SPOILED: dict[str, Callable[[Question, str], str]] = {
     "empty": lambda row, good: " 。",
@@ -31,6 +41,37 @@ SPOILED: dict[str, Callable[[Question, str], str]] = {
     "history": lambda row, good: row.history_summary[:40],
     "invented_number": lambda row, good: f"{good} 每日97粒",
 }
+
+
+class Refusals(NamedTuple):
+    """Figures of one collection of people's rewrites."""
+
+    cases: int
+    guards: Counter[str]
+    """Rewrites by the guard that takes them back; `any` counts each once."""
+
+    reward: Counter[str]
+    """Rewrites by the reward's check that holds something against them."""
+
+
+def refusals(cases: Sequence[Case]) -> Refusals:
+    guards, reward = Counter[str](), Counter[str]()
+    for number, case in enumerate(cases):
+        failed = failed_guards(case, case.rewrite)
+        guards.update([*failed, *(["any"] if failed else [])])
+        reward.update(reward_faults(case, str(number)))
+    return Refusals(len(cases), guards, reward)
+
+
+def reward_faults(case: Case, row: str) -> list[str]:
+    """Checks of the reward that a rewrite does not pass where nothing was retrieved and the need is the question."""
+    prompt = Prompt(
+        id=row, tenant_id=case.tenant_id, question=case.question, history_summary=case.history_summary,
+        need=case.question, teacher_rewrite=case.rewrite,
+    )  # fmt: skip
+    text = case.rewrite
+    floor = is_empty(text) or is_malformed(text) or is_copied(text, prompt, ())
+    return [name for name, holds in (("floor", floor), ("numbers", invented_numbers(text, prompt) > 0)) if holds]
 
 
 class Alarms(NamedTuple):
@@ -70,9 +111,39 @@ def rewritten(tenant: str, folder: Path) -> Iterator[tuple[Question, str]]:
 
 
 def main() -> None:
+    people = own_cases() | {path.name: corpus(path) for path in map(Path, sys.argv[1:])}
+    counted = {name: refusals([case for case in cases if case.rewrite.strip()]) for name, cases in people.items()}
+    print_people(counted)
     with TemporaryDirectory() as folder:
         figures = {tenant: alarms(tenant, Path(folder) / tenant) for tenant in TENANTS}
-    table = Table("", *figures, title="taken back")
+    print_samples(figures)
+    rows = sum(entry.rows for entry in figures.values())
+    false = sum(sum(entry.false.values()) for entry in figures.values())
+    caught = [pair for entry in figures.values() for pair in entry.caught.values()]
+    share = sum(hit for hit, _ in caught) / sum(count for _, count in caught)
+    refused = {name: entry.guards["any"] / entry.cases for name, entry in counted.items()}
+    unfaithful = refused.pop(UNFAITHFUL)
+    most = max(refused.values())
+    met = false / rows <= MOST_ALARMS and most < MOST_REFUSED
+    report("guard", false / rows, MOST_ALARMS, met, rows=rows, false=false, caught=share,
+           refused=most, unfaithful=unfaithful)  # fmt: skip
+
+
+def print_people(counted: Mapping[str, Refusals]) -> None:
+    """One line for each collection; where the corpora are not named, only our cases are counted."""
+    table = Table(
+        "people's rewrites", "count", "guard", "of it: history", "number", "reward: floor", "number", title="refused"
+    )
+    for name, entry in counted.items():
+        counts = [entry.guards["any"], entry.guards["history"], entry.guards["invented_number"],
+                  entry.reward["floor"], entry.reward["numbers"]]  # fmt: skip
+        shares = (f"{count} ({count / entry.cases:.2%})" if count else "0" for count in counts)
+        table.add_row(name, f"{entry.cases:,}", *shares)
+    Console(file=sys.stdout, width=WIDTH).print(table)
+
+
+def print_samples(figures: Mapping[str, Alarms]) -> None:
+    table = Table("", *figures, title="the samples' rewrites: taken back")
     table.add_row(
         "good rewrites (longest, characters)", *(f"{entry.rows:,} ({entry.longest})" for entry in figures.values())
     )
@@ -83,11 +154,6 @@ def main() -> None:
             f"spoiled by {guard}", *("{:,} of {:,}".format(*entry.caught[guard]) for entry in figures.values())
         )
     Console(file=sys.stdout).print(table)
-    rows = sum(entry.rows for entry in figures.values())
-    false = sum(sum(entry.false.values()) for entry in figures.values())
-    caught = [pair for entry in figures.values() for pair in entry.caught.values()]
-    share = sum(hit for hit, _ in caught) / sum(count for _, count in caught)
-    report("guard", false / rows, MOST_ALARMS, false / rows <= MOST_ALARMS, rows=rows, false=false, caught=share)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The numbers in a text, as people write them: 30, ３０, 1,000, 三十, 叁佰, Ⅲ, 1.5万, 半斤, 一打, three hundred.
 
-digit_numbers("每日30粒")            {"30"}                 as digits
 written_numbers("服用三百mg")        {"300"}                what a text claims: in digits, or spelled out and counted
 all_numbers("一天三次，共1.5万元")          {"1", "3", "1.5", "15000"}   every number that a reader finds in it
 """
@@ -9,15 +8,15 @@ import re
 import unicodedata
 from decimal import Decimal
 
-NUMBER = re.compile(r"(?<![A-Za-z\d.])\d+(?:\.\d+)?")
-"""A number in digits; one that follows a letter (Q10, B12) is part of a name."""
+NUMBER = re.compile(r"(?<![A-Za-z\d.])(?<![A-Za-z]-)\d+(?:\.\d+)?")
+"""A number in digits; one that follows a letter (Q10, B12, omega-3) is part of a name."""
 
 SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 DIGITS = {char: value for value, char in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2}
 UNITS = {"十": 10, "百": 100, "千": 1000}
 MYRIADS = {"万": 10_000, "亿": 100_000_000}
 SPELLED = re.compile("[零〇一二两三四五六七八九十][零〇一二两三四五六七八九十百千万亿]*")
-MEASURE_WORDS = "次粒片颗袋瓶盒包滴勺克毫微升斤公岁天日周个月年小分钟秒元块折%节课门题页期套本支罐板针剂杯碗倍"
+MEASURE_WORDS = "次粒片颗袋瓶盒包滴勺克毫微升斤公岁天日周个月年小分钟秒元块折%节课门题页期套本支罐板针剂杯碗倍人"
 LATIN_UNITS = "mg|mcg|ug|μg|kg|g|ml|l|iu|cm|mm|km|m|kcal|cal|kj|h|min|pcs"
 COUNTED = re.compile(
     rf"[多几余来]?(?:[{MEASURE_WORDS}]|\s*(?:[毫微公千]克|[公市]斤|毫升|小时|分钟|个月|[{MEASURE_WORDS}](?!\w))"
@@ -26,7 +25,7 @@ COUNTED = re.compile(
 )
 """The rest of a spelled-out count; over a space only what surely is a unit: 方案三 天然 counts no days."""
 
-STATED = re.compile(r"(?<![A-Za-z\d.])(\d+(?:\.\d+)?|\.\d+)([十百千万亿]*)")
+STATED = re.compile(r"(?<![A-Za-z\d.])(?<![A-Za-z]-)(\d+(?:\.\d+)?|\.\d+)([十百千万亿]*)")
 MULTIPLIED = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([十百千万亿]+)")
 BEFORE_UNIT = re.compile(rf"(?<=[A-Za-z])(\d+(?:\.\d+)?)\s?(?:{LATIN_UNITS})(?![A-Za-z])", re.IGNORECASE)
 HALF = re.compile(f"半[{MEASURE_WORDS}]")
@@ -48,13 +47,13 @@ ENGLISH = {
 }  # fmt: skip
 ENGLISH_WORD = "|".join(ENGLISH)
 ENGLISH_NUMBER = re.compile(rf"\b(?:{ENGLISH_WORD})(?:(?:[ -]|\sand\s)(?:{ENGLISH_WORD}))*\b")
+SCALES = {"k": 1000, "m": 10**6, "bn": 10**9, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+SCALED = re.compile(r"(\d+(?:\.\d+)?)\s?(hundred|thousand|million|billion|(?<=\d)(?:k|K|M|bn))\b")
+FULL_HOUR = re.compile(r"(?<=\d):00(?!\d)")
+A_NUMBER = rf"\d+|[一二两三四五六七八九十百]+|{'|'.join(SMALL[1:])}"
+AND_A_HALF = re.compile(rf"({A_NUMBER})(?:[{MEASURE_WORDS}]半|\sand\sa\shalf\b)", re.IGNORECASE)
 VAGUE_COUNTS = {"1", "2"}
 """Counts that are ignored, since 一天 or 两种 is mostly a manner of speaking."""
-
-
-def digit_numbers(text: str) -> set[str]:
-    """Numbers written in digits, full-width or half-width."""
-    return set(NUMBER.findall(unicodedata.normalize("NFKC", text)))
 
 
 def written_numbers(text: str) -> set[str]:
@@ -66,7 +65,7 @@ def written_numbers(text: str) -> set[str]:
     numbers = {_multiplied(match[1], match[2]) for match in STATED.finditer(plain)}
     numbers |= {canonical_number(match[1]) for match in BEFORE_UNIT.finditer(plain)}
     spelled = (match for match in SPELLED.finditer(plain) if _is_counted(plain, match))
-    numbers |= {str(spelled_value(match.group())) for match in spelled} - VAGUE_COUNTS
+    numbers |= {_claimed_value(plain, match) for match in spelled} - VAGUE_COUNTS
     return numbers | _halves_and_dozens(plain) | (english_values(plain) - VAGUE_COUNTS)
 
 
@@ -83,17 +82,33 @@ def all_numbers(text: str) -> set[str]:
     return numbers | ({"0.5"} if "半" in plain else set()) | _halves_and_dozens(plain) | english_values(plain)
 
 
+def _claimed_value(plain: str, match: re.Match[str]) -> str:
+    """The value of a spelled-out count; of two digits in a row (三四天, 小九一天) the last, except in a year."""
+    word = match.group()
+    is_two_digits = len(word) == 2 and set(word) <= set(DIGITS) and not plain.startswith("年", match.end())
+    return str(spelled_value(word[-1] if is_two_digits else word))
+
+
 def _is_counted(plain: str, match: re.Match[str]) -> bool:
     return bool(COUNTED.match(plain, match.end())) or plain.endswith("百分之", 0, match.start())
 
 
 def _halves_and_dozens(plain: str) -> set[str]:
     numbers = {"0.5"} if HALF.search(plain) else set()
-    for match in DOZEN.finditer(plain):
-        word = match[1]
-        count = Decimal(word) if word[0].isdecimal() else Decimal("0.5") if word == "半" else spelled_value(word)
-        numbers.add(canonical_number(str(12 * count)))
-    return numbers
+    numbers |= {canonical_number(str(count_value(match[1]) + Decimal("0.5"))) for match in AND_A_HALF.finditer(plain)}
+    return numbers | {dozens(match[1]) for match in DOZEN.finditer(plain)}
+
+
+def dozens(count: str) -> str:
+    """The value of so many dozens, where 半 is half a one."""
+    return canonical_number(str(12 * (Decimal("0.5") if count == "半" else count_value(count))))
+
+
+def count_value(word: str) -> Decimal:
+    """The value of a number in digits, in Chinese characters or in one English word."""
+    if word[0].isdecimal():
+        return Decimal(word)
+    return Decimal(ENGLISH[word.lower()] if word[0].isascii() else spelled_value(word))
 
 
 def _multiplied(number: str, units: str) -> str:
@@ -122,9 +137,10 @@ def english_values(text: str) -> set[str]:
 
 
 def normalise_numerals(text: str) -> str:
-    """The text in half-width characters, without commas between thousands, Roman and formal numerals as usual."""
+    """The text in half-width characters, with Roman and formal numerals, 1,000 and 2 million in one form."""
     roman = "".join(str(int(unicodedata.numeric(char))) if "Ⅰ" <= char <= "ⅿ" else char for char in text)
-    plain = SEPARATOR.sub("", unicodedata.normalize("NFKC", roman))
+    plain = FULL_HOUR.sub("", SEPARATOR.sub("", unicodedata.normalize("NFKC", roman)))
+    plain = SCALED.sub(lambda match: canonical_number(str(Decimal(match[1]) * SCALES[match[2].lower()])), plain)
     return FORMAL.sub(lambda match: FORMAL_NUMERALS[match.group()], plain)
 
 

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 
 RUN = re.compile(r"\w+")
 
@@ -14,8 +15,9 @@ WORD = re.compile(f"[{LETTER}]{{2,64}}")
 
 LONE = re.compile(r"(?<!\w)\w(?!\w)")
 SHORTEST_STEMMED = 4
+CACHED_TEXTS = 1 << 12
 COPIED_RUN = 16
-"""Characters in a row of somebody else's text, punctuation aside: longer than any name, so a copy."""
+"""Chinese characters, or four letters each, in a row of somebody else's text, punctuation aside: a copy, no name."""
 
 TOKEN_SIGNS = str.maketrans({"<": "＜", "[": "［"})
 """The signs with which control tokens begin: <|im_start|>, </s>, <think>, [INST]."""
@@ -97,24 +99,36 @@ def neutralise_tokens(text: str) -> str:
     return text.translate(TOKEN_SIGNS)
 
 
-def is_copied(text: str, question_text: str, sources: Sequence[str]) -> bool:
-    """True if the text holds a long run of a source that the question does not hold."""
-    question = _joined(_tokens(question_text))
-    runs = {run for run in map(_joined, _long_runs(_tokens(text))) if run not in question}
-    return bool(runs) and any(run in source for source in map(_joined, map(_tokens, sources)) for run in runs)
+def is_copied(text: str, free: Sequence[str], sources: Sequence[str]) -> bool:
+    """True if the text holds a long run of a source that no free text holds."""
+    return any(copied_tokens(text, free, sources))
+
+
+def copied_tokens(text: str, free: Sequence[str], sources: Sequence[str]) -> list[bool]:
+    """For each token of the text: true if it is part of a long run of a source that no free text holds."""
+    tokens = text_tokens(text)
+    copied = [False] * len(tokens)
+    joined_free, joined_sources = list(map(_joined_tokens, free)), list(map(_joined_tokens, sources))
+    for start, end in _long_runs(tokens):
+        run = _joined(tokens[start:end])
+        if any(run in source for source in joined_sources) and not any(run in known for known in joined_free):
+            copied[start:end] = [True] * (end - start)
+    return copied
 
 
 def text_length(text: str) -> int:
     """Length in Chinese characters: four letters of another script count as one, spaces as none."""
     plain = unicodedata.normalize("NFKC", text)
-    return sum(map(_token_length, TOKEN.findall(plain))) + len(MARK.findall(plain))
+    return sum(map(token_length, TOKEN.findall(plain))) + len(MARK.findall(plain))
 
 
-def _tokens(text: str) -> list[str]:
+def text_tokens(text: str) -> list[str]:
+    """Words in letters and other characters of a text, without differences of width and case."""
     return TOKEN.findall(unicodedata.normalize("NFKC", text).lower())
 
 
-def _token_length(token: str) -> int:
+def token_length(token: str) -> int:
+    """Length of a token in Chinese characters."""
     return -(-len(token) // LETTERS)
 
 
@@ -123,14 +137,19 @@ def _joined(tokens: Sequence[str]) -> str:
     return f" {' '.join(tokens)} "
 
 
-def _long_runs(tokens: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The shortest runs from each token on that are as long as a copy."""
-    lengths = [_token_length(token) for token in tokens]
+@lru_cache(CACHED_TEXTS)
+def _joined_tokens(text: str) -> str:
+    return _joined(text_tokens(text))
+
+
+def _long_runs(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Start and end of the shortest run from each token on that is as long as a copy."""
+    lengths = [token_length(token) for token in tokens]
     end = length = 0
     for start in range(len(tokens)):
         while end < len(tokens) and length < COPIED_RUN:
             length, end = length + lengths[end], end + 1
         if length < COPIED_RUN:
             return
-        yield tokens[start:end]
+        yield start, end
         length -= lengths[start]

@@ -5,7 +5,8 @@ import unicodedata
 from collections.abc import Set
 from functools import lru_cache
 
-from qinglan.numerals import DIGITS, NUMBER, digit_numbers
+from qinglan.number_readings import numbers_without_source
+from qinglan.numerals import NUMBER
 from qinglan.reward.episode import Prompt, RetrievalResult
 from qinglan.text import RUN, WORD, normalise, search_terms, stem
 
@@ -13,7 +14,8 @@ SHORTEST_REFERENCE = 8
 """Shortest length that a rewrite is compared with, in characters."""
 
 GRAM = 3
-SPELLED = re.compile(r"[一二两三四五六七八九]?十[一二三四五六七八九]?|[一二两三四五六七八九]")
+ROOT = 5
+"""Letters that two forms of one word share: release, releasing."""
 
 STOP_WORDS = (
     "什么 怎么 怎样 如何 多少 哪些 哪个 哪里 是否 可以 能否 能不能 有没有 有哪些 是什么 为什么 多久 几次 请问 关于 "
@@ -21,7 +23,9 @@ STOP_WORDS = (
     "what how why when where which who whose is are was were be been do does did has have had can could may might "
     "should would will must and or but not no if of in on at by for from with without about into to than as per the "
     "an this that these those there it its their his her your our my me you we they she he please tell explain list "
-    "much many long often recommended information detail guide"
+    "much many long often recommended information detail guide besides aside addition apart other others else also "
+    "being having after before between during along together against while regarding such some any more most than "
+    "him them us happen happened get got make made say said mention mentioned take use used"
 )
 """Words that ask or join and name nothing; they never count as invented."""
 
@@ -46,8 +50,8 @@ def repetition_share(rewrite: str) -> float:
 def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> float:
     """Share of the rewrite's characters in words that neither the conversation nor any retrieved passage holds.
 
-    A word in letters is supported if they hold it, another character if it stands in a pair that they hold. A single
-    unsupported character is a seam between two words; two in a row are an invented word. A house term of the
+    A word in letters is supported if they hold a form of it, another character if it stands in a pair that they hold.
+    A single unsupported character is a seam between two words; two in a row are an invented word. A house term of the
     knowledge base is thus not invented.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
@@ -58,18 +62,8 @@ def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> 
 
 
 def invented_numbers(rewrite: str, prompt: Prompt) -> int:
-    """Count the rewrite's numbers that the conversation does not hold, in digits or spelled out."""
-    return len(digit_numbers(rewrite) - digit_numbers(prompt.context) - spelled_numbers(prompt.context))
-
-
-def spelled_numbers(text: str) -> set[str]:
-    """Numbers below a hundred that the text spells in Chinese characters, as digits."""
-    return {str(_value(word)) for word in SPELLED.findall(text)}
-
-
-def _value(word: str) -> int:
-    tens, ten, units = word.rpartition("十")
-    return (DIGITS[tens] if tens else 1) * 10 * bool(ten) + (DIGITS[units] if units else 0)
+    """Count the rewrite's numbers that the conversation does not hold in any writing."""
+    return len(numbers_without_source(rewrite, (prompt.context,)))
 
 
 def _folded(text: str) -> str:
@@ -79,7 +73,8 @@ def _folded(text: str) -> str:
 @lru_cache(maxsize=512)
 def _terms(text: str) -> frozenset[str]:
     """Terms of a text, cached: samples of a prompt share its conversation and most of their passages."""
-    return frozenset(search_terms(_folded(text)))
+    terms = search_terms(_folded(text))
+    return frozenset(terms) | {term[:ROOT] for term in terms}
 
 
 def _unsupported_characters(run: str, known: Set[str]) -> int:
@@ -89,6 +84,6 @@ def _unsupported_characters(run: str, known: Set[str]) -> int:
         if run[at : at + 2] in known:
             supported[at] = supported[at + 1] = True
     for word in WORD.finditer(run):
-        supported[word.start() : word.end()] = [stem(word[0]) in known] * len(word[0])
+        supported[word.start() : word.end()] = [stem(word[0])[:ROOT] in known] * len(word[0])
     stretches = re.findall(r"x{2,}", "".join("." if has else "x" for has in supported))
     return sum(map(len, stretches))

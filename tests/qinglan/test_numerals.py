@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.numerals import all_numbers, canonical_number, digit_numbers, spelled_value, written_numbers
+from qinglan.numerals import all_numbers, canonical_number, spelled_value, written_numbers
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ def test_a_spelled_number_is_read(word: str, number: int) -> None:
     assert spelled_value(word) == number
 
 
-def test_numbers_in_digits_have_any_width_and_names_are_none() -> None:
-    assert digit_numbers("３０粒 Q10 B12 1.5克") == {"30", "1.5"}
+def test_numbers_in_digits_have_any_width_and_names_hold_none() -> None:
+    assert written_numbers("３０粒 Q10 B12 omega-3 COVID-19 1.5克 2 million 1.5k") == {"30", "1.5", "2000000", "1500"}
 
 
 def test_numerals_in_idioms_are_not_counted() -> None:

@@ -69,7 +69,7 @@ def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> 
         "top1": top1(retrieval.ids, row.gold), "ndcg": ndcg(retrieval.ids, row.gold),
         "recall": recall(retrieval.ids, row.gold),
         "judged_top1": retrieval.judged, "zero_hit": float(not retrieval.ids),
-        "copied": float(is_copied(rewrite, row.question, (row.history_summary, *retrieval.texts))),
+        "copied": float(is_copied(rewrite, (row.question,), (row.history_summary, *retrieval.texts))),
         "same": float(text == normalise(row.question)), "empty": float(not text),
         "length": float(len(rewrite)), "length_ratio": len(rewrite) / len(row.question),
         "invented": float(bool(invented_numbers(rewrite, row))),

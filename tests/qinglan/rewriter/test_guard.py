@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.human_rewrites import Case, own_cases
 from qinglan.prompts import Question
 from qinglan.rewriter.guard import MAX_CHARACTERS, failed_guards
 
@@ -130,6 +131,26 @@ def test_a_faithful_english_rewrite_passes(question: str, written: str) -> None:
 )
 def test_an_english_rewrite_is_taken_back_for_what_a_chinese_one_is(written: str, found: str) -> None:
     assert found in failed_guards(Question("house", "How many a day?", "", ENGLISH_HISTORY), written)
+
+
+CASES = [(name, case) for name, cases in own_cases().items() for case in cases]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES, ids=[case.rewrite for _, case in CASES])
+def test_the_guard_refuses_the_unfaithful_rewrites_of_people_alone(name: str, case: Case) -> None:
+    assert bool(failed_guards(case, case.rewrite)) is (name == "unfaithful")
+
+
+CLAUSE = "the softgels are stored in a cool and dry place, and that each bottle"
+
+
+def test_a_clause_of_the_history_may_stand_beside_the_question_and_a_paragraph_may_not() -> None:
+    asked = Question("house", "What else did he say about her mother?", "", ENGLISH_HISTORY)
+    beside = f"Besides that {CLAUSE}, what else did he say about her mother?"
+    alone = f"Besides that {CLAUSE}."
+    paragraph = f"{ENGLISH_HISTORY[:160]}: what else did he say about her mother?"
+
+    assert [failed_guards(asked, text) for text in (beside, alone, paragraph)] == [(), ("history",), ("history",)]
 
 
 @given(st.text(min_size=1, max_size=300), st.text(max_size=300))

@@ -108,13 +108,13 @@ def test_ranks_make_shares_and_a_gold_passage_moved_up_never_costs(ids: list[str
 def test_a_long_run_of_history_or_passage_is_a_copy(rewrite: str, expected: bool) -> None:
     sources = (ASKED.history_summary, PASSAGE)
 
-    assert is_copied(rewrite, ASKED.question, sources) is expected
+    assert is_copied(rewrite, (ASKED.question,), sources) is expected
 
 
 def test_words_of_the_question_itself_are_no_copy() -> None:
     question = ASKED.history_summary
 
-    assert not is_copied(question, question, (ASKED.history_summary,))
+    assert not is_copied(question, (question,), (ASKED.history_summary,))
 
 
 def test_every_metric_but_the_examiners_is_measured() -> None:
