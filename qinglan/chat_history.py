@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
+from qinglan.text import is_chinese
+
 ROLES: dict[str, Literal["user", "assistant"]] = {
     **dict.fromkeys(("user", "human", "customer", "client", "visitor", "用户", "客户", "顾客", "访客"), "user"),
     **dict.fromkeys(
@@ -18,7 +20,8 @@ ROLES: dict[str, Literal["user", "assistant"]] = {
 }
 """Names of the two sides; what others say, such as a system prompt, is no part of the conversation."""
 
-SHOWN = {"user": "用户", "assistant": "助手"}
+SHOWN = {"user": "用户：", "assistant": "助手："}
+SHOWN_IN_ENGLISH = {"user": "User: ", "assistant": "Assistant: "}
 KEYS = (("role", "content"), ("from", "value"), ("speaker", "text"))
 """Names of a turn's side and text in common exports."""
 
@@ -63,5 +66,7 @@ def _turn(item: Any) -> tuple[str, str] | None:
 
 
 def chat_lines(turns: Sequence[Turn]) -> str:
-    """A line for each turn, as a prompt shows the history."""
-    return "\n".join(f"{SHOWN[turn.side]}：{' '.join(turn.text.split())}" for turn in turns)
+    """A line for each turn, as a prompt shows the history; the sides are named in the language of what was said."""
+    texts = [" ".join(turn.text.split()) for turn in turns]
+    shown = SHOWN if is_chinese("".join(texts)) else SHOWN_IN_ENGLISH
+    return "\n".join(f"{shown[turn.side]}{text}" for turn, text in zip(turns, texts, strict=True))

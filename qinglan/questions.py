@@ -50,7 +50,8 @@ class Columns(Config):
 
     history_summary: str = "历史摘要"
     """The column with the conversation so far: it holds what the question leaves out. A list of
-    `{"role": "user", "content": "..."}` becomes lines of 用户： and 助手：."""
+    `{"role": "user", "content": "..."}` becomes lines of 用户： and 助手：,
+    or of User: and Assistant: where nothing Chinese was said."""
 
     id: str = "编号"
     """Unique in the sheet; without it rows are named by their number."""

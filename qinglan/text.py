@@ -33,6 +33,9 @@ TOKEN = re.compile(rf"[{LETTER}]+|\w")
 
 MARK = re.compile(r"[^\w\s]|_")
 
+HAN = re.compile("[\u4e00-\u9fff]")
+CHINESE_SHARE = 0.1
+
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
@@ -87,6 +90,11 @@ def term_coverage(text: str, known: Collection[str]) -> float:
 def normalise(text: str) -> str:
     """The text without differences of width, case, punctuation and spaces."""
     return "".join(RUN.findall(unicodedata.normalize("NFKC", text).lower()))
+
+
+def is_chinese(text: str) -> bool:
+    """True where a tenth of the characters is Chinese: such a text has few spaces, and names in letters."""
+    return bool(text) and len(HAN.findall(text)) >= CHINESE_SHARE * len(text)
 
 
 def one_line(text: str) -> str:

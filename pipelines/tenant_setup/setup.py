@@ -32,16 +32,27 @@ from qinglan.files import atomic_folder, dump_line
 from qinglan.prompts import Question as PromptQuestion
 from qinglan.prompts import student_messages
 from qinglan.questions import Columns, read_questions
+from qinglan.rag.contract import Passage
 from qinglan.rows import QuarantinedRow, Question
 from qinglan.terminal import visible
+from qinglan.text import is_chinese
 
 RESERVED = ("training", "style")
 """Folders of pipelines/configs that are no tenant's."""
+
+FIELD_LABELS: dict[Language, tuple[str, ...]] = {
+    "zh": ("问题", "历史摘要", "用户画像", "检索需求", "标准段落", "划分"),
+    "en": ("question", "history", "profile", "need", "gold passages", "split"),
+}
+"""Names of a row's fields in the preview."""
 
 PREVIEW_ROWS = 5
 QUESTIONS_FILE, KNOWLEDGE_BASE_FILE = "questions.jsonl", "knowledge_base.jsonl"
 LEAST_TRAINING, LEAST_TESTED, SEEDS = 0.6, 0.05, 50
 """Shares of a sheet's rows that a split needs, and the seeds tried for a small sheet."""
+
+MIXED_SHARE = 0.1
+"""Share of the passages from which on a second language is named."""
 
 STUDENT_ROOM = 48
 """Tokens of a chat's own marks."""
@@ -127,15 +138,14 @@ def questions_jsonl(rows: Sequence[Record], guess: ColumnGuess) -> bytes:
 
 def preview(data: TenantData) -> list[str]:
     """The first rows, each with all that the pipeline takes of it."""
-    lines = []
+    lines, names = [], FIELD_LABELS[guess_language(data)]
     for row in islice(data.rows, PREVIEW_ROWS):
         if isinstance(row, QuarantinedRow):
             lines.append(f"{row.where}: set aside, {row.detail}")
             continue
-        fields = [("问题", row.question), ("历史摘要", row.history_summary), ("用户画像", row.user_profile),
-                  ("检索需求", row.need), ("标准段落", ", ".join(row.gold)), ("划分", row.split or "")]  # fmt: skip
+        values = row.question, row.history_summary, row.user_profile, row.need, ", ".join(row.gold), row.split or ""
         lines.append(f"row {row.id} of conversation {row.conversation_id}")
-        lines += [f"  {name}: {_short(value)}" for name, value in fields if value]
+        lines += [f"  {name}: {_short(value)}" for name, value in zip(names, values, strict=True) if value]
     return lines
 
 
@@ -145,10 +155,16 @@ def _short(text: str, most: int = 70) -> str:
 
 
 def guess_language(data: TenantData) -> Language:
-    """Chinese where a tenth of the questions' letters is."""
-    text = "".join(row.question for row in data.questions[:200])
-    chinese = sum("\u4e00" <= letter <= "\u9fff" for letter in text)
-    return "zh" if chinese >= 0.1 * len(text) else "en"
+    """The language of the questions."""
+    return "zh" if is_chinese("".join(row.question for row in data.questions[:200])) else "en"
+
+
+def passages_language(passages: Sequence[Passage]) -> str:
+    """What the documents are written in; every language is searched alike, so this is shown and sets nothing."""
+    chinese = sum(is_chinese(passage.content) for passage in passages) / max(1, len(passages))
+    if MIXED_SHARE <= chinese <= 1 - MIXED_SHARE:
+        return "Chinese and other languages"
+    return "Chinese" if chinese > MIXED_SHARE else "English or another language written in letters"
 
 
 def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:

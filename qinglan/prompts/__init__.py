@@ -3,6 +3,7 @@
 Questions, profiles and histories are data. In the rewriting prompts each stands on one line of its own, so
 no text can open another field; the judge gets them as JSON strings, which nothing inside can close. Nor can a text
 open a turn of the chat: control tokens such as <|im_start|> stand in it with full-width brackets, or escaped in JSON.
+The words around them are in the language of the system's text, Chinese or English.
 """
 
 import hashlib
@@ -13,15 +14,44 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.text import neutralise_tokens, one_line
+from qinglan.text import is_chinese, neutralise_tokens, one_line
 
 PROMPTS_FOLDER = Path(__file__).parent
-TEACHER_INSTRUCTION = "请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。"
-STUDENT_INSTRUCTION = "请改写。"
-NEED_INSTRUCTION = "请还原成一句独立的问题。"
 
-FIELD_NAMES = ("原始查询", "用户画像", "历史摘要")
-"""Each on a line of its own, in this order, where there is one."""
+
+class PromptWords(NamedTuple):
+    """The words that stand in every prompt of a language: names of the fields, and what is asked."""
+
+    question: str
+    profile: str
+    history: str
+    rewrite: str
+    """Name of the judged rewrite, in the judge's material."""
+
+    teacher: str
+    student: str
+    need: str
+
+    @property
+    def fields(self) -> tuple[str, str, str]:
+        """Names of the fields, each on a line of its own, in this order, where there is one."""
+        return self.question, self.profile, self.history
+
+
+CHINESE = PromptWords(
+    "原始查询", "用户画像", "历史摘要", "改写",
+    teacher="请改写这个查询，使其更适合知识库检索。只返回改写后的查询，不要其他内容。",
+    student="请改写。",
+    need="请还原成一句独立的问题。",
+)  # fmt: skip
+ENGLISH = PromptWords(
+    "Query", "User profile", "History", "Rewrite",
+    teacher="Rewrite this query so that it finds the right passage of the knowledge base. "
+    "Answer with the rewritten query alone.",
+    student="Rewrite it.",
+    need="Restore it to one question that stands alone.",
+)  # fmt: skip
+LANGUAGES = (CHINESE, ENGLISH)
 
 Message = dict[Literal["role", "content"], str]
 SystemPrompt = str | dict[str, str]
@@ -114,6 +144,11 @@ CHOICE_FORMAT: dict[str, Any] = {
 }
 
 
+def words_of(system: str) -> PromptWords:
+    """The words of a prompt: English where the system's text is, else Chinese."""
+    return CHINESE if not system.strip() or is_chinese(system) else ENGLISH
+
+
 def prompt_file(name: str) -> Path:
     """The place of a prompt in this folder, whether it is there or not."""
     return PROMPTS_FOLDER / f"{name}.txt"
@@ -139,14 +174,14 @@ def teacher_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> li
     """The paid model's prompt; `system` replaces the prompt files."""
     tenant = prompt_input.tenant_id
     text = own_prompt(system, tenant) or template(f"teacher.{tenant}")
-    return _chat(text, _fields(prompt_input), TEACHER_INSTRUCTION)
+    return _chat(text, prompt_input, words_of(text).teacher)
 
 
 def student_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
     """The student's prompt, in training and in serving."""
     tenant = prompt_input.tenant_id
     text = own_prompt(system, tenant) or template(f"student.{tenant}")
-    return _chat(text, _fields(prompt_input), STUDENT_INSTRUCTION)
+    return _chat(text, prompt_input, words_of(text).student)
 
 
 def student_answer(rewrite: str) -> Message:
@@ -168,37 +203,47 @@ def student_digest(systems: Mapping[str, str]) -> str:
 
     A model carries the one of its training: where serving's is another, it would be asked what it never learned.
     """
-    shown = {tenant: student_messages(DIGEST_SAMPLE, systems[tenant] or tenant) for tenant in sorted(systems)}
+    shown = {tenant: _digested_prompt(tenant, systems[tenant]) for tenant in sorted(systems)}
     return hashlib.sha256(json.dumps(shown, ensure_ascii=False).encode()).hexdigest()
 
 
-def parse_user_message(message: str) -> tuple[dict[str, str], str]:
-    """The fields of a user's message, and what is asked for.
+def _digested_prompt(tenant: str, system: str) -> list[Message]:
+    """The sample's prompt; a tenant whose prompt is a file of this folder is told by its name alone."""
+    words = words_of(system)
+    return _turns(system or tenant, _fields(DIGEST_SAMPLE, words), words.student)
+
+
+def parse_user_message(message: str) -> tuple[Question, str]:
+    """The fields of a user's message in any language, and what is asked for.
 
     Each field is one line, so a line that opens a field twice is the text of nobody's prompt: the first counts.
     """
     body, _, closing = message.rpartition("\n\n")
+    names = {name: field for words in LANGUAGES for field, name in zip(words._fields, words.fields, strict=False)}
     fields: dict[str, str] = {}
     for line in body.split("\n"):
         name, mark, text = line.partition(": ")
-        if mark and name in FIELD_NAMES:
-            fields.setdefault(name, text)
-    return fields, closing
+        if mark and name in names:
+            fields.setdefault(names[name], text)
+    return Question("", fields.get("question", ""), fields.get("profile", ""), fields.get("history", "")), closing
 
 
 def need_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
     """Asks for the question as it would stand alone, in the user's own words."""
-    return _chat(system or template("need"), _fields(prompt_input), NEED_INSTRUCTION)
+    text = system or template("need")
+    return _chat(text, prompt_input, words_of(text).need)
 
 
 def judge_messages(prompt_input: PromptInput, rewrite: str, system: str = "") -> list[Message]:
     """Asks for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
-    return _fenced(system or template("judge"), prompt_input, {"改写": rewrite})
+    text = system or template("judge")
+    words = words_of(text)
+    return _as_json(text, {**_named(prompt_input, words), words.rewrite: rewrite})
 
 
 def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> list[Message]:
     """Asks which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
-    return _fenced(template("judge_pair"), prompt_input, {"改写甲": first, "改写乙": second})
+    return _as_json(template("judge_pair"), {**_named(prompt_input, CHINESE), "改写甲": first, "改写乙": second})
 
 
 def label_messages(need: str, title: str, content: str) -> list[Message]:
@@ -212,10 +257,6 @@ def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Messa
     return _as_json(template("label_choice"), {"检索需求": need, "最多": most, "段落目录": listed})
 
 
-def _fenced(system: str, prompt_input: PromptInput, rewrites: dict[str, str]) -> list[Message]:
-    return _as_json(system, {**_named(prompt_input), **rewrites})
-
-
 def _as_json(system: str, data: Mapping[str, Any]) -> list[Message]:
     """All data as one JSON object of texts: nothing inside can close it, nor be read as a control token."""
     dumped = json.dumps(data, ensure_ascii=False)
@@ -223,18 +264,19 @@ def _as_json(system: str, data: Mapping[str, Any]) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": escaped}]
 
 
-def _fields(prompt_input: PromptInput) -> str:
-    fields = ((name, one_line(text)) for name, text in _named(prompt_input).items() if text.strip())
+def _fields(prompt_input: PromptInput, words: PromptWords) -> str:
+    fields = ((name, one_line(text)) for name, text in _named(prompt_input, words).items() if text.strip())
     return "\n".join(f"{name}: {neutralise_tokens(text)}" for name, text in fields)
 
 
-def _named(prompt_input: PromptInput) -> dict[str, str]:
-    return dict(
-        zip(
-            FIELD_NAMES, (prompt_input.question, prompt_input.user_profile, prompt_input.history_summary), strict=True
-        )
-    )
+def _named(prompt_input: PromptInput, words: PromptWords) -> dict[str, str]:
+    texts = prompt_input.question, prompt_input.user_profile, prompt_input.history_summary
+    return dict(zip(words.fields, texts, strict=True))
 
 
-def _chat(system: str, fields: str, ask: str) -> list[Message]:
+def _chat(system: str, prompt_input: PromptInput, ask: str) -> list[Message]:
+    return _turns(system, _fields(prompt_input, words_of(system)), ask)
+
+
+def _turns(system: str, fields: str, ask: str) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": f"{fields}\n\n{ask}"}]

@@ -8,7 +8,7 @@ from kserve.errors import InvalidInput
 from pydantic import ConfigDict, Field, ValidationError
 
 from qinglan.config import Config, Name, Positive, explain_validation_error
-from qinglan.prompts import FIELD_NAMES, Question, parse_user_message, student_messages
+from qinglan.prompts import parse_user_message, student_messages
 from serving import tensors
 
 INSTANCE_FIELDS = ("query", "tenant_id", "user_profile", "history_summary")
@@ -105,7 +105,7 @@ def read_messages(messages: Sequence[ChatMessage], systems: Mapping[str, str]) -
     chat = [message.model_dump() for message in messages]
     if tenants and len(messages) == 2:
         fields, _ = parse_user_message(messages[1].content)
-        question = Question(tenants[0], *(fields.get(name, "") for name in FIELD_NAMES))
+        question = fields._replace(tenant_id=tenants[0])
         if question.question.strip() and chat == student_messages(question, systems[tenants[0]]):
             values = dict(zip(("tenant_id", "query", *INSTANCE_FIELDS[2:]), question, strict=True))
             return _instance(values, "messages")

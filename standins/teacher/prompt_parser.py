@@ -3,7 +3,7 @@
 import json
 from typing import Any, Literal, NamedTuple
 
-from qinglan.prompts import FIELD_NAMES, NEED_INSTRUCTION, parse_user_message
+from qinglan.prompts import LANGUAGES, parse_user_message
 
 TaskKind = Literal["rewrite", "need", "judge", "label", "choice"]
 
@@ -39,11 +39,10 @@ def read_prompt(messages: list[dict[str, Any]], response_format: Any) -> PromptT
 
 def _parse_chat_prompt(content: str) -> PromptTask | None:
     fields, closing = parse_user_message(content)
-    if not fields.get("原始查询", "").strip():
+    if not fields.question.strip():
         return None
-    kind: TaskKind = "need" if closing.strip() == NEED_INSTRUCTION else "rewrite"
-    question, profile, history = (fields.get(name, "") for name in FIELD_NAMES)
-    return PromptTask(kind, question, profile, history)
+    kind: TaskKind = "need" if closing.strip() in {words.need for words in LANGUAGES} else "rewrite"
+    return PromptTask(kind, fields.question, fields.user_profile, fields.history_summary)
 
 
 def _parse_judge_prompt(content: str) -> PromptTask | None:
@@ -54,7 +53,8 @@ def _parse_judge_prompt(content: str) -> PromptTask | None:
             return PromptTask("choice", str(data["检索需求"]), headings=headings, most=int(data["最多"]))
         if "检索需求" in data:
             return PromptTask("label", str(data["检索需求"]), title=str(data["段落标题"]), passage=str(data["段落"]))
-        question, profile, history, rewrite = (str(data[name]) for name in (*FIELD_NAMES, "改写"))
+        words = next(words for words in LANGUAGES if words.rewrite in data)
+        question, profile, history, rewrite = (str(data[name]) for name in (*words.fields, words.rewrite))
         return PromptTask("judge", question, profile, history, rewrite)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, StopIteration):
         return None

@@ -76,6 +76,28 @@ def test_the_students_prompt_is_the_plans_short_one() -> None:
     assert user["content"] == "原始查询: 那它一天吃几次?\n用户画像: 宝妈\n\n请改写。"
 
 
+def test_an_english_system_prompt_has_english_fields_and_an_english_request() -> None:
+    asked = Question(
+        id="a", tenant_id="acme", conversation_id="c", question="how many a day?", user_profile="aged 65",
+        history_summary="User: about fish oil",
+    )  # fmt: skip
+    system = "You rewrite search queries about 虾青素"
+
+    teacher, student, need, judge = (
+        messages[1]["content"]
+        for messages in (
+            teacher_messages(asked, system), student_messages(asked, system), need_messages(asked, system),
+            judge_messages(asked, "fish oil dose", "You judge rewrites."),
+        )
+    )  # fmt: skip
+
+    fields = "Query: how many a day?\nUser profile: aged 65\nHistory: User: about fish oil\n\n"
+    assert student == f"{fields}Rewrite it." and need.startswith(fields) and teacher.startswith(fields)
+    assert not any("\u4e00" <= letter <= "\u9fff" for letter in teacher + need + judge)
+    assert json.loads(judge)["Rewrite"] == "fish oil dose"
+    assert parse_user_message(student)[0] == ("", "how many a day?", "aged 65", "User: about fish oil")
+
+
 @given(st.text(max_size=60).filter(str.strip))
 def test_no_text_opens_another_line_of_the_prompt(text: str) -> None:
     for messages in (teacher_messages(row(text, text)), student_messages(row(text, text)), need_messages(row(text))):
@@ -127,4 +149,4 @@ def test_a_rendered_question_renders_to_itself(text: str) -> None:
     """An application that renders the prompt itself sends what serving would render from its fields."""
     fields, _ = parse_user_message(student_messages(row(text))[1]["content"])
 
-    assert student_messages(row(fields["原始查询"])) == student_messages(row(text))
+    assert student_messages(row(fields.question)) == student_messages(row(text))
