@@ -163,7 +163,7 @@ def guess_language(data: TenantData) -> Language:
 
 
 def passages_language(passages: Sequence[Passage]) -> str:
-    """What the documents are written in; every language is searched alike, so this is shown and sets nothing."""
+    """Name the language of the documents; every language is searched alike, so it is shown and sets nothing."""
     chinese = sum(is_chinese(passage.content) for passage in passages) / max(1, len(passages))
     if MIXED_SHARE <= chinese <= 1 - MIXED_SHARE:
         return "Chinese and other languages"

@@ -47,10 +47,10 @@ def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) ->
 
 def copies_history(written: str, question: str, sources: Sequence[str]) -> bool:
     """True for a long stretch of a source, unless it is a clause beside the question's own words."""
-    tokens, asked = text_tokens(written), set(text_tokens(question))
+    tokens, question_tokens = text_tokens(written), set(text_tokens(question))
     copied = copied_tokens(written, (question,), sources)
     length = sum(token_length(token) for token, copy in zip(tokens, copied, strict=True) if copy)
     if not 0 < length < LONGEST_CLAUSE:
         return length > 0
     rest = {token for token, copy in zip(tokens, copied, strict=True) if not copy}
-    return len(asked & rest) < QUESTION_KEPT * len(asked)
+    return len(question_tokens & rest) < QUESTION_KEPT * len(question_tokens)
