@@ -14,7 +14,7 @@ UV := $(BIN)/python -m uv
 
 .PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants fuzz chaos cluster cluster-binaries cluster-status cluster-down \
   kfp kfp-check kfp-run kfp-canary kfp-page kfp-status kfp-down \
-  check bench lock image-locks images try-image golden docs clean
+  check bench lock image-locks images try-image golden messages docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -155,6 +155,9 @@ image-%: $(READY) ## one of them: cpu, sft, ppo, serve, style, standins, ppo-sta
 
 try-image: $(READY) ## run a compiled step inside the built CPU image, as strictly as a cluster would
 	@$(BIN)/python -m images.trying
+
+messages: $(READY) ## print the texts that have no Chinese yet, in the form of qinglan/messages/zh/*.po
+	@$(BIN)/python -m tests.messages
 
 docs: $(READY) ## write settings tables of READMEs, docs/imports.svg and what deploying requires of each stage again
 	@$(BIN)/python -m pipelines.docs

@@ -26,12 +26,17 @@ def worst_state(checks: Sequence[Check]) -> State:
 
 def print_checks(checks: Sequence[Check]) -> None:
     """Print each check on a line, and its next step below."""
+    from rich.cells import cell_len, set_cell_size
+
+    from qinglan.terminal import in_language
     from qinglan.terminal.console import Console, styled
 
     console = Console()
-    wide = max((len(check.subject) for check in checks), default=0)
+    wide = max((cell_len(in_language(check.subject)) for check in checks), default=0)
     for check in checks:
-        state = (f"{check.state:7} ", STYLES[check.state])
-        console.print(styled(state, f"{check.subject:{wide}}  {check.what}"), highlight=False, soft_wrap=True)
+        state = (set_cell_size(in_language(check.state), 7) + " ", STYLES[check.state])
+        subject = set_cell_size(in_language(check.subject), wide)
+        console.print(styled(state, f"{subject}  {in_language(check.what)}"), highlight=False, soft_wrap=True)
         if check.next_step:
-            console.print(styled(f"{'':8}{'':{wide}}  -> {check.next_step}"), highlight=False, soft_wrap=True)
+            next_step = f"{'':8}{'':{wide}}  -> {in_language(check.next_step)}"
+            console.print(styled(next_step), highlight=False, soft_wrap=True)

@@ -17,6 +17,7 @@ import typer
 from pipelines.audit_cli import audit
 from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
+from pipelines.help_language import run_app
 from pipelines.keys_cli import keys
 from pipelines.overrides import SetOption, parse_overrides, with_overrides
 from pipelines.rag_check.cli import check_rag
@@ -25,7 +26,7 @@ from pipelines.sizing.cli import fit
 from pipelines.style_cli import style
 from pipelines.submit.cli import cancel, follow, submit
 from pipelines.tenant_setup.cli import init
-from qinglan.terminal import quoted, say, say_error, say_json, say_warnings
+from qinglan.terminal import in_language, quoted, say, say_error, say_json, say_warnings, use_language
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
@@ -72,11 +73,12 @@ def main() -> None:
     """Run the command; an error we can explain is a message and its exit code, not a traceback."""
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack a letter; to say so must not be an error
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
-    if sys.argv[1:2] != ["serve"]:  # a server sets up its own logging
+    if sys.argv[1:2] != ["serve"]:  # a server sets up its own logging, which is English
         say_warnings()
+        use_language()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(run_app(app))
     except typer.TyperException as error:
         _explain_usage(error)
     except Exception as error:
@@ -96,9 +98,9 @@ def _options(
 def _explain_usage(error: typer.TyperException) -> NoReturn:
     """Say what is wrong with the words of the command, which may be text from anywhere."""
     context = getattr(error, "ctx", None)
-    hint = f" `{context.command_path} --help` shows what it takes." if context else ""
     if message := error.format_message():  # a group without a command has printed its help, and says nothing
-        say(f"qinglan: {message.removesuffix('.')}.{hint}", to=sys.stderr)
+        hint = context and in_language(f"`{context.command_path} --help` shows what it takes.")
+        say(" ".join(filter(None, ("qinglan:", in_language(f"{message.removesuffix('.')}."), hint))), to=sys.stderr)
     sys.exit(error.exit_code)
 
 
@@ -229,7 +231,7 @@ def _confirm_spending(without_terminal: str) -> bool:
 
     if not sys.stdin.isatty():
         raise ConfigError(without_terminal)
-    return typer.confirm("Spend this?")
+    return typer.confirm(in_language("Spend this?"))
 
 
 @app.command()

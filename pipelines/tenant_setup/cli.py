@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from qinglan.errors import ConfigError
-from qinglan.terminal import say, say_json
+from qinglan.terminal import in_language, say, say_json
 
 if TYPE_CHECKING:
     from pipelines.plan import Plan
@@ -99,9 +99,13 @@ def ask(data: "TenantData", options: Mapping[str, str], yes: bool) -> "Answers":
         raise ConfigError("There is no terminal to ask on. Add --yes to take the defaults, or answer by options.")
     answers: dict[str, Any] = {}
     for name, question in questions_for(data).items():
-        answer = options[name] or (question.default if yes else typer.prompt(question.text, default=question.default))
+        answer = options[name] or (question.default if yes else _answer(question))
         answers[name] = check_answer(name, str(answer).strip(), question)
     return Answers(**answers)
+
+
+def _answer(question: Question) -> str:
+    return str(typer.prompt(in_language(question.text), default=question.default))
 
 
 def questions_for(data: "TenantData") -> dict[str, Question]:

@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 import unicodedata
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from qinglan.errors import QinglanError
@@ -22,6 +23,22 @@ Together with the format characters, which have their own category, these are Un
 
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 EMOJI_STYLE = "\ufe0f"
+
+_in_language: Callable[[str], str] = str
+"""Translates what is printed: in the process of a person's command, and not in those that write a log."""
+
+
+def use_language() -> None:
+    """From now on print in the language of the person at this terminal."""
+    from qinglan.messages import reads_chinese, translated
+
+    global _in_language
+    _in_language = translated if reads_chinese() else str
+
+
+def in_language(text: object) -> str:
+    """A text of ours as this process prints it."""
+    return _in_language(str(text))
 
 
 def visible(text: object) -> str:
@@ -44,14 +61,14 @@ def quoted(text: str) -> list[str]:
 
 
 def say(*lines: object, to: TextIO | None = None) -> None:
-    """Print each object as one line, and flush."""
-    print(*map(visible, lines), sep="\n", file=to or sys.stdout, flush=True)
+    """Print each object as one line, in the person's language, and flush."""
+    print(*(visible(in_language(line)) for line in lines), sep="\n", file=to or sys.stdout, flush=True)
 
 
 def say_error(error: QinglanError, program: str = "") -> None:
     """Print the lines of an error on stderr."""
     first, *rest = error.lines or ("",)
-    say(f"{program}: {first}" if program else first, *rest, to=sys.stderr)
+    say(f"{program}: {in_language(first)}" if program else first, *rest, to=sys.stderr)
 
 
 def say_json(value: Any, to: TextIO | None = None) -> None:

@@ -3,15 +3,20 @@
 Console().print(styled(("✓ ", "green"), name))
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from rich import console
 from rich.markdown import Markdown
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from qinglan.terminal import visible, visible_lines
+from qinglan.terminal import in_language, visible, visible_lines
+
+
+MARKED_LINE = re.compile(r"((?:- |#+ |\*\*)?)(.*?)(\**)")
 
 
 class Console(console.Console):
@@ -24,6 +29,10 @@ class Console(console.Console):
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, **settings)
 
+    def print(self, *objects: Any, **settings: Any) -> None:
+        """Print sentences, and the titles of tables, in the person's language; cells are data and stay."""
+        super().print(*map(_sentence_in_language, objects), **settings)
+
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(visible(text), **settings | {"markup": False, "emoji": False})
 
@@ -34,6 +43,14 @@ class Console(console.Console):
             yield segment if segment.control else Segment(visible_lines(segment.text), segment.style)
 
 
+def _sentence_in_language(thing: Any) -> Any:
+    if isinstance(thing, Table):
+        thing.title = thing.title and in_language(thing.title)
+        for column in thing.columns:
+            column.header, column.footer = in_language(column.header), in_language(column.footer)
+    return in_language(thing) if isinstance(thing, str) else thing
+
+
 def styled(*parts: str | tuple[str, str]) -> Text:
     """One line of text from parts, each plain or with a style."""
     return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
@@ -41,4 +58,14 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 
 def markdown(source: str) -> Markdown:
     """Render a report with links as plain text that shows their targets, and entities, such as &NewLine;, as text."""
+    source = "\n".join(map(_markdown_in_language, source.split("\n")))
     return Markdown(source.replace("&", "&amp;"), hyperlinks=False)
+
+
+def _markdown_in_language(line: str) -> str:
+    """The line with its words in the person's language: of a table the header and the first column."""
+    if line.startswith("| "):
+        first, *cells = line.strip("| ").split(" | ")
+        return f"| {' | '.join([in_language(first), *cells])} |"
+    mark, words, end = MARKED_LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+    return f"{mark}{in_language(words)}{end}"

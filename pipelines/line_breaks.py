@@ -1,0 +1,17 @@
+"""Let rich break lines between Chinese characters; it breaks at blanks alone, and Chinese has none."""
+
+import re
+
+WIDE = "\u2e80-\u2fff\u3040-\u9fff\uf900-\ufaff"
+OPENING, CLOSING = "“‘（《〈「【", "，。；：、！？）》〉」】”’…"
+WORD = re.compile(
+    rf"\s*(?:[{OPENING}]*(?:[{WIDE}]|[^\s{WIDE}{OPENING}{CLOSING}]+)[{CLOSING}]*|[{OPENING}]+|[{CLOSING}]+)\s*"
+)
+"""What stays on one line: a Chinese character or a run of others, with the marks that may not begin or end a line."""
+
+
+def break_between_characters() -> None:
+    """Replace rich's own pattern of a word, which it takes from this module when it wraps a line."""
+    from rich import _wrap
+
+    _wrap.re_word = WORD

@@ -1,0 +1,152 @@
+"""Templates of English texts with their translations, and the match of a text to its template.
+
+msgid "{0}: {1:n} rows, {2}"
+msgstr "{0}：{1} 行，{2:t}"
+
+A text matches a template if it has the template's words in their order; each {N} holds what stands between them, and
+{N:n} a number. The parts are put into the translation as they are, so nothing of a text is lost. A part that the
+translation marks {N:t} is a text of ours, and is translated too; all other parts may be a user's words, and are not.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from qinglan.messages.po import read_po
+
+SLOT = re.compile(r"\{(\d+)(:[nt])?\}")
+NUMBER = re.compile(r"\s*[-+]?(\d[\d,.]*(e[-+]?\d+)?%?|nan|inf)\s*")
+
+MARK = re.compile(r"\s*(?:[-!✓✗·◇▶] |\[[^\]\s][^\]]*\] )?\s*")
+"""What may stand before a sentence on a line, and is no part of its template: a bullet, or a stage in brackets."""
+
+JOINTS = {",": "，", ";": "；", ":": "："}
+"""Marks before a part that was joined to a text."""
+
+ENDS = {".": "。", ";": "；", ":": "："}
+"""Marks behind a text that its template may lack, as they were put there when it was joined to others."""
+
+SENTENCES = re.compile(r"(?<=[.;!?]) ")
+MOST_SENTENCES = 30
+FEW_LETTERS = 12
+"""With fewer letters a template would match texts that mean something else."""
+
+FULL_WIDTH = "\u3000"
+"""The first of the full-width signs; behind them stands no blank."""
+
+
+class Template(NamedTuple):
+    """An English text with numbered slots, and its translation."""
+
+    literals: tuple[str, ...]
+    """The words before, between and behind the slots."""
+
+    numbers: tuple[bool, ...]
+    """True for each slot that holds a number."""
+
+    short: bool
+    """It has few words, so that its parts must be words too."""
+
+    translation: str
+
+    @classmethod
+    def parse(cls, text: str, translation: str) -> Self:
+        slots = list(SLOT.finditer(text))
+        ends = [0, *(slot.end() for slot in slots)], [*(slot.start() for slot in slots), len(text)]
+        literals = tuple(text[start:end] for start, end in zip(*ends, strict=True))
+        short = sum(map(str.isalpha, "".join(literals))) < FEW_LETTERS
+        return cls(literals, tuple(slot[2] == ":n" for slot in slots), short, translation)
+
+    def match(self, text: str) -> list[str] | None:
+        """The parts of the text that stand in the slots; each slot ends at the first place where its next word is.
+
+        Time grows with the text's length alone, whatever a hostile text repeats.
+        """
+        first, *middle, last = self.literals
+        start, end = len(first), len(text) - len(last)
+        if end < start or not text.startswith(first) or not text.endswith(last):
+            return None
+        parts = []
+        for literal, number in zip(middle, self.numbers[1:], strict=True):
+            at = text.find(literal, start, end)
+            while number and at >= 0 and not NUMBER.match(text, at + len(literal)):
+                at = text.find(literal, at + 1, end)
+            if at < 0:
+                return None
+            parts.append(text[start:at])
+            start = at + len(literal)
+        parts.append(text[start:end])
+        return parts if self._fits(parts) else None
+
+    def _fits(self, parts: list[str]) -> bool:
+        """True if numbers are numbers; of a short template, if the parts are words too, not half a sentence."""
+        for number, before, part in zip(self.numbers, self.literals, parts, strict=False):
+            if number and not NUMBER.fullmatch(part):
+                return False
+            if self.short and not number and " " in part.strip() and not before.endswith(": "):
+                return False
+        return True
+
+
+class Catalogue:
+    """All translations into one language."""
+
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        self.entries = entries
+        self._texts = {text: translation for text, translation in entries.items() if not SLOT.search(text)}
+        templates = [Template.parse(text, entries[text]) for text in entries.keys() - self._texts.keys()]
+        self._templates = sorted(
+            templates, key=lambda template: (-len("".join(template.literals)), template.literals)
+        )
+
+    @classmethod
+    def read(cls, *files: Path) -> Self:
+        return cls({text: translation for file in files for text, translation in read_po(file)})
+
+    def translate(self, line: str) -> str:
+        """The line with its text translated; blanks and a bullet before it stay, as does a text without a template."""
+        words = line.strip()
+        if (translation := self._ended(words)) is None:
+            mark = MARK.match(words)
+            words = words[mark.end() :] if mark else words
+            translation = self._ended(words)
+        return line if translation is None else line.replace(words, translation, 1)
+
+    def translate_sentences(self, text: str) -> str:
+        """The translation of texts of ours that were joined: each time the longest run that has a template."""
+        if (joint := text[:1]) in JOINTS:
+            return JOINTS[joint] + self.translate_sentences(text[1:])
+        sentences, start, shown = SENTENCES.split(text.strip()), 0, ""
+        if len(sentences) > MOST_SENTENCES:
+            return text
+        while start < len(sentences):
+            ends = range(len(sentences), start, -1)
+            runs = ((end, self._ended(" ".join(sentences[start:end]))) for end in ends)
+            end, run = next(((end, run) for end, run in runs if run is not None), (start + 1, sentences[start]))
+            blank = " " if shown and shown[-1] < FULL_WIDTH else ""
+            start, shown = end, f"{shown}{blank}{run}"
+        return shown
+
+    def _ended(self, text: str) -> str | None:
+        """The translation of a text, or of the text without the mark at its end."""
+        translation = self._match(text)
+        if translation is None and (end := text[-1:]) in ENDS:
+            translation = self._match(text[:-1])
+            translation = None if translation is None else translation + ENDS[end]
+        return translation
+
+    def _match(self, text: str) -> str | None:
+        if text in self._texts:
+            return self._texts[text]
+        for template in self._templates:  # the longest first: it says most about the text
+            if (parts := template.match(text)) is not None:
+                return self._filled(template, parts)
+        return None
+
+    def _filled(self, template: Template, parts: list[str]) -> str:
+        def part(slot: re.Match[str]) -> str:
+            text = parts[int(slot[1])]
+            return self.translate_sentences(text) if slot[2] == ":t" else text
+
+        return SLOT.sub(part, template.translation)

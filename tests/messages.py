@@ -1,0 +1,211 @@
+"""The English texts that a person reads, as templates, and what their catalogue lacks: `python -m tests.messages`.
+
+Templates are read from the code: every literal that is a sentence or a part of one, the help of every command, and the
+words of pages. `{0}` stands for what the code puts in, `{0:n}` for a number. A choice between two texts inside of a
+template makes two templates.
+"""
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from qinglan.messages import chinese
+from qinglan.messages.catalogue import MARK, SLOT
+from qinglan.messages.po import read_po
+
+ROOT = Path(__file__).parents[1]
+CATALOGUE = ROOT / "qinglan" / "messages" / "zh"
+
+PROSE = re.compile(r"[A-Za-z]{2,}[,.:;)'\"`]* ['\"`(]*[A-Za-z{]|\{[,:;)]? [a-z]{2,}")
+"""Two words, or a word beside a slot; single words are in the catalogue where a screen shows them alone."""
+
+NOT_SHOWN = ROOT / "tests" / "not_shown.txt"
+LIBRARIES = "libraries.po"
+PRODUCT = ("qinglan", "components", "serving", "standins", "pipelines")
+ROOMS = ("pipelines",)
+"""Rooms whose texts all have a translation; of the others some have."""
+
+MOST_CHOICES = 16
+
+HOLE, NUMBER_HOLE = "\1", "\2"
+
+
+def templates_of(source: str) -> Iterator[str]:
+    """The templates of all literals of a file but docstrings."""
+    tree = ast.parse(source)
+    inner = set(_parts_of_others(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr | ast.Constant) and node not in inner:
+            yield from map(numbered, _texts(node))
+
+
+def _parts_of_others(tree: ast.AST) -> Iterator[ast.AST]:
+    """Docstrings, and the constants and formats inside of templates."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.value
+        if isinstance(node, ast.JoinedStr):
+            for part in node.values:
+                if isinstance(part, ast.Constant):
+                    yield part
+                elif isinstance(part, ast.FormattedValue):
+                    yield from _choice_parts(part.value)
+                    if part.format_spec is not None:
+                        yield from ast.walk(part.format_spec)
+
+
+def _choice_parts(value: ast.expr) -> Iterator[ast.AST]:
+    """The texts of a choice inside of a template: they are part of it."""
+    match value:
+        case ast.IfExp(body=body, orelse=orelse):
+            choices = [body, orelse]
+        case ast.BoolOp(values=[_, *choices]):
+            pass
+        case _:
+            choices = []
+    for text in choices:
+        if isinstance(text, ast.Constant | ast.JoinedStr):
+            yield text
+        yield from _choice_parts(text)
+
+
+def _texts(node: ast.expr) -> list[str]:
+    """The texts that an expression can be, with holes for what only a run knows."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.Constant():
+            return []
+        case ast.JoinedStr(values=values):
+            choices = [_texts(part) for part in values]
+            count = 1
+            for choice in choices:
+                count *= len(choice)
+            if count > MOST_CHOICES:
+                choices = [choice if len(choice) == 1 else [HOLE] for choice in choices]
+            return ["".join(parts) for parts in product(*choices)]
+        case ast.FormattedValue(value=ast.IfExp() | ast.BoolOp() as choice, format_spec=None):
+            return _texts(choice)
+        case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value=str(form))])):
+            return [NUMBER_HOLE if form[-1:] in ",dfge%" else HOLE]
+        case ast.IfExp(body=body, orelse=orelse):
+            return [text for choice in (body, orelse) for text in _texts(choice) or [HOLE]]
+        case ast.BoolOp(op=ast.And(), values=[_, text]):
+            return ["", *_texts(text)]
+        case ast.BoolOp(op=ast.Or(), values=[_, text]):
+            return [HOLE, *_texts(text)]
+    return [HOLE]
+
+
+def numbered(text: str) -> str:
+    """The template with a number in each hole; holes that touch are one, and a mark that joins it to others is none."""
+    text = text.strip().lstrip(",;:").strip()
+    if mark := MARK.match(text):
+        text = text[len(mark[0]) :]
+    holes = re.split(f"([{HOLE}{NUMBER_HOLE}]+)", text)
+    names = (f"{{{number}{':n' if hole == NUMBER_HOLE else ''}}}" for number, hole in enumerate(holes[1::2]))
+    return "".join(next(names) if place % 2 else part for place, part in enumerate(holes))
+
+
+def is_prose(template: str) -> bool:
+    return PROSE.search(SLOT.sub("{", template)) is not None
+
+
+def room_templates(*rooms: str) -> dict[str, str]:
+    """Each template of the rooms' code and pages, and the file that has it first."""
+    templates: dict[str, str] = {}
+    for room in rooms:
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".j2"):
+                read = templates_of if path.suffix == ".py" else page_texts
+                for template in read(path.read_text(encoding="utf-8")):
+                    templates.setdefault(template, str(path.relative_to(ROOT)))
+    return templates
+
+
+def page_texts(source: str) -> Iterator[str]:
+    """The words of a page: {{ "Steps"|t }}."""
+    yield from (json.loads(text) for text in re.findall(r'("[^"]+")\s*\|\s*t\b', source))
+
+
+def help_texts() -> dict[str, str]:
+    """Each paragraph of help, and its command."""
+    import typer
+
+    from pipelines.cli import app
+
+    def texts(command: Any, path: str) -> Iterator[tuple[str, str]]:
+        for text in (command.help, command.epilog, *(getattr(p, "help", None) for p in command.params)):
+            yield from ((" ".join(part.split()), path) for part in (text or "").split("\n\n") if part.strip())
+        for name, below in getattr(command, "commands", {}).items():
+            yield from texts(below, f"{path} {name}")
+
+    return dict(texts(typer.main.get_command(app), "qinglan"))
+
+
+def not_shown() -> set[str]:
+    """Templates that no person reads on a screen or page, or that stay as they are: commands, markup, patterns."""
+    return set(map(json.loads, NOT_SHOWN.read_text(encoding="utf-8").splitlines()))
+
+
+def catalogue() -> dict[str, str]:
+    """Our own entries; libraries.po holds the texts of typer, pydantic and the operating system."""
+    files = [file for file in sorted(CATALOGUE.glob("*.po")) if file.name != LIBRARIES]
+    entries: dict[str, str] = {}
+    for file in files:
+        for text, translation in read_po(file):
+            assert text not in entries, f"{file.name}: {text!r} is there twice"
+            entries[text] = translation
+    return entries
+
+
+def missing() -> dict[str, str]:
+    """Templates without a translation, each with the file that has it."""
+    known = catalogue().keys() | not_shown()
+    shown = chinese()
+    required = {text: path for text, path in room_templates(*ROOMS).items() if is_prose(text) or path.endswith("j2")}
+    help_missing = {text: path for text, path in help_texts().items() if shown.translate(text) == text}
+    return {text: path for text, path in required.items() if text not in known} | help_missing
+
+
+def unused() -> set[str]:
+    """Entries, and lines of the file of texts not shown, that no code has any more."""
+    return (catalogue().keys() | not_shown()) - room_templates(*PRODUCT).keys() - help_texts().keys()
+
+
+def faults(text: str, translation: str) -> Iterator[str]:
+    """The faults of a translation: lost parts or commands, and marks that belong to the other language."""
+    slots = [sorted(slot[1] for slot in SLOT.finditer(side)) for side in (text, translation)]
+    if slots[0] != slots[1]:
+        yield "each {N} stands once in both"
+    if sorted(re.findall(r"`[^`]+`", text)) != sorted(re.findall(r"`[^`]+`", translation)):
+        yield "what stands in `backticks` stays as it is"
+    if sorted(re.findall(r"--[a-z][a-z-]+", text)) != sorted(re.findall(r"--[a-z][a-z-]+", translation)):
+        yield "options stay as they are"
+    if re.search(r"[\u4e00-\u9fff][,;:?!]|[,;] ?[\u4e00-\u9fff]", translation):
+        yield "Chinese has full-width marks"
+    if re.search(r"[\u4e00-\u9fff][A-Za-z0-9]|[A-Za-z0-9][\u4e00-\u9fff]", translation):
+        yield "a blank stands between Chinese and Latin letters"
+
+
+def main() -> None:
+    """Print the missing entries in .po form, to fill in, and name those that are not used any more."""
+    print("\n".join(f'#. {path}\nmsgid {_quoted(text)}\nmsgstr ""\n' for text, path in missing().items()))
+    for text in sorted(unused()):
+        print(f"not used any more: {text!r}", file=sys.stderr)
+    for text, translation in catalogue().items():
+        for fault in faults(text, translation):
+            print(f"{translation!r}: {fault}", file=sys.stderr)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    main()
