@@ -15,7 +15,6 @@ from rich.text import Text
 
 from qinglan.terminal import in_language, visible, visible_lines
 
-
 MARKED_LINE = re.compile(r"((?:- |#+ |\*\*)?)(.*?)(\**)")
 
 
