@@ -99,8 +99,9 @@ def _explain_usage(error: typer.TyperException) -> NoReturn:
     """Say what is wrong with the words of the command, which may be text from anywhere."""
     context = getattr(error, "ctx", None)
     if message := error.format_message():  # a group without a command has printed its help, and says nothing
+        sentence = in_language(message if message.endswith((".", "?")) else f"{message}.")
         hint = context and in_language(f"`{context.command_path} --help` shows what it takes.")
-        say(" ".join(filter(None, ("qinglan:", in_language(f"{message.removesuffix('.')}."), hint))), to=sys.stderr)
+        say(" ".join(filter(None, ("qinglan:", sentence, hint))), to=sys.stderr)
     sys.exit(error.exit_code)
 
 

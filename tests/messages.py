@@ -1,8 +1,8 @@
 """The English texts that a person reads, as templates, and what their catalogue lacks: `python -m tests.messages`.
 
-Templates are read from the code: every literal that is a sentence or a part of one, the help of every command, and the
-words of pages. `{0}` stands for what the code puts in, `{0:n}` for a number. A choice between two texts inside of a
-template makes two templates.
+Templates are read from the code: every literal that is a sentence or a part of one, the help of every command, and
+the words of pages. `{0}` stands for what the code puts in, `{0:n}` for a number. A choice between two texts inside of
+a template makes two templates.
 """
 
 import ast
@@ -103,7 +103,7 @@ def _texts(node: ast.expr) -> list[str]:
 
 
 def numbered(text: str) -> str:
-    """The template with a number in each hole; holes that touch are one, and a mark that joins it to others is none."""
+    """The template with a number in each hole; holes that touch are one, and a mark that joins it is left out."""
     text = text.strip().lstrip(",;:").strip()
     if mark := MARK.match(text):
         text = text[len(mark[0]) :]

@@ -77,6 +77,9 @@ class Template(NamedTuple):
             parts.append(text[start:at])
             start = at + len(literal)
         parts.append(text[start:end])
+        stopped = parts[-1].endswith(".") and not parts[-1].endswith("...")
+        if not last and stopped and f"{{{len(parts) - 1}:t}}" not in self.translation:
+            return None  # the stop ends the sentence, and is no part of what the last slot quotes
         return parts if self._fits(parts) else None
 
     def _fits(self, parts: list[str]) -> bool:
@@ -105,7 +108,7 @@ class Catalogue:
         return cls({text: translation for file in files for text, translation in read_po(file)})
 
     def translate(self, line: str) -> str:
-        """The line with its text translated; blanks and a bullet before it stay, as does a text without a template."""
+        """The line with its text translated; blanks and a bullet before it stay, and a text without a template."""
         words = line.strip()
         if (translation := self._ended(words)) is None:
             mark = MARK.match(words)
