@@ -2,8 +2,8 @@
 
 What nobody would see in a text, such as a sign that turns the order of letters, stands there as its code.
 
-{% extends "page.html.j2" %}{% block body %}<section>...</section>{% endblock %}
-rendered(Path(__file__).parent / "report.html.j2", headline="Hold", ...)
+{% extends "page.html.j2" %}{% block body %}<h2>{{ "Steps"|t }}</h2><p>{{ report.lead|t }}</p>...{% endblock %}
+render_page(Path(__file__).parent / "report.html.j2", headline="Hold", ...)
 """
 
 from pathlib import Path
@@ -13,9 +13,11 @@ from qinglan.terminal import visible_lines
 
 
 def render_page(template: Path, headline: str, **values: Any) -> str:
-    """The page that the template makes of the values; a name that it lacks is an error."""
+    """The page that the template makes of the values, in the person's language; a name that it lacks is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
+
+    from qinglan.messages import reads_chinese, translated
 
     def shown(value: Any) -> Any:
         return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -24,4 +26,6 @@ def render_page(template: Path, headline: str, **values: Any) -> str:
         loader=FileSystemLoader([template.parent, Path(__file__).parent]), autoescape=True, finalize=shown,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    return environment.get_template(template.name).render(headline=headline, **values)
+    environment.filters["t"] = translated
+    language = "zh-CN" if reads_chinese() else "en"
+    return environment.get_template(template.name).render(headline=translated(headline), language=language, **values)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
+from qinglan.messages import translated
 from qinglan.terminal import visible
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 720, 30, 190, 150, 26
@@ -104,9 +105,8 @@ def text_element(
     x: float, y: float, text: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0
 ) -> str:
     style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{escape(visible(text))}</text>'
-    )
+    words = escape(visible(translated(text)))
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{words}</text>'
 
 
 def line_element(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "", width: float = 1) -> str:
@@ -121,5 +121,5 @@ def svg_figure(title: str, height: float, parts: Sequence[str], width: float = W
     """A figure made of parts; the title is its accessible name, read by screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-size="13" '
-        f'font-family="sans-serif"><title>{escape(visible(title))}</title>{"".join(parts)}</svg>'
+        f'font-family="sans-serif"><title>{escape(visible(translated(title)))}</title>{"".join(parts)}</svg>'
     )

@@ -1,11 +1,15 @@
 """What every test stands on."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Tests read English, whatever the locale of whoever runs them.
+os.environ["QINGLAN_LANG"] = "en"
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("qinglan", deadline=None, suppress_health_check=[HealthCheck.too_slow])

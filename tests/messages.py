@@ -27,7 +27,7 @@ PROSE = re.compile(r"[A-Za-z]{2,}[,.:;)'\"`]* ['\"`(]*[A-Za-z{]|\{[,:;)]? [a-z]{
 NOT_SHOWN = ROOT / "tests" / "not_shown.txt"
 LIBRARIES = "libraries.po"
 PRODUCT = ("qinglan", "components", "serving", "standins", "pipelines")
-ROOMS = ("qinglan", "components", "standins", "pipelines")
+ROOMS = ("qinglan", "components", "standins", "pipelines", "serving/rollout")
 """Rooms whose texts all have a translation; of the others some have."""
 
 MOST_CHOICES = 16
@@ -129,8 +129,9 @@ def room_templates(*rooms: str) -> dict[str, str]:
 
 
 def page_texts(source: str) -> Iterator[str]:
-    """The words of a page: {{ "Steps"|t }}."""
+    """The words of a page: {{ "Steps"|t }}, and the names of its rows: {{ row("why", step.why) }}."""
     yield from (json.loads(text) for text in re.findall(r'("[^"]+")\s*\|\s*t\b', source))
+    yield from re.findall(r'\brow\("([^"]+)"', source)
 
 
 def help_texts() -> dict[str, str]:

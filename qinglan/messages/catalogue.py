@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 
 from qinglan.messages.po import read_po
 
+LETTERS = re.compile("[A-Za-z]{2}")
 SLOT = re.compile(r"\{(\d+)(:[nt])?\}")
 NUMBER = re.compile(r"\s*[-+]?(\d[\d,.]*(e[-+]?\d+)?%?|nan|inf)\s*")
 
@@ -28,10 +29,12 @@ ENDS = {".": "。", ";": "；", ":": "："}
 """Marks behind a text that its template may lack, as they were put there when it was joined to others."""
 
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
+SENTENCE_END = re.compile(r"[.!?] [A-Z0-9]")
 MOST_SENTENCES = 30
-FEW_LETTERS = 12
+FEW_LETTERS = 9
 """With fewer letters a template would match texts that mean something else."""
 
+CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
 FULL_WIDTH = "\u3000"
 """The first of the full-width signs; behind them stands no blank."""
 
@@ -42,11 +45,11 @@ class Template(NamedTuple):
     literals: tuple[str, ...]
     """The words before, between and behind the slots."""
 
-    numbers: tuple[bool, ...]
-    """True for each slot that holds a number."""
+    kinds: tuple[str, ...]
+    """The kind of each slot: a number (n), a text of ours (t), or anything."""
 
     short: bool
-    """It has few words, so that its parts must be words too."""
+    """It has few words, so that what it quotes must be a word too."""
 
     translation: str
 
@@ -56,7 +59,8 @@ class Template(NamedTuple):
         ends = [0, *(slot.end() for slot in slots)], [*(slot.start() for slot in slots), len(text)]
         literals = tuple(text[start:end] for start, end in zip(*ends, strict=True))
         short = sum(map(str.isalpha, "".join(literals))) < FEW_LETTERS
-        return cls(literals, tuple(slot[2] == ":n" for slot in slots), short, translation)
+        kinds = ("t" if f"{{{slot[1]}:t}}" in translation else (slot[2] or "")[1:] for slot in slots)
+        return cls(literals, tuple(kinds), short, translation)
 
     def match(self, text: str) -> list[str] | None:
         """The parts of the text that stand in the slots; each slot ends at the first place where its next word is.
@@ -68,28 +72,27 @@ class Template(NamedTuple):
         if end < start or not text.startswith(first) or not text.endswith(last):
             return None
         parts = []
-        for literal, number in zip(middle, self.numbers[1:], strict=True):
+        for literal, kind in zip(middle, self.kinds[1:], strict=True):
             at = text.find(literal, start, end)
-            while number and at >= 0 and not NUMBER.match(text, at + len(literal)):
+            while kind == "n" and at >= 0 and not NUMBER.match(text, at + len(literal)):
                 at = text.find(literal, at + 1, end)
             if at < 0:
                 return None
             parts.append(text[start:at])
             start = at + len(literal)
         parts.append(text[start:end])
-        stopped = parts[-1].endswith(".") and not parts[-1].endswith("...")
-        if not last and stopped and f"{{{len(parts) - 1}:t}}" not in self.translation:
-            return None  # the stop ends the sentence, and is no part of what the last slot quotes
         return parts if self._fits(parts) else None
 
     def _fits(self, parts: list[str]) -> bool:
-        """True if numbers are numbers; of a short template, if the parts are words too, not half a sentence."""
-        for number, before, part in zip(self.numbers, self.literals, parts, strict=False):
-            if number and not NUMBER.fullmatch(part):
+        """True if numbers are numbers, and if nothing that is quoted is a part of the sentence itself."""
+        for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
+            if kind == "n" and not NUMBER.fullmatch(part):
                 return False
-            if self.short and not number and " " in part.strip() and not before.endswith(": "):
+            if self.short and not kind and " " in part.strip() and not before.endswith(": "):
                 return False
-        return True
+        begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
+        stopped = parts[-1].endswith(".") and not parts[-1].endswith("...")
+        return not begins and not (stopped and not self.literals[-1] and self.kinds[-1] != "t")
 
 
 class Catalogue:
@@ -110,25 +113,38 @@ class Catalogue:
     def translate(self, line: str) -> str:
         """The line with its text translated; blanks and a bullet before it stay, and a text without a template."""
         words = line.strip()
+        if not LETTERS.search(words):
+            return line
         if (translation := self._ended(words)) is None:
             mark = MARK.match(words)
             words = words[mark.end() :] if mark else words
             translation = self._ended(words)
+        if translation is None and (joined := self._sentences(words)) is not None:
+            translation = joined
         return line if translation is None else line.replace(words, translation, 1)
 
-    def translate_sentences(self, text: str) -> str:
-        """The translation of texts of ours that were joined: each time the longest run that has a template."""
+    def translate_part(self, text: str) -> str:
+        """The translation of a part that is ours: of its sentences, those that have a template."""
         if (joint := text[:1]) in JOINTS:
-            return JOINTS[joint] + self.translate_sentences(text[1:])
-        sentences, start, shown = SENTENCES.split(text.strip()), 0, ""
+            return JOINTS[joint] + self.translate_part(text[1:])
+        return self._sentences(text.strip(), whole=False) or text
+
+    def _sentences(self, text: str, whole: bool = True) -> str | None:
+        """The translation of texts of ours that were joined: each time the longest run that has a template.
+
+        None if there are many; and where the whole is asked for, if one of them has none.
+        """
+        sentences, start, shown = SENTENCES.split(text), 0, ""
         if len(sentences) > MOST_SENTENCES:
-            return text
+            return None
         while start < len(sentences):
             ends = range(len(sentences), start, -1)
             runs = ((end, self._ended(" ".join(sentences[start:end]))) for end in ends)
-            end, run = next(((end, run) for end, run in runs if run is not None), (start + 1, sentences[start]))
+            end, run = next(((end, run) for end, run in runs if run is not None), (start + 1, None))
+            if run is None and whole:
+                return None
             blank = " " if shown and shown[-1] < FULL_WIDTH else ""
-            start, shown = end, f"{shown}{blank}{run}"
+            start, shown = end, f"{shown}{blank}{sentences[start] if run is None else run}"
         return shown
 
     def _ended(self, text: str) -> str | None:
@@ -143,13 +159,25 @@ class Catalogue:
         if text in self._texts:
             return self._texts[text]
         for template in self._templates:  # the longest first: it says most about the text
-            if (parts := template.match(text)) is not None:
-                return self._filled(template, parts)
+            parts = template.match(text)
+            if parts is not None and (translation := self._filled(template, parts)) is not None:
+                return translation
         return None
 
-    def _filled(self, template: Template, parts: list[str]) -> str:
-        def part(slot: re.Match[str]) -> str:
-            text = parts[int(slot[1])]
-            return self.translate_sentences(text) if slot[2] == ":t" else text
+    def _filled(self, template: Template, parts: list[str]) -> str | None:
+        """The translation with the parts; None if a short template would cut a sentence that it does not know."""
+        shown = list(parts)
+        for place, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
+            if kind == "t":
+                shown[place] = self.translate_part(part)
+                if template.short and " " in part and shown[place] == part and not before.endswith(": "):
+                    return None
+        return SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
 
-        return SLOT.sub(part, template.translation)
+
+def _spaced(slot: re.Match[str], text: str) -> str:
+    """The text with a blank where Latin letters in it would touch a Chinese character of the translation."""
+    before, behind = slot.string[: slot.start()][-1:], slot.string[slot.end() :][:1]
+    left = " " if CHINESE.match(before) and LATIN.match(text[:1]) else ""
+    right = " " if CHINESE.match(behind) and LATIN.match(text[-1:]) else ""
+    return f"{left}{text}{right}"

@@ -93,8 +93,8 @@ def _plan(evaluation: Json) -> Blocks:
         metric, row = ALL_METRICS[name], list[str | kernel.Cell]([ALL_METRICS[name].name])
         for system, expected in evaluation["expected"].items():
             level = evaluation["systems"].get(system, {}).get(name, {})
-            source = " (set)" if level.get("how") == "set" else ""
-            value = f"{metric.number(level.get('value'))}{source}"
+            value = metric.number(level.get("value"))
+            value = f"{value} (set)" if level.get("how") == "set" else value
             row += [metric.number(expected.get(name)), kernel.Cell(value, metric.interval(level), strong=True)]
         rows.append(row)
     header = ["", *(word for name in evaluation["expected"] for word in (f"{NAMES[name]}, expected", "measured"))]
@@ -129,7 +129,8 @@ def _pairs(evaluation: Json) -> Blocks:
 
 
 def pair_name(pair: str) -> str:
-    return " − ".join(NAMES.get(name, name) for name in pair.split("_vs_"))
+    first, second = (NAMES.get(name, name) for name in pair.split("_vs_"))
+    return f"{first} − {second}"
 
 
 def _power(power: Json) -> Blocks:
