@@ -20,6 +20,7 @@ from qinglan.lineage.deploy_gate import break_glass
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.record import recorded
 from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.terminal import in_language
 
 REASON = "only to show a demo's rollout, although the gate says hold:"
 GOES_ON = (
@@ -34,7 +35,7 @@ def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None
 
     console = Console(highlight=False, soft_wrap=True)
     for line in ("The gate holds:", *(f"  {reason}" for reason in reasons)):
-        console.print(styled((line, "bold red")))
+        console.print(styled((in_language(line), "bold red")))
     console.print(GOES_ON)
     release, registered = _register(config, run)
     store = release_store(config)
@@ -42,7 +43,7 @@ def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None
     policy = load_trust(keys_folder() / TRUST_FILE)
     reason = f"{REASON} {' '.join(reasons)}"
     override, *missing = break_glass(str(release), store.address, (), policy, reason, BY)
-    console.print(styled((override, "bold white on red")))
+    console.print(styled((in_language(override), "bold white on red")))
     for line in missing:
         console.print(line)
     console.print(f"Its audit shows the override: qinglan audit {registered.release[:12]} --store {store.address}")

@@ -4,6 +4,7 @@ from typing import Any
 
 from pipelines.plan import Plan, PlanStep
 from pipelines.promotion import Promotion, promotion_lines
+from qinglan.terminal import in_language
 
 UNFIT_SHOWN = 10
 """Rows set aside that a terminal shows."""
@@ -103,7 +104,7 @@ def _original_table(plan: Plan) -> Any:
     for column in ("what", "the plan", f"ours, {plan.currency}"):
         table.add_column(column)
     for line in plan.original:
-        table.add_row(line.what, line.theirs, line.ours)
+        table.add_row(*map(in_language, (line.what, line.theirs, line.ours)))
     return table
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipelines.rundir import RunDir
-from qinglan.terminal import say
+from qinglan.terminal import in_language, say
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
 LINE_SECONDS = 5.0
@@ -83,7 +83,7 @@ class StepDisplay:
             due = text not in ("", before[1]) and time.monotonic() - self._last_line > LINE_SECONDS
             if news or (status == "running" and due):
                 self._printed[stage], self._last_line = (status, text), time.monotonic()
-                say(f"{MARKS[status]} {stage} {status} {text}".rstrip())
+                say(f"{MARKS[status]} {stage} {in_language(status)} {text}".rstrip())
 
 
 def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple[str, str, str]:
@@ -125,7 +125,7 @@ def _tree(name: str, states: list[tuple[str, str, str]], page: Path | None) -> A
 
     tree = Tree(styled((name, "bold")))
     for stage, status, text in states:
-        tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text}"))
+        tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {in_language(text)}"))
     if page is not None:
-        tree.add(styled((f"while it trains: {page}", "dim")))
+        tree.add(styled((in_language(f"while it trains: {page}"), "dim")))
     return tree

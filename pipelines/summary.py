@@ -8,6 +8,7 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.step_display import duration_seconds, format_facts
 from pipelines.style import STYLE
+from qinglan.terminal import in_language
 
 
 class FunnelRow(NamedTuple):
@@ -169,7 +170,7 @@ def steps_table(steps: dict[str, Any]) -> Any:
         if step:
             facts = format_facts(step.get("facts", {}))
             ended = f"{duration_seconds(step):.1f}" if "ended" in step else ""
-            table.add_row(stage, step["status"], ended, facts)
+            table.add_row(stage, in_language(step["status"]), ended, facts)
     return table
 
 
@@ -182,7 +183,7 @@ def _funnel_table(rows: list[FunnelRow]) -> Any:
     for row in rows:
         expected = f"{row.low:.0%}" if row.low == row.high else f"{row.low:.0%}-{row.high:.0%}"
         measured = "" if row.measured is None else f"{row.measured:.1%}"
-        table.add_row(row.name, expected, measured, "" if row.rows is None else f"{row.rows:,}")
+        table.add_row(in_language(row.name), expected, measured, "" if row.rows is None else f"{row.rows:,}")
     return table
 
 
@@ -190,23 +191,30 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table(title="In all", title_justify="left", show_header=False)
+    rows: list[tuple[str, str]] = []
     checked = (record["steps"].get("validate") or {}).get("facts") or {}
     if labelled := checked.get("labelled"):
-        table.add_row("gold passage first, plain question (test left out)", f"{checked['plain_top1'] / labelled:.1%}")
-        table.add_row(
-            "gold passage first, teacher's rewrite (test left out)", f"{checked['rewritten_top1'] / labelled:.1%}"
-        )
+        rows += [
+            ("gold passage first, plain question (test left out)", f"{checked['plain_top1'] / labelled:.1%}"),
+            ("gold passage first, teacher's rewrite (test left out)", f"{checked['rewritten_top1'] / labelled:.1%}"),
+        ]
     money = record.get("gateway") or {}
     if money:
         currency = config.gateway.teacher.price.currency
-        word = "cost" if config.pays else "cost, as if paid"
-        table.add_row(word, f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}")
         now = money["attempts"] - record.get("gateway_before", {}).get("attempts", 0)
-        table.add_row("paid calls, this time", f"{now:,}")
-        table.add_row("paid calls, in the journal", f"{money['attempts']:,}")
-        table.add_row("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})")
-        table.add_row("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}")
-        if rows := money.get("possibly_billed"):
-            table.add_row("possibly billed twice", ", ".join(map(str, rows[:10])))
-    table.add_row("time", f"{record['seconds']:.1f} s")
+        rows += [
+            (
+                "cost" if config.pays else "cost, as if paid",
+                f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}",
+            ),
+            ("paid calls, this time", f"{now:,}"),
+            ("paid calls, in the journal", f"{money['attempts']:,}"),
+            ("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})"),
+            ("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}"),
+        ]
+        if billed := money.get("possibly_billed"):
+            rows.append(("possibly billed twice", ", ".join(map(str, billed[:10]))))
+    rows.append(("time", f"{record['seconds']:.1f} s"))
+    for name, value in rows:
+        table.add_row(in_language(name), in_language(value))
     return table

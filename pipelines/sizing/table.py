@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pipelines.sizing.report import NO_HOURS, FitReport, Pace, Room
+from qinglan.terminal import in_language
 
 MARKS = {"counted": "", "measured": " m", "published": " p", "guessed": " g"}
 """Letters behind a part that say what its bytes rest on."""
@@ -24,7 +25,7 @@ def print_fit(report: FitReport) -> None:
         console.print("*: by this repository's manifests; your cards and volumes may be others.", style="dim")
     console.print("The parts of each. m: measured, p: published, g: guessed; the rest is counted.", style="dim")
     for room in report.rooms:
-        console.print(f"{room.stage}, {room.room}: {parts_in_words(room)}.", highlight=False)
+        console.print(f"{room.stage}, {in_language(room.room)}: {parts_in_words(room)}.", highlight=False)
     console.print(_paces_table(report))
     for line in verdict_lines(report):
         console.print(line, style="" if report.fits else "yellow", highlight=False)
@@ -90,7 +91,9 @@ def shortfall(room: Room) -> str:
 def parts_in_words(room: Room) -> str:
     parts = sorted(room.parts, key=lambda part: -part.gigabytes)
     return ", ".join(
-        f"{part.name} {part.gigabytes:,.1f}{MARKS[part.basis]}" for part in parts if part.gigabytes >= SMALLEST
+        f"{in_language(part.name)} {part.gigabytes:,.1f}{MARKS[part.basis]}"
+        for part in parts
+        if part.gigabytes >= SMALLEST
     )
 
 
@@ -105,9 +108,10 @@ def _rooms_table(report: FitReport) -> Any:
     table.add_column("fits")
     for room in report.rooms:
         available = "?" if room.available is None else f"{room.available:,.1f}{' *' if room.by_manifests else '  '}"
+        fits = "?" if room.available is None else "yes" if room.fits else "NO"
         table.add_row(
-            room.stage, room.room, room.phase, f"{room.needed:,.1f}", available, f"{room.guessed:,.1f}",
-            "?" if room.available is None else "yes" if room.fits else "NO", style="" if room.fits else "yellow",
+            room.stage, in_language(room.room), in_language(room.phase), f"{room.needed:,.1f}", available,
+            f"{room.guessed:,.1f}", in_language(fits), style="" if room.fits else "yellow",
         )  # fmt: skip
     return table
 

@@ -8,6 +8,7 @@ from qinglan.lineage.descendants import Descendant
 from qinglan.lineage.findings import State
 from qinglan.lineage.release_notes import format_rollout
 from qinglan.lineage.walk import ArtifactNode, Graph
+from qinglan.terminal import in_language
 from qinglan.terminal.console import Console, styled
 
 MARKS: dict[State, tuple[str, str]] = {
@@ -51,17 +52,18 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
     """Tree, counts, reasons, the next step."""
 
     console = Console(file=to, highlight=False, soft_wrap=True)
-    verdict = audit.verdict if audit.verdict == "intact" else audit.verdict.upper()
+    verdict = in_language(audit.verdict)
+    verdict = verdict if audit.verdict == "intact" else verdict.upper()
     name = f"{audit.name} " if audit.name else ""
     verdict_style = f"bold {VERDICT_COLOURS[audit.verdict]}"
     console.print(styled(name, audit.digest[:12] or audit.target, " ", (verdict, verdict_style)))
     for override in audit.overrides:
         missing = "; ".join(override.missing) or "nothing"
         text = f"BREAK-GLASS {override.at} by {override.by}: {override.reason} (missing then: {missing})"
-        console.print(styled((text, "bold white on red")))
+        console.print(styled((in_language(text), "bold white on red")))
     for rollout in audit.rollouts:
         mark, colour = MARKS[rollout.state]
-        console.print(styled((f"{mark} ", colour), format_rollout(rollout)))
+        console.print(styled((f"{mark} ", colour), in_language(format_rollout(rollout))))
     hidden = 0
     for line in tree_lines(audit.graph):
         if line.depth > MAX_DEPTH:
@@ -70,10 +72,12 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
             console.print(_format_line(audit.graph, line))
     if hidden:
         console.print(f"... and {hidden:,} more, deeper than {MAX_DEPTH} levels; --page or --json shows all")
-    console.print(", ".join(f"{count:,} {state}" for state, count in reversed(counts(audit.graph).items()) if count))
+    total = [f"{count:,} {in_language(state)}" for state, count in reversed(counts(audit.graph).items()) if count]
+    console.print(", ".join(total))
     for finding in audit.findings:
         mark, colour = MARKS[finding.state]
-        console.print(styled((f"{mark} {finding.state} ", colour), f"{finding.what}: {finding.why}"))
+        state = (f"{mark} {in_language(finding.state)} ", colour)
+        console.print(styled(state, f"{finding.what}: {in_language(finding.why)}"))
     console.print(next_step(audit))
 
 
@@ -81,7 +85,8 @@ def _format_line(graph: Graph, line: TreeLine) -> "object":
 
     thing = line.thing
     mark, colour = MARKS[thing.state]
-    about = ", ".join([thing.digest[:12], *(["see above"] if line.again else _details(graph, thing))])
+    details = ["see above"] if line.again else _details(graph, thing)
+    about = ", ".join([thing.digest[:12], *map(in_language, details)])
     return styled("  " * line.depth, (f"{mark} {thing.name} ", colour), (about, "dim"))
 
 
@@ -110,6 +115,6 @@ def print_descendants(digest: str, descendants: Sequence[Descendant], to: IO[str
         about = f"{item.digest[:12]}, by {item.stage}, {item.ended[:19]}"
         names = f" {', '.join(item.names)}" if item.names else ""
         why = f" {item.fault}" if item.fault else ""
-        console.print(styled((f"{mark} {item.what}{names} ", colour), (about, "dim"), why))
+        console.print(styled((f"{mark} {in_language(item.what)}{names} ", colour), (in_language(about), "dim"), why))
     if descendants and descendants[0].total > len(descendants):
         console.print(f"... and {descendants[0].total - len(descendants):,} more")

@@ -29,7 +29,7 @@ ENDS = {".": "。", ";": "；", ":": "："}
 """Marks behind a text that its template may lack, as they were put there when it was joined to others."""
 
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
-SENTENCE_END = re.compile(r"[.!?] [A-Z0-9]")
+SENTENCE_END = re.compile(r"[.!?] [A-Z0-9]|; ")
 MOST_SENTENCES = 30
 FEW_LETTERS = 9
 """With fewer letters a template would match texts that mean something else."""
@@ -113,20 +113,20 @@ class Catalogue:
     def translate(self, line: str) -> str:
         """The line with its text translated; blanks and a bullet before it stay, and a text without a template."""
         words = line.strip()
+        words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
         if not LETTERS.search(words):
             return line
-        if (translation := self._ended(words)) is None:
-            mark = MARK.match(words)
-            words = words[mark.end() :] if mark else words
-            translation = self._ended(words)
-        if translation is None and (joined := self._sentences(words)) is not None:
-            translation = joined
+        translation = self._ended(words)
+        if translation is None:
+            translation = self._sentences(words)
         return line if translation is None else line.replace(words, translation, 1)
 
     def translate_part(self, text: str) -> str:
         """The translation of a part that is ours: of its sentences, those that have a template."""
         if (joint := text[:1]) in JOINTS:
             return JOINTS[joint] + self.translate_part(text[1:])
+        if joint == text[-1:] == "'" and (words := self._match(text[1:-1])):
+            return f"“{words}”"
         return self._sentences(text.strip(), whole=False) or text
 
     def _sentences(self, text: str, whole: bool = True) -> str | None:
