@@ -324,7 +324,7 @@ def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
     if total > config.gateway.budget:
         warnings.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
     for role, model in config.gateway.models().items():
-        warnings += stale_price_warning(f"The {role}", model.price, today) if config.pays else []
+        warnings += stale_price_warning(role, model.price, today) if config.pays else []
     return warnings
 
 

@@ -22,8 +22,9 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
     console.print(", ".join(f"{name} {rows:,}" for name, rows in plan.splits.items()), highlight=False)
     console.print(_calls_table(plan))
-    models = ", ".join(f"{step.step}: {step.what} by {step.model}" for step in plan.steps if step.model)
-    console.print(f"{models[:1].upper()}{models[1:]}.", highlight=False)
+    for step in plan.steps:
+        if step.model:
+            console.print(f"{step.step} asks {step.model} for {step.what}.", highlight=False)
     console.print(prepayment_in_words(plan), highlight=False)
     console.print(f"{plan.training} The hours of training are not part of the table.", highlight=False)
     console.print("Calls of label, ppo and evaluate are the most there can be: equal texts are asked once.")
@@ -93,7 +94,7 @@ def _calls_table(plan: Plan) -> Any:
 def _prepaid(step: PlanStep) -> str:
     """Format a step's batch price: `live` if its calls cannot be prepaid, empty for retrievals, which are free."""
     if step.prepaid_cost is None:
-        return "live" if step.model else ""
+        return in_language("live") if step.model else ""
     return f"{step.prepaid_cost:.2f}"
 
 

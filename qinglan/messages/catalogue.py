@@ -31,7 +31,7 @@ ENDS = {".": "。", ";": "；", ":": "："}
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
 SENTENCE_END = re.compile(r"[.!?] [A-Z0-9]|; ")
 MOST_SENTENCES = 30
-FEW_LETTERS = 9
+FEW_LETTERS = 7
 """With fewer letters a template would match texts that mean something else."""
 
 CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
@@ -88,7 +88,7 @@ class Template(NamedTuple):
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
             if kind == "n" and not NUMBER.fullmatch(part):
                 return False
-            if self.short and not kind and " " in part.strip() and not before.endswith(": "):
+            if self.short and not kind and _is_long(before, part):
                 return False
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
         stopped = parts[-1].endswith(".") and not parts[-1].endswith("...")
@@ -169,10 +169,15 @@ class Catalogue:
         shown = list(parts)
         for place, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
             if kind == "t":
-                shown[place] = self.translate_part(part)
-                if template.short and " " in part and shown[place] == part and not before.endswith(": "):
+                if template.short and _is_long(before, part) and self._sentences(part) is None:
                     return None
+                shown[place] = self.translate_part(part)
         return SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
+
+
+def _is_long(before: str, part: str) -> bool:
+    """True if a part is several words, which nothing marks as a part: neither a colon before it nor backticks."""
+    return " " in part.strip() and not before.endswith(": ") and not (part[0] == part[-1] == "`")
 
 
 def _spaced(slot: re.Match[str], text: str) -> str:

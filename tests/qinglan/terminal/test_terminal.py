@@ -1,14 +1,17 @@
 """What is shown as a code, and what stays as it is."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.table import Table
 
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, DataError
 from qinglan.page import render_page
-from qinglan.terminal import quoted, say, say_error, say_json, visible
+from qinglan.terminal import quoted, say, say_error, say_json, use_language, visible
+from qinglan.terminal.console import Console
 from tests.terminal_screen import ATTACKS, faults, shown
 
 
@@ -106,3 +109,50 @@ def test_a_page_shows_codes_too(tmp_path_factory: pytest.TempPathFactory) -> Non
     page = render_page(template, "a\u202eb", text="一\n<\u200b>", number=3)
 
     assert page == r"a\u202eb<pre>一" + "\n" + r"&lt;\u200b&gt;</pre>3"
+
+
+@pytest.fixture
+def in_chinese(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+    use_language()
+    yield
+    monkeypatch.setenv("QINGLAN_LANG", "en")
+    use_language()
+
+
+@pytest.mark.usefixtures("in_chinese")
+def test_a_command_prints_in_the_persons_language(capsys: pytest.CaptureFixture[str]) -> None:
+    say("- a.csv: no such file. Give the filled blind sample.", "something else\x1b[2J")
+    say_error(DataError("a.csv: no such file. Give the filled blind sample.", "  | no such file"), "qinglan")
+
+    printed = capsys.readouterr()
+    assert printed.out == "- a.csv：没有这个文件。请给填好的盲评样本。\nsomething else\\x1b[2J\n"
+    assert printed.err == "qinglan: a.csv：没有这个文件。请给填好的盲评样本。\n  | no such file\n"
+
+
+@pytest.mark.usefixtures("in_chinese")
+def test_a_table_has_a_chinese_head_and_its_cells_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(title="People's scores, 1 to 5")
+    table.add_column("system")
+    table.add_row("rewrites")
+    Console(width=60).print(table)
+
+    printed = capsys.readouterr().out
+    assert "人的评分" in printed and "系统" in printed
+    assert "rewrites" in printed
+
+
+@pytest.mark.usefixtures("in_chinese")
+def test_json_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    say_json({"why": "no such file"})
+
+    assert capsys.readouterr().out == '{"why": "no such file"}\n'
+
+
+def test_a_process_that_writes_a_log_prints_english(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+    say("a.csv: no such file. Give the filled blind sample.")
+
+    assert capsys.readouterr().out == "a.csv: no such file. Give the filled blind sample.\n"
