@@ -88,7 +88,7 @@ class Template(NamedTuple):
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
             if kind == "n" and not NUMBER.fullmatch(part):
                 return False
-            if self.short and not kind and _is_long(before, part):
+            if not kind and (part != part.strip() or (self.short and _is_long(before, part))):
                 return False
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
         stopped = parts[-1].endswith(".") and not parts[-1].endswith("...")
@@ -178,7 +178,7 @@ class Catalogue:
 def _is_long(before: str, part: str) -> bool:
     """True if a part is not one word, and nothing marks it as a part: a colon or bracket before it, or backticks."""
     marked = before.endswith((": ", "(")) or part[:1] == part[-1:] == "`"
-    return part != (part.strip() or None) or (" " in part and not marked)
+    return not part.strip() or (" " in part and not marked)
 
 
 def _spaced(slot: re.Match[str], text: str) -> str:
