@@ -7,7 +7,7 @@ OPENING, CLOSING = "“‘（《〈「【", "，。；：、！？）》〉」�
 WORD = re.compile(
     rf"\s*(?:[{OPENING}]*(?:[{WIDE}]|[^\s{WIDE}{OPENING}{CLOSING}]+)[{CLOSING}]*|[{OPENING}]+|[{CLOSING}]+)\s*"
 )
-"""What stays on one line: a Chinese character or a run of others, with the marks that may not begin or end a line."""
+"""A piece that stays on one line: a Chinese character or a run of others, with marks that must stay beside it."""
 
 
 def break_between_characters() -> None:

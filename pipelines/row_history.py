@@ -69,7 +69,7 @@ def _validate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 
 def _retrieval_line(retrieval: Retrieval) -> str:
     rank = f", gold passage at {retrieval.gold_rank}" if retrieval.gold_rank else ""
-    return f"{retrieval.count} passages, the first with {retrieval.top1_score:.2f}{rank}"
+    return f"{retrieval.count:,} passages, the first with {retrieval.top1_score:.2f}{rank}"
 
 
 def _label(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:

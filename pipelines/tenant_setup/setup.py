@@ -158,8 +158,9 @@ def _short(text: str, most: int = 70) -> str:
 
 
 def guess_language(data: TenantData) -> Language:
-    """The language of the questions."""
-    return "zh" if is_chinese("".join(row.question for row in data.questions[:200])) else "en"
+    """The language of the questions; Chinese where they have no letters, such as numbers of articles."""
+    text = "".join(row.question for row in data.questions[:200])
+    return "zh" if is_chinese(text) or not any(map(str.isalpha, text)) else "en"
 
 
 def passages_language(passages: Sequence[Passage]) -> str:

@@ -32,7 +32,10 @@ Kind = Literal["release", "run", "artifact"]
 SHOWN_FILES = "files"
 """A run's folder of links to its newest artifacts, under the names that people know."""
 
-SHOWN_NAMES = {"sft": "chats", "ppo": "prompts", "distil": "distil_table"}
+SHOWN_NAMES = {
+    "sft": "chats", "ppo": "prompts", "augmented_sft": "augmented_chats", "augmented_ppo": "augmented_prompts",
+    "distil": "distil_table",
+}  # fmt: skip
 """Artifacts that are shown there by another name than their own."""
 
 FILLED_IN = frozenset({".xlsx"})

@@ -20,7 +20,7 @@ SLOT = re.compile(r"\{(\d+)(:[nt])?\}")
 NUMBER = re.compile(r"\s*[-+]?(\d[\d,.]*(e[-+]?\d+)?%?|nan|inf)\s*")
 
 MARK = re.compile(r"\s*(?:[-!✓✗·◇▶] |\[[^\]\s][^\]]*\] )?\s*")
-"""What may stand before a sentence on a line, and is no part of its template: a bullet, or a stage in brackets."""
+"""The bullet, or the stage in brackets, before a sentence on a line; it is no part of a template."""
 
 JOINTS = {",": "，", ";": "；", ":": "："}
 """Marks before a part that was joined to a text."""
@@ -31,7 +31,7 @@ ENDS = {".": "。", ";": "；", ":": "："}
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
 SENTENCE_END = re.compile(r"[.!?] [A-Z0-9]|; ")
 MOST_SENTENCES = 30
-FEW_LETTERS = 7
+FEW_LETTERS = 8
 """With fewer letters a template would match texts that mean something else."""
 
 CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
@@ -88,7 +88,7 @@ class Template(NamedTuple):
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
             if kind == "n" and not NUMBER.fullmatch(part):
                 return False
-            if self.short and not kind and _is_long(before, part):
+            if not kind and (part != part.strip() or (self.short and _is_long(before, part))):
                 return False
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
         stopped = parts[-1].endswith(".") and not parts[-1].endswith("...")
@@ -176,8 +176,9 @@ class Catalogue:
 
 
 def _is_long(before: str, part: str) -> bool:
-    """True if a part is several words, which nothing marks as a part: neither a colon before it nor backticks."""
-    return " " in part.strip() and not before.endswith(": ") and not (part[0] == part[-1] == "`")
+    """True if a part is not one word, and nothing marks it as a part: a colon or bracket before it, or backticks."""
+    marked = before.endswith((": ", "(")) or part[:1] == part[-1:] == "`"
+    return not part.strip() or (" " in part and not marked)
 
 
 def _spaced(slot: re.Match[str], text: str) -> str:

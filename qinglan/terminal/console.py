@@ -62,9 +62,9 @@ def markdown(source: str) -> Markdown:
 
 
 def _markdown_in_language(line: str) -> str:
-    """The line with its words in the person's language: of a table the header and the first column."""
+    """The line with its words in the person's language, of a table those of each cell."""
     if line.startswith("| "):
-        first, *cells = line.strip("| ").split(" | ")
-        return f"| {' | '.join([in_language(first), *cells])} |"
+        cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
+        return f"| {' | '.join(map(in_language, cells))} |"
     mark, words, end = MARKED_LINE.fullmatch(line).groups()  # type: ignore[union-attr]
     return f"{mark}{in_language(words)}{end}"

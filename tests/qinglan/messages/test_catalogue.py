@@ -103,3 +103,8 @@ def test_a_broken_po_file_is_named_with_its_line(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"zh\.po:2"):
         Catalogue.read(file)
+
+
+def test_a_short_template_matches_no_word_beside_others(catalogue: Catalogue) -> None:
+    assert Catalogue({"{0} accepted": "{0} 行被接受"}).translate("validate  accepted") == "validate  accepted"
+    assert catalogue.translate("by ") == "by "
