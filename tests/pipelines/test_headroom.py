@@ -108,7 +108,7 @@ def test_without_an_sft_model_validations_retrievals_stand_in_and_nothing_is_ask
     assert report.samples == 0
     assert 0.3 < headroom.teacher.value < 0.7
     assert headroom.greedy == headroom.teacher
-    assert {"gap", "in pieces", "house words"} <= set(report.by_kind)
+    assert {"gap", "complete", "house words"} <= set(report.by_kind)
     assert "--until sft" in report.decision.sentence
     assert not world.run.journal.exists()
 
