@@ -105,7 +105,7 @@ def _field(prompt: str, name: str) -> str:
 
 
 def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
-    for number, extra in enumerate(_extra_infos(path), 1):
+    for number, extra in enumerate(read_extra_infos(path), 1):
         try:
             question = TrainingQuestion(str(extra["id"]), extra["question"], extra["history_summary"] or "")
         except (KeyError, TypeError) as error:
@@ -115,7 +115,8 @@ def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
         yield f"{path.name}:{number}", question
 
 
-def _extra_infos(path: Path) -> Iterator[Any]:
+def read_extra_infos(path: Path) -> Iterator[Any]:
+    """The facts of each prompt that PPO learns from or is chosen by."""
     import pyarrow as pa
     import pyarrow.parquet
 

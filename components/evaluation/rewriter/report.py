@@ -67,6 +67,7 @@ def build_report(
             kernel.Section("Rows without gold", list(_by_labels(evaluation, systems))),
             kernel.Section(f"Kinds of questions: {FIRST_IN_WORDS[by]}", list(_kinds(evaluation))),
             kernel.Section(f"Properties of the sample: {FIRST_IN_WORDS[by]}", list(_slices(evaluation))),
+            kernel.Section("Searched as asked, on dev", list(_as_asked(evaluation))),
             kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], by, examples or {}))),
             kernel.Section("Training", curves),
             kernel.Section("The judges", [judges, *inflation, blind]),
@@ -215,6 +216,27 @@ def _loss_words(gap: Json, p: float | None, gate: GateConfig) -> str:
     if gap["low"] >= -gate.kind_margin:
         return "none"
     return f"open: up to {-100 * gap['low']:.1f} points"
+
+
+def _as_asked(evaluation: Json) -> Blocks:
+    """What each threshold of `as_asked` does on dev, for a person to choose it by."""
+    table = evaluation.get("as_asked")
+    if not table:
+        return
+    rows = [
+        [
+            f"{line['threshold']:g}",
+            f"{line['taken']:,}",
+            *(TOP1.number(line[name]) for name in ("as_asked", "teacher")),
+        ]
+        for line in table
+    ]
+    yield kernel.Table(["threshold", "questions", "gold first, as asked", "gold first, teacher's rewrite"], rows)
+    yield kernel.Text(
+        f"Of {table[0]['rows']:,} rows of dev with gold: questions whose own first passage scores at least the "
+        f"threshold, and what is right for these. This run's is {evaluation['settings']['as_asked']:g}. Choose the "
+        "next run's where the words as asked are right as often as you need; never by the test."
+    )
 
 
 def _slices(evaluation: Json) -> Blocks:

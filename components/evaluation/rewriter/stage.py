@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from components.evaluation.rewriter import leak, results
+from components.evaluation.rewriter import as_asked_table, leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.inflation import inflation_results
@@ -94,6 +94,8 @@ def evaluate(
     known = training_terms(leak.questions(training))
     kinds = [question_kinds(row, known) for row in rows]
     evaluation = build_evaluation(rows, kinds, slices, students, scored, Origins(leaks, digests), config)
+    if "ppo" in training:
+        evaluation["as_asked"] = as_asked_table.by_threshold(as_asked_table.read_dev(training["ppo"]))
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
     examples = draw_examples(out.predictions, evaluation["candidate"], config.examples)
