@@ -24,6 +24,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.faulty_reward.handling import HANDLINGS
 from benchmarks.faulty_reward.world import ATTEMPTS, TENANT, Arm, Bench, Json
 from benchmarks.report import report
 from benchmarks.science.runs import sample, settings
@@ -42,11 +43,12 @@ SAME = 1e-6
 def main(parts: Sequence[str], folder: Path) -> None:
     with opened(folder) as (bench, url):
         figures = {name: part(bench, url) for name, part in PARTS.items() if name in (parts or PARTS)}
-    wrong = figures.get("rewards", {})
-    ours, verl = (wrong[f"{handling} {RATES[-1]:.0%}"]["wrong"] if wrong else 0.0 for handling in ("ours", "verl"))
+    wrong = {name: entry["wrong"] for name, entry in figures.get("rewards", {}).items()}
+    most = {side: max((wrong[name] for name in wrong if name.startswith(side)), default=0.0) for side in HANDLINGS}
+    ratio = most["ours"] / (most["verl"] or 1.0)
     resumed = figures.get("resume", {})
-    ok = ours < 0.01 and all(resumed.get(name, True) for name in ("same_rollouts", "same_rewards", "paid_once"))
-    report("faulty-reward", ours / verl if verl else 0.0, 0.0, ok, **figures)
+    ok = ratio < 0.01 and all(resumed.get(name, True) for name in ("same_rollouts", "same_rewards", "paid_once"))
+    report("faulty-reward", ratio, 0.0, ok, **figures)
 
 
 @contextmanager
@@ -72,7 +74,7 @@ def rewards(bench: Bench, url: str) -> Json:
     print(f"{len(right)} rollouts of the SFT model: mean reward {statistics.fmean(right):.3f}")
     out = {}
     for arm in ARMS:
-        errors = [abs(given - true) for given, true in zip(bench.rewarded(arm, rollouts), right, strict=True)]
+        errors = [abs(reward - truth) for reward, truth in zip(bench.rewarded(arm, rollouts), right, strict=True)]
         out[f"{arm.handling} {arm.rate:.0%}"] = {"wrong": share_wrong(errors), "error": statistics.fmean(errors)}
         print(f"{arm.handling} at {arm.rate:.0%}: {share_wrong(errors):.1%} wrong, by {statistics.fmean(errors):.4f}")
     return out
@@ -92,7 +94,7 @@ def training(bench: Bench, url: str) -> Json:
 
 def errors_of(bench: Bench, step: Json, url: str) -> list[float]:
     right = bench.score(url, step["rollouts"])
-    return [abs(given - terms["score"]) for given, terms in zip(step["rewards"], right, strict=True)]
+    return [abs(reward - terms["score"]) for reward, terms in zip(step["rewards"], right, strict=True)]
 
 
 def held_out(bench: Bench, arm: Arm | None, url: str) -> Json:

@@ -164,8 +164,8 @@ class Bench:
             student.model, prompts, most, tokenizer.eos_token_id, tokenizer.pad_token_id, Sampling(1.0), draws
         )
         return [
-            {**row, "ids": made.ids, "text": tokenizer.decode(made.ids, skip_special_tokens=True)}
-            for row, made in zip(rows, written, strict=True)
+            {**row, "ids": rewrite.ids, "text": tokenizer.decode(rewrite.ids, skip_special_tokens=True)}
+            for row, rewrite in zip(rows, written, strict=True)
         ]
 
     def rewarded(self, arm: Arm, rollouts: Sequence[Json]) -> list[float]:
