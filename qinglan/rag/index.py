@@ -143,8 +143,8 @@ class Index:
     def _top(self, terms: list[str], limit: int) -> list[Hit]:
         from tantivy import Occur, Query
 
-        terms = [(Occur.Should, Query.term_query(self._schema, "body", term, "freq")) for term in terms]
-        matches = self._searcher.search(Query.boolean_query(terms), limit, count=False).hits
+        clauses = [(Occur.Should, Query.term_query(self._schema, "body", term, "freq")) for term in terms]
+        matches = self._searcher.search(Query.boolean_query(clauses), limit, count=False).hits
         numbers: list[Any] = self._searcher.fast_field_values("number", [address for _, address in matches])
         # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
         scores = [round(score, 4) for score, _ in matches]

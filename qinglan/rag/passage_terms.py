@@ -86,8 +86,10 @@ def extract_terms(batch: Sequence[Passage]) -> BatchTerms:
         np.concatenate([pair_codes, word_codes]), np.concatenate([segment, word_segment]), len(batch)
     )
     bodies = _bodies(first, second, segment, len(batch))
-    for at, body in enumerate(bodies):
-        bodies[at] = " ".join([body.rstrip(), *texts_words[2 * at], *texts_words[2 * at + 1], ""]).lstrip()
+    for number, body in enumerate(bodies):
+        bodies[number] = " ".join(
+            [body.rstrip(), *texts_words[2 * number], *texts_words[2 * number + 1], ""]
+        ).lstrip()
     return BatchTerms(bodies, codes, in_title, counts)
 
 

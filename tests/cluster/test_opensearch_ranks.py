@@ -96,14 +96,9 @@ async def agreement(mine: Engine, theirs: Engine, asked: list[tuple[str, frozens
     return Agreement(mean(first), mean(shared), (mean(one for one, _ in golds), mean(one for _, one in golds)))
 
 
-# What is measured stands in the README. Elliptic questions fit hundreds of passages equally well, and
-# where the item's name mixes scripts (维生素E软胶囊), the cjk analyzer cuts it in other places.
-BOUNDS = {
-    ("fivedoctors", "plain"): (0.5, 0.65), ("fivedoctors", "history and question"): (0.93, 0.9),
-    ("fivedoctors", "the gold title"): (0.95, 0.88), ("chengla", "plain"): (0.93, 0.9),
-    ("chengla", "history and question"): (0.95, 0.93), ("chengla", "the gold title"): (0.97, 0.9),
-}  # fmt: skip
-TOP1 = 0.03
+# Both engines search the same terms; only ties at the cut may fall otherwise.
+ALIKE = 0.99
+TOP1 = 0.01
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
@@ -116,9 +111,7 @@ def test_both_engines_rank_alike(tenant: str, search: Node, samples: dict[str, P
 
     for name, seen in found.items():
         print(f"{tenant}, {name}: {seen}")
-        first, of_ten = BOUNDS[tenant, name]
-        assert seen.first >= first, (name, seen)
-        assert seen.of_ten >= of_ten, (name, seen)
+        assert min(seen.first, seen.of_ten) >= ALIKE, (name, seen)
         assert abs(seen.top1[0] - seen.top1[1]) <= TOP1, (name, seen)
 
 
