@@ -189,7 +189,8 @@ class LineConfig(Config):
             settings = values.get(name)
             if isinstance(settings, dict) and list(settings.get("trackers", shared)) != shared:
                 raise ValueError(f"{name}.trackers: a run has one setting for all trainings; set `trackers` alone")
-        return merge_settings(values, {name: {"trackers": shared} for name in trainings})
+        mappings = [name for name in trainings if isinstance(values.get(name, {}), dict)]  # the class refuses others
+        return merge_settings(values, {name: {"trackers": shared} for name in mappings})
 
     @model_validator(mode="after")
     def _known_pods(self) -> Self:

@@ -166,7 +166,8 @@ def missing_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) ->
         yield Obstacle(
             reason=f"{config.questions}: {len(lost):,} rows name gold passages that {config.knowledge_base} does not "
             f"have: {rows_in_words(lost)}.",
-            next_step=f"Give the knowledge base that they were labelled on, or mend {config.generate.columns.gold}.",
+            next_step=f"Give the knowledge base that they were labelled on, or mend {config.generate.columns.gold}: "
+            r"ids are separated by commas, and a comma inside an id is written as \,",
         )
 
 

@@ -56,10 +56,18 @@ def _parsed(text: str) -> Any:
 
 def _turn(item: Any) -> tuple[str, str] | None:
     if isinstance(item, dict):
-        for side, text in KEYS:
-            if isinstance(item.get(side), str) and isinstance(item.get(text), str):
-                return item[side].strip().lower(), item[text]
+        for side, key in KEYS:
+            text = _text(item.get(key))
+            if isinstance(item.get(side), str) and text is not None:
+                return item[side].strip().lower(), text
     return None
+
+
+def _text(content: Any) -> str | None:
+    """A turn's text, also one in parts, [{"type": "text", "text": "..."}], whose images are left out."""
+    if isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content):
+        return "\n".join(str(part["text"]) for part in content if part["type"] == "text" and "text" in part)
+    return content if isinstance(content, str) else None
 
 
 def chat_lines(turns: Sequence[Turn]) -> str:

@@ -1,7 +1,9 @@
 """The one base of every configuration: frozen, closed, and the only home of each default."""
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -41,12 +43,41 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {explain_validation_error(error)}") from error
+        raise ConfigError(f"{where}: {explain_validation_error(error)}{_similar_names(model, error)}") from error
 
 
 def explain_validation_error(error: ValidationError, show_input: bool = True) -> str:
     """Each wrong field: name, what is wrong, and what was given unless that is a user's own text."""
     return "; ".join(_explain(item, show_input) for item in error.errors(include_url=False))
+
+
+def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
+    """For names that a configuration lacks, those that it has and that are spelled nearly so."""
+    unknown = [item["loc"] for item in error.errors(include_url=False) if item["type"] == "extra_forbidden"]
+    hints = []
+    for *path, name in unknown:
+        inner = _model_at(model, path)
+        names = [field.alias or key for key, field in inner.model_fields.items()] if inner else []
+        if near := get_close_matches(str(name), names, 1):
+            hints.append(f" Did you mean `{near[0]}`?")
+    return ("." if hints else "") + "".join(dict.fromkeys(hints))
+
+
+def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
+    """The class of the settings at a path, through lists and mappings; None where there is none."""
+    at: Any = model
+    for part in path:
+        if isinstance(at, type) and issubclass(at, BaseModel):
+            fields = {field.alias or key: field.annotation for key, field in at.model_fields.items()}
+            at = _inner_model(fields.get(str(part)))
+    return at if isinstance(at, type) and issubclass(at, BaseModel) else None
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    """The class of settings in an annotation such as `dict[str, Pod]` or `DeployConfig | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_inner_model, get_args(annotation))), None)
 
 
 def _explain(item: ErrorDetails, show_input: bool) -> str:
@@ -71,6 +102,8 @@ def _message(item: ErrorDetails, show_input: bool) -> str:
     if item["type"] == "tuple_type":
         example = f", such as [{item['input']}]" if show_input and isinstance(item["input"], str) else ""
         return f"Input should be a list{example}"
+    if item["type"] == "model_type":
+        return "Input should be a mapping of settings"
     return item["msg"].removeprefix("Value error, ")
 
 

@@ -85,7 +85,7 @@ async def _call(role: str, model: PaidModel) -> Check:
         step = f"Set answer_format: {accepted} for the {role}." if accepted else "See docs/teachers.md."
         return Check("error", role, f"{error} It was asked for {model.structured_answers}.", step)
     except FatalUpstreamError as error:
-        return Check("error", role, str(error), f"export {model.api_key_env}=..., or see base_url and model.")
+        return Check("error", role, str(error), f"See {role}.base_url, {role}.model and {model.api_key_env}.")
     except (UpstreamError, RowError) as error:
         return Check("error", role, str(error), "Run qinglan doctor again; if it stays, see docs/teachers.md.")
 

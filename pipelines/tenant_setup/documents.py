@@ -38,6 +38,7 @@ BLOCK_TAGS = (
     "td",
     "br",
 )
+NO_FILE = "There is no file; links and hidden files are not read. Put the documents themselves there."
 TITLE_STYLE = "p[style-name='Title'] => h1:fresh"
 CONTENT_NAMES = (
     "content",
@@ -92,7 +93,7 @@ def read_documents(places: Iterable[Path]) -> Documents:
         read.files.append(DocumentReport(path, len(passages), note))
     if not read.passages:
         reasons = "; ".join(f"{report.path.name}: {report.note}" for report in read.files[:5])
-        raise DataError(f"No text in {', '.join(map(str, places)) or 'nothing'}. {reasons or 'There is no file.'}")
+        raise DataError(f"No text in {', '.join(map(str, places)) or 'nothing'}. {reasons or NO_FILE}")
     return read
 
 
@@ -116,7 +117,7 @@ def _passages(path: Path, source: PurePath) -> Iterator[Passage]:
     if suffix in RECORD_ENDINGS:
         return record_passages(path, source)
     if suffix not in READERS:
-        raise DataError(f"is no format that is read here ({', '.join((*READERS, *RECORD_ENDINGS))})")
+        raise DataError(f"is no format that is read here. Save it as one of {', '.join((*READERS, *RECORD_ENDINGS))}")
     return document_passages(source, READERS[suffix](path))
 
 
@@ -139,7 +140,10 @@ def record_passages(path: Path, source: PurePath) -> Iterator[Passage]:
         passage_id = _cell(row.get(identity)) or f"{safe_id(str(source))}#{number}"
         first = row_numbers.setdefault(passage_id, number)
         if first != number:
-            raise DataError(f"{path}: row {number}: id {visible(passage_id)!r} is used in row {first} already.")
+            raise DataError(
+                f"{path}: row {number}: id {visible(passage_id)!r} is used in row {first} already. Give every "
+                "passage its own id."
+            )
         metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
         metadata_cells = {
             name: _cell(value) for name, value in row.items() if name not in (content, title, identity, "metadata")
@@ -240,9 +244,12 @@ def read_word(path: Path) -> Iterator[Block]:
 
 def read_pdf(path: Path) -> Iterator[Block]:
     """The text of each page; lines that a page's width broke are joined again."""
+    import logging
+
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it cannot read is said by the error
     try:
         reader = PdfReader(path)
         if reader.is_encrypted and not reader.decrypt(""):

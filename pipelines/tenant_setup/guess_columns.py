@@ -92,7 +92,8 @@ def _by_content(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     if not best or scores[best] <= 0:
         raise DataError(
             f"No column looks like users' questions; there are {', '.join(map(visible, names)) or 'none'}. "
-            "Name it: --question-column NAME."
+            "Name it: --question-column NAME. The first row is taken for the names of columns: delete what stands "
+            "above them. In an exported chat each turn needs a role and a text, such as role and content."
         )
     return best
 

@@ -89,7 +89,10 @@ def read_data(tenant: str, sheet: Path, places: Sequence[Path], question_column:
     """Read the sheet as the pipeline will, and the documents."""
     records = read_records(sheet)
     if not records.rows:
-        raise DataError(f"{sheet}: no rows below the header. Is it the right file, and the first sheet?")
+        raise DataError(
+            f"{sheet}: no rows below the header, and no message of a user. Is it the right file, and do the "
+            "questions stand on its first sheet that is not hidden?"
+        )
     guess = guess_columns(records.rows, tenant, question_column)
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):

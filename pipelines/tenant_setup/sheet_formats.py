@@ -1,5 +1,6 @@
 """Any sheet of questions as records: .xlsx, .xls, CSV, JSON, JSONL, exported chats: a record for each question."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,11 @@ from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, is_spre
 from qinglan.tables import read_table
 
 Record = dict[str, Any]
+ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+"""Name of a part that an .xlsx file with a password has, in a container of the old format."""
+
+HTML = re.compile(r"<(!doctype|html|head|body|table|meta|\?xml)\b", re.IGNORECASE)
+"""Beginning of a page, as which some systems export their tables under the name .xls."""
 
 
 class Records(NamedTuple):
@@ -28,6 +34,8 @@ class Records(NamedTuple):
 
 def read_records(path: Path) -> Records:
     """All rows of a file; how it is read is decided by its bytes, whatever its name."""
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder. Name the file of questions in it.")
     if not path.is_file():
         raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSON of questions.")
     if path.stat().st_size > UNCOMPRESSED_LIMIT:
@@ -35,9 +43,13 @@ def read_records(path: Path) -> Records:
     if is_spreadsheet(path):
         return Records([cells for _, cells in read_table(path)], direct=True)
     if is_old_spreadsheet(path):
+        if ENCRYPTED in path.read_bytes():
+            raise DataError(f"{path}: is encrypted. Save it without a password, and try again.")
         return Records(read_old_spreadsheet(path), direct=False)
     content = path.read_bytes()
     text = decode_text(content, str(path)).lstrip()
+    if HTML.match(text):
+        raise DataError(f"{path}: is an HTML page. Open it in a spreadsheet program and save it as .xlsx.")
     if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
         return Records([cells for _, cells in read_csv(path)], direct=True)
     return _json_records(path, content, text)
@@ -72,7 +84,10 @@ def _plain(value: Any) -> Any:
 
 
 def _json_records(path: Path, content: bytes, text: str) -> Records:
-    values, lines = _json_values(path, text)
+    try:
+        values, lines = _json_values(path, text)
+    except DataError as error:
+        raise DataError(f"{error} Is the file whole? Export it again, or mend that line.") from error
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"{path}: element {number}: expected an object, found {type(value).__name__}.")

@@ -48,6 +48,7 @@ ADVICE = {
 }
 """Next step by status."""
 
+REDIRECTED = " (it redirects, often to a login: see gateway.rag.base_url and gateway.rag.headers)"
 JSON_HEADER = {"content-type": "application/json"}
 RERANKER_RETRY_SECONDS = 3.0
 """Pause after a failed reranker: the service tries it again every two seconds."""
@@ -163,16 +164,20 @@ class RagClient:
         status, where = reply.status, self._where(path)
         if status == 200:
             return reply
-        if 400 <= status < 500:
+        if 300 <= status < 500:
             kind = _NotFound if status == 404 else DataError
-            raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{ADVICE.get(status, '')}")
-        raise OutageError(f"{where}: status {status}: {_shown(reply.content)}")
+            raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{_advice(status)}")
+        raise OutageError(f"{where}: status {status}: {_shown(reply.content)}. {self._next_step('service')}")
 
     def _where(self, path: str) -> str:
         return f"RAG service {self._base_url}{path}"
 
     def _next_step(self, part: str) -> str:
         return f"{self._retries.limit()}; see that the {part} is up, then run again."
+
+
+def _advice(status: int) -> str:
+    return REDIRECTED if status < 400 else ADVICE.get(status, "")
 
 
 class _Busy(Exception):

@@ -24,6 +24,16 @@ SHORT = {
 }
 """Trainings too short to learn much."""
 
+SHORTEST = merge_settings(
+    {name: value for name, value in SHORT.items() if name != "loopback"},
+    {
+        "base": {"tiny": {"steps": 20}},
+        "sft": {"epochs": 1.0, "validations": 1},
+        "ppo": {"steps": 1, "validations": 1},
+    },
+)
+"""Trainings of a step or two, to see that a run comes to its report."""
+
 
 class Ran(NamedTuple):
     code: int

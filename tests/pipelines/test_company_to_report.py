@@ -21,7 +21,7 @@ import yaml
 from qinglan.config import load_yaml, merge_settings
 from qinglan.services import free_port, run_service
 from tests.pipelines.companies import write_company
-from tests.pipelines.new_tenant_run import SHORT
+from tests.pipelines.new_tenant_run import SHORTEST
 
 pytestmark = pytest.mark.slow
 
@@ -66,18 +66,19 @@ def company_services(tenant: Path, port: int) -> Iterator[str]:
         yield provider
 
 
-def edit_profile(path: Path, *changes: dict[str, Any]) -> None:
-    settings = load_yaml(path)
-    for change in changes:
-        settings = merge_settings(settings, change)
+def edit_profile(path: Path, changes: dict[str, Any]) -> None:
+    settings = merge_settings(load_yaml(path), changes)
     path.write_text(yaml.safe_dump(settings, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
 
-def at_provider(profile: Path, provider: str) -> dict[str, Any]:
-    """The models at this address. DeepSeek's larger model judges, so that judgements go by its rules too."""
-    gateway = load_yaml(profile)["gateway"]
-    models = {"teacher": gateway["teacher"], "judge": gateway["examiner"], "examiner": gateway["judge"]}
-    return {"gateway": {role: model | {"base_url": provider} for role, model in models.items()}}
+def name_provider(path: Path, provider: str) -> None:
+    """Write the provider's address. DeepSeek's larger model judges, so that judgements go by its rules too."""
+    settings = load_yaml(path)
+    gateway = settings["gateway"]
+    gateway["judge"], gateway["examiner"] = gateway["examiner"], gateway["judge"]
+    for role in ("teacher", "judge", "examiner"):
+        gateway[role]["base_url"] = provider
+    path.write_text(yaml.safe_dump(settings, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
 
 def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path: Path) -> None:
@@ -100,9 +101,8 @@ def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path:
 
     user.environment |= {"QINGLAN_ALLOWED_HOSTS": "127.0.0.1", "DEEPSEEK_API_KEY": "k", "OPENAI_API_KEY": "k"}
     with company_services(tenant, port) as provider:
-        edit_profile(
-            profile, at_provider(profile, provider), {name: SHORT[name] for name in SHORT if name != "loopback"}
-        )
+        name_provider(profile, provider)
+        edit_profile(profile, SHORTEST)
         locked_out = user.types("plan acme --profile deepseek")
         assert "it wants a token or a key: gateway.rag.headers" in " ".join(locked_out.out.split())
 

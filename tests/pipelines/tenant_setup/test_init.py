@@ -20,7 +20,7 @@ from pipelines.plan import make_plan
 from pipelines.tenant_setup.setup import KNOWLEDGE_BASE_FILE
 from qinglan.config import load_yaml, merge_settings
 from tests.pipelines.conftest import Here
-from tests.pipelines.new_tenant_run import SHORT, qinglan
+from tests.pipelines.new_tenant_run import SHORTEST, qinglan
 from tests.pipelines.tenant_setup.documents import write_pdf, write_word
 from tests.terminal_screen import ALL as ATTACKS_AT_ONCE
 from tests.terminal_screen import FORGED, on_terminal
@@ -221,16 +221,6 @@ def test_a_name_that_is_none_is_refused(
     assert (
         refused.code == 2 and "Traceback" not in refused.errors and list(tmp_path.iterdir()) == [tmp_path / "q.csv"]
     )
-
-
-SHORTEST = merge_settings(
-    {name: value for name, value in SHORT.items() if name != "loopback"},
-    {
-        "base": {"tiny": {"steps": 20}},
-        "sft": {"epochs": 1.0, "validations": 1},
-        "ppo": {"steps": 1, "validations": 1},
-    },
-)
 
 
 def shorten(profile: Path, changes: dict[str, Any]) -> None:
