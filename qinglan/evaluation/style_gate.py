@@ -18,6 +18,7 @@ from qinglan.evaluation.verdict import (
     EvaluationNumbers,
     MissingNumberError,
     Verdict,
+    collect_reasons,
     missing_digests,
     run_checks,
 )
@@ -43,6 +44,9 @@ class GateStyleConfig(Config):
     rows: Positive = 200
     """Fewer test rows prove nothing: at 200 an accuracy of 90 % is uncertain by 4 points."""
 
+    cross_rows: Positive = 20
+    """Rows of a cross-fitted evaluation, at least; how little so few can show is in its intervals."""
+
     class_rows: Positive = 10
     """Test rows of each label, at least."""
 
@@ -67,15 +71,42 @@ class GateStyleConfig(Config):
 
 def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:
     """The verdict on the evaluated model; any doubt holds it."""
-    return run_checks(evaluation, CHECKS, _praise, gate)
+    verdict = run_checks(evaluation, CHECKS, _praise, gate)
+    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation)))
+    return verdict._replace(reasons=[*lines, *verdict.reasons])
+
+
+def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:
+    """The way a small data set was judged, with its figure, whatever the verdict."""
+    if not _is_cross_fitted(numbers):
+        return
+    value, low, high = (numbers("systems", "model", "macro_f1", name) for name in ("value", "low", "high"))
+    yield (
+        f"Cross-fitted: {numbers('counts', 'rows'):.0f} rows, each judged by one of "
+        f"{numbers('cross_fitted', 'folds'):.0f} models that did not learn from it: macro F1 {100 * value:.1f}% "
+        f"[{100 * low:.1f}, {100 * high:.1f}]. {AGAINST_BASELINE.summary(numbers)}"
+    )
+
+
+def _is_cross_fitted(numbers: EvaluationNumbers) -> bool:
+    try:
+        return bool(numbers("cross_fitted", "folds"))
+    except MissingNumberError:
+        return False
 
 
 def _check_row_count(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
+    if _is_cross_fitted(numbers):
+        if (rows := numbers("counts", "rows")) < gate.cross_rows:
+            yield f"Too few: {rows:.0f} rows were cross-fitted, and {gate.cross_rows} are wanted. Label more."
+        return
     if (rows := numbers("counts", "rows")) < gate.rows:
         yield f"Too few: the test has {rows:.0f} rows, and {gate.rows} are wanted."
 
 
 def _enough_of_each(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
+    if _is_cross_fitted(numbers):
+        return  # prepare refuses a label with one answer; its interval says the rest
     for label in _labels(numbers):
         if (rows := numbers("systems", "model", "classes", label, "support")) < gate.class_rows:
             yield f"Too few: the test has {rows:.0f} rows labelled {label}, and {gate.class_rows} are wanted."

@@ -46,6 +46,10 @@ class StyleCard(Config):
     parents: dict[str, str] = {}
     """Digests of what it was made from."""
 
+    cross_fitted: int = 0
+    """Number of models that were judged in its place, each on rows that it did not learn from; 0 where a test was
+    locked away."""
+
 
 def write_card(folder: Path, card: StyleCard) -> None:
     with atomic_write(folder / CARD_FILE) as partial:

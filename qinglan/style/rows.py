@@ -3,21 +3,29 @@ r"""Files that the style line's stages pass on: a folder of splits, each row an 
 label_mapping.json                    the labels
 train.jsonl dev.jsonl test.jsonl      StyleRow
 texts.jsonl                           texts without a label, if there are any: for the tiny base alone
+folds.json                            the fold of each row, where none is locked away and test.jsonl is empty
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+import orjson
 from pydantic import Field
 
 from qinglan.config import Config
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files import read_jsonl
-from qinglan.style.labels import Labels, read_mapping
+from qinglan.files import atomic_write, read_jsonl
+from qinglan.style.labels import Labels, format_training_text, read_mapping
 
+QUESTION, ANSWER = "用户问题：", "\n回答："
 Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 UNLABELLED_FILE = "texts.jsonl"
+FOLDS_FILE = "folds.json"
+CROSS_FITTED_FILE = "cross_fitted.jsonl"
+"""In a model's folder: the answers about each row of a model that did not learn from it."""
 
 
 class StyleRow(Config):
@@ -50,3 +58,42 @@ def read_split(folder: Path, split: Split) -> tuple[list[StyleRow], Labels]:
             raise DataError(f"{path}:{number}: label {row.label!r} is not in the mapping. Prepare the data again.")
         rows.append(row)
     return rows, labels
+
+
+class CrossFitted(Config):
+    """The answers about one row of the model of its fold, by the labels' ids."""
+
+    id: str
+    fold: int
+    temperature: float
+    """Of that model, and in the probabilities already."""
+
+    probabilities: tuple[float, ...]
+    question_alone: tuple[float, ...]
+
+
+def write_folds(folder: Path, folds: Mapping[str, int]) -> None:
+    with atomic_write(folder / FOLDS_FILE) as partial:
+        partial.write_bytes(orjson.dumps(dict(folds)))
+
+
+def read_folds(folder: Path) -> dict[str, int]:
+    """The fold of each row, by its id; empty where a test is locked away."""
+    path = folder / FOLDS_FILE
+    if not path.is_file():
+        return {}
+    folds = parse_json_mapping(path.read_bytes(), str(path))
+    if not folds or not all(isinstance(fold, int) and fold >= 0 for fold in folds.values()):
+        raise DataError(f"{path}: a fold is a whole number for each row. Prepare the data again.")
+    return folds
+
+
+def question_only_text(row: StyleRow) -> str:
+    """The form in which the model learned, without its answer."""
+    question, answer_mark, _ = row.input.removeprefix(QUESTION).partition(ANSWER)
+    if not answer_mark or not row.input.startswith(QUESTION):
+        raise DataError(
+            f"row {row.id}: its input is not {format_training_text('…', '…')!r}, the form in which a style "
+            "model is asked. Prepare the data again."
+        )
+    return format_training_text(question, "")

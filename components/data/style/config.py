@@ -42,6 +42,13 @@ class PrepareStyleConfig(Config):
     dev: Fraction = Field(default=0.1, gt=0, lt=1)
     """Share that chooses the checkpoint and fits the temperature."""
 
+    cross_fit_below: int = Field(default=0, ge=0)
+    """With fewer rows for the locked test, none is locked away: every row is judged by a model that did not learn
+    from it (cross-fitting), and the released model learns from all but dev. 0 always locks a test away."""
+
+    folds: int = Field(default=5, ge=2, le=20)
+    """Parts of a cross-fitted data set: each is judged by a model of its own, that learned from the others."""
+
     alike: Fraction = 0.8
     """Answers with so much in common (three-character pieces, Jaccard) stay in one split."""
 

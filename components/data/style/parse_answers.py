@@ -11,11 +11,10 @@ from qinglan.errors import DataError
 from qinglan.file_formats import row_format
 from qinglan.sheet_reader import Formula
 from qinglan.style.labels import Labels, format_training_text
-from qinglan.style.rows import StyleRow
+from qinglan.style.rows import ANSWER, QUESTION, StyleRow
 from qinglan.tables import Cells, read_table
 
 SHOWN = 5
-QUESTION, ANSWER = "用户问题：", "\n回答："
 INPUT, LABEL, ENGLISH, METADATA = "input", "label", "label_english", "metadata"
 
 

@@ -16,13 +16,7 @@ FEWEST = 2
 
 def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Split]:
     """The split of each row."""
-    numbers = group_near_duplicates([normalise(row.input) for row in rows], config.alike)
-    groups: dict[int, list[int]] = defaultdict(list)
-    for at, number in enumerate(numbers):
-        groups[number].append(at)
-    by_label: dict[str, list[list[int]]] = defaultdict(list)
-    for members in groups.values():
-        by_label[Counter(rows[at].label for at in members).most_common(1)[0][0]].append(members)
+    by_label = _groups_by_label(rows, config)
     _refuse_tiny(by_label, config)
     out: list[Split] = ["train"] * len(rows)
     for name, same_label in by_label.items():
@@ -32,6 +26,28 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
             for at in members:
                 out[at] = split
     return out
+
+
+def fold_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, int]:
+    """The fold of each row, by its id: alike answers in one, and each label spread over all."""
+    folds: dict[str, int] = {}
+    place = 0
+    for name, same_label in sorted(_groups_by_label(rows, config).items()):
+        for members in _shuffled(same_label, rows, name, config.seed):
+            folds |= {rows[at].id: place % config.folds for at in members}
+            place += 1
+    return folds
+
+
+def _groups_by_label(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, list[list[int]]]:
+    """Groups of alike rows, by the label that most of a group have."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for at, number in enumerate(group_near_duplicates([normalise(row.input) for row in rows], config.alike)):
+        groups[number].append(at)
+    by_label: dict[str, list[list[int]]] = defaultdict(list)
+    for members in groups.values():
+        by_label[Counter(rows[at].label for at in members).most_common(1)[0][0]].append(members)
+    return by_label
 
 
 def contradictions(rows: Sequence[StyleRow]) -> list[tuple[StyleRow, StyleRow]]:

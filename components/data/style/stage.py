@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from components.data.style.config import PrepareStyleConfig
 from components.data.style.parse_answers import read_rows
-from components.data.style.split_rows import contradictions, split_rows
+from components.data.style.split_rows import contradictions, fold_rows, split_rows
 from qinglan.errors import DataError
 from qinglan.files import atomic_folder, atomic_write, dump_line, read_jsonl
 from qinglan.near_duplicates import NearDuplicateIndex
 from qinglan.style.labels import Labels, write_mapping
-from qinglan.style.rows import SPLITS, UNLABELLED_FILE, Split, StyleRow, UnlabelledText
+from qinglan.style.rows import SPLITS, UNLABELLED_FILE, Split, StyleRow, UnlabelledText, write_folds
 from qinglan.text import normalise
 
 LABELLED = ("style.json", "style.jsonl", "style.xlsx")
@@ -57,13 +57,18 @@ def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> Pr
     labels = Labels(labels=config.labels)
     rows = read_rows(labelled, config.columns, labels)
     splits = split_rows(rows, config)
+    folds = fold_rows(rows, config) if splits.count("test") < config.cross_fit_below else {}
+    if folds:
+        splits = ["train" if split == "test" else split for split in splits]
     with atomic_folder(out) as folder:
         write_mapping(folder, labels)
+        if folds:
+            write_folds(folder, folds)
         for split in SPLITS:
             lines = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
             (folder / f"{split}.jsonl").write_bytes(b"".join(lines))
         texts = (
-            _write_texts(unlabelled, folder / UNLABELLED_FILE, _held_out_texts(rows, splits, config))
+            _write_texts(unlabelled, folder / UNLABELLED_FILE, _held_out_texts(rows, splits, config, bool(folds)))
             if unlabelled
             else 0
         )
@@ -88,10 +93,10 @@ def find_inputs(data: Path) -> tuple[Path, Path | None]:
 
 
 def _held_out_texts(
-    rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig
+    rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig, folded: bool
 ) -> NearDuplicateIndex:
-    """The texts that nobody may learn."""
-    texts = (normalise(row.input) for row, split in zip(rows, splits, strict=True) if split != "train")
+    """The texts that nobody may learn: those outside of train, and of folds all."""
+    texts = (normalise(row.input) for row, split in zip(rows, splits, strict=True) if folded or split != "train")
     return NearDuplicateIndex(texts, config.alike)
 
 

@@ -4,14 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qinglan.errors import DataError
 from qinglan.evaluation.statistics import Columns
-from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
-from qinglan.style.rows import StyleRow
+from qinglan.style.rows import StyleRow, question_only_text
 from qinglan.terminal.progress import progress
 
-QUESTION, ANSWER = "用户问题：", "\n回答："
 BATCHES = 8
 """Asked between two signs of life: texts of like length among them share a batch."""
 
@@ -32,14 +29,3 @@ def predict_questions(model: StyleModel, rows: Sequence[StyleRow], batch: int) -
     alone = [question_only_text(row) for row in rows]
     at = {text: number for number, text in enumerate(dict.fromkeys(alone))}
     return np.asarray(predict_probabilities(model, list(at), batch)[[at[text] for text in alone]])
-
-
-def question_only_text(row: StyleRow) -> str:
-    """The form in which the model learned, without its answer."""
-    question, answer_mark, _ = row.input.removeprefix(QUESTION).partition(ANSWER)
-    if not answer_mark or not row.input.startswith(QUESTION):
-        raise DataError(
-            f"test row {row.id}: its input is not {format_training_text('…', '…')!r}, the form in which a style "
-            "model is asked. Prepare the data again."
-        )
-    return format_training_text(question, "")

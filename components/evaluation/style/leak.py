@@ -1,6 +1,6 @@
 """No answer of the locked test was ever seen in training or selection: by content, and by the card's digests."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,24 @@ def _rows(path: Path) -> Iterator[NamedText]:
 def _texts(path: Path) -> Iterator[NamedText]:
     for number, row in read_jsonl(path, UnlabelledText):
         yield f"{path.name}:{number}", normalise(row.text)
+
+
+def check_folds(rows: Sequence[StyleRow], folds: Mapping[str, int], parts: Mapping[str, Sequence[StyleRow]],
+                threshold: float) -> dict[str, Any]:  # fmt: skip
+    """The same of cross-fitted rows: each fold beside the rows of the others, from which its model learned."""
+    sums: dict[str, Any] = {
+        part: {"rows": len(named), "same": 0, "alike": 0, "examples": []} for part, named in parts.items()
+    }
+    for number in sorted(set(folds.values())):
+        held_out = [(row.id, normalise(row.input)) for row in rows if folds[row.id] == number]
+        others = {
+            part: [(f"row {row.id}", normalise(row.input)) for row in named if folds[row.id] != number]
+            for part, named in parts.items()
+        }
+        for part, overlap in check_leaks(held_out, others, threshold, ADVICE)["parts"].items():
+            sums[part]["alike"] += overlap["alike"]
+            sums[part]["examples"] += overlap["examples"]
+    return {"threshold": threshold, "parts": sums}
 
 
 def check_parents(card: StyleCard, model: Path, rows: Path) -> None:

@@ -105,8 +105,8 @@ def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns
     return _share(won, above.sum(axis=1) * below.sum(axis=1))
 
 
-def undo_temperature(probabilities: Columns, temperature: float) -> Columns:
-    """The probabilities of the same weights, had their logits not been divided by the temperature."""
+def undo_temperature(probabilities: Columns, temperature: float | Columns) -> Columns:
+    """The probabilities of the same weights, had their logits not been divided by the temperature, or each row's."""
     logits = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)) * temperature
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))

@@ -41,7 +41,7 @@ def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None
     return kernel.Report(
         headline(evaluation),
         evaluation["verdict"]["promote"],
-        f"{counts['rows']:,} locked answers in {counts['groups']:,} groups of near-duplicates, "
+        f"{counts['rows']:,} {judged_rows(evaluation)} in {counts['groups']:,} groups of near-duplicates, "
         f"{len(evaluation['labels'])} labels. {describe_leaks(evaluation.get('leaks'))}",
         evaluation["verdict"]["reasons"],
         [
@@ -56,6 +56,13 @@ def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None
         evaluation["notes"],
         evaluation["digests"],
     )
+
+
+def judged_rows(evaluation: Json) -> str:
+    """The rows' name: locked answers, or all answers, each judged by a model that did not learn from it."""
+    if folds := evaluation.get("cross_fitted", {}).get("folds"):
+        return f"cross-fitted answers, each judged by one of {folds} models that did not learn from it,"
+    return "locked answers"
 
 
 def headline(evaluation: Json) -> str:

@@ -14,6 +14,7 @@ from components.evaluation.style import leak, results
 from components.evaluation.style.baseline import Baseline, fit_baseline
 from components.evaluation.style.blind_sheet import write_blind_sheet
 from components.evaluation.style.config import EvaluateStyleConfig
+from components.evaluation.style.cross_fitted import read_answers
 from components.evaluation.style.inference import predict_probabilities, predict_questions
 from components.evaluation.style.measures import BINS, undo_temperature
 from components.evaluation.style.report import build_report, draw_examples
@@ -29,12 +30,19 @@ from qinglan.files import atomic_write, sha256_file
 from qinglan.lineage.record import code_version
 from qinglan.models.weights import count_parameters
 from qinglan.near_duplicates import group_near_duplicates
-from qinglan.style.labels import Labels
+from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.model import EngineName, StyleCard, StyleModel, read_card
-from qinglan.style.rows import SPLITS, StyleRow, read_split
+from qinglan.style.rows import FOLDS_FILE, SPLITS, StyleRow, read_folds, read_split
 from qinglan.text import normalise
 
 HARMLESS = "harmless"
+CROSS_FITTED_NOTES = (
+    "Cross-fitted: no test was locked away. The rows lie in folds, alike ones in the same; each was judged by a "
+    "model that was trained on the other folds, as the released one was on all rows but dev. The figures are of "
+    "those models, which learned from fewer rows than the released one.",
+    "Intervals take rows as independent of each other; models of different folds share most of their rows, so the "
+    "true ones are somewhat wider. The baseline's C, named below, is the first fold's; each fold chose its own.",
+)
 MADE_UP = 10_000_000
 """Parameters below which no public language model is: the base was made on this machine, for a demo."""
 
@@ -72,6 +80,8 @@ class Splits(NamedTuple):
     dev: list[StyleRow]
     test: list[StyleRow]
     labels: Labels
+    folds: dict[str, int]
+    """The fold of each row of `test`, which then are all rows; empty where a test is locked away."""
 
 
 def evaluate(
@@ -83,7 +93,12 @@ def evaluate(
     and what the teacher said of the same rows is compared with it.
     """
     splits = read_splits(rows)
-    leaks = leak.check(splits.test, rows, config.gate.alike)
+    if teacher and splits.folds:
+        raise DataError(
+            f"{rows}: cross-fitted rows leave no test for a distilled model, whose teacher learned from all of them. "
+            "Serve the larger model, or label rows until a test can be locked away (prepare.cross_fit_below)."
+        )
+    leaks = _check_leaks(rows, splits, config)
     card = read_card(model)
     leak.check_parents(card, model, rows)
     table, called_for, baseline = _predict(model, splits, card, config, "onnx" if teacher else "torch")
@@ -94,9 +109,11 @@ def evaluate(
         partial.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in predictions))
     digests = {
         "rows": {name: sha256_file(rows / f"{name}.jsonl") for name in SPLITS}, "model": digest(model),
+        **({"folds": sha256_file(rows / FOLDS_FILE)} if splits.folds else {}),
         "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
     }  # fmt: skip
-    evaluation = build_evaluation(table, called_for, baseline, card, Origins(leaks, digests), splits.labels, config)
+    origins, folds = Origins(leaks, digests), len(set(splits.folds.values()))
+    evaluation = build_evaluation(table, called_for, baseline, card, origins, splits.labels, config, folds)
     evaluation["notes"].append(model_note(model, bool(teacher)))
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
@@ -108,25 +125,38 @@ def evaluate(
 def read_splits(rows: Path) -> Splits:
     """None of them may be empty: the baseline learns from train, is chosen on dev, and both are judged on test."""
     read = {name: read_split(rows, name) for name in SPLITS}
+    if folds := read_folds(rows):
+        (train, labels), (dev, _) = read["train"], read["dev"]
+        return Splits(train, dev, [*train, *dev], labels, folds)
     if empty := [name for name, (split, _) in read.items() if not split]:
         raise DataError(f"{rows / empty[0]}.jsonl: no rows. Prepare the data with more rows, or larger shares.")
-    return Splits(read["train"][0], read["dev"][0], read["test"][0], read["test"][1])
+    return Splits(read["train"][0], read["dev"][0], read["test"][0], read["test"][1], {})
+
+
+def _check_leaks(rows: Path, splits: Splits, config: EvaluateStyleConfig) -> dict[str, Any]:
+    if not splits.folds:
+        return leak.check(splits.test, rows, config.gate.alike)
+    parts = {"train": splits.train, "dev": splits.dev}
+    return leak.check_folds(splits.test, splits.folds, parts, config.gate.alike)
 
 
 def _predict(
     folder: Path, splits: Splits, card: StyleCard, config: EvaluateStyleConfig, engine: EngineName
 ) -> tuple[PredictionTable, Columns, Baseline]:
+    texts, names = [row.input for row in splits.test], splits.labels.names
+    truth = np.array([splits.labels.ids[row.label] for row in splits.test])
+    alike = group_numbers(group_near_duplicates([normalise(text) for text in texts], config.alike))
+    refuse_other_labels(folder, read_mapping(folder), splits.labels)
+    if splits.folds:
+        answers = read_answers(folder, splits.test, splits.dev, splits.folds, names, config.baseline_c)
+        return PredictionTable(names, truth, alike, answers.probabilities), answers.called_for, answers.baseline
     model = StyleModel.load(folder, engine)
-    refuse_other_labels(folder, model.labels, splits.labels)
-    texts = [row.input for row in splits.test]
     called_for = predict_questions(model, splits.test, config.batch)
     after = predict_probabilities(model, texts, config.batch)
-    baseline = fit_baseline(splits.train, splits.dev, splits.test, splits.labels.names, config.baseline_c)
-    truth = np.array([splits.labels.ids[row.label] for row in splits.test])
+    baseline = fit_baseline(splits.train, splits.dev, splits.test, names, config.baseline_c)
     before = undo_temperature(after, card.temperature)
     probabilities = {MODEL: after, BEFORE: before, BASELINE: baseline.probabilities}
-    alike = group_near_duplicates([normalise(text) for text in texts], config.alike)
-    return PredictionTable(splits.labels.names, truth, group_numbers(alike), probabilities), called_for, baseline
+    return PredictionTable(names, truth, alike, probabilities), called_for, baseline
 
 
 def refuse_other_labels(folder: Path, labels: Labels, rows: Labels) -> None:
@@ -166,8 +196,9 @@ def build_evaluation(
     origins: Origins,
     labels: Labels,
     config: EvaluateStyleConfig,
+    folds: int = 0,
 ) -> dict[str, Any]:
-    """evaluation.json; the gate's verdict is part of it."""
+    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test."""
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
     evaluation: dict[str, Any] = {
         "labels": list(table.labels),
@@ -181,7 +212,8 @@ def build_evaluation(
         else results.content_check(table, harmless, called_for[:, harmless], config),
         "baseline": {"c": baseline.c, "dev_macro_f1": baseline.dev_macro_f1},
         "settings": config.model_dump(mode="json"),
-        "notes": notes(table, baseline, card, config),
+        **({"cross_fitted": {"folds": folds}} if folds else {}),
+        "notes": [*(CROSS_FITTED_NOTES if folds else ()), *notes(table, baseline, card, config)],
         **origins._asdict(),
     }  # fmt: skip
     return with_verdict(evaluation, lambda reread: decide(reread, config.gate))

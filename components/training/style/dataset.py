@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from components.training.style.config import StyleConfig
 from qinglan.style.engines import pad
 from qinglan.style.labels import Labels
-from qinglan.style.rows import StyleRow
-
-ANSWER = "\n回答："
+from qinglan.style.rows import ANSWER, StyleRow
 
 
 class StyleDataset:

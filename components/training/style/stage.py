@@ -14,6 +14,7 @@ import orjson
 from components.training.style.base_model import merged, open_base
 from components.training.style.calibrate import divide_logits, fit_temperature
 from components.training.style.config import StyleConfig
+from components.training.style.cross_fit import Fold, cross_fit, make_folds
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
 from components.training.style.trainer import CURVES, FitSettings, Loss, Watch, fit
 from qinglan.curves import CURVE_FILE, rows_curve
@@ -26,7 +27,7 @@ from qinglan.style.engines import TorchEngine
 from qinglan.style.labels import MAPPING_FILE, Labels, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, write_card
 from qinglan.style.predict import encode
-from qinglan.style.rows import UNLABELLED_FILE, StyleRow, read_split
+from qinglan.style.rows import FOLDS_FILE, UNLABELLED_FILE, StyleRow, read_folds, read_split
 from qinglan.terminal import say
 
 DONE, FACTS, METRICS = "done", "facts.json", "metrics.jsonl"
@@ -89,7 +90,10 @@ def train_style(
 
 def files_digests(rows: Path) -> dict[str, str]:
     """Digests of everything that decides what is learned from a folder of rows."""
-    named = {"train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING_FILE, "texts": UNLABELLED_FILE}
+    named = {
+        "train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING_FILE, "texts": UNLABELLED_FILE,
+        "folds": FOLDS_FILE,
+    }  # fmt: skip
     return {name: sha256_file(path) for name, file in named.items() if (path := rows / file).is_file()}
 
 
@@ -106,6 +110,36 @@ def _make(
     dev, _ = read_split(rows, "dev")
     if not dev:
         raise DataError(f"{rows / 'dev.jsonl'}: empty. The best checkpoint is chosen on dev: prepare more rows.")
+    folds = make_folds(train, dev, numbers) if (numbers := read_folds(rows)) else []
+    watch = Watch(TITLE, target / "log", config.trackers, gateway_url, labels.names)
+    card = StyleCard(stage="style", max_length=config.max_length, parents=parents, cross_fitted=len(folds))
+    metrics, facts = _train(base, train, dev, labels, config, checkpoints, target / "model", watch, card)
+    if folds:
+
+        def train_fold(fold: Fold, folder: Path) -> None:
+            quiet = Watch(TITLE, folder / "log")
+            _train(base, fold.train, fold.dev, labels, config, folder / "checkpoints", folder, quiet, card)
+
+        cross_fit(folds, train_fold, checkpoints, target / "model")
+    write_log(target / "log", TITLE, metrics)
+    if config.demo_inference:
+        demonstrate(target / "model", dev, target / "log")
+    with atomic_write(target / FACTS) as partial:
+        partial.write_bytes(orjson.dumps(facts))
+
+
+def _train(
+    base: Path,
+    train: Sequence[StyleRow],
+    dev: Sequence[StyleRow],
+    labels: Labels,
+    config: StyleConfig,
+    checkpoints: Path,
+    folder: Path,
+    watch: Watch,
+    card: StyleCard,
+) -> tuple[list[dict[str, float]], dict[str, float]]:
+    """Train on rows and write the calibrated model's folder; the answer is the curve, and the counts."""
     model, tokenizer = open_base(base, labels, [row.input for row in train], config)
     shown = labelled_texts(train, labels, config)
     examples, cut = _examples(tokenizer, shown, labels, config.max_length, config.smoothing)
@@ -113,19 +147,13 @@ def _make(
     pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
     loss = weighted_loss([row.label for row in shown], len(labels.labels), config.balance == "weights")
     dev_examples = _examples(tokenizer, dev_texts, labels, config.max_length)[0]
-    watch = Watch(TITLE, target / "log", config.trackers, gateway_url, labels.names)
     fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints, watch)
-    card = StyleCard(stage="style", max_length=config.max_length, parents=parents)
-    temperature = save_calibrated(merged(fitted.model), tokenizer, labels, dev, target / "model", card)
-    write_log(target / "log", TITLE, fitted.metrics)
-    if config.demo_inference:
-        demonstrate(target / "model", dev, target / "log")
+    temperature = save_calibrated(merged(fitted.model), tokenizer, labels, dev, folder, card)
     best = max((row for row in fitted.metrics if "macro_f1" in row), key=lambda row: row["macro_f1"])
     last = int(max(row["step"] for row in fitted.metrics))
     facts: dict[str, float] = {"rows": len(train), "dev_rows": len(dev), "steps": last}
     facts |= {"accuracy": best["accuracy"], "macro_f1": best["macro_f1"], "temperature": temperature, "cut": cut}
-    with atomic_write(target / FACTS) as partial:
-        partial.write_bytes(orjson.dumps(facts))
+    return fitted.metrics, facts
 
 
 def _examples(

@@ -17,6 +17,9 @@ import pytest
 
 from components.data.style.config import PrepareStyleConfig
 from components.data.style.stage import prepare
+from components.evaluation.style.config import EvaluateStyleConfig
+from components.evaluation.style.stage import evaluate
+from components.evaluation.style.teacher import TeacherFiles
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.stage import text_base
 from components.training.style.config import DistilConfig, StyleConfig
@@ -24,10 +27,11 @@ from components.training.style.distil import compare, distil
 from components.training.style.stage import train_style
 from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
+from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import sha256_file
 from qinglan.models.weights import count_parameters
 from qinglan.style.model import StyleModel, read_card
-from qinglan.style.rows import read_split
+from qinglan.style.rows import CROSS_FITTED_FILE, FOLDS_FILE, read_folds, read_split
 from standins.samples.style import write_style_sample
 
 pytestmark = pytest.mark.slow
@@ -103,6 +107,39 @@ def test_the_plans_26_rows_train_to_the_end(tmp_path: Path, made: Path) -> None:
 
     assert (counts.rows, counts.dev_rows, counts.temperature) == (16, 5, 1.0)
     assert len(StyleModel.load(tmp_path / "model").predict(["用户问题：好吗\n回答：好"])) == 1
+
+
+def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path, made: Path) -> None:
+    from tests.components.data.test_style import PLANS, answers
+
+    (tmp_path / "in.json").write_text(json.dumps(answers(PLANS), ensure_ascii=False), encoding="utf-8")
+    rows, model = tmp_path / "rows", tmp_path / "model"
+    counts = prepare(tmp_path / "in.json", rows, tmp_path / "page.html", PrepareStyleConfig(cross_fit_below=200))
+    assert (counts.train, counts.dev, counts.test) == (21, 5, 0)
+
+    train_style(made / "base", rows, model, tmp_path / "log", StyleConfig(device="cpu", max_length=64))
+    answered = [orjson.loads(line) for line in (model / CROSS_FITTED_FILE).read_bytes().splitlines()]
+    assert {row["id"]: row["fold"] for row in answered} == read_folds(rows) and len(answered) == 26
+    assert read_card(model).cross_fitted == 5
+
+    out = Outputs(*(tmp_path / name for name in ("evaluation.json", "r.html", "p.jsonl", "blind.xlsx", "key.json")))
+    evaluate(rows, model, out, EvaluateStyleConfig(draws=200))
+    evaluation = orjson.loads(out.evaluation.read_bytes())
+    assert (evaluation["counts"]["rows"], evaluation["cross_fitted"]) == (26, {"folds": 5})
+    assert evaluation["leaks"]["parts"]["train"]["rows"] == 21
+    first, *others = evaluation["verdict"]["reasons"]
+    assert first.startswith(
+        "Cross-fitted: 26 rows, each judged by one of 5 models that did not learn from it: macro F1"
+    )
+    assert evaluation["verdict"]["word"] == "hold" and not any("Too few" in reason for reason in others)
+    page = out.report.read_text(encoding="utf-8")
+    assert "26 cross-fitted answers, each judged by one of 5 models" in page and "no test was locked away" in page
+
+    with pytest.raises(DataError, match="leave no test for a distilled model"):
+        evaluate(rows, model, out, EvaluateStyleConfig(draws=200), TeacherFiles(out.evaluation, out.predictions))
+    (rows / FOLDS_FILE).write_bytes(orjson.dumps(dict.fromkeys(read_folds(rows), 1)))
+    with pytest.raises(DataError, match="was not judged by the model of its fold"):
+        evaluate(rows, model, out, EvaluateStyleConfig(draws=200))
 
 
 def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(

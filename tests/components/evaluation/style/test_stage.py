@@ -7,14 +7,13 @@ import orjson
 import pytest
 
 from components.evaluation.style import stage
-from components.evaluation.style.inference import question_only_text
 from qinglan.errors import DataError
 from qinglan.evaluation.evaluation_file import Outputs, read_evaluation
 from qinglan.evaluation.style_gate import GateStyleConfig, decide
 from qinglan.files import sha256_file
 from qinglan.style.labels import Labels, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, write_card
-from qinglan.style.rows import StyleRow
+from qinglan.style.rows import StyleRow, question_only_text
 from tests.components.evaluation.style.sample_predictions import CONFIG, sample_rows, write_rows
 from tests.tiny_style import tiny_style_model
 
@@ -130,5 +129,5 @@ def test_a_question_is_asked_about_without_its_answer() -> None:
         "能退吗", ""
     )
     for text in ("能退吗", "用户问题：能退吗", "能退吗\n回答：可以"):
-        with pytest.raises(DataError, match="test row t7: its input is not"):
+        with pytest.raises(DataError, match="row t7: its input is not"):
             question_only_text(row(text))

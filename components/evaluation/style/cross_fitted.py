@@ -1,0 +1,51 @@
+"""Cross-fitted answers as the evaluation reads them: every row is judged by a model that did not learn from it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from components.evaluation.style.baseline import Baseline, fit_baseline
+from components.evaluation.style.measures import undo_temperature
+from components.evaluation.style.results import BASELINE, BEFORE, MODEL
+from qinglan.errors import DataError
+from qinglan.evaluation.statistics import Columns
+from qinglan.files import read_jsonl
+from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow
+
+
+class FoldAnswers(NamedTuple):
+    """Probabilities of each system for each row, in the rows' order."""
+
+    probabilities: dict[str, Columns]
+    called_for: Columns
+    """The model's, of the question alone."""
+
+    baseline: Baseline
+
+
+def read_answers(
+    model: Path, rows: Sequence[StyleRow], dev: Sequence[StyleRow], folds: Mapping[str, int], labels: Sequence[str],
+    choices: Sequence[float],
+) -> FoldAnswers:  # fmt: skip
+    """The answers of the models of all folds, and a baseline fitted for each fold on the rows of the others."""
+    path = model / CROSS_FITTED_FILE
+    if not path.is_file():
+        raise DataError(f"{path}: no such file, and the rows are cross-fitted. Train again on these rows.")
+    answers = {answer.id: answer for _, answer in read_jsonl(path, CrossFitted)}
+    if strange := [row.id for row in rows if row.id not in answers or answers[row.id].fold != folds[row.id]]:
+        raise DataError(f"{path}: row {strange[0]} was not judged by the model of its fold. Train again.")
+    ordered = [answers[row.id] for row in rows]
+    after = np.array([answer.probabilities for answer in ordered])
+    temperatures = np.array([[answer.temperature] for answer in ordered])
+    baseline, fitted = np.zeros_like(after), []
+    for number in sorted(set(folds.values())):
+        at = [place for place, row in enumerate(rows) if folds[row.id] == number]
+        others = [row for row in rows if folds[row.id] != number]
+        chosen = [row for row in dev if folds[row.id] != number] or others
+        fitted.append(fit_baseline(others, chosen, [rows[place] for place in at], labels, choices))
+        baseline[at] = fitted[-1].probabilities
+    before = undo_temperature(after, temperatures)
+    alone = np.array([answer.question_alone for answer in ordered])
+    return FoldAnswers({MODEL: after, BEFORE: before, BASELINE: baseline}, alone, fitted[0])
