@@ -20,8 +20,9 @@ from components.evaluation.rewriter.score_systems import fixed_judgements
 from pipelines.execution import INTERRUPTED, StepFailed, run_lock
 from pipelines.plan import ANSWER_TOKENS, TokenCount
 from pipelines.preflight import check_sheet, input_file_problems, raise_missing, with_run_files
+from pipelines.promotion import too_few_rows
 from pipelines.readiness import missing_keys_and_hosts
-from pipelines.rewriter import RunConfig
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import start_teacher
 from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet
@@ -107,7 +108,11 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
     raise_missing([*input_file_problems(config), *missing_keys_and_hosts(config, paid_roles(run))])
-    check_sheet(config, read_sheet(config), (GENERATE, VALIDATE))
+    sheet = read_sheet(config)
+    check_sheet(config, sheet, (GENERATE, VALIDATE))
+    for refusal in too_few_rows(config, sheet, REWRITER.until(REWRITER.last)):
+        say(f"! {refusal.reason} `qinglan run` refuses a whole run of this sheet: what is paid here serves one with "
+            f"--until convert alone. {refusal.next_step}", to=sys.stderr)  # fmt: skip
     with run_lock(run), ExitStack() as services:
         gateway = start_teacher(config, run, services)(config.gateway)
         try:

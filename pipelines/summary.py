@@ -186,6 +186,11 @@ def _funnel_table(rows: list[FunnelRow]) -> Any:
     return table
 
 
+def answered_calls(report: dict[str, Any]) -> int:
+    """Requests that a model answered, and that were paid; one that was refused was not."""
+    return sum(step["answered"] for step in report.get("by_step", []))
+
+
 def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     from rich.table import Table
 
@@ -201,9 +206,12 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
         currency = config.gateway.teacher.price.currency
         word = "cost" if config.pays else "cost, as if paid"
         table.add_row(word, f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}")
-        now = money["attempts"] - record.get("gateway_before", {}).get("attempts", 0)
+        answered = answered_calls(money)
+        now = answered - answered_calls(record.get("gateway_before", {}))
         table.add_row("paid calls, this time", f"{now:,}")
-        table.add_row("paid calls, in the journal", f"{money['attempts']:,}")
+        table.add_row("paid calls, in the journal", f"{answered:,}")
+        if unanswered := money["attempts"] - answered:
+            table.add_row("requests without an answer, in the journal", f"{unanswered:,}")
         table.add_row("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})")
         table.add_row("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}")
         if rows := money.get("possibly_billed"):

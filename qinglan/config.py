@@ -48,7 +48,16 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
 
 def explain_validation_error(error: ValidationError, show_input: bool = True) -> str:
     """Each wrong field: name, what is wrong, and what was given unless that is a user's own text."""
-    return "; ".join(_explain(item, show_input) for item in error.errors(include_url=False))
+    items = error.errors(include_url=False)
+    first = [item for item in items if not any(_is_copy(item, other) for other in items)]
+    return "; ".join(_explain(item, show_input) for item in first)
+
+
+def _is_copy(item: ErrorDetails, other: ErrorDetails) -> bool:
+    """True of an error in settings that were copied from shared ones, where the shared ones have the same error."""
+    path, shared = item["loc"], other["loc"]
+    same = item["msg"] == other["msg"] and item["input"] == other["input"]
+    return same and len(shared) < len(path) and path[-len(shared) :] == shared
 
 
 def _similar_names(model: type[BaseModel], error: ValidationError) -> str:

@@ -295,6 +295,8 @@ PROFILES = [
     settings("a typo on the command line", STAND_INS, "Did you mean `epochs`?", options=" --set sft.epoch=3"),
     settings("a word for a number", STAND_INS + "sft: {epochs: three}\n", "sft.epochs: Input should be a valid n"),
     settings("a list for settings", STAND_INS + "sft: [1]\n", "sft: Input should be a mapping of settings"),
+    settings("too few passages", STAND_INS + "retrieval: {top_k: 5}\n", "mine.yaml: retrieval.top_k: Input should be "
+             "greater than or equal to 10 (given: '5')"),
     settings("a bracket too few", "sft: {epochs: 3\n", "mine.yaml:7: not readable as YAML"),
     settings("a tab", "sft:\n\tepochs: 3\n", "mine.yaml:7: not readable as YAML"),
     settings("a setting twice", STAND_INS + "sft: {epochs: 3.0}\nsft: {epochs: 2.0}\n", "'sft' is there twice"),

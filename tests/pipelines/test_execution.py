@@ -7,6 +7,7 @@ import pytest
 from pipelines.execution import step_failure
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
+from pipelines.summary import answered_calls
 from serving.gateway.paid_calls import RUN_AGAIN
 
 
@@ -22,3 +23,10 @@ def test_a_failed_step_is_told_with_one_way_on(tmp_path: Path, message: str) -> 
     assert error.lines[:2] == (f"generate: {message}", f"Log: {log}")
     assert str(error).count("Run the same command again") == 1
     assert error.exit_code == 4
+
+
+def test_a_call_that_was_refused_is_no_paid_call() -> None:
+    step = {"step": "generate", "role": "teacher", "attempts": 5, "answered": 3, "hits": 0, "cost": 0.1}
+
+    assert answered_calls({"attempts": 5, "by_step": [step]}) == 3
+    assert answered_calls({}) == 0
