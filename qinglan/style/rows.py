@@ -66,7 +66,7 @@ class CrossFitted(Config):
     id: str
     fold: int
     temperature: float
-    """Of that model, and in the probabilities already."""
+    """Temperature of that model, which is in the probabilities already."""
 
     probabilities: tuple[float, ...]
     question_alone: tuple[float, ...]
