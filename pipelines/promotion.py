@@ -66,8 +66,8 @@ def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
             reason=f"The sheet has {rows:,} rows in all, and the locked test alone needs {required:,}: "
             "figures of so few would be chance.",
             next_step="Three ways are open: collect more questions, about 2,000 labelled ones give a test of 200; "
-            "read in report.html what judges call relevant, where `label` is on; or let people score blind_sample.xlsx "
-            "(`qinglan blind SHEET --out RUN`).",
+            "read in report.html what judges call relevant, where `label` is on; or let people score "
+            "blind_sample.xlsx (`qinglan blind SHEET --out RUN`).",
         )
 
 
