@@ -67,12 +67,7 @@ def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
             "figures of so few would be chance.",
             next_step="Three ways are open: collect more questions, about 2,000 labelled ones give a test of 200; "
             "read in report.html what judges call relevant, where `label` is on; or let people score "
-<<<<<<< HEAD
-            "blind_sample.xlsx "
-            "(`qinglan blind SHEET --out RUN`).",
-=======
             "blind_sample.xlsx (`qinglan blind SHEET --out RUN`).",
->>>>>>> h_own
         )
 
 

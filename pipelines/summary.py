@@ -217,7 +217,6 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     money = record.get("gateway") or {}
     if money:
         currency = config.gateway.teacher.price.currency
-<<<<<<< HEAD
         answered = answered_calls(money)
         now = answered - answered_calls(record.get("gateway_before", {}))
         rows += [
@@ -239,19 +238,4 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     rows.append(("time", f"{record['seconds']:.1f} s"))
     for name, value in rows:
         table.add_row(in_language(name), in_language(value))
-=======
-        word = "cost" if config.pays else "cost, as if paid"
-        table.add_row(word, f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}")
-        answered = answered_calls(money)
-        now = answered - answered_calls(record.get("gateway_before", {}))
-        table.add_row("paid calls, this time", f"{now:,}")
-        table.add_row("paid calls, in the journal", f"{answered:,}")
-        if unanswered := money["attempts"] - answered:
-            table.add_row("requests without an answer, in the journal", f"{unanswered:,}")
-        table.add_row("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})")
-        table.add_row("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}")
-        if rows := money.get("possibly_billed"):
-            table.add_row("possibly billed twice", ", ".join(map(str, rows[:10])))
-    table.add_row("time", f"{record['seconds']:.1f} s")
->>>>>>> h_own
     return table

@@ -66,11 +66,7 @@ class CrossFitted(Config):
     id: str
     fold: int
     temperature: float
-<<<<<<< HEAD
-    """Of that model, and in the probabilities already."""
-=======
     """Temperature of that model, which is in the probabilities already."""
->>>>>>> h_own
 
     probabilities: tuple[float, ...]
     question_alone: tuple[float, ...]

@@ -42,15 +42,9 @@ def read_answers(
     baseline, fitted = np.zeros_like(after), []
     for number in sorted(set(folds.values())):
         at = [place for place, row in enumerate(rows) if folds[row.id] == number]
-<<<<<<< HEAD
-        others = [row for row in rows if folds[row.id] != number]
-        chosen = [row for row in dev if folds[row.id] != number] or others
-        fitted.append(fit_baseline(others, chosen, [rows[place] for place in at], labels, choices))
-=======
         learned = [row for row in rows if folds[row.id] != number]
         chosen = [row for row in dev if folds[row.id] != number] or learned
         fitted.append(fit_baseline(learned, chosen, [rows[place] for place in at], labels, choices))
->>>>>>> h_own
         baseline[at] = fitted[-1].probabilities
     before = undo_temperature(after, temperatures)
     alone = np.array([answer.question_alone for answer in ordered])

@@ -43,19 +43,11 @@ def check_folds(rows: Sequence[StyleRow], folds: Mapping[str, int], parts: Mappi
     }
     for number in sorted(set(folds.values())):
         held_out = [(row.id, normalise(row.input)) for row in rows if folds[row.id] == number]
-<<<<<<< HEAD
-        others = {
-            part: [(f"row {row.id}", normalise(row.input)) for row in named if folds[row.id] != number]
-            for part, named in parts.items()
-        }
-        for part, overlap in check_leaks(held_out, others, threshold, ADVICE)["parts"].items():
-=======
         rest = {
             part: [(f"row {row.id}", normalise(row.input)) for row in named if folds[row.id] != number]
             for part, named in parts.items()
         }
         for part, overlap in check_leaks(held_out, rest, threshold, ADVICE)["parts"].items():
->>>>>>> h_own
             sums[part]["alike"] += overlap["alike"]
             sums[part]["examples"] += overlap["examples"]
     return {"threshold": threshold, "parts": sums}

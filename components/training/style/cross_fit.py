@@ -42,15 +42,9 @@ def _answers(fold: Fold, folder: Path) -> Iterator[CrossFitted]:
     model, temperature = StyleModel.load(folder), read_card(folder).temperature
     whole = model.probabilities([row.input for row in fold.held_out])
     alone = model.probabilities([question_only_text(row) for row in fold.held_out])
-<<<<<<< HEAD
-    for row, said, question in zip(fold.held_out, whole.tolist(), alone.tolist(), strict=True):
-        yield CrossFitted(
-            id=row.id, fold=fold.number, temperature=temperature, probabilities=said, question_alone=question
-=======
     for row, answer, question in zip(fold.held_out, whole.tolist(), alone.tolist(), strict=True):
         yield CrossFitted(
             id=row.id, fold=fold.number, temperature=temperature, probabilities=answer, question_alone=question
->>>>>>> h_own
         )
 
 
