@@ -21,7 +21,7 @@ import yaml
 from qinglan.config import load_yaml, merge_settings
 from qinglan.services import free_port, run_service
 from tests.pipelines.companies import write_company
-from tests.pipelines.new_tenant_run import SHORT
+from tests.pipelines.new_tenant_run import SHORTEST
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +102,7 @@ def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path:
     user.environment |= {"QINGLAN_ALLOWED_HOSTS": "127.0.0.1", "DEEPSEEK_API_KEY": "k", "OPENAI_API_KEY": "k"}
     with company_services(tenant, port) as provider:
         name_provider(profile, provider)
-        edit_profile(profile, SHORT | {"ppo": SHORT["ppo"] | {"steps": 1, "validations": 1}})
+        edit_profile(profile, merge_settings(SHORTEST, {"base": {"tiny": {"steps": 120}}, "sft": {"epochs": 4.0}}))
         locked_out = user.types("plan acme --profile deepseek")
         assert "it wants a token or a key: gateway.rag.headers" in " ".join(locked_out.out.split())
 

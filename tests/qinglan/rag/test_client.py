@@ -183,7 +183,7 @@ def test_a_refusal_is_not_retried_and_carries_the_services_own_words() -> None:
             "does not take rewritten_query",
         ),
         (reply(b"Internal Server Error", 500), OutageError, "status 500: 'Internal"),
-        (reply(b"", 302, location="http://elsewhere.invalid/"), OutageError, "status 302"),
+        (reply(b"", 302, location="http://elsewhere.invalid/"), DataError, "status 302"),
     ],
 )  # fmt: skip
 def test_an_answer_of_another_shape_says_what_it_is_and_only_a_failing_service_is_an_outage(
