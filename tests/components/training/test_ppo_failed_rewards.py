@@ -79,8 +79,7 @@ def test_an_outage_in_our_reward_stops_the_training_although_verls_manager_gave_
 
 
 def training_row() -> dict[str, Any]:
-    from components.data.convert.config import ConvertConfig
-    from components.data.convert.stage import ppo_row
+    from qinglan.training_rows import ppo_row
 
-    row: dict[str, Any] = ppo_row(validated(), "train", ConvertConfig())["extra_info"]
+    row: dict[str, Any] = ppo_row(validated(), "train")["extra_info"]
     return row

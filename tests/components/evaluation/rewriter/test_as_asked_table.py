@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from components.data.convert.config import ConvertConfig
-from components.data.convert.parquet import ParquetRows
-from components.data.convert.stage import ppo_row
 from components.evaluation.rewriter.as_asked_table import by_threshold, read_dev
+from qinglan.prompt_parquet import ParquetRows
 from qinglan.rows import Hit, Retrieval, ValidatedRewrite
+from qinglan.training_rows import ppo_row
 from tests.validated_rows import validated
 
 
@@ -24,7 +23,7 @@ def dev_row(score: float | None, rank: int | None, gold: tuple[str, ...] = ("k1"
 def written(folder: Path, *rows: ValidatedRewrite) -> Path:
     with ParquetRows(folder / "dev.parquet") as add:
         for row in rows:
-            add.add(ppo_row(row, "dev", ConvertConfig()))
+            add.add(ppo_row(row, "dev"))
     return folder
 
 
