@@ -50,14 +50,15 @@ def build_report(
     ]
     judges = kernel.Text(judges_line(evaluation["agreement"]), terminal=True)
     inflation = (kernel.Text(line, terminal=True) for line in inflation_lines(evaluation.get("inflation", {})))
-    judged = f", {counts['judged']:,} judged by the examiner instead" if by == "labels" else ""
+    judged = counts.get("judged", 0)
     blind = kernel.Text("The blind sample is for people: fill it in, and read it back with its key.")
     levels = kernel.levels_table(systems, metrics | SYSTEM_METRICS)._replace(brief=True)
     return kernel.Report(
         headline(evaluation),
         evaluation["verdict"]["promote"],
         f"{taught}{counts['rows']:,} locked questions in {counts['conversations']:,} conversations, "
-        f"{counts['labelled']:,} with gold passages{judged}, {counts['examined']:,} examined. "
+        f"{counts['labelled']:,} with gold passages"
+        f"{f', {judged:,} judged by the examiner instead' if judged else ''}, {counts['examined']:,} examined. "
         f"{describe_leaks(evaluation.get('leaks'))}",
         evaluation["verdict"]["reasons"],
         [
