@@ -76,7 +76,7 @@ def test_a_stage_that_does_not_exist_is_refused_with_those_there_are(tmp_path: P
     run = qinglan("run", "fivedoctors", "--questions", "q.xlsx", "--only", "fly", cwd=tmp_path)
 
     assert run.returncode == 2
-    assert "No stage 'fly'. There are: generate, validate, label, convert, base, sft, ppo" in run.stderr
+    assert "No stage 'fly'. There are: generate, validate, label, convert, augment, base, sft, ppo" in run.stderr
 
 
 def paid_run(folder: Path) -> list[str]:
