@@ -171,7 +171,7 @@ from pipelines.rundir import RunDir
 executing._start_child = lambda run, log, environment: executing.subprocess.Popen([sys.executable, "-c", {WORK!r}])
 executing.make_room = None
 sys.argv = ["qinglan"]
-cli.app = lambda **_: executing.execute(RunDir(Path(".")), REWRITER, REWRITER.stages, quiet=False)
+cli.run_app = lambda app: executing.execute(RunDir(Path(".")), REWRITER, REWRITER.stages, quiet=False)
 cli.main()
 """
     run = RunDir(tmp_path)
@@ -204,11 +204,11 @@ def test_an_unexpected_error_is_shown_behind_marks(tmp_path: Path) -> None:
     code = f"""
 import sys, warnings, logging
 from pipelines import cli
-def fail(**_):
+def fail(app):
     warnings.warn({ALL!r})
     logging.getLogger("library").warning({ALL!r})
     raise ValueError({ALL!r})
-cli.app = fail
+cli.run_app = fail
 sys.argv = ["qinglan"]
 cli.main()
 """
