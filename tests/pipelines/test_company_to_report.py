@@ -138,7 +138,9 @@ def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path:
     assert orjson.loads((files / "label_report.json").read_bytes())["outcomes"]["relevant"] > 40
     record = orjson.loads((files.parent / "run.json").read_bytes())
     steps = record["gateway"]["by_step"]
-    assert {step["step"] for step in steps} == {"generate", "validate", "label", "reward", "evaluate"}
+    assert {step["step"] for step in steps} == {
+        "generate", "validate", "label", "augment", "reward", "evaluate",
+    }  # fmt: skip
     assert next(step["attempts"] for step in steps if step["step"] == "generate") == 96
     assert 0 < record["gateway"]["cost"] <= planned["cost"]
     assert load_yaml(files.parent / "config.yaml")["gateway"]["rag"]["snapshot_queries"]
