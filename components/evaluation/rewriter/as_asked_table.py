@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.leak import read_extra_infos
 from qinglan.rag.as_asked import searched_as_asked
+from qinglan.rows import Retrieval
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
@@ -27,10 +28,10 @@ def read_dev(prompts: Path) -> list[DevRow]:
 
 def _rows(path: Path) -> Iterator[DevRow]:
     for extra in read_extra_infos(path):
-        plain, teacher = extra.get("plain_retrieval"), extra.get("teacher_retrieval")
-        if extra.get("gold") and plain and teacher:
-            score = plain["hits"][0]["query_score"] if plain["hits"] else None
-            yield DevRow(score, plain["gold_rank"] == 1, teacher["gold_rank"] == 1)
+        retrievals = extra.get("plain_retrieval"), extra.get("teacher_retrieval")
+        if extra.get("gold") and all(retrievals):
+            plain, teacher = map(Retrieval.model_validate, retrievals)
+            yield DevRow(plain.own_score, plain.gold_rank == 1, teacher.gold_rank == 1)
 
 
 def by_threshold(rows: Sequence[DevRow]) -> list[dict[str, Any]]:
