@@ -2,9 +2,8 @@
 
 import os
 import shutil
-import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,18 +57,8 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def deadline() -> Iterator[None]:
-    """A reader that waits is stopped, and the test fails."""
-
-    def late(*given: object) -> None:
-        raise TimeoutError("it waits for a pipe")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(SECONDS)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+pytestmark = pytest.mark.timeout(SECONDS, func_only=True)
+"""A reader that waits for a pipe is stopped, and its test fails."""
 
 
 def put(path: Path, special: str) -> None:
