@@ -17,8 +17,13 @@ MODULES = Path(__file__).parent / "go"
 LAST_LINES = 12
 EVERY_SECONDS = 5.0
 STOPS = {signal.SIGINT, signal.SIGTERM}
+LOADING_SECONDS = 1200.0
+"""Go itself waits for ever for a module proxy that took its call and says nothing."""
+
 DOWNLOADS_AT_ONCE = 8
 """Go loads as many modules at a time as it has processors, and here the network is what it waits for."""
+
+SILENT_PROXY = "does the module proxy answer (`go env GOPROXY`)? What was loaded is kept: run the same command again."
 
 
 class Run(NamedTuple):
@@ -57,7 +62,10 @@ def go_together(runs: list[Run]) -> None:
             loaded = sum("downloading" in line for line in run.lines())
             print(f"[{run.what}] {time.monotonic() - began:.0f} s, {loaded} modules loaded", flush=True)
         if waiting:
-            print(f"{time.monotonic() - began:.0f} s, still: {', '.join(it.what for it in waiting)}", flush=True)
+            names = ", ".join(run.what for run in waiting)
+            print(f"{time.monotonic() - began:.0f} s, still: {names}", flush=True)
+            if time.monotonic() - began > LOADING_SECONDS:
+                raise QinglanError(f"{names}: not loaded within {LOADING_SECONDS:.0f} s; {SILENT_PROXY}")
 
 
 @contextmanager
@@ -101,8 +109,14 @@ def check(run: Run) -> None:
 
 def folder_of(module: str, pinned: Path) -> Path:
     """Where a Go module lies that go.mod in `pinned` names, loaded if need be, its sum checked."""
-    asked = [program(module), "mod", "download", "-json", module]
-    done = subprocess.run(asked, cwd=pinned, capture_output=True, text=True, env={**os.environ, "GOWORK": "off"})
+    command = [program(module), "mod", "download", "-json", module]
+    environment = {**os.environ, "GOWORK": "off"}
+    try:
+        done = subprocess.run(
+            command, cwd=pinned, capture_output=True, text=True, env=environment, timeout=LOADING_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise QinglanError(f"{module}: not loaded within {LOADING_SECONDS:.0f} s; {SILENT_PROXY}") from error
     said = {line.split('"')[1]: line.split('"')[3] for line in done.stdout.splitlines() if line.count('"') >= 4}
     if done.returncode != 0 or "Dir" not in said:
         raise QinglanError(f"{module}: its Go module could not be loaded: {said.get('Error') or done.stderr.strip()}")

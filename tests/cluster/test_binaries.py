@@ -1,9 +1,11 @@
 """The programs are built once, and what is missing for it is said."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -150,11 +152,44 @@ def test_the_last_output_of_go_is_in_the_error(tmp_path: Path) -> None:
         go_command.go("build broken", ["build", "-o", str(tmp_path / "it"), "."], tmp_path, tmp_path / "log")
 
 
-def test_a_module_whose_bytes_are_others_is_refused(tmp_path: Path) -> None:
+@pytest.fixture
+def proxied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module proxy that is a folder: these tests call nobody. What it returns is a folder that pins its module."""
+    versions, pinned = tmp_path / "proxy/example.test/tool/@v", tmp_path / "pinned"
+    versions.mkdir(parents=True)
+    (versions / "v1.0.0.info").write_text('{"Version": "v1.0.0"}')
+    (versions / "v1.0.0.mod").write_text("module example.test/tool\n")
+    with zipfile.ZipFile(versions / "v1.0.0.zip", "w") as archive:
+        archive.writestr("example.test/tool@v1.0.0/go.mod", "module example.test/tool\n")
+    pinned.mkdir()
+    (pinned / "go.mod").write_text("module pinned\n\ngo 1.26.0\n\nrequire example.test/tool v1.0.0\n")
+    settings = {
+        "GOPROXY": (tmp_path / "proxy").as_uri(), "GOSUMDB": "off", "GOFLAGS": "-modcacherw",
+        "GOMODCACHE": str(tmp_path / "modules"),
+    }  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return pinned
+
+
+def test_a_module_whose_bytes_are_others_is_refused(proxied: Path) -> None:
     """go.sum is a pin: with another sum in it, what the proxy gives is not taken."""
-    for name in ("go.mod", "go.sum"):
-        text = (go_command.MODULES / "prometheus-operator" / name).read_text()
-        (tmp_path / name).write_text(text.replace("h1:M5x", "h1:N5x"))
+    assert (go_command.folder_of("example.test/tool", proxied) / "go.mod").exists()
+    sums = proxied / "go.sum"
+    assert "tool v1.0.0 h1:" in sums.read_text()
+
+    sums.write_text(sums.read_text().replace("tool v1.0.0 h1:", "tool v1.0.0 h1:N"))
 
     with pytest.raises(QinglanError, match="checksum mismatch"):
-        go_command.folder_of("github.com/prometheus-operator/prometheus-operator", tmp_path)
+        go_command.folder_of("example.test/tool", proxied)
+
+
+def test_a_module_proxy_that_says_nothing_is_not_waited_for_for_ever(
+    proxied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(go_command, "LOADING_SECONDS", 2.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("GOPROXY", f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+        with pytest.raises(QinglanError, match=r"example.test/tool: not loaded within 2 s; does the module proxy"):
+            go_command.folder_of("example.test/tool", proxied)

@@ -77,12 +77,14 @@ def test_while_the_alias_is_switched_every_answer_is_of_one_snapshot(search: Nod
     with replicas(search, "switched", tmp_path) as clients, ThreadPoolExecutor(2) as pool:
         until(lambda: all(map(ready, clients)), "both are ready")
         asking = [pool.submit(keep_asking, client) for client in clients]
-        until(lambda: len(answers) > 20, "some were asked before")
-        load_now(search, files["乙"], "switched")
-        load_now(search, files["丙"], "switched")
-        last = sha256_file(files["丙"])
-        until(lambda: all(newest(client) == last for client in clients), "both search the last one")
-        over.set()
+        try:
+            until(lambda: len(answers) > 20, "some were asked before")
+            load_now(search, files["乙"], "switched")
+            load_now(search, files["丙"], "switched")
+            last = sha256_file(files["丙"])
+            until(lambda: all(newest(client) == last for client in clients), "both search the last one")
+        finally:
+            over.set()
         for one in asking:
             one.result()
 

@@ -6,6 +6,8 @@ import secrets
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,11 +130,21 @@ def test_a_rollout_that_has_ended_is_not_spoken_to_and_unknown_names_are_told(pe
     assert person.spec("rewriter-1") == before
 
 
-def watched(person: Person, name: str) -> "subprocess.Popen[str]":
+@contextmanager
+def watched(person: Person, name: str) -> Iterator["subprocess.Popen[str]"]:
+    """A watch, which is killed where it does not end: this test would wait for it."""
     environment = {**os.environ, "KUBECONFIG": str(person.kubectl.kubeconfig), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
+    with subprocess.Popen(
         person.command("watch", name), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    ) as process:
+        stuck = threading.Timer(240, process.kill)
+        stuck.start()
+        try:
+            yield process
+            process.wait(240)
+        finally:
+            stuck.cancel()
+            process.kill()
 
 
 @pytest.mark.parametrize(("outcome", "why", "code"), [("Promoted", "", 0), ("RolledBack", "errors: worse", 7)])
@@ -141,15 +153,12 @@ def test_a_watch_tells_each_decision_as_it_is_made_and_ends_with_the_rollout(
 ) -> None:
     person.make("rewriter-1")
     with watched(person, "rewriter") as process:
-        stuck = threading.Timer(240, process.kill)
-        stuck.start()
         assert process.stdout is not None and process.stderr is not None
         person.write("rewriter-1", analysed())
         first = process.stdout.readline()
         assert "the canary starts without users" in first and process.poll() is None
         person.write("rewriter-1", ended(outcome, why))
         rest, errors = process.stdout.read(), process.stderr.read()
-        stuck.cancel()
 
     assert process.returncode == code, errors
     assert rest.count("5 % is earned") == 1 and rest.splitlines()[-1] == outcome
@@ -160,9 +169,10 @@ def test_a_watch_of_one_that_somebody_deletes_ends_and_says_so(person: Person) -
     person.make("rewriter-1")
     with watched(person, "rewriter-1") as process:
         person.write("rewriter-1", analysed())
-        assert process.stdout is not None and "apply" in process.stdout.readline()
+        assert process.stdout is not None and process.stderr is not None
+        assert "apply" in process.stdout.readline()
         person.kubectl.must("delete", "modelrollout", "rewriter-1", "-n", person.namespace)
-        _, errors = process.communicate(timeout=240)
+        errors = process.stderr.read()
 
     assert process.returncode == 3 and "somebody deleted it while it was watched" in errors
 
