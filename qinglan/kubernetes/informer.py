@@ -68,6 +68,9 @@ class Informer:
                 self._stopped.wait(FIRST_PAUSE)
             except ApiError as refusal:
                 self._refused(refusal)
+            except Exception as error:  # a thread that ended would leave its readers waiting for ever
+                self._version = ""
+                self._refused(ApiError("GET", self.resource, 0, f"{type(error).__name__}: {error}"))
 
     def _well(self) -> None:
         self.trouble, self._pause = None, FIRST_PAUSE

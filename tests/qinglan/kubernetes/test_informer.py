@@ -1,5 +1,6 @@
-"""A watch that ends in the middle of a line loses nothing but that line, which comes again."""
+"""An informer goes on after whatever a server sends, and says what is wrong."""
 
+import threading
 from typing import Any
 
 from qinglan.kubernetes.informer import Informer
@@ -14,3 +15,26 @@ def test_half_a_line_at_the_end_of_a_watch_is_no_event_and_ends_nobody() -> None
     informer = Informer(CutOff(), "pods", {}, lambda what, thing: None)  # type: ignore[arg-type]
 
     assert [event["type"] for event in informer._events(None)] == ["ADDED", "MODIFIED"]
+
+
+class Strange:
+    """A server whose first list has no version, as a proxy's page of its own may look."""
+
+    def __init__(self) -> None:
+        self.lists = [{"items": [], "metadata": {}}, {"items": [{"metadata": {"name": "a"}}], "metadata": {}}]
+
+    def all(self, resource: str, query: Any) -> Any:
+        return self.lists.pop(0) if len(self.lists) > 1 else {**self.lists[0], "metadata": {"resourceVersion": "1"}}
+
+
+def test_an_answer_of_another_form_is_trouble_and_ends_no_thread() -> None:
+    listed = threading.Event()
+    informer = Informer(Strange(), "pods", {}, lambda what, thing: listed.set())  # type: ignore[arg-type]
+
+    informer.start()
+    try:
+        assert informer.begun.wait(60) and informer.trouble is not None
+        assert "KeyError: 'resourceVersion'" in informer.trouble[1].message
+        assert listed.wait(60), "it lists again"
+    finally:
+        informer.stop()
