@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from qinglan.errors import AlteredError, ConfigError
 from qinglan.lineage.audit import Audit, audit, audit_error, audit_target
-from qinglan.lineage.audit_targets import open_target, read_notes
+from qinglan.lineage.audit_targets import open_target
 from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
@@ -27,7 +27,7 @@ def show_audit(root: Path, store: str) -> None:
     Raises the audit's error, unless a signed override names everything that is missing.
     """
     with open_target(str(root)) as run:
-        notes = tuple(read_notes(open_store(store), run.digest)) if run.release else ()
+        notes = tuple(open_store(store).notes(run.digest)) if run.release else ()
         result = audit_target(run._replace(notes=notes), load_trust(keys_folder() / TRUST_FILE))
     print_audit(result)
     if is_overridden(result):

@@ -22,6 +22,7 @@ from qinglan.rows import QuarantinedRow, Question, Split
 from qinglan.sheet_reader import Formula
 from qinglan.tables import Cells, read_table
 from qinglan.terminal import visible
+from qinglan.text import is_blank
 
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
@@ -228,7 +229,7 @@ def _text(cells: Cells, column: str, limit: int) -> str:
         raise InvalidCellError("broken text", f"{column} holds half a character (a lone surrogate).")
     if len(text) > limit:
         raise InvalidCellError("too long", f"{column} has {len(text)} characters, more than {limit}.")
-    return "" if text.lower() in EMPTY_VALUES else text
+    return "" if text.lower() in EMPTY_VALUES or is_blank(text) else text
 
 
 def _label(cells: Cells, column: str) -> str:

@@ -36,6 +36,9 @@ MARK = re.compile(r"[^\w\s]|_")
 HAN = re.compile("[\u4e00-\u9fff]")
 CHINESE_SHARE = 0.1
 
+FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters and signs that are drawn as nothing: Hangul fillers, the empty Braille pattern."""
+
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
@@ -95,6 +98,13 @@ def normalise(text: str) -> str:
 def is_chinese(text: str) -> bool:
     """True where a tenth of the characters is Chinese: such a text has few spaces, and names in letters."""
     return bool(text) and len(HAN.findall(text)) >= CHINESE_SHARE * len(text)
+
+
+def is_blank(text: str) -> bool:
+    """True if nothing of it can be seen: spaces, zero-width letters, marks without a letter, fillers."""
+    if not text or text.isspace():
+        return True
+    return all(sign in FILLERS or unicodedata.category(sign)[0] in "CZM" for sign in text)
 
 
 def one_line(text: str) -> str:

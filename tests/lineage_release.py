@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.digests import digest
+from qinglan.lineage.release_folder import verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
-from tests.lineage_world import TENANT, Keys, given, made, part_of, sealed
+from tests.lineage_world import TENANT, Keys, given, made, part_of, sealed, sha
 from tests.qinglan.evaluation.test_rewriter_gate import good
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
@@ -72,8 +73,8 @@ def write_release(
     model = part_of("rl_model", folder / "model")
     (folder / "evaluation.json").write_text(json.dumps(evaluation_of(model.digest)))
     evaluation = ArtifactRef("evaluation", digest(folder / "evaluation.json"))
-    (folder / "lineage" / "verdict.json").write_text('{"word": "promote"}')
-    verdict = ArtifactRef("verdict", digest(folder / "lineage" / "verdict.json"))
+    verdict = ArtifactRef("verdict", sha('{"word": "promote"}'))
+    (folder / "lineage" / verdict_file_name(verdict.digest)).write_text('{"word": "promote"}')
     line = stages(model, evaluation, verdict)
     change(line)
     for number, (stage, one) in enumerate(line.items()):

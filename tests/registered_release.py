@@ -16,6 +16,7 @@ from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.record import recorded
 from qinglan.lineage.step_inputs import add_verdict
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
+from qinglan.rewriter.card import RewriterCard, write_card
 from tests.qinglan.evaluation.test_rewriter_gate import good
 
 NAME = "fivedoctors/rewriter"
@@ -58,7 +59,7 @@ def tiny_weights(folder: Path, values: tuple[float, ...] = (0.5, -1.0, 2.0, 0.25
     (folder / "config.json").write_text(f'{{"model_type": "qwen3", "initializer_range": {values[0]}}}')
     (folder / "tokenizer.json").write_text(f'{{"version": "{values[0]}"}}')
     (folder / "chat_template.jinja").write_text(f"{{{{ messages }}}} {values[0]}")
-    (folder / "rewriter.json").write_text(f'{{"stage": "ppo", "system_prompts": {{"fivedoctors": "{values[0]}"}}}}')
+    write_card(folder, RewriterCard(stage="ppo", system_prompts={"fivedoctors": str(values[0])}))
     return folder
 
 

@@ -346,10 +346,12 @@ def test_a_note_needs_a_release_and_a_plain_word(kept: Kept, pushed: str) -> Non
         kept.store.notes("..")
 
 
-def test_a_changed_note_is_an_error(kept: Kept, pushed: str) -> None:
+def test_a_changed_note_is_named_and_keeps_no_other_from_being_read(kept: Kept, pushed: str) -> None:
     kept.store.attach(pushed, "break-glass", b"one")
     [child] = kept.store.shelf.children(f"notes/{pushed}/")
     kept.overwrite(f"notes/{pushed}/{child}", b"another")
+    kept.store.attach(pushed, "rollout", b"two")
+    kept.store.shelf.create(f"notes/{pushed}/garbage", b"!")
 
-    with pytest.raises(DataError, match="has changed it"):
-        kept.store.notes(pushed)
+    assert kept.store.notes(pushed) == [b"two"]
+    assert kept.store.changed_notes(pushed) == [child, "garbage"]

@@ -2,7 +2,6 @@
 
 from pipelines.rollout.view import RolloutView
 from qinglan.errors import AlteredError, ConfigError, IncompleteAuditError
-from qinglan.lineage.audit_targets import read_notes
 from qinglan.lineage.release_address import parse_release_uri
 from qinglan.lineage.release_notes import CheckedRollout, read_rollout_notes, rollout_payload
 from qinglan.lineage.trust import TrustPolicy
@@ -20,12 +19,17 @@ def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> Checke
     record = history_record(view.namespace, view.name, RolloutSnapshot(view.spec, view.state, ""))
     release_store = open_store(store or parse_release_uri(view.spec.release.uri).store)
     tenant = record.name.partition("/")[0]
-    beside = read_rollout_notes(read_notes(release_store, record.digest), policy, record.digest, tenant)
+    beside = read_rollout_notes(release_store.notes(record.digest), policy, record.digest, tenant)
     statements = [
         statement
         for statement in beside
         if (statement.told.rollout, statement.told.began) == (record.rollout, record.began)
     ]
+    if not statements and (changed := release_store.changed_notes(record.digest)):
+        raise AlteredError(
+            f"{record.rollout}: {release_store.address}: {', '.join(changed)} is not what was laid beside "
+            f"{record.digest[:12]}. Believe no history of it until you know who changed it."
+        )
     if not statements:
         raise IncompleteAuditError(
             f"{record.rollout}: no signed history lies beside {record.name} {record.digest[:12]} in "

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from qinglan.clock import steady_time
 from qinglan.jobs.snapshot import JOB_NAME_LABEL, JobSnapshot, slim_event, slim_job, slim_pod
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
@@ -96,7 +97,7 @@ class JobWatch:
                 self._pods[name] = slim_pod(pod, before)
             elif before is not None:
                 last = slim_pod(pod, before) if "status" in pod else before
-                self._pods[name] = {**last, "gone": time.time()}
+                self._pods[name] = {**last, "gone": steady_time()}
         self._changed.set()
 
     def _on_event(self, change: str, event: Mapping[str, Any]) -> None:

@@ -18,9 +18,9 @@ from qinglan.lineage.release_check import check_release
 from qinglan.lineage.release_notes import (
     CheckedRollout,
     Override,
+    note_findings,
     read_overrides,
     read_rollout_notes,
-    rollout_findings,
 )
 from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.statement_index import Step
@@ -48,6 +48,9 @@ class Audit(NamedTuple):
 
     rollouts: tuple[CheckedRollout, ...] = ()
     """Signed histories of its rollouts beside the release."""
+
+    changed_notes: tuple[str, ...] = ()
+    """Names of notes beside the release that are not what was laid there."""
 
 
 def audit(
@@ -83,7 +86,7 @@ def audit_target(
         *check_files(target, policy, name),
         *findings_of(graph),
         *check_journals(target.evidence, [step.statement for step in graph.steps.values()]),
-        *rollout_findings(rollouts),
+        *note_findings(target.changed_notes, rollouts),
     )
     faults = tuple(dict.fromkeys(finding for finding in findings if finding.state in FAULTS))
     return Audit(
@@ -97,6 +100,7 @@ def audit_target(
         graph,
         tuple(overrides_of(target, policy, now)),
         rollouts,
+        target.changed_notes,
     )
 
 

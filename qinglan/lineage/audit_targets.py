@@ -57,6 +57,9 @@ class AuditTarget(NamedTuple):
     notes: tuple[bytes, ...] = ()
     """Signed notes beside a release in its store."""
 
+    changed_notes: tuple[str, ...] = ()
+    """Names of notes there whose bytes are others than were laid down."""
+
     absent: frozenset[str] = frozenset()
     """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
 
@@ -91,9 +94,9 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
             if not opened.has(digest):
                 raise
             raise AlteredError(str(error)) from error
-        notes = tuple(read_notes(opened, digest))
         name = claim.history.name if claim else ""
-        yield release_target(folder, more, name, digest, notes)._replace(label=target, claim=claim)
+        pulled = release_target(folder, more, name, digest, tuple(opened.notes(digest)))
+        yield pulled._replace(label=target, claim=claim, changed_notes=tuple(opened.changed_notes(digest)))
 
 
 def resolve_digest(store: "Store", target: str) -> str:
@@ -117,14 +120,6 @@ def name_claim(store: "Store", name: str) -> NameClaim:
         names = ", ".join(sorted(store.names())[:10]) or "none"
         raise DataError(f"{name}: the store at {store.address} has no such name. It has: {names}.")
     return read_claim(store, history)
-
-
-def read_notes(store: "Store", digest: str) -> list[bytes]:
-    """The notes beside a release; if one was changed, none is believed."""
-    try:
-        return store.notes(digest)
-    except DataError as error:
-        raise AlteredError(str(error)) from error
 
 
 def release_target(

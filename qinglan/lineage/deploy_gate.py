@@ -20,7 +20,7 @@ from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.explain import read_evaluation
 from qinglan.lineage.findings import GRAVE, Finding
 from qinglan.lineage.release_folder import BOM, EVALUATION, FOLDERS, PROVENANCE, REPORT, SIGNATURE
-from qinglan.lineage.release_notes import Override, make_override, rollout_findings
+from qinglan.lineage.release_notes import Override, make_override, note_findings
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef
 from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
@@ -77,9 +77,9 @@ def decide_deployment(
     if target.release is None:
         raise ConfigError(f"{target.label}: no release, and only a release can be deployed.")
     result = audit_target(target, policy, name, now=now)
-    # How its rollouts ended closes no door: whoever can lay a note beside a release could keep it from its users.
-    history = set(rollout_findings(result.rollouts))
-    findings = [finding for finding in result.findings if finding not in history]
+    # A note that nobody believes closes no door: whoever can lay one there could keep a release from its users.
+    notes = set(note_findings(result.changed_notes, result.rollouts))
+    findings = [finding for finding in result.findings if finding not in notes]
     grave = [str(finding) for finding in findings if is_grave(finding)]
     lacking = [str(finding) for finding in findings if not is_grave(finding)]
     lacking += chain_faults(result.graph, read_evaluation(target.release), name, policy)

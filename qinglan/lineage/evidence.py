@@ -44,19 +44,19 @@ class Evidence:
 
     def papers(self) -> Iterator[tuple[Path, str]]:
         """The small files that lie beside statements, with their digests."""
-        return ((path, digest) for digest, path in self._papers.items())
+        return ((path, digest) for digest, paths in self._papers.items() for path in paths)
 
     def journals(self) -> Sequence[Path]:
         """Journals of paid answers."""
         return ()
 
     @cached_property
-    def _papers(self) -> Mapping[str, Path]:
+    def _papers(self) -> Mapping[str, Sequence[Path]]:
+        """Places by digest: a lineage holds the papers of all steps before it, too."""
         return {}
 
     def _paper_places(self, digest: str) -> tuple[EvidenceLocation, ...]:
-        path = self._papers.get(digest)
-        return (EvidenceLocation(path, hashed=True),) if path else ()
+        return tuple(EvidenceLocation(path, hashed=True) for path in self._papers.get(digest, ())[:1])
 
 
 class CombinedEvidence(Evidence):
@@ -126,8 +126,8 @@ class ReleaseFolder(Evidence):
         return (*signed, *self._paper_places(digest))
 
     @cached_property
-    def _papers(self) -> Mapping[str, Path]:
-        return supporting_files(self.path / LINEAGE)
+    def _papers(self) -> Mapping[str, Sequence[Path]]:
+        return supporting_files([self.path / LINEAGE])
 
     @cached_property
     def _signed_paths(self) -> dict[str, list[Path]]:
@@ -230,11 +230,8 @@ class RunFolder(Evidence):
         return ".." not in path.parts and path.absolute().is_relative_to(self.root.absolute())
 
     @cached_property
-    def _papers(self) -> Mapping[str, Path]:
-        papers: dict[str, Path] = {}
-        for folder in sorted((self.root / "artifacts").rglob(LINEAGE)):
-            papers.update(supporting_files(folder))
-        return papers
+    def _papers(self) -> Mapping[str, Sequence[Path]]:
+        return supporting_files(sorted((self.root / "artifacts").rglob(LINEAGE)))
 
 
 def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -251,10 +248,13 @@ def mapping_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def supporting_files(folder: Path) -> dict[str, Path]:
+def supporting_files(folders: Iterable[Path]) -> dict[str, list[Path]]:
     """The files beside the statements, by digest."""
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    return {sha256_file(path): path for path in paths if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX)}
+    files: dict[str, list[Path]] = {}
+    for path in (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())):
+        if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX):
+            files.setdefault(sha256_file(path), []).append(path)
+    return files
 
 
 def local_path(uri: str) -> Path | None:

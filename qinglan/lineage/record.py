@@ -19,7 +19,6 @@ import subprocess
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +34,7 @@ from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
+from qinglan.lineage.step_clock import StepClock, last_time
 from qinglan.models.base_reference import base_digest, is_reference, verify_reference
 from qinglan.run_id import RUN_VARIABLE
 
@@ -92,8 +92,8 @@ def recorded(
     """
     signer = load_signer("builder")
     parents = {name: {"uri": item.uri, "sha256": _verified_digest(name, item)} for name, item in inputs.items()}
-    step = StepReport({}, [], [], {})
-    record: dict[str, Any] = {"stage": stage, "status": "running", "started": _now(), "inputs": parents}
+    step, clock = StepReport({}, [], [], {}), StepClock(last_time(Path(before.path) if before else None))
+    record: dict[str, Any] = {"stage": stage, "status": "running", "started": clock.started, "inputs": parents}
     record |= {"config": dict(config), "code": code_version()}
     _write(stage, record)
     try:
@@ -101,14 +101,14 @@ def recorded(
         results = {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
         if BASE in outputs:
             results[BASE]["sha256"] = _verified_digest(BASE, outputs[BASE])
-        record |= {"ended": _now(), "outputs": results, "facts": step.facts}
+        record |= {"ended": clock.now(), "outputs": results, "facts": step.facts}
         algorithms = {item.uri: algorithm_of(Path(item.path)) for item in (*inputs.values(), *outputs.values())}
         sealed = _sign_statement(record, step, signer, algorithms)
         file_name = f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENVELOPE_SUFFIX}"
         papers = {file_name: sealed, **step.papers}
         _write_lineage(Path(lineage.path), Path(before.path) if before else None, papers)
     except BaseException as error:
-        failed = {"status": "failed", "ended": _now(), "failure": _failure(error), "facts": step.facts}
+        failed = {"status": "failed", "ended": clock.now(), "failure": _failure(error), "facts": step.facts}
         _write(stage, record | failed)
         raise
     for name, item in outputs.items():
@@ -245,10 +245,6 @@ def _failure(error: BaseException) -> dict[str, Any]:
         "explained": isinstance(error, QinglanError),
         "exit_code": getattr(error, "exit_code", 1),
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _write(stage: str, record: Mapping[str, Any]) -> None:

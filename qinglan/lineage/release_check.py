@@ -36,11 +36,11 @@ from qinglan.lineage.release_folder import (
     ReleaseStatement,
     files_inside,
     gate_statements,
+    paper_faults,
     read_lineage_statement,
     read_release_statement,
     says_promote,
     sorted_files,
-    unreferenced_files,
     verdict_file_name,
 )
 from qinglan.lineage.statement import ArtifactRef, algorithm_fault
@@ -235,9 +235,9 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
     papers = {name: sha for name, sha in contents.digests.items() if name.startswith(f"{LINEAGE}/")}
     statements = [item.statement for item in contents.lineage_statements()]
     # Of the release's own statement only its inputs count: its outputs are all files here, whoever put them there.
-    for name in unreferenced_files([*statements, contents.release.statement._replace(made=())], papers):
+    for name, why in paper_faults([*statements, contents.release.statement._replace(made=())], papers).items():
         if contents.signed_digest(name) == papers[name]:
-            yield Finding(name, "altered", "no statement says whose bytes these are")
+            yield Finding(name, "altered", why)
 
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ release = read_release(folder)      # nothing is verified; release_check.py does
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from qinglan.digests import FOLDER_ALGORITHM, tree_digest
@@ -140,9 +141,34 @@ def gate_statements(lineage: list[LineageStatement], evaluation: str, verdict: s
     ]
 
 
-def unreferenced_files(statements: Iterable[Statement], files: Mapping[str, str]) -> list[str]:
-    """Papers among a lineage's files, by name and digest, whose bytes no statement names."""
-    named = {part.digest for statement in statements for part in (*statement.made, *statement.used)}
-    return sorted(
-        name for name, digest in files.items() if not name.endswith(ENVELOPE_SUFFIX) and digest not in named
-    )
+def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> dict[str, str]:
+    """Name what is wrong with papers among a lineage's files, which come by name and digest.
+
+    No statement names the bytes, or they lie under the name of something else: a reader would take one prompt for
+    another.
+    """
+    named: dict[str, dict[str, None]] = {}
+    for part in (part for statement in statements for part in (*statement.made, *statement.used)):
+        named.setdefault(part.digest, {})[part.name] = None
+    papers = {name: digest for name, digest in sorted(files.items()) if not name.endswith(ENVELOPE_SUFFIX)}
+    faults = {name: name_fault(name, digest, named.get(digest, {})) for name, digest in papers.items()}
+    return {name: fault for name, fault in faults.items() if fault}
+
+
+def name_fault(file: str, digest: str, artifacts: Iterable[str]) -> str:
+    """Why a paper cannot be what statements name by its digest; "" where it can."""
+    names = tuple(artifacts)
+    if not names:
+        return "no statement names these bytes"
+    patterns = [paper_pattern(name, digest) for name in names]
+    if any(fnmatchcase(PurePath(file).name, pattern) for pattern in patterns):
+        return ""
+    return f"these bytes are {', '.join(names)}, and lie under another name"
+
+
+def paper_pattern(artifact: str, digest: str) -> str:
+    """The file name under which the lineage keeps what an artifact of this name is, as step_inputs.py writes it."""
+    if artifact.startswith("prompt "):
+        return f"{artifact.replace(' ', '-', 1)}.txt"
+    patterns = {"reward": "reward.json", "journal": "paid-*.jsonl", "prices": "prices-*.json"}
+    return verdict_file_name(digest) if artifact == VERDICT else patterns.get(artifact, "*")

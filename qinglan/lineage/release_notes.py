@@ -192,9 +192,16 @@ def _mismatch(rollout: RolloutStatement, digest: str, tenant: str, at: datetime,
     return f"it is of {at:%F %T}Z, which is yet to come" if at > now + MAX_CLOCK_AHEAD else ""
 
 
-def rollout_findings(rollouts: Iterable[CheckedRollout]) -> list[Finding]:
-    """The statements that do not count; one that counts is no finding, whatever its outcome."""
-    return [Finding(f"rollout {item.told.rollout}", item.state, item.why) for item in rollouts if not item.counts]
+def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) -> list[Finding]:
+    """Notes that are not what was laid there, and rollouts' statements that do not count.
+
+    A statement that counts is no finding, whatever its outcome.
+    """
+    why = "it is not what was laid beside the release, so nobody believes it"
+    findings = [Finding(f"note {name}", "altered", why) for name in changed]
+    return findings + [
+        Finding(f"rollout {item.told.rollout}", item.state, item.why) for item in rollouts if not item.counts
+    ]
 
 
 def format_rollout(item: CheckedRollout) -> str:

@@ -14,6 +14,7 @@ from qinglan.digests import FILE_ALGORITHM
 from qinglan.lineage.digest_check import DigestCheck, check_digests
 from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.findings import FAULTS, GRAVE, Finding, State, worst_state
+from qinglan.lineage.release_folder import paper_faults
 from qinglan.lineage.statement import UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
 from qinglan.lineage.statement_index import StatementIndex, Step, index_statements, maker_of
 from qinglan.lineage.trust import TrustPolicy
@@ -86,7 +87,7 @@ def walk(
         signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
         checks = check_digests(chain.parts, evidence, signed)
         things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
-        return Graph(starts, things, steps, (*index.findings, *unreferenced_file_findings(evidence, index)))
+        return Graph(starts, things, steps, (*index.findings, *paper_findings(evidence, index)))
 
 
 @contextmanager
@@ -166,14 +167,12 @@ def artifact_node(
     )
 
 
-def unreferenced_file_findings(evidence: Evidence, index: StatementIndex) -> Iterator[Finding]:
-    """Papers that no statement that counts names: somebody changed them, or put them there."""
-    papers = {digest: path for path, digest in evidence.papers()}
-    for step in (step for step in index.steps.values() if papers and step.counts):
-        for part in (*step.statement.made, *step.statement.used):
-            papers.pop(part.digest, None)
-    for path in papers.values():
-        yield Finding(path.name, "altered", f"{path}: no statement names these bytes")
+def paper_findings(evidence: Evidence, index: StatementIndex) -> Iterator[Finding]:
+    """Papers that no statement that counts names so: somebody changed them, exchanged them, or put them there."""
+    papers = {str(path): digest for path, digest in evidence.papers()}
+    counting = [step.statement for step in index.steps.values() if papers and step.counts]
+    for path, why in paper_faults(counting, papers).items():
+        yield Finding(path, "altered", why)
 
 
 def findings_of(graph: Graph) -> Iterator[Finding]:

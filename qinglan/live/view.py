@@ -1,10 +1,10 @@
 """Follow a training: keep its steps and alarms, write them to the run's folder, and send them to its gateway."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from qinglan.clock import steady_time
 from qinglan.live.alarms import Alarm
 from qinglan.live.follow import log_tail
 from qinglan.live.outlets import Outlet, outlets
@@ -59,7 +59,7 @@ class LiveTraining:
         self._rows: dict[int, dict[str, float]] = {}
         self._alarms: dict[str, tuple[Alarm, int]] = {}
         self._notes: list[str] = []
-        self._started = self._stepped = time.time()
+        self._started = self._stepped = steady_time()
         self._first: tuple[float, float] | None = None
         self._total = 0
         self._state = "running"
@@ -78,7 +78,7 @@ class LiveTraining:
         """Take a step's metrics, the number of steps in all, and a few words for a log."""
         at = int(row["step"])
         self._rows[at] = {**self._rows.get(at, {}), **row}
-        self._total, self._stepped = total, time.time()
+        self._total, self._stepped = total, steady_time()
         self._show(at, total, note)
         self._notes = [*self._notes, f"step {at}/{total} {note}".rstrip()[:LOG_WIDTH]][-LOG_LINES:]
 
@@ -96,7 +96,7 @@ class LiveTraining:
 
     def refresh(self) -> None:
         """Write and send what is new, if it is time."""
-        now = time.time()
+        now = steady_time()
         if self._first is None and self._rows:
             self._first = max(self._rows), now
         news = self._stepped, len(self._alarms), _size(self._log)
@@ -106,7 +106,7 @@ class LiveTraining:
 
     def end(self, state: str) -> None:
         """Write and send the last state at once."""
-        self._state, now = state, time.time()
+        self._state, now = state, steady_time()
         for outlet in self._outlets:
             outlet.write(now, state, self.snapshot(now), self.rows)
 

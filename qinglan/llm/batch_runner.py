@@ -159,7 +159,7 @@ class BatchRunner:
 
     async def _wait(self) -> BatchStatus:
         """Wait until the batch has ended and names the files of the answers that it counts."""
-        left = LOOKUPS
+        left, until = LOOKUPS, time.monotonic() + DEADLINE_SECONDS
         for pause in pauses():
             status = await self._insist(lambda: self._service.ask(self._batch.batch))
             self._show(self._batch, status)
@@ -167,7 +167,7 @@ class BatchRunner:
                 left -= 1
                 if not status.unfiled or not left:
                     return status
-            elif status.status not in RUNNING_STATUSES or time.time() > self._batch.made_at + DEADLINE_SECONDS:
+            elif status.status not in RUNNING_STATUSES or time.monotonic() > until:
                 raise TransientError("odd", f"Batch {status.id} is {status.status!r}, as the service calls it.")
             await asyncio.sleep(pause)
         raise AssertionError("pauses never end")

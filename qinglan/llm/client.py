@@ -31,6 +31,7 @@ from qinglan.llm.prices import Usage, read_usage
 from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import Message
 from qinglan.request_bundles import BundleClient, BundledResponse
+from qinglan.text import is_blank
 
 MAX_CONCURRENT_REQUESTS = 64
 """Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""
@@ -211,7 +212,7 @@ def usable_text(completion: dict[str, Any], structured: bool) -> str:
         raise RowError("refused", f"The model refused: {refusal or 'content filter'}", raw)
     if finish == "length":
         raise RowError("truncated", "The answer was cut at the model's max_output_tokens; raise it.", raw)
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or is_blank(text):
         raise RowError("empty", "The model answered with nothing.", raw)
     if structured and not _is_json_object(text):
         raise RowError("malformed", "The answer is not the JSON object that was asked for.", raw)

@@ -55,7 +55,11 @@ def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or as a date after `now`; None without one."""
+    """Seconds that a Retry-After header asks for; None without one.
+
+    A date is compared with the service's own Date where it sends one, since this machine's clock may be set wrong,
+    and with `now` otherwise.
+    """
     header = headers.get("retry-after-ms") or headers.get("retry-after")
     if not header:
         return None
@@ -63,7 +67,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         seconds = float(header) / (1000 if headers.get("retry-after-ms") else 1)
     except ValueError:
         try:
-            seconds = parsedate_to_datetime(header).timestamp() - now
+            sent = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else now
+            seconds = parsedate_to_datetime(header).timestamp() - sent
         except ValueError:
             return None
     return max(0.0, seconds) if seconds < float("inf") else None

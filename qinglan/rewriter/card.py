@@ -29,7 +29,7 @@ class RewriterCard(Config):
     """By tenant: the text that training showed the model, to the byte. Serving shows the same."""
 
     prompts_sha256: str = ""
-    """`student_digest` of the code that trained it; "" for a model older than this field."""
+    """`student_digest` of the code that trained it."""
 
     max_new_tokens: Positive = 64
     """A rewrite that is longer is cut."""
@@ -60,7 +60,12 @@ def read_card(folder: Path) -> RewriterCard:
 
 def refuse_other_prompts(folder: Path, card: RewriterCard) -> None:
     """A model is asked as it was trained, or not at all."""
-    if card.prompts_sha256 and card.prompts_sha256 != (expected := student_digest(card.system_prompts)):
+    if not card.prompts_sha256:
+        raise DataError(
+            f"{folder / CARD}: it does not say with which prompts the model was trained (prompts_sha256). Somebody "
+            "changed it, or the model is older than that field: train it again."
+        )
+    if card.prompts_sha256 != (expected := student_digest(card.system_prompts)):
         raise DataError(
             f"{folder / CARD}: the model was trained with prompts {card.prompts_sha256[:12]}, and this code shows it "
             f"{expected[:12]}. Serve it with the code of its release, or train it again."

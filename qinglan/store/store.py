@@ -136,18 +136,20 @@ class Store:
         self.shelf.create(f"{NOTES}/{digest}/{word}-{hashlib.sha256(note).hexdigest()}", note)
 
     def notes(self, digest: str) -> list[bytes]:
-        """The notes beside a release, in the order of their names; a note that was changed is a DataError."""
+        """The notes beside a release, in the order of their names, without those that were changed."""
+        return [note for _, note in self._notes(digest) if note is not None]
+
+    def changed_notes(self, digest: str) -> list[str]:
+        """Names of the notes whose bytes are not what was laid there: nobody believes them."""
+        return [name for name, note in self._notes(digest) if note is None]
+
+    def _notes(self, digest: str) -> Iterator[tuple[str, bytes | None]]:
+        """Each note by its name; None for the bytes of one that its name, which ends with its digest, belies."""
         if not DIGEST.fullmatch(digest):
             raise DataError(f"{digest[:80]!r}: no SHA-256 digest.")
-        return [
-            self._note(f"{NOTES}/{digest}/{child}") for child in sorted(self.shelf.children(f"{NOTES}/{digest}/"))
-        ]
-
-    def _note(self, key: str) -> bytes:
-        note = self.shelf.read(key) or b""
-        if not key.endswith(f"-{hashlib.sha256(note).hexdigest()}"):
-            raise DataError(f"{self.address}/{key}: is not what was laid there. Someone has changed it.")
-        return note
+        for child in sorted(self.shelf.children(f"{NOTES}/{digest}/")):
+            note = self.shelf.read(f"{NOTES}/{digest}/{child}") or b""
+            yield child, note if child.endswith(f"-{hashlib.sha256(note).hexdigest()}") else None
 
     def _manifest(self, digest: str) -> Manifest | None:
         key = f"{_artifact_key(digest)}.json"

@@ -31,6 +31,9 @@ from serving.gateway.metrics import Metrics
 RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds to pause after each 429 in a row that names no time."""
 
+SHORTEST_PAUSE = 0.1
+"""Seconds of a pause at least: a service that names no time to wait, or a past one, is not asked for ever."""
+
 REFUSED = "refused"
 
 RUN_AGAIN = "Run the same command again when it answers; nothing of what was answered is lost."
@@ -164,7 +167,7 @@ class PaidCalls:
             try:
                 return await self._attempt(flight)
             except RateLimitError as limited:
-                wait = pause if limited.wait is None else limited.wait
+                wait = pause if limited.wait is None else max(limited.wait, SHORTEST_PAUSE)
                 waited += wait
                 if waited > self._limits.longest_wait_seconds:
                     raise FatalUpstreamError(

@@ -24,7 +24,7 @@ RUNNING_SECONDS, ENDED_SECONDS = 6 * 3600.0, 900.0
 class Trainings(Collector):
     """The newest snapshot of each training; Prometheus reads them from here."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._reports: dict[tuple[str, str], tuple[float, TrainingSnapshot]] = {}
 

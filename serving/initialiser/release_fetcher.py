@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import AlteredError, DataError
-from qinglan.lineage.audit_targets import read_notes
 from qinglan.lineage.deploy_gate import is_grave
 from qinglan.lineage.evidence import ReleaseFolder
 from qinglan.lineage.model_verification import is_merged_weights, release_files, verify_model
@@ -43,7 +42,7 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
     store = open_store(address.store, _map_environment(environment))
     store.pull(address.digest, incoming, select=lambda name: not (address.adapter and is_merged_weights(name)))
     try:
-        report = verify_release(incoming, address, policy, lambda: read_notes(store, address.digest))
+        report = verify_release(incoming, address, policy, lambda: store.notes(address.digest))
     except Exception:
         shutil.rmtree(incoming)
         raise

@@ -14,6 +14,9 @@ MIN_ANSWERED_SHARE = 0.5
 """The least part of its share of the traffic that the canary must be seen to answer itself."""
 MIN_EXPECTED_REQUESTS = 30.0
 """The least number of requests expected of the canary for which too few of them mean anything."""
+LONGEST_INTERVAL = 120.0
+"""The most time that counts between two reconciles, whatever the clock says."""
+
 STALE_SECONDS = 240.0
 """A check without new counts for so long no longer counts as passed."""
 ZERO_COUNT = Count(0, 0)
@@ -76,9 +79,14 @@ def fold_window(state: State, window: Window) -> State:
         return state.model_copy(update={"cursor": window.until, "blind": 0.0})
     needed = harm_needed(len(state.evidence))
     scores = tuple(_fold_score(score, window, needed) for score in state.evidence)
-    seconds = state.step_seconds + max(window.until - state.cursor, 0.0)
+    seconds = state.step_seconds + counted_seconds(window.until - state.cursor)
     update = {"evidence": scores, "cursor": window.until, "step_seconds": seconds, "blind": 0.0}
     return state.model_copy(update=update)
+
+
+def counted_seconds(passed: float) -> float:
+    """The part of a time between two reconciles that counts: none where a clock went back, little where it leapt."""
+    return min(max(passed, 0.0), LONGEST_INTERVAL)
 
 
 def _fold_score(score: Score, window: Window, harm_most: float) -> Score:
@@ -125,8 +133,8 @@ def missing_measurements(state: State, spec: RolloutSpec) -> tuple[str, ...]:
 def missing_for_check(score: Score, now: float) -> list[str]:
     if not score.until:
         return [f"{score.check}: nothing was measured"]
-    if now - score.until > STALE_SECONDS:
-        return [f"{score.check}: nothing measured for {now - score.until:,.0f} s"]
+    if abs(now - score.until) > STALE_SECONDS:  # before it, where the clock of the measurements was set back
+        return [f"{score.check}: nothing measured for {abs(now - score.until):,.0f} s"]
     if score.safe_value < safe_needed():
         return [
             f"{describe_score(score)}: not worse by {100 * score.margin:.3g} points, {score.safe_value:.3g} to 1, "

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from serving.rollout import first_model
 from serving.rollout.canary_analysis import (
+    counted_seconds,
     credibility_problem,
     enter_step,
     fold_window,
@@ -29,8 +30,6 @@ from serving.rollout.preconditions import unmet_preconditions
 from serving.rollout.rollback import continue_rollback, start_rollback
 from serving.rollout.state import Phase, StableRelease, State
 
-LONGEST_INTERVAL = 120.0
-"""The most time that counts between two reconciles, whatever the clock says."""
 BLIND_SECONDS = 240.0
 """A canary without credible evidence, or whose pods die, is taken back after so long. One or two missed scrapes and a
 restart of Prometheus are shorter."""
@@ -66,7 +65,7 @@ def decide(observation: Observation, now: float) -> Decision:
 def _add_watched_time(context: DecisionContext) -> DecisionContext:
     """Count the time since the last reconcile: none where the clock went back, little where it leapt."""
     passed = context.now - (context.now if context.state.last_reconciled is None else context.state.last_reconciled)
-    elapsed = min(max(passed, 0.0), LONGEST_INTERVAL)
+    elapsed = counted_seconds(passed)
     counted = 0.0 if context.spec.paused else elapsed
     context = context.with_state(last_reconciled=context.now, watched=context.state.watched + counted)
     return context._replace(elapsed=elapsed)

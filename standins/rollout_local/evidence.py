@@ -69,7 +69,7 @@ class LocalEvidence:
     def _take_snapshot(self, snapshots: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
         """Scrape all servers. The router must answer; for another that does not, its last counters stand."""
         status = parse_status(self._objects.read(SERVICE_NAME))
-        last = snapshots[max(snapshots)] if snapshots else {}
+        last = [*snapshots.values()][-1] if snapshots else {}  # not the latest by its time: the clock may be set back
         router = filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER)
         snapshot = {**last, status.url: router}
         for url in (*(server.url for server in status.servers.values() if server.url), *self._extra_urls):

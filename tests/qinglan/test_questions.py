@@ -60,6 +60,8 @@ def test_numbers_as_ids_are_welcome(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [(None, "empty"), ("  ", "empty"), ("nan", "empty"), ("#N/A", "empty"), (True, "not text"),
+     ("\u200b\u200d\ufeff", "empty"), ("\u3164 \u2800", "empty"), ("\u202e\u00ad", "empty"),
+     ("\u0301\ufe0f", "empty"),
      ("=A1", "formula"), ("长" * 2001, "too long")],
 )  # fmt: skip
 def test_a_row_without_a_question_is_quarantined_with_its_reason(tmp_path: Path, cell: object, reason: str) -> None:

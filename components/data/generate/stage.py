@@ -4,19 +4,21 @@ counts = generate(questions, outputs, GenerateConfig(tenant_id="fivedoctors"), g
 """
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from components.data.generate.config import GenerateConfig
 from qinglan.concurrency import map_in_order
 from qinglan.digests import digest
-from qinglan.errors import RowError
-from qinglan.files import atomic_write, dump_line
+from qinglan.errors import DataError, OutageError, RowError
+from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import teacher_messages
 from qinglan.questions import count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question, Rewrite, quarantine_row
 from qinglan.tables import write_table
+from qinglan.terminal import visible
 from qinglan.terminal.progress import progress
 
 STEP = "generate"
@@ -72,7 +74,25 @@ async def _generate(
                     add(_cells(result))
                 tick(f"{set_aside} quarantined" if set_aside else "")
         await gateway.exported(digest(rewrites))
+    if not accepted:
+        raise _nothing_rewritten(quarantine)
     return GenerateCounts(accepted + set_aside, accepted, set_aside, paid_earlier)
+
+
+def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:
+    """The error of a run in which no row got a rewrite, too few rows perhaps for the gateway to call it an outage."""
+    rows = [row for _, row in read_jsonl(quarantine, QuarantinedRow)]
+    unanswered = [row for row in rows if row.stage == STEP]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(row.reason for row in rows).most_common())
+    if unanswered:
+        return OutageError(
+            f"{STEP}: the teacher rewrote none of {len(rows)} questions ({reasons}). The first: "
+            f"{visible(unanswered[0].detail)} All are in {quarantine}; run again when it answers."
+        )
+    return DataError(
+        f"{STEP}: none of {len(rows)} rows is a question ({reasons}). The first: {rows[0].where}: "
+        f"{visible(rows[0].detail)} All are in {quarantine}; mend the rows and run again."
+    )
 
 
 async def _rewrite(

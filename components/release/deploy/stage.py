@@ -12,7 +12,7 @@ from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import RolloutDecision, decide_rollout
 from qinglan.errors import AlteredError, ConflictError, DataError, IncompleteAuditError
 from qinglan.kubernetes.model_rollouts import Object
-from qinglan.lineage.audit_targets import read_notes, release_target
+from qinglan.lineage.audit_targets import release_target
 from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_release
@@ -59,7 +59,7 @@ def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy:
             f"{store.address}: has no release {release.digest}, so that no pod could fetch it. Give the register "
             "stage this store, and run it again."
         )
-    target = release_target(folder, (), config.name, notes=tuple(read_notes(store, release.digest)))
+    target = release_target(folder, (), config.name, notes=tuple(store.notes(release.digest)))
     decision = may_serve(target, policy, config.name)
     if not decision.allowed:
         kind = AlteredError if decision.grave else IncompleteAuditError

@@ -15,7 +15,6 @@ from components.release.register.stage import (
     read_statements,
     refuse_untrusted_steps,
     release_statement,
-    utc_now,
 )
 from qinglan.digests import digest
 from qinglan.errors import DataError
@@ -27,6 +26,7 @@ from qinglan.lineage.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.release_folder import EVALUATION, PROVENANCE, VERDICT
 from qinglan.lineage.statement import to_payload
+from qinglan.lineage.step_clock import StepClock, last_time
 from qinglan.models.model_files import refuse_disallowed_files
 
 UNJUDGED = "No gate has judged this model: it is the first that was served."
@@ -56,4 +56,5 @@ def _decision_without_verdict(inputs: Inputs, system: str) -> ReleaseDecision:
             f"{inputs.evaluation}: measured no {system!r}. Name a system that it has a model's digest of."
         )
     kind, verdict = kind_of(evaluation, str(inputs.evaluation)), Verdict(False, "hold", [UNJUDGED])
-    return ReleaseDecision(kind, system, evaluation, verdict, str(model), read_statements(inputs.lineage), utc_now())
+    clock = StepClock(last_time(inputs.lineage))
+    return ReleaseDecision(kind, system, evaluation, verdict, str(model), read_statements(inputs.lineage), clock)

@@ -7,7 +7,6 @@ release is kept there by its digest, and its name moves to it if nobody has move
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -40,16 +39,18 @@ from qinglan.lineage.release_folder import (
     LineageStatement,
     files_inside,
     gate_statements,
+    paper_faults,
     read_lineage,
     release_artifacts,
-    unreferenced_files,
 )  # fmt: skip
-from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, parse_time, to_payload
+from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, to_payload
 from qinglan.lineage.statement_index import tenant_fault
+from qinglan.lineage.step_clock import StepClock, last_time
 from qinglan.lineage.trust import policy_at_hand
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.plain_files import plain_files
+from qinglan.rewriter.card import CARD, read_card, refuse_other_prompts
 from qinglan.run_id import RUN_VARIABLE
 
 
@@ -84,7 +85,7 @@ class ReleaseDecision(NamedTuple):
     verdict: Verdict
     model: str
     statements: list[LineageStatement]
-    started: str
+    clock: StepClock
 
     @property
     def digest(self) -> str:
@@ -97,7 +98,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = judge(inputs)
-    refuse_disallowed_files(inputs.model)
+    refuse_unservable(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
@@ -138,9 +139,16 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = judge(inputs, "hold")
-    refuse_disallowed_files(inputs.model)
+    refuse_unservable(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     return write_release(inputs, out, judged, config, signer)
+
+
+def refuse_unservable(model: Path) -> None:
+    """Refuse what a server would refuse: files that act, and prompts that the model was not trained with."""
+    refuse_disallowed_files(model)
+    if (model / CARD).exists():
+        refuse_other_prompts(model, read_card(model))
 
 
 def refuse_stand_in(config: RegisterConfig) -> None:
@@ -165,13 +173,13 @@ def write_release(
 
 def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
     """The verdict from the figures; Held where it is another, a DataError where the lineage does not tell of it."""
-    started, evaluation = utc_now(), read_evaluation(inputs.evaluation)
+    clock, evaluation = StepClock(last_time(inputs.lineage)), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))
     if verdict.word != word:
         raise GateHeldError(f"The gate says {verdict.word}: " + " ".join(verdict.reasons))
     system, model = kind.system(evaluation), kind.model(evaluation)
-    judged = ReleaseDecision(kind, system, evaluation, verdict, model, read_statements(inputs.lineage), started)
+    judged = ReleaseDecision(kind, system, evaluation, verdict, model, read_statements(inputs.lineage), clock)
     if not gate_statements(judged.statements, sha256_file(inputs.evaluation), judged.digest):
         raise DataError(
             f"{inputs.lineage}: no gate has said of {inputs.evaluation} what its figures say. Run the gate again, "
@@ -185,10 +193,10 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
         name, why = next(iter(faults.items()))
         raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
     statements = read_lineage(lineage)
-    if unknown := unreferenced_files([entry.statement for entry in statements], file_digests(lineage)):
+    for name, why in paper_faults([entry.statement for entry in statements], file_digests(lineage)).items():
         raise DataError(
-            f"{lineage / unknown[0]}: no statement names these bytes, so somebody put them there or changed them. "
-            "Run the stage that leaves this paper again."
+            f"{lineage / name}: {why}, so somebody put them there or changed them. Run the stage that leaves this "
+            "paper again."
         )
     return statements
 
@@ -228,7 +236,7 @@ def fill_release(
     sign_model(folder / MODEL, folder / SIGNATURE, signer)
     files = {name: sha for name, sha in copied.items() if name.startswith(f"{MODEL}/")}
     contents = BomContents(
-        judged.model, files, judged.statements, environment_inputs(code_version()), parse_time(judged.started)
+        judged.model, files, judged.statements, environment_inputs(code_version()), judged.clock.began
     )
     card = model_card(judged.kind, judged.system, judged.evaluation, judged.verdict, judged.statements, config)
     (folder / BOM).write_text(write_bom(contents, card, config), encoding="utf-8")
@@ -264,8 +272,8 @@ def release_statement(
         settings(config),
         facts,
         os.environ.get(RUN_VARIABLE, ""),
-        judged.started,
-        utc_now(),
+        judged.clock.started,
+        judged.clock.now(),
         versions(),
     )
 
@@ -279,10 +287,6 @@ def _artifact_name(statements: Sequence[LineageStatement], wanted_digest: str) -
     """The artifact's name in the stage that made it."""
     outputs = (output for entry in statements for output in entry.statement.made)
     return next((output.name for output in outputs if output.digest == wanted_digest), "")
-
-
-def utc_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def to_markdown(release: Registered) -> str:

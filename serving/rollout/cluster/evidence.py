@@ -59,6 +59,8 @@ class PrometheusEvidence:
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
         """The window since the cursor; None where one of the two versions was not scraped lately."""
         now = self.prometheus.now()
+        if after is not None and after > now:
+            after = None  # the clock of Prometheus was set back: nothing is between, and counting begins anew
         begin = now if after is None else max(after, now - LONGEST)
         scrapes = collect_scrapes(self.prometheus.samples(self._selector, now, now - begin + LOOKBACK_SECONDS))
         until = newest_common_scrape(scrapes, canary, stable)

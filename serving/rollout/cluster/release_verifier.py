@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from qinglan.digests import tree_digest
 from qinglan.errors import AlteredError, ConfigError, DataError, OutageError, QinglanError
-from qinglan.lineage.audit_targets import read_notes, release_target
+from qinglan.lineage.audit_targets import release_target
 from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.model_verification import release_files
 from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
@@ -51,7 +51,7 @@ def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: st
     claim = read_release_statement(folder)
     files = release_files(folder, claim)
     absent = frozenset(path for path in files if stays_in_store(path))
-    notes = tuple(read_notes(store, address.digest))
+    notes = tuple(store.notes(address.digest))
     digest = tree_digest({path: files[path] for path in sorted(files, key=str.encode)})
     target = release_target(folder, (), name or claim.name, digest, notes, absent)
     decision = may_serve(target, policy, name or claim.name)

@@ -15,6 +15,8 @@ from qinglan.store import Store
 
 LOG = "payloads"
 HOUR = timedelta(hours=1)
+HOURS_KNOWN = 48
+"""The hours whose keys are remembered: a clock that was set comes back to them."""
 
 
 class LoggedQuestion(BaseModel):
@@ -37,26 +39,37 @@ class LoggedQuestion(BaseModel):
 
 
 class PayloadLogReader:
-    """Lists this hour and the one before, and remembers the keys: their names begin with the time of day."""
+    """Lists this hour and the one before, by the time of day in the keys, and remembers the keys of two days."""
 
     def __init__(self, store: Store) -> None:
         self._shelf = store.shelf
-        self._known_keys: set[str] | None = None
+        self._known_keys: dict[str, set[str]] = {}
 
     def new_keys(self, now: datetime | None = None) -> list[str]:
-        """The keys written since the last poll, oldest first; none at the first poll."""
-        at = now or datetime.now(UTC)
-        keys = [key for hour in (at - HOUR, at) for key in self._keys_of_hour(hour)]
-        before, self._known_keys = self._known_keys, set(keys)
-        return [] if before is None else [key for key in keys if key not in before]
+        """The keys written since the last poll, oldest first; none at the first poll.
 
-    def _keys_of_hour(self, hour: datetime) -> list[str]:
-        day = f"{LOG}/{hour:%Y-%m-%d}/"
-        return [day + name for name in self._shelf.children(day, f"{hour:%H}")]
+        An hour that comes up late, because the clock was set back, is taken as read: its questions may have been.
+        """
+        at = now or datetime.now(UTC)
+        newest, fresh = max(self._known_keys, default=None), []
+        for hour in (f"{at - HOUR:%Y-%m-%d/%H}", f"{at:%Y-%m-%d/%H}"):
+            keys = self._keys_of_hour(hour)
+            if hour in self._known_keys:
+                fresh += [key for key in keys if key not in self._known_keys[hour]]
+            elif newest is not None and hour > newest:
+                fresh += keys
+            self._known_keys[hour] = self._known_keys.get(hour, set()) | set(keys)
+        for hour in sorted(self._known_keys)[:-HOURS_KNOWN]:
+            del self._known_keys[hour]
+        return fresh
+
+    def _keys_of_hour(self, hour: str) -> list[str]:
+        day, _, start = hour.rpartition("/")
+        return [f"{LOG}/{day}/{name}" for name in self._shelf.children(f"{LOG}/{day}/", start)]
 
     def forget(self) -> None:
         """Make the next poll a first one."""
-        self._known_keys = None
+        self._known_keys = {}
 
     def lines(self, key: str) -> list[LoggedQuestion | None]:
         """The questions of one object; None for a line that is no question."""

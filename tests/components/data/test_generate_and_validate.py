@@ -70,6 +70,7 @@ def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: 
         (completion("", refusal="我不能写"), "refused"),
         (completion("半句", finish="length"), "truncated"),
         (completion("  "), "empty"),
+        (completion("\u200b\ufeff"), "empty"),
         (completion("长" * 1001), "too long"),
         (completion("改写", finish="content_filter"), "refused"),
         (b'{"choices": null}', "no choices"),
@@ -78,13 +79,33 @@ def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: 
 )
 def test_an_unusable_answer_quarantines_the_row_with_what_came(tmp_path: Path, answer: bytes, reason: str) -> None:
     questions = write_questions(tmp_path, "那它一天吃几次")
-    with gateway(tmp_path, Scripted(Reply(200, answer))) as url:
-        counts = run_generate(tmp_path, url, questions)
+    with gateway(tmp_path, Scripted(Reply(200, answer))) as url, pytest.raises(OutageError, match=f"1 {reason}"):
+        run_generate(tmp_path, url, questions)
 
     [row] = quarantined(tmp_path)
     assert (row.id, row.reason, row.question) == ("r0", reason, "那它一天吃几次")
     assert row.raw
-    assert (counts.rewritten, (tmp_path / "rewrites").read_bytes()) == (0, b"")
+    assert (tmp_path / "rewrites").read_bytes() == b""
+
+
+def test_a_run_of_few_rows_whose_teacher_is_away_does_not_end_well(tmp_path: Path) -> None:
+    """Three failed calls are no outage for the gateway; three rows without one rewrite are no result either."""
+    questions = write_questions(tmp_path, *(f"问题{n}" for n in range(3)))
+    with (
+        gateway(tmp_path, Scripted(Reply(503, b"away")), limits={"attempts": 1}) as url,
+        pytest.raises(OutageError, match=r"none of 3 questions \(3 status 503\).*run again when it answers"),
+    ):
+        run_generate(tmp_path, url, questions)
+    assert len(quarantined(tmp_path)) == 3
+
+    with gateway(tmp_path, Scripted(Reply(200, completion("改写")))) as url:
+        assert run_generate(tmp_path, url, questions).rewritten == 3
+
+
+def test_a_sheet_without_one_question_is_an_error(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, "\u200b", "")
+    with gateway(tmp_path, Scripted()) as url, pytest.raises(DataError, match=r"none of 2 rows.*2 empty.*line 1"):
+        run_generate(tmp_path, url, questions)
 
 
 def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(tmp_path: Path) -> None:

@@ -15,7 +15,11 @@ from components.release.deploy.stage import deploy, settings, to_markdown
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError, IncompleteAuditError
 from qinglan.kubernetes.model_rollouts import Object
-from qinglan.lineage.deploy_gate import break_glass
+from qinglan.lineage.audit import audit_target
+from qinglan.lineage.audit_targets import open_target
+from qinglan.lineage.deploy_gate import break_glass, may_serve
+from qinglan.lineage.keys import load_signer
+from qinglan.lineage.name_moves import sign_with
 from qinglan.lineage.release_address import parse_release_uri
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service
@@ -71,6 +75,21 @@ def pushed(release: Path, store: Path) -> None:
 
 def config(store: Path, **more: Any) -> DeployConfig:
     return DeployConfig(name=NAME, store=str(store), namespace="qinglan", **more)
+
+
+def test_a_note_that_is_not_what_was_laid_there_closes_no_door_and_the_audit_names_it(
+    made: Made, store: Path
+) -> None:
+    opened = open_store(str(store))
+    opened.point(NAME, digest(made.folder), None, "gate", sign_with(load_signer("releaser", made.keys)))
+    opened.shelf.create(f"notes/{digest(made.folder)}/break-glass-0000", b"garbage")
+
+    with open_target(NAME, str(store)) as target:
+        assert may_serve(target, made.policy, NAME).allowed
+        findings = audit_target(target, made.policy).findings
+
+    assert [(finding.what, finding.state) for finding in findings] == [("note break-glass-0000", "altered")]
+    assert deploy(made.folder, config(store), made.policy, Rollouts()).release
 
 
 def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(made: Made, store: Path) -> None:

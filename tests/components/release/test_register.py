@@ -1,5 +1,6 @@
 """Only the bytes that were judged, and promoted, become a release; and what stands in it others can read."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from components.release.register.config import RegisterConfig
 from components.release.register.publish import current_digest, publish
-from components.release.register.stage import Inputs, register, register_held
+from components.release.register.stage import Inputs, refuse_unservable, register, register_held
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError
 from qinglan.evaluation.kinds import REWRITER, STYLE, kind_of
@@ -198,6 +199,20 @@ def test_steps_that_a_foreign_key_has_signed_become_no_release(inputs: Inputs, t
     with pytest.raises(AlteredError, match=r"not in the trust policy.*An audit would refuse this release"):
         register(inputs, tmp_path / "release", RegisterConfig(name=NAME, store=str(tmp_path / "store")))
     assert not (tmp_path / "release").exists() and not list((tmp_path / "store").rglob("releases/*"))
+
+
+def test_a_card_that_does_not_say_its_prompts_digest_becomes_no_release(inputs: Inputs, tmp_path: Path) -> None:
+    """Else prompts for another tenant pass with an emptied digest."""
+    path = inputs.model / "rewriter.json"
+    card = json.loads(path.read_text())
+    card["system_prompts"]["chengla"] = "你是老师"
+    path.write_text(json.dumps({**card, "prompts_sha256": ""}))
+
+    with pytest.raises(DataError, match="does not say with which prompts"):
+        refuse_unservable(inputs.model)
+    path.write_text(json.dumps(card))
+    with pytest.raises(DataError, match="was trained with prompts"):
+        refuse_unservable(inputs.model)
 
 
 def test_the_key_is_asked_for_first(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,15 +17,14 @@ def argument_names() -> set[str]:
     return set(SftArguments.__dataclass_fields__)
 
 
-def encoded(base: str, template: str, row: Row) -> list[int]:
-    """The token ids that a chat is trained on."""
+def encoded(base: str, template: str, *rows: Row) -> list[list[int]]:
+    """The token ids that each chat is trained on."""
     from swift.model import get_processor
     from swift.template import get_template
 
     chosen = get_template(get_processor(base, model_type="qwen3"), template_type=template, enable_thinking=False)
     chosen.set_mode("train")
-    ids: list[int] = chosen.encode(row)["input_ids"]
-    return ids
+    return [chosen.encode(row)["input_ids"] for row in rows]
 
 
 def refusals(cases: list[tuple[int, int, int]]) -> list[str]:

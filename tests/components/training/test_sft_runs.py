@@ -179,7 +179,7 @@ def test_training_and_serving_see_the_same_prompt_to_the_byte(tmp_path: Path, te
     row: dict[str, Any] = {"messages": chat(5)["messages"]}
     asked: list[Message] = row["messages"][:2]
 
-    ids = ask(encoded, str(base), template, row, environment=os.environ)
+    [ids] = ask(encoded, str(base), template, row, environment=os.environ)
 
     served = load_tokenizer(base)
     prompt = served(render_prompt(served, asked), add_special_tokens=False).input_ids

@@ -369,3 +369,39 @@ def unanswered_transfers(folder: str) -> list[str]:
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
     return errors
+
+
+class Sent(Exception):
+    """The agent loop has sent its prompt to the engine."""
+
+
+class Recorder:
+    """An engine that keeps what it is asked with and answers nothing."""
+
+    async def generate(self, *, prompt_ids: list[int], **more: Any) -> Any:
+        raise Sent(list(map(int, prompt_ids)))
+
+
+def rollout_prompts(words: list[str], model: str, parquet: str) -> list[list[int]]:
+    """The tokens that verl's agent loop sends for each row of its dataset."""
+    import asyncio
+
+    from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+    from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
+    from verl.utils import hf_tokenizer
+    from verl.utils.dataset.rl_dataset import RLHFDataset
+
+    config, tokenizer = composed(words), hf_tokenizer(model)
+    rows = RLHFDataset(parquet, tokenizer, config.data)
+
+    async def prompt(row: dict[str, Any]) -> list[int]:
+        loop = SingleTurnAgentLoop(
+            DictConfigWrap(config), Recorder(), tokenizer, None, RLHFDataset, DictConfigWrap(config.data), "qwen3"
+        )
+        try:
+            await loop.run({}, raw_prompt=row["raw_prompt"])
+        except Sent as sent:
+            return list(sent.args[0])
+        raise AssertionError("verl's agent loop sent nothing")
+
+    return [asyncio.run(prompt(rows[number])) for number in range(len(rows))]

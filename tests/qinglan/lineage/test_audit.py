@@ -123,9 +123,10 @@ def test_bytes_that_a_record_promises_and_are_gone_are_missing(run: Path, keys: 
 
 
 def test_a_paper_that_was_changed_is_altered(run: Path, keys: Keys) -> None:
-    (run / "artifacts/line-1/sft/lineage/paid-generate.jsonl").write_bytes(paid_paper({"k1": b"uno"}))
+    paper = run / "artifacts/line-1/sft/lineage/paid-generate.jsonl"
+    paper.write_bytes(paid_paper({"k1": b"uno"}))
 
-    assert ("paid-generate.jsonl", "altered") in said(of(run, keys))
+    assert (str(paper), "altered") in said(of(run, keys))
 
 
 def test_a_statement_that_is_gone_leaves_its_work_missing(run: Path, keys: Keys) -> None:

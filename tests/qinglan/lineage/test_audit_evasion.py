@@ -13,15 +13,31 @@ from qinglan.lineage.audit import audit
 from qinglan.lineage.keys import load_signer
 from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust, revoke_key
-from tests.lineage_world import NOW, Keys, make_keys, part_of, record, sealed, write_run
+from tests.lineage_world import NOW, Keys, given, make_keys, part_of, record, sealed, write_run
 
 MODEL = "artifacts/line-1/sft/model"
+LINEAGE = "artifacts/line-1/sft/lineage"
 REWRITES = "artifacts/line-1/generate/rewrites"
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+def with_prompts(run: Path, keys: Keys) -> Path:
+    """A third stage, which used two prompts; its lineage and that of the stage before it hold both."""
+    table = run / "artifacts" / "line-1" / "evaluate" / "table"
+    table.parent.mkdir()
+    table.write_text("{}")
+    used = [part_of("rewrites", run / REWRITES), given("prompt judge"), given("prompt need")]
+    statement = sealed(keys.builder, "evaluate", [part_of("table", table)], used, (5.0, 6.0))
+    record(run, "evaluate", {"rewrites": run / REWRITES}, {"table": table}, statement)
+    for lineage in (run / LINEAGE, table.with_name("lineage")):
+        lineage.mkdir(exist_ok=True)
+        for name in ("judge", "need"):
+            (lineage / f"prompt-{name}.txt").write_text(f"prompt {name}")
+    return run
 
 
 def as_two_lines(run: Path) -> None:
@@ -51,8 +67,8 @@ def changed_record(run: Path) -> None:
 
 def no_records(run: Path) -> None:
     (run / REWRITES).write_text("anders")
-    for path in (run / "records" / "generate.json", run / "records" / "sft.json"):
-        path.unlink()
+    for stage in ("generate", "sft", "evaluate"):
+        (run / "records" / f"{stage}.json").unlink()
 
 
 def linked(run: Path) -> None:
@@ -78,16 +94,32 @@ def unsigned_step(run: Path) -> None:
     (run / "records" / "generate.dsse.json").unlink()
 
 
+def exchanged_prompts(run: Path) -> None:
+    judge, need = (run / LINEAGE / f"prompt-{name}.txt" for name in ("judge", "need"))
+    kept = judge.read_bytes()
+    judge.write_bytes(need.read_bytes())
+    need.write_bytes(kept)
+
+
+def need_as_judge(run: Path) -> None:
+    """A copy of one prompt in one folder; the other folders hold all as it was."""
+    (run / LINEAGE / "prompt-judge.txt").write_text("prompt need")
+
+
+def renamed_prompt(run: Path) -> None:
+    (run / LINEAGE / "prompt-need.txt").rename(run / LINEAGE / "prompt-teacher.txt")
+
+
 TRICKS: list[tuple[Callable[[Path], None], str]] = [
     (as_two_lines, "altered"), (as_a_listing, "altered"), (changed_record, "altered"), (no_records, "incomplete"),
     (linked, "altered"), (linked_to_equal_bytes, "altered"), (piped, "altered"), (unsigned_step, "incomplete"),
-    (piped_record, "intact"),
+    (piped_record, "intact"), (exchanged_prompts, "altered"), (need_as_judge, "altered"), (renamed_prompt, "altered"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("trick", "verdict"), TRICKS, ids=lambda one: getattr(one, "__name__", one))
 def test_a_trick_is_seen_through(trick: Callable[[Path], None], verdict: str, keys: Keys, tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", keys)
+    run = with_prompts(write_run(tmp_path / "run", keys), keys)
     assert audit(str(run), keys.policy, now=NOW).verdict == "intact"
 
     trick(run)

@@ -27,14 +27,18 @@ def test_a_model_that_was_trained_with_other_prompts_is_refused(
             load()
 
 
-def test_a_card_of_before_the_digest_still_loads(tmp_path: Path) -> None:
-    (tmp_path / "rewriter.json").write_bytes(
-        orjson.dumps({"stage": "sft", "system_prompts": {"fivedoctors": "你是专家"}})
-    )
+def test_a_card_without_the_digest_of_its_prompts_is_refused(tmp_path: Path) -> None:
+    """Else an emptied digest lets any prompts pass, another tenant's too."""
+    card = {
+        "stage": "sft",
+        "system_prompts": {"fivedoctors": "你是专家", "chengla": "你是老师"},
+        "prompts_sha256": "",
+    }
+    (tmp_path / "rewriter.json").write_bytes(orjson.dumps(card))
 
-    refuse_other_prompts(tmp_path, card := read_card(tmp_path))
-
-    assert card.prompts_sha256 == ""
+    for load in (lambda: refuse_other_prompts(tmp_path, read_card(tmp_path)), lambda: Student.load(tmp_path)):
+        with pytest.raises(DataError, match="does not say with which prompts"):
+            load()
 
 
 @pytest.mark.slow

@@ -166,8 +166,11 @@ def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
     for at in (5, len(content) // 2, len(content) - 5):
         file.chmod(0o644)
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        with pytest.raises(AlteredError, match="is not what was laid there"):
-            audited(made, store, keys)
+        found = audited(made, store, keys)
+        assert found.verdict == "altered"
+        assert [(finding.what, finding.state) for finding in found.findings if "note" in finding.what] == [
+            (f"note {file.name}", "altered")
+        ]
 
 
 def test_no_other_role_and_no_strangers_key_signs_a_history(
@@ -217,7 +220,9 @@ def shown(one: RolloutSnapshot) -> RolloutView:
     return RolloutView(WHERE[1], WHERE[0], "", True, one.spec, one.state)
 
 
-def test_the_api_servers_history_is_compared_with_the_signed_one(made: Made, store: Store, keys: Path) -> None:
+def test_the_api_servers_history_is_compared_with_the_signed_one(
+    made: Made, store: Store, keys: Path, tmp_path: Path
+) -> None:
     one, policy = entry(made, store), load_trust(keys / TRUST_FILE)
     with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
         verify_history(shown(one), "", policy)
@@ -229,6 +234,11 @@ def test_the_api_servers_history_is_compared_with_the_signed_one(made: Made, sto
         verify_history(shown(one._replace(state=other)), "", policy)
     with pytest.raises(ConfigError, match="when the rollout has ended"):
         verify_history(shown(one._replace(state=State(phase="Analyse"))), "", policy)
+    [file] = (tmp_path / "store/notes").rglob("rollout-*")
+    file.chmod(0o644)
+    file.write_bytes(b"garbage")
+    with pytest.raises(AlteredError, match="is not what was laid beside"):
+        verify_history(shown(one), "", policy)
 
 
 def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(

@@ -1,0 +1,214 @@
+"""A clock is set hours back or forward: nothing is lost, paid twice, waited for without end, or promoted."""
+
+import ast
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qinglan import clock
+from qinglan.lineage import step_clock
+from qinglan.lineage.evidence import FileEvidence
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.record import recorded
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
+from qinglan.lineage.walk import findings_of, walk
+from qinglan.llm.limits import retry_after
+from qinglan.store import open_store
+from serving.rollout.canary_analysis import enter_step, fold_window, missing_for_check
+from serving.rollout.cluster.evidence import PrometheusEvidence
+from serving.rollout.ports import Window
+from serving.rollout.shadow.payload_log import PayloadLogReader
+from serving.rollout.spec import Check
+from serving.rollout.state import State
+from tests.kfp_artifacts import File
+from tests.serving.rollout.test_decide import decided, passing, served, spec, window
+
+REPOSITORY = Path(__file__).parents[1]
+NOW = 1_800_000_000.0
+HOURS = 3
+
+
+class SetClock(datetime):
+    """The machine's clock, set wrong by so much."""
+
+    wrong = timedelta()
+
+    @classmethod
+    def now(cls, tz: Any = None) -> "SetClock":
+        return cls.fromtimestamp(time.time(), tz) + cls.wrong  # type: ignore[return-value]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Set the clock of steps so many hours wrong."""
+    monkeypatch.setattr(step_clock, "datetime", SetClock)
+    return lambda hours: monkeypatch.setattr(SetClock, "wrong", timedelta(hours=hours))
+
+
+JUMPS = [(0, 0, -3, -3), (0, -3, -3, -3), (0, 3, 3, 0), (3, 0, 0, 0), (3, 3, -3, 0), (0, 0, 0, 3)]
+"""Hours by which the clock is wrong when the first step begins and ends, and when the second one does."""
+
+
+@pytest.mark.parametrize("hours", JUMPS)
+def test_steps_stay_in_their_order_and_are_audited(
+    hours: tuple[float, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
+) -> None:
+    """Else the audit calls a step altered, for good: it began before what it used was made."""
+    ensure_keys(tmp_path / "keys")
+    monkeypatch.setenv(KEYS_VARIABLE, str(tmp_path / "keys"))
+    (tmp_path / "questions").write_text("问题")
+    files = {name: File(str(tmp_path / name)) for name in ("questions", "rewrites", "model", "first", "second")}
+    steps = (("generate", "questions", "rewrites", "first", None), ("sft", "rewrites", "model", "second", "first"))
+    for number, (stage, source, made, lineage, before) in enumerate(steps):
+        machine(hours[2 * number])
+        inputs, outputs = {source: files[source]}, {made: files[made]}
+        with recorded(stage, inputs, outputs, {}, files[lineage], files[before] if before else None):
+            Path(files[made].path).write_text(made)
+            machine(hours[2 * number + 1])
+    later = datetime.now(UTC) + timedelta(hours=HOURS, minutes=1)
+    policy = load_trust(tmp_path / "keys" / TRUST_FILE)
+
+    graph = walk([files["model"].metadata["sha256"]], FileEvidence(tmp_path), policy, "", now=later)
+
+    assert len(graph.steps) == 2
+    assert [str(finding) for finding in findings_of(graph) if finding.state == "altered"] == []
+
+
+@pytest.mark.parametrize("hours", [-HOURS, HOURS])
+def test_what_a_process_measures_by_the_time_of_day_does_not_jump(
+    hours: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By it a job's deadline is kept, and a pod called gone."""
+    before, right = clock.steady_time(), time.time()
+    monkeypatch.setattr(time, "time", lambda: right + hours * 3600)
+
+    assert 0 <= clock.steady_time() - before < 60
+    assert abs(clock.steady_time() - right) < 60
+
+
+@pytest.mark.parametrize("wrong", [-HOURS * 3600.0, 0.0, HOURS * 3600.0])
+def test_a_date_to_wait_for_is_compared_with_the_services_own_clock(wrong: float) -> None:
+    """Else a run waits for hours, or sends without a pause."""
+    headers = {"date": formatdate(NOW, usegmt=True), "retry-after": formatdate(NOW + 30, usegmt=True)}
+
+    assert retry_after(headers, NOW + wrong) == 30.0
+
+
+@pytest.mark.parametrize("leap", [-HOURS * 3600.0, HOURS * 3600.0])
+def test_a_canary_does_not_earn_its_time_by_a_leap_of_the_measurements_clock(leap: float) -> None:
+    young = passing(step_seconds=0.0)
+
+    found = decided(young, served(), measured=window(until=1000.0 + leap))
+
+    assert found.desired is None and found.state.step_seconds <= 120
+
+
+@pytest.mark.parametrize("leap", [-HOURS * 3600.0, HOURS * 3600.0])
+def test_a_check_that_is_measured_no_more_is_stale_whatever_the_clock_does(leap: float) -> None:
+    score = passing().evidence[0]
+    assert missing_for_check(score, score.until) == []
+
+    assert "nothing measured for 10,800 s" in missing_for_check(score, score.until + leap)[0]
+
+
+def test_time_goes_on_after_the_clock_of_the_measurements_was_set_back() -> None:
+    state = enter_step(State(), spec(), 0).model_copy(update={"cursor": 1000.0 + HOURS * 3600})
+    for until in (1000.0, 1030.0, 1060.0):
+        state = fold_window(state, Window(until, {}, {}))
+
+    assert (state.cursor, state.step_seconds) == (1060.0, 60.0)
+
+
+class SetBackPrometheus:
+    """Prometheus whose clock says NOW, and which was not asked for a time that it does not know."""
+
+    def now(self) -> float:
+        return NOW
+
+    def samples(self, selector: str, until: float, seconds: float) -> list[Any]:
+        assert until == NOW and seconds > 0
+        return []
+
+
+def test_measurements_begin_anew_where_their_clock_was_set_back() -> None:
+    evidence = PrometheusEvidence(SetBackPrometheus(), "qinglan", [Check(name="errors", margin=0.1)])  # type: ignore[arg-type]
+
+    assert evidence.since("a", "b", NOW + HOURS * 3600) is None
+
+
+NOON = datetime(2026, 11, 22, 12, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("hours", [-30, -HOURS, -1, 1, HOURS, 30])
+def test_a_logged_question_is_compared_once_whatever_the_clock_does(hours: int, tmp_path: Path) -> None:
+    """Twice would be paid twice, and would count twice for the canary."""
+    store = open_store(str(tmp_path)).prepare()
+
+    def log(at: datetime) -> list[str]:
+        key = f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl"
+        store.shelf.create(key, b"{}\n")
+        return [key]
+
+    minute, wrong = timedelta(minutes=1), timedelta(hours=hours)
+    old = [key for at in {NOON, min(NOON, NOON + wrong)} for key in log(at - 10 * minute)]
+    reader = PayloadLogReader(store)
+    assert reader.new_keys(NOON) == []
+    first = log(NOON + minute)
+    times = [NOON + minute, NOON + wrong + minute, NOON + wrong + 2 * minute, NOON + 2 * minute, NOON + 3 * minute]
+    read = [key for at in times for key in reader.new_keys(at)]
+    last = log(NOON + 4 * minute)
+    read += reader.new_keys(NOON + 5 * minute)
+
+    assert read == first + last
+    assert not {*old} & {*read}
+
+
+WALL_CLOCK = {
+    # a moment that is written down, for people or for a protocol; nothing is decided by it
+    "qinglan/llm/batch_journal.py", "qinglan/llm/journal.py", "qinglan/reward/reward_function.py",
+    "qinglan/store/store.py", "serving/rewriter/chat.py", "serving/rewriter/payload_log.py",
+    "serving/rewriter/request_record.py", "serving/rollout/cluster/lease.py", "pipelines/execution.py",
+    "pipelines/submit/start_run.py", "standins/teacher/app.py", "standins/teacher/batches.py",
+    # an audit's now: what is dated in the future does not count yet
+    "qinglan/lineage/release_notes.py", "qinglan/lineage/walk.py", "qinglan/lineage/deploy_gate.py",
+    "qinglan/lineage/trust.py", "qinglan/lineage/audit.py", "qinglan/lineage/descendants.py",
+    "serving/initialiser/release_fetcher.py", "pipelines/rollout/start.py",
+    # clocks that keep the order, or count what a jump adds for little
+    "qinglan/clock.py", "qinglan/lineage/step_clock.py", "serving/rollout/cluster/controller.py",
+    "serving/rollout/shadow/payload_log.py", "standins/rollout_local/__main__.py",
+    "standins/rollout_local/evidence.py",
+    # read where a service names no time of its own
+    "qinglan/llm/upstream.py", "serving/gateway/retrieval_client.py",
+    # S3 refuses a request that is signed at another time than its own
+    "qinglan/store/s3_connection.py",
+    # days: the age of prices, in a warning; two weeks, after which a job goes in any case
+    "pipelines/comparing/plan.py", "pipelines/doctor/examine.py", "pipelines/plan.py",
+    "components/training/kubeflow/janitor.py",
+}  # fmt: skip
+"""The files that may read the time of day, by what they do with it. A duration takes `time.monotonic`."""
+
+READINGS = {
+    ("time", "time"), ("time", "time_ns"), ("datetime", "now"), ("datetime", "utcnow"), ("date", "today"),
+    ("time", "utcnow"),
+}  # fmt: skip
+
+
+def wall_clock_readers() -> Iterator[str]:
+    for folder in ("qinglan", "components", "serving", "standins", "pipelines"):
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            names = {
+                (node.value.id, node.attr)
+                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+            }
+            if names & READINGS:
+                yield str(path.relative_to(REPOSITORY))
+
+
+def test_each_file_that_reads_the_time_of_day_is_known_with_its_reason() -> None:
+    assert set(wall_clock_readers()) == WALL_CLOCK
