@@ -4,8 +4,8 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 7 held or not promoted, 8 altered, 9 incomplete, 130 stopped by Ctrl-C.
 """
 
+import asyncio
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from pipelines.audit_cli import audit
 from pipelines.beir.cli import evaluate
@@ -20,6 +21,7 @@ from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
 from pipelines.headroom_cli import headroom
 from pipelines.help_language import run_app
+from pipelines.interrupts import TERMINATED, end_at_sigterm, interrupted
 from pipelines.keys_cli import keys
 from pipelines.overrides import SetOption, parse_overrides, with_overrides
 from pipelines.rag_check.cli import check_rag
@@ -39,8 +41,22 @@ EXIT_CODES = (
 
 DEBUG = "QINGLAN_DEBUG"
 
+
+class InterruptibleGroup(TyperGroup):
+    """The commands; typer alone would end at Ctrl-C without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise interrupted(sys.argv[1:]) from error
+        except asyncio.CancelledError:  # of an event loop at SIGTERM
+            sys.exit(TERMINATED)
+
+
 app = typer.Typer(
     name="qinglan",
+    cls=InterruptibleGroup,
     help="From a spreadsheet of user questions and a knowledge base to a query rewriter with its own proof.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -80,7 +96,7 @@ def main() -> None:
     if sys.argv[1:2] != ["serve"]:  # a server sets up its own logging, which is English
         say_warnings()
         use_language()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is stopped
+    end_at_sigterm()
     try:
         sys.exit(run_app(app))
     except typer.TyperException as error:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pipelines.config import dump_config
+from pipelines.interrupts import INTERRUPTED
 from pipelines.line import LINEAGE, Line, LineConfig, stages_of
 from pipelines.local_execution import LocalJob, write_job
 from pipelines.rundir import ARTIFACT_FILES, RunDir, write_json
@@ -35,7 +36,6 @@ from qinglan.trackers import check_installed, check_trackers
 
 Config = TypeVar("Config", bound=LineConfig)
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
-INTERRUPTED = 130
 AGAIN = "Run the same command again"
 STEP_ENDS_SECONDS = 60.0
 """Time for a step that was stopped to end its training, before it is killed."""
@@ -199,6 +199,7 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None
                     time.sleep(0.2)
                 live.update()
         except KeyboardInterrupt as error:
+            say("Ctrl-C: the step ends its work, which may take a minute.", to=sys.stderr)
             where = _stop(child, run, stages)
             message = f"Stopped{where and f' in {where}'}. {AGAIN} to go on: {line.rerun_note}"
             raise StepFailed(message, exit_code=INTERRUPTED) from error

@@ -20,7 +20,7 @@ def run_app(app: typer.Typer) -> Any:
         _translate_command(command)
         _translate_typer()
         break_between_characters()
-    return command(standalone_mode=False)
+    return command(prog_name="qinglan", standalone_mode=False)
 
 
 def _translate_command(command: Any) -> None:

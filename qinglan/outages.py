@@ -24,6 +24,8 @@ from qinglan.errors import ConfigError
 OUTAGE_VARIABLE = "QINGLAN_OUTAGE_SECONDS"
 LONGEST_PAUSE = 3.0
 
+log = logging.getLogger(__name__)
+
 
 def outage_seconds() -> float | None:
     """Seconds that the environment gives a service to come back; None where it sets none."""
@@ -51,6 +53,7 @@ class Retries:
         self._attempts = None if seconds else attempts
         self._seconds = seconds or None
         self._away_since: float | None = None
+        logging.getLogger("stamina").setLevel(logging.ERROR)  # its lines name no service
 
     def attempts(self) -> Any:
         """Create the loop of one request; it re-raises the last error when attempts or time have run out."""
@@ -67,7 +70,7 @@ class Retries:
         """Note that the service answers."""
         if self._away_since is not None:
             away, self._away_since = time.monotonic() - self._away_since, None
-            _log().warning("%s answers again, after %.0f s.", self._service, away)
+            log.warning(f"{self._service} answers again, after {away:.0f} s.")
 
     def limit(self) -> str:
         """The limit of the attempts, as an error says it."""
@@ -75,16 +78,9 @@ class Retries:
 
     def _on_error(self, error: Exception) -> bool | float:
         away = self._is_away(error)
-        if away is not False and self._seconds and self._away_since is None:
+        if away is not False and self._attempts != 1 and self._away_since is None:
             self._away_since = time.monotonic()
             reason = str(error.__cause__ or error) or type(error).__name__
-            _log().warning(
-                "%s gives no answer (%s); sending again for up to %g s.", self._service, reason, self._seconds
-            )
+            limit = f"for up to {self._seconds:g} s" if self._seconds else f"up to {self._attempts} times in all"
+            log.warning(f"{self._service} gives no answer ({reason}); sending again {limit}.")
         return away
-
-
-def _log() -> logging.Logger:
-    # Under KFP's executor stamina would log a line for each attempt.
-    logging.getLogger("stamina").setLevel(logging.ERROR)
-    return logging.getLogger(__name__)

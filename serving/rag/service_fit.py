@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import stamina
-
 from qinglan.concurrency import map_in_order
 from qinglan.errors import DataError, OutageError
 from qinglan.files import sha256_file
+from qinglan.outages import Retries
 from qinglan.rag.calibration import detect_scale
 from qinglan.rag.calibration_fit import fit_calibration
 from qinglan.rag.index import Index
@@ -65,11 +64,12 @@ def fit_service(rows: Path, index: Index, config: RerankServiceConfig) -> Fitted
 
 async def _score_all(labelled: Sequence[Example], index: Index, config: RerankServiceConfig) -> list[ScoredExample]:
     service = RerankerClient(config.model_copy(update={"deadline_seconds": FIT_DEADLINE_SECONDS}))
+    retries = Retries(f"Reranker {config.url}", lambda error: isinstance(error, ServiceError), ATTEMPTS)
     examples: list[ScoredExample] = []
     try:
         with progress("rerank", len(labelled)) as tick:
             async for example in map_in_order(
-                labelled, lambda example: _score_example(service, index, example), 2 * config.concurrency
+                labelled, lambda example: _score_example(service, retries, index, example), 2 * config.concurrency
             ):
                 examples.append(example)
                 tick()
@@ -78,13 +78,13 @@ async def _score_all(labelled: Sequence[Example], index: Index, config: RerankSe
     return examples
 
 
-async def _score_example(service: RerankerClient, index: Index, example: Example) -> ScoredExample:
+async def _score_example(service: RerankerClient, retries: Retries, index: Index, example: Example) -> ScoredExample:
     passages = [index.passage(hit.number) for hit in index.search(example.text, CANDIDATES)]
     if not passages:
         return ScoredExample(example.conversation, [])
     documents = [searched_text(passage) for passage in passages]
     try:
-        async for attempt in stamina.retry_context(on=ServiceError, attempts=ATTEMPTS, timeout=None):
+        async for attempt in retries.attempts():
             with attempt:
                 raw = await service.ask(example.text, documents)
     except ServiceError as failure:
@@ -92,6 +92,7 @@ async def _score_example(service: RerankerClient, index: Index, example: Example
             f"reranker {service.config.url}: {failure} after {ATTEMPTS} tries. See that it is up and serves "
             f"{service.config.model}, then fit again."
         ) from failure
+    retries.answered()
     first = max(range(len(raw)), key=raw.__getitem__)
     return ScoredExample(
         example.conversation,

@@ -166,6 +166,28 @@ def test_without_the_variable_what_was_used_is_asked_once(log: WaitLog) -> None:
     assert len(app.seen) == 1 and not log.lines
 
 
+def test_on_a_machine_a_retry_names_the_service_the_reason_and_the_limit_once(
+    log: WaitLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qinglan.outages.LONGEST_PAUSE", 0.01)
+    request = RagRequest(query="问", tenant_id="t")
+    answer = CLIENTS["retrievals"][1]
+
+    async def retrieve_once(url: str) -> None:
+        async with RagClient(url) as rag:
+            await rag.retrieve(request)
+
+    with running(Scripted(Reply(503, b"starting"), Reply(503, b"starting"), answer)) as url:
+        asyncio.run(retrieve_once(url))
+
+    waited, over = log.lines
+    assert (
+        waited == f"RAG service {url} gives no answer (status 503: 'starting'); sending again up to 4 times in all."
+    )
+    assert f"RAG service {url} answers again, after" in over
+    assert caplog.messages == log.lines  # and no line of a library
+
+
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
 def test_a_time_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, text)

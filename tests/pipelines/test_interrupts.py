@@ -1,0 +1,83 @@
+"""Ctrl-C and SIGTERM at any moment of a command: its code, and words instead of a traceback."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from pipelines.interrupts import TERMINATED
+from tests.ctrl_c import hears_ctrl_c
+from tests.pipelines.conftest import Here
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pipelines", "plan", "fivedoctors"], capture_output=True, text=True, timeout=60,
+        check=False, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": str(tmp_path)}, preexec_fn=hears_ctrl_c,
+    )  # fmt: skip
+
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert ended.stderr == "qinglan: Stopped by Ctrl-C.\n"
+
+
+def test_the_installed_program_is_the_one_that_hears_an_early_ctrl_c() -> None:
+    import tomllib
+
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+
+    assert scripts == {"qinglan": "pipelines.__main__:main"}
+
+
+@pytest.mark.parametrize(
+    ("words", "function", "to_go_on"),
+    [
+        (["run", "chengla", "--out", "my run"], "pipelines.run.run_pipeline", "qinglan run chengla --out 'my run'"),
+        (["style", "run", "rows.xlsx"], "pipelines.run.run_style", "qinglan style run rows.xlsx"),
+        (["plan", "fivedoctors"], "pipelines.readiness.check_readiness", ""),
+    ],
+)  # fmt: skip
+def test_ctrl_c_names_the_command_that_goes_on(
+    words: list[str], function: str, to_go_on: str, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function, interrupt)
+
+    ended = here(*words)
+
+    assert ended.code == 130
+    if to_go_on:
+        assert "kept, and nothing is paid twice. To go on:" in ended.errors
+        assert ended.errors.splitlines()[-1] == f"  {to_go_on}"
+    else:
+        assert ended.errors == "qinglan: Stopped by Ctrl-C.\n"
+
+
+def interrupt(*_: Any, **__: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+async def terminate(*_: Any) -> None:
+    """Receive SIGTERM inside of a task that nobody awaits any more."""
+
+    async def receive() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(60)
+
+    await asyncio.gather(*(receive() for _ in range(3)))
+
+
+def test_sigterm_in_an_event_loop_ends_the_command_without_asyncios_words(
+    here: Here, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pipelines.rag_check.ask.measure", terminate)
+
+    ended = here("check-rag", "http://127.0.0.1:1")
+
+    assert (ended.code, ended.out, ended.errors, caplog.messages) == (TERMINATED, "", "", [])
