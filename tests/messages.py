@@ -182,6 +182,35 @@ def figure_names() -> dict[str, str]:
     }
 
 
+HEADING_CALLS = frozenset({"Table", "add_column", "gaps_table"})
+
+
+def heading_texts() -> dict[str, str]:
+    """The words over the columns of tables, which stand alone and so may be single, each with its file."""
+    return {
+        text: str(path.relative_to(ROOT))
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for text in _headings(node)
+        if re.search("[a-z]{3}", text)
+    }
+
+
+def _headings(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords):
+            words = (*args, *(keyword.value for keyword in keywords if keyword.arg in ("footer", "title")))
+            values = words if name in HEADING_CALLS else ()
+        case ast.For(iter=values, body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_column"))), *_]):
+            values = (values,)
+        case _:
+            values = ()
+    for value in values:
+        texts = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+        yield from (text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str))
+
+
 def added_texts() -> dict[str, str]:
     """Texts of ours that are joined by + or %: no template knows what they become; an f-string has one."""
     hidden = not_shown()
@@ -252,7 +281,7 @@ def missing() -> dict[str, str]:
     known = catalogue().keys() | not_shown()
     libraries = dict(read_po(CATALOGUE / LIBRARIES))
     required = {text: path for text, path in room_templates(*ROOMS).items() if is_prose(text) or path.endswith("j2")}
-    required |= figure_names()
+    required |= figure_names() | heading_texts()
     required |= {text: path for text, path in help_texts().items() if chinese().translate(text) == text}
     return {text: path for text, path in required.items() if text not in known and text not in libraries}
 

@@ -123,8 +123,6 @@ class Catalogue:
         translation = self._ended(words)
         if translation is None:
             translation = self._sentences(words)
-        if translation is None:
-            translation = self._sentence_with_place(words)
         return line if translation is None else line.replace(words, translation, 1)
 
     def translate_part(self, text: str) -> str:
@@ -144,7 +142,7 @@ class Catalogue:
         """The translation of a sentence with its place before it: a file, a stage, or a word of ours."""
         place, mark, sentence = text.partition(PLACE_MARK)
         place = self._match(place) or ("" if " " in place else place)
-        translation = self._sentences(sentence) if mark and place else None
+        translation = self._ended(sentence) if mark and place else None
         return None if translation is None else f"{place}{JOINTS[mark[0]]}{translation}"
 
     def _list(self, text: str) -> str | None:
@@ -186,7 +184,7 @@ class Catalogue:
         if translation is None and (end := text[-1:]) in ENDS:
             translation = self._match(text[:-1])
             translation = None if translation is None else translation + ENDS[end]
-        return translation
+        return self._sentence_with_place(text) if translation is None else translation
 
     def _match(self, text: str) -> str | None:
         if text in self._texts:
