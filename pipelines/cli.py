@@ -20,7 +20,7 @@ from pipelines.beir.cli import evaluate
 from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
 from pipelines.headroom_cli import headroom
-from pipelines.help_language import run_app
+from pipelines.help_language import run_app, translate_argparse
 from pipelines.interrupts import TERMINATED, end_at_sigterm, interrupted
 from pipelines.keys_cli import keys
 from pipelines.overrides import SetOption, parse_overrides, with_overrides
@@ -93,8 +93,10 @@ def main() -> None:
     """Run the command; an error we can explain is a message and its exit code, not a traceback."""
     for stream in (sys.stdout, sys.stderr):  # a terminal may lack a letter; to say so must not be an error
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
-    if sys.argv[1:2] != ["serve"]:  # a server sets up its own logging, which is English
+    serves = sys.argv[1:2] == ["serve"]
+    if not serves:  # a server sets up its own logging, which is English
         say_warnings()
+    if not serves or sys.stderr.isatty() or "--help" in sys.argv:  # without a person, a server's lines are a log too
         use_language()
     end_at_sigterm()
     try:
@@ -164,15 +166,11 @@ def sample(
     from standins.samples import write_sample
     from standins.samples.style import write_style_sample
 
-    counts: dict[str, int]
     if tenant == "style":
-        counts = write_style_sample(out, rows, seed)._asdict()
+        counts: Any = write_style_sample(out, rows, seed)
     else:
-        counts = write_sample(tenant, out, conversations, seed, variant)._asdict()
-    if as_json:
-        say_json(counts)
-    else:
-        say(f"{out}: " + ", ".join(f"{value:,} {name}" for name, value in counts.items()))
+        counts = write_sample(tenant, out, conversations, seed, variant)
+    say_json(counts._asdict()) if as_json else say(f"{out}: {counts.in_words()}")
 
 
 @app.command()
@@ -404,6 +402,7 @@ def _add_server(name: str, package: str, help_text: str) -> None:
     @serve.command(name, help=help_text, context_settings=PASSED_ON)
     def run_server(context: typer.Context) -> None:
         sys.argv = [f"qinglan serve {name}", *context.args]
+        translate_argparse()
         import_module(f"{package}.__main__").main()
 
 

@@ -119,7 +119,7 @@ def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping
             _compile(target, images, partial)
             text = partial.read_text(encoding="utf-8")
             if faults := check_compiled(text, release=bool(images)):
-                raise ConfigError(f"{path.name}: not written. " + " ".join(faults))
+                raise ConfigError(f"{path.name}: not written. {' '.join(faults)}")
             if note := size_note(text):
                 say(f"{path.name}: {note}", to=sys.stderr)
         paths.append(path)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qinglan.terminal import say, say_json
+from qinglan.terminal import in_language, say, say_json
 
 if TYPE_CHECKING:
     from pipelines.headroom import HeadroomReport, Recipe
     from qinglan.evaluation.headroom import Headroom
     from qinglan.evaluation.statistics import Estimate
+
+KIND_COLUMNS = 18
+COLUMNS = (6, 9, 16, 12, 14, 26, 11)
 
 
 def headroom(
@@ -55,14 +58,19 @@ def report_lines(report: "HeadroomReport") -> Iterator[str]:
 
 def table_lines(by_kind: "Mapping[str, Headroom]", names: Sequence[str]) -> Iterator[str]:
     """A line of each kind of question, under the names of the columns."""
-    yield f"{'kind':<18}{'rows':>6}{'teacher':>9}{names[0]:>16}" + "".join(
-        f"{name:>{width}}" for name, width in zip(names[1:], (12, 11, 26, 11), strict=True)
-    )
+    yield _line("kind", "rows", "teacher", *names)
     for kind, each in by_kind.items():
-        yield (
-            f"{kind:<18}{each.rows:>6}{each.teacher.value:>9.3f}{each.greedy.value:>16.3f}{each.sampled.value:>12.3f}"
-            f"{each.best.value:>11.3f}{with_interval(each.gain):>26}{each.unreached.value:>11.3f}"
-        )
+        shares = (f"{share.value:.3f}" for share in (each.teacher, each.greedy, each.sampled, each.best))
+        yield _line(kind, str(each.rows), *shares, with_interval(each.gain), f"{each.unreached.value:.3f}")
+
+
+def _line(kind: str, *cells: str) -> str:
+    """The cells in columns; a Chinese character takes two."""
+    from rich.cells import cell_len, set_cell_size
+
+    words = map(in_language, cells)
+    padded = (f"{' ' * (width - cell_len(word))}{word}" for word, width in zip(words, COLUMNS, strict=True))
+    return set_cell_size(in_language(kind), KIND_COLUMNS) + "".join(padded)
 
 
 def with_interval(estimate: "Estimate") -> str:

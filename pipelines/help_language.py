@@ -6,6 +6,7 @@ import typer
 
 from pipelines.line_breaks import break_between_characters
 from qinglan.messages import reads_chinese, translated
+from qinglan.terminal import in_language
 
 TYPER_TEXTS = (
     "DEFAULT_STRING", "ENVVAR_STRING", "REQUIRED_LONG_STRING", "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE",
@@ -48,4 +49,27 @@ def _translate_typer() -> None:
     for name in TYPER_TEXTS:
         setattr(rich_utils, name, translated(getattr(rich_utils, name)))
     highlight: Any = rich_utils.highlighter
-    rich_utils.highlighter = lambda text: highlight(translated(text) if isinstance(text, str) else text)  # type: ignore[assignment]
+    # It shows the names of arguments, too, which stay as they are typed.
+    rich_utils.highlighter = lambda text: highlight(translated(text) if is_usage(text) else text)  # type: ignore[assignment]
+
+
+def is_usage(text: object) -> bool:
+    return isinstance(text, str) and text.lstrip().startswith("Usage")
+
+
+def translate_argparse() -> None:
+    """Show the help of a server, which reads its own flags, in the language that this process prints."""
+    import argparse
+
+    format_help = argparse.ArgumentParser.format_help
+
+    def in_our_language(parser: argparse.ArgumentParser) -> str:
+        parser.description = in_language(parser.description or "")
+        for group in parser._action_groups:
+            group.title = in_language(group.title or "")
+            for action in group._group_actions:
+                action.help = in_language(action.help or "")
+        text = format_help(parser)
+        return text.replace("usage:", in_language("usage:"), 1)
+
+    argparse.ArgumentParser.format_help = in_our_language  # type: ignore[method-assign]

@@ -42,8 +42,8 @@ from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
 from qinglan.rows import Question
 
 ANSWER_TOKENS = {
-    "rewrite": 40, "need": 30, "judgement": 90, "label": 40, "confirmation": 40, "choice": 15,
-    "hindsight rewrite": 40, "pseudo question": 120, "further row": 80,
+    "rewrites": 40, "needs": 30, "judgements": 90, "labels": 40, "confirmations": 40, "choices": 15,
+    "hindsight rewrites": 40, "pseudo questions": 120, "further rows": 80,
 }  # fmt: skip
 """Usual output tokens of an answer; the limit of one is in the profile."""
 
@@ -265,14 +265,14 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
     models, learned, rows = config.gateway.models(), training_calls(config, sheet), sheet.splits.total()
     judged, examined = (tokens.judgements.of(n) for n in (learned.judgements, SYSTEMS * learned.examined))
     return (
-        _paid_step(config, "generate", "rewrite", tokens.rewrites, models["teacher"]),
-        _paid_step(config, "validate", "need", tokens.needs, models["judge"]),
+        _paid_step(config, "generate", "rewrites", tokens.rewrites, models["teacher"]),
+        _paid_step(config, "validate", "needs", tokens.needs, models["judge"]),
         _retrievals(config, "validate", 2 * rows),
         *_label_steps(config, tokens),
         *_augment_steps(config, sheet, tokens),
-        _paid_step(config, "ppo", "judgement", judged, models["judge"]),
+        _paid_step(config, "ppo", "judgements", judged, models["judge"]),
         _retrievals(config, "ppo", learned.retrievals),
-        _paid_step(config, "evaluate", "judgement", examined, models["examiner"]),
+        _paid_step(config, "evaluate", "judgements", examined, models["examiner"]),
         *_pooled_steps(config, tokens, learned),
         _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
     )
@@ -288,9 +288,9 @@ def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
         return ()
     labels, choices = tokens.labels.of(round(allowed * rows * judged)), tokens.choices.of(round(allowed * rows))
     return (
-        _paid_step(config, "label", "label", labels, models["judge"]),
-        _paid_step(config, "label", "choice", choices, models["judge"]),
-        _paid_step(config, "label", "confirmation", labels, models["examiner"]),
+        _paid_step(config, "label", "labels", labels, models["judge"]),
+        _paid_step(config, "label", "choices", choices, models["judge"]),
+        _paid_step(config, "label", "confirmations", labels, models["examiner"]),
         _retrievals(config, "label", rows),
     )
 
@@ -301,8 +301,8 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
     hindsight = min(augment.hindsight_calls, sheet.splits["train"])
     pseudo = augment.pseudo_calls if sheet.splits["train"] else 0
     steps = (
-        _paid_step(config, "augment", "hindsight rewrite", tokens.hindsight.of(hindsight), teacher),
-        _paid_step(config, "augment", "pseudo question", tokens.pseudo.of(pseudo), teacher),
+        _paid_step(config, "augment", "hindsight rewrites", tokens.hindsight.of(hindsight), teacher),
+        _paid_step(config, "augment", "pseudo questions", tokens.pseudo.of(pseudo), teacher),
         _retrievals(config, "augment", hindsight + 2 * pseudo),
     )
     return tuple(step for step in steps if step.calls)
@@ -312,7 +312,7 @@ def _pooled_steps(config: RunConfig, tokens: CallTokens, learned: TrainingCalls)
     """The most that a gate by labels costs: every system's first passage of every test row without gold."""
     rows = min(tokens.labels.calls, learned.test_rows) if config.evaluate.gate.by == "labels" else 0
     labels = tokens.labels.of(SYSTEMS * rows)
-    return (_paid_step(config, "evaluate", "label", labels, config.gateway.models()["examiner"]),) if rows else ()
+    return (_paid_step(config, "evaluate", "labels", labels, config.gateway.models()["examiner"]),) if rows else ()
 
 
 def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
@@ -339,7 +339,7 @@ def _paid_step(config: RunConfig, step: str, what: str, tokens: TokenCount, mode
     output = tokens.calls * ANSWER_TOKENS[what]
     live = cost(model.price, input=tokens.input, output=output)
     return PlanStep(
-        step=step, what=f"{what}s", model=model.model, calls=tokens.calls, input_tokens=tokens.input,
+        step=step, what=what, model=model.model, calls=tokens.calls, input_tokens=tokens.input,
         output_tokens=output, cost=live,
         seconds=tokens.calls * model.typical_seconds / config.gateway.limits.concurrency,
         prepaid_cost=live * model.batch_price_factor if step in PREPAID_STEPS else None,
@@ -425,7 +425,7 @@ def original_budget(
     """
     data = rewriting.cost / rows * 500 if rows else 0.0
     tokens_each = judgements.input / judgements.calls if judgements.calls else 0.0
-    reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgement"])
+    reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgements"])
     return (
         OriginalBudgetLine(what="SFT data, 500 rows", theirs="$5", ours=f"{data:.2f}"),
         OriginalBudgetLine(what="RL judging, 3,000 calls", theirs="$30", ours=f"{reward:.2f}"),

@@ -20,11 +20,11 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         console.print(f"  {row}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
-    console.print(", ".join(f"{name} {rows:,}" for name, rows in plan.splits.items()), highlight=False)
+    console.print(", ".join(f"{rows:,} rows of {name}" for name, rows in plan.splits.items()), highlight=False)
     console.print(_calls_table(plan))
     for step in plan.steps:
         if step.model:
-            console.print(f"{step.step} asks {step.model} for {step.what}.", highlight=False)
+            console.print(f"{step.step} asks the model {step.model} for {step.what}.", highlight=False)
     console.print(prepayment_in_words(plan), highlight=False)
     console.print(f"{plan.training} The hours of training are not part of the table.", highlight=False)
     console.print("Calls of label, ppo and evaluate are the most there can be: equal texts are asked once.")
@@ -85,8 +85,8 @@ def _calls_table(plan: Plan) -> Any:
         table.add_column(heading, footer=footer, justify="right", no_wrap=True)
     for step in plan.steps:
         table.add_row(
-            f"{step.step} {step.what}", f"{step.calls:,}", f"{step.input_tokens:,}", f"{step.output_tokens:,}",
-            f"{step.cost:.2f}", _prepaid(step), _time(step.seconds),
+            f"{step.step} {in_language(step.what)}", f"{step.calls:,}", f"{step.input_tokens:,}",
+            f"{step.output_tokens:,}", f"{step.cost:.2f}", _prepaid(step), _time(step.seconds),
         )  # fmt: skip
     return table
 

@@ -45,8 +45,8 @@ from qinglan.terminal import say
 MOST_ROWS = 50_000
 """Rows of one batch; services refuse more."""
 
-ANSWERS = {"generate": "rewrite", "validate": "need", "augment": "further row", "evaluate": "judgement"}
-"""The answer of a step's paid call."""
+ANSWERS = {"generate": "rewrites", "validate": "needs", "augment": "further rows", "evaluate": "judgements"}
+"""The answers of a step's paid calls."""
 
 SHOWN = 10
 """Unpaid rows that are named one by one."""
@@ -225,7 +225,7 @@ def check_budget(quote: Quote) -> None:
 def quote_in_words(quote: Quote) -> list[str]:
     """The quote for people."""
     lines = [
-        f"{line.step}: {line.rows:,} {ANSWERS[line.step]}s by {line.model}: about {line.prepaid:.4f} "
+        f"{line.step}: {line.rows:,} {ANSWERS[line.step]} by {line.model}: about {line.prepaid:.4f} "
         f"{quote.currency}, live {line.live:.4f}; at most {line.worst:.4f}"
         for line in quote.lines
     ]

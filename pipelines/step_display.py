@@ -100,7 +100,14 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
 
 def format_facts(facts: dict[str, Any]) -> str:
     """Format a step's counts; integers that are 0 and empty texts are left out."""
-    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in facts.items() if _counts(value))
+    return ", ".join(
+        f"{in_language(figure_name(name))} {_shown(value)}" for name, value in facts.items() if _counts(value)
+    )
+
+
+def figure_name(name: str) -> str:
+    """The name of a step's count as a person reads it."""
+    return name.replace("_", " ")
 
 
 def _counts(value: Any) -> bool:
@@ -109,7 +116,7 @@ def _counts(value: Any) -> bool:
 
 def _shown(value: int | float | str) -> str:
     if isinstance(value, str):
-        return value
+        return in_language(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 

@@ -89,7 +89,7 @@ def predict(
     if counts.faults:
         raise DataError(
             f"{counts.rows - counts.predicted} of {counts.rows} rows of {file} have no answer; each says why in "
-            "`fault`. " + "; ".join(counts.faults)
+            f"`fault`. {'; '.join(counts.faults)}"
         )
 
 

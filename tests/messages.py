@@ -9,7 +9,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from qinglan.messages import chinese
 from qinglan.messages.catalogue import MARK, SLOT
 from qinglan.messages.po import read_po
+from tests.message_parts import OurTexts
 
 ROOT = Path(__file__).parents[1]
 CATALOGUE = ROOT / "qinglan" / "messages" / "zh"
@@ -32,16 +33,24 @@ ROOMS = ("qinglan", "components", "standins", "pipelines", "serving/rollout")
 
 MOST_CHOICES = 16
 
-HOLE, NUMBER_HOLE = "\1", "\2"
+FIGURES = ("Counts", "Registered", "Deployed")
+"""Ends of the names of what a step's line shows."""
+
+HOLE, NUMBER_HOLE, OUR_HOLE = "\1", "\2", "\3"
+HOLES = re.compile(f"([{HOLE}{NUMBER_HOLE}{OUR_HOLE}]+)")
 
 
 def templates_of(source: str) -> Iterator[str]:
     """The templates of all literals of a file but docstrings."""
-    tree = ast.parse(source)
+    yield from map(numbered, _raw_templates(ast.parse(source), set()))
+
+
+def _raw_templates(tree: ast.AST, ours: Container[ast.expr]) -> Iterator[str]:
+    """The templates with a mark in place of each hole; `ours` are the expressions that put a text of ours in."""
     inner = set(_parts_of_others(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr | ast.Constant) and node not in inner:
-            yield from map(numbered, _texts(node))
+            yield from _texts(node, ours)
 
 
 def _parts_of_others(tree: ast.AST) -> Iterator[ast.AST]:
@@ -74,7 +83,7 @@ def _choice_parts(value: ast.expr) -> Iterator[ast.AST]:
         yield from _choice_parts(text)
 
 
-def _texts(node: ast.expr) -> list[str]:
+def _texts(node: ast.expr, ours: Container[ast.expr]) -> list[str]:
     """The texts that an expression can be, with holes for what only a run knows."""
     match node:
         case ast.Constant(value=str(text)):
@@ -82,7 +91,7 @@ def _texts(node: ast.expr) -> list[str]:
         case ast.Constant():
             return []
         case ast.JoinedStr(values=values):
-            choices = [_texts(part) for part in values]
+            choices = [_texts(part, ours) for part in values]
             count = 1
             for choice in choices:
                 count *= len(choice)
@@ -90,26 +99,50 @@ def _texts(node: ast.expr) -> list[str]:
                 choices = [choice if len(choice) == 1 else [HOLE] for choice in choices]
             return ["".join(parts) for parts in product(*choices)]
         case ast.FormattedValue(value=ast.IfExp() | ast.BoolOp() as choice, format_spec=None):
-            return _texts(choice)
+            return _texts(choice, ours)
         case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value=str(form))])):
             return [NUMBER_HOLE if form[-1:] in ",dfge%" else HOLE]
+        case ast.FormattedValue(value=value, conversion=-1):
+            return [OUR_HOLE if value in ours else HOLE]
         case ast.IfExp(body=body, orelse=orelse):
-            return [text for choice in (body, orelse) for text in _texts(choice) or [HOLE]]
+            return [text for choice in (body, orelse) for text in _texts(choice, ours) or [HOLE]]
         case ast.BoolOp(op=ast.And(), values=[_, text]):
-            return ["", *_texts(text)]
+            return ["", *_texts(text, ours)]
         case ast.BoolOp(op=ast.Or(), values=[_, text]):
-            return [HOLE, *_texts(text)]
-    return [HOLE]
+            return [HOLE, *_texts(text, ours)]
+    return [OUR_HOLE if node in ours else HOLE]
 
 
 def numbered(text: str) -> str:
     """The template with a number in each hole; holes that touch are one, and a mark that joins it is left out."""
+    parts = HOLES.split(_without_mark(text))
+    names = (f"{{{number}{':n' if hole == NUMBER_HOLE else ''}}}" for number, hole in enumerate(parts[1::2]))
+    return "".join(next(names) if place % 2 else part for place, part in enumerate(parts))
+
+
+def _without_mark(text: str) -> str:
     text = text.strip().lstrip(",;:").strip()
-    if mark := MARK.match(text):
-        text = text[len(mark[0]) :]
-    holes = re.split(f"([{HOLE}{NUMBER_HOLE}]+)", text)
-    names = (f"{{{number}{':n' if hole == NUMBER_HOLE else ''}}}" for number, hole in enumerate(holes[1::2]))
-    return "".join(next(names) if place % 2 else part for place, part in enumerate(holes))
+    mark = MARK.match(text)
+    return text[len(mark[0]) :] if mark else text
+
+
+def untranslated_parts() -> dict[str, str]:
+    """Translations that leave a text of ours in English where it is put in, each with the file that puts it in."""
+    known, hidden = catalogue(), not_shown()
+    texts = OurTexts(
+        (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))),
+        lambda text: is_prose(text) and text not in hidden,
+    )
+    faulty: dict[str, str] = {}
+    for path, tree in texts.trees.items():
+        for text in _raw_templates(tree, texts.ours_in(tree)):
+            ours = [number for number, hole in enumerate(HOLES.findall(_without_mark(text))) if OUR_HOLE in hole]
+            translation = known.get(numbered(text), "")
+            if left := [number for number in ours if f"{{{number}}}" in translation]:
+                faulty[numbered(text)] = (
+                    f"{path.relative_to(ROOT)}: write {' '.join(f'{{{number}:t}}' for number in left)}"
+                )
+    return faulty
 
 
 def is_prose(template: str) -> bool:
@@ -134,6 +167,68 @@ def page_texts(source: str) -> Iterator[str]:
     yield from re.findall(r'\brow\("([^"]+)"', source)
 
 
+def figure_names() -> dict[str, str]:
+    """The names of the counts that a step's line shows, and the file that counts."""
+    files = [
+        path for path in sorted((ROOT / "components").rglob("*.py")) if "(NamedTuple)" in path.read_text("utf-8")
+    ]
+    return {
+        field.target.id.replace("_", " "): str(path.relative_to(ROOT))
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name.endswith(FIGURES)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+
+
+HEADING_CALLS = frozenset({"Table", "add_column", "gaps_table"})
+
+
+def heading_texts() -> dict[str, str]:
+    """The words over the columns of tables, which stand alone and so may be single, each with its file."""
+    return {
+        text: str(path.relative_to(ROOT))
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for text in _headings(node)
+        if re.search("[a-z]{3}", text)
+    }
+
+
+def _headings(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords):
+            words = (*args, *(keyword.value for keyword in keywords if keyword.arg in ("footer", "title")))
+            values = words if name in HEADING_CALLS else ()
+        case ast.For(iter=values, body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_column"))), *_]):
+            values = (values,)
+        case _:
+            values = ()
+    for value in values:
+        texts = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+        yield from (text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str))
+
+
+def added_texts() -> dict[str, str]:
+    """Texts of ours that are joined by + or %: no template knows what they become; an f-string has one."""
+    hidden = not_shown()
+    found: dict[str, str] = {}
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+                    parts = [map(numbered, _texts(side, ())) for side in (node.left, node.right) if is_text(side)]
+                    for text in (text for part in parts for text in part if is_prose(text) and text not in hidden):
+                        found[text] = f"{path.relative_to(ROOT)}:{node.lineno}"
+    return found
+
+
+def is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant | ast.JoinedStr)
+
+
 def help_texts() -> dict[str, str]:
     """Each paragraph of help, and its command."""
     import typer
@@ -146,7 +241,23 @@ def help_texts() -> dict[str, str]:
         for name, below in getattr(command, "commands", {}).items():
             yield from texts(below, f"{path} {name}")
 
-    return dict(texts(typer.main.get_command(app), "qinglan"))
+    return dict(texts(typer.main.get_command(app), "qinglan")) | server_help_texts()
+
+
+def server_help_texts() -> dict[str, str]:
+    """The help of the servers that `qinglan serve` starts, each with its file."""
+    from pipelines.cli import SERVERS
+
+    words: dict[str, str] = {}
+    for package, _ in SERVERS.values():
+        file = ROOT / package.replace(".", "/") / "__main__.py"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.keyword(arg="help" | "description", value=ast.Constant(value=str(text))):
+                    words[text] = str(file.relative_to(ROOT))
+                case ast.Call(func=ast.Attribute(attr="add_argument_group"), args=[ast.Constant(value=str(text))]):
+                    words[text] = str(file.relative_to(ROOT))
+    return words
 
 
 def not_shown() -> set[str]:
@@ -168,15 +279,17 @@ def catalogue() -> dict[str, str]:
 def missing() -> dict[str, str]:
     """Templates without a translation, each with the file that has it."""
     known = catalogue().keys() | not_shown()
-    shown = chinese()
+    libraries = dict(read_po(CATALOGUE / LIBRARIES))
     required = {text: path for text, path in room_templates(*ROOMS).items() if is_prose(text) or path.endswith("j2")}
-    help_missing = {text: path for text, path in help_texts().items() if shown.translate(text) == text}
-    return {text: path for text, path in required.items() if text not in known} | help_missing
+    required |= figure_names() | heading_texts()
+    required |= {text: path for text, path in help_texts().items() if chinese().translate(text) == text}
+    return {text: path for text, path in required.items() if text not in known and text not in libraries}
 
 
 def unused() -> set[str]:
     """Entries, and lines of the file of texts not shown, that no code has any more."""
-    return (catalogue().keys() | not_shown()) - room_templates(*PRODUCT).keys() - help_texts().keys()
+    used = room_templates(*PRODUCT).keys() | help_texts().keys() | figure_names().keys()
+    return (catalogue().keys() | not_shown()) - used
 
 
 def faults(text: str, translation: str) -> Iterator[str]:
@@ -199,6 +312,8 @@ def main() -> None:
     print("\n".join(f'#. {path}\nmsgid {_quoted(text)}\nmsgstr ""\n' for text, path in missing().items()))
     for text in sorted(unused()):
         print(f"not used any more: {text!r}", file=sys.stderr)
+    for text, where in (untranslated_parts() | added_texts()).items():
+        print(f"{text!r}: {where}", file=sys.stderr)
     for text, translation in catalogue().items():
         for fault in faults(text, translation):
             print(f"{translation!r}: {fault}", file=sys.stderr)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.messages import (
     ROOMS,
+    added_texts,
     catalogue,
     faults,
     help_texts,
@@ -12,12 +13,21 @@ from tests.messages import (
     not_shown,
     page_texts,
     templates_of,
+    untranslated_parts,
     unused,
 )
 
 
 def test_every_text_of_the_rooms_that_are_done_has_a_translation() -> None:
     assert missing() == {}, "`make messages` prints them in .po form"
+
+
+def test_no_translation_leaves_a_text_of_ours_in_english_where_it_is_put_in() -> None:
+    assert untranslated_parts() == {}
+
+
+def test_no_text_is_joined_by_a_sign_of_which_no_template_knows() -> None:
+    assert added_texts() == {}, "write it as one f-string"
 
 
 def test_no_translation_is_left_over() -> None:

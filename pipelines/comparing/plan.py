@@ -38,9 +38,9 @@ def plan_lines(config: RunConfig, teachers: TeachersConfig, rows: Sequence[Quest
     examined = min(len(rows), config.evaluate.examined_rows) * (len(teachers.teachers) + 1)
     at_once = config.gateway.limits.concurrency
     return [
-        *(_line(teacher.name, "rewrite", teacher.model, rewrites, at_once) for teacher in teachers.teachers),
-        _line("judge", "need", models["judge"], needs, at_once),
-        _line("examiner", "judgement", models["examiner"], judgements.of(examined), at_once),
+        *(_line(teacher.name, "rewrites", teacher.model, rewrites, at_once) for teacher in teachers.teachers),
+        _line("judge", "needs", models["judge"], needs, at_once),
+        _line("examiner", "judgements", models["examiner"], judgements.of(examined), at_once),
     ]
 
 
@@ -48,7 +48,7 @@ def _line(who: str, what: str, model: PaidModel, tokens: TokenCount, at_once: in
     output = tokens.calls * ANSWER_TOKENS[what]
     most = tokens.calls * model.max_output_tokens
     return PlanLine(
-        who, f"{what}s", model.model, tokens.calls, cost(model.price, tokens.input, output),
+        who, what, model.model, tokens.calls, cost(model.price, tokens.input, output),
         cost(model.price, tokens.input, max(output, most)), tokens.calls * model.typical_seconds / at_once,
     )  # fmt: skip
 

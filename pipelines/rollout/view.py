@@ -132,11 +132,10 @@ def _pending_command(view: RolloutView) -> str:
 def detail(view: RolloutView) -> list[str]:
     """Format everything about one rollout: its state, what it waits for, and its evidence."""
     spec, state = view.spec, view.state
-    shares = ", ".join(map(str, spec.steps))
+    shares, command = ", ".join(map(str, spec.steps)), _pending_command(view)
     return [
         f"{view.name}: {view.release} to {spec.inference_service} in {view.namespace}, made {view.created}",
-        f"{view.phase}: {_progress(view)}; steps {shares} %"
-        + (f"; asked: {_pending_command(view)}" if _pending_command(view) else ""),
+        f"{view.phase}: {_progress(view)}; steps {shares} %{f'; asked: {command}' if command else ''}",
         f"judged by {_checks(view)}",
         *([f"stable: {state.stable.digest[:SHORT]}, version {state.stable.version}"] if state.stable else []),
         f"run {spec.run or 'unnamed'}, verdict {spec.verdict[:SHORT] or 'unnamed'}",

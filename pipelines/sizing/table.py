@@ -103,7 +103,7 @@ def _rooms_table(report: FitReport) -> Any:
     table = Table(title="The most that each stage needs, in GB (10^9)", title_justify="left")
     for column in ("stage", "room", "at"):
         table.add_column(column)
-    for column in ("needs", "there are", "guessed"):
+    for column in ("needed", "there are", "guessed"):
         table.add_column(column, justify="right")
     table.add_column("fits")
     for room in report.rooms:

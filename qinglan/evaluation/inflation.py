@@ -77,12 +77,12 @@ def describe(part: Mapping[str, Any], signal: str, outsider: str) -> str:
     )
     if not is_number(part["factor"]):
         return f"not defined: the outsider saw no gain ({gains})."
-    return f"{part['factor']:.2f}{_ends(part)}: {gains}."
+    return f"{part['factor']:.2f}{_ends(part)} times, from {gains}."
 
 
 def _ends(part: Mapping[str, Any]) -> str:
     if part["conversations"] < 2:
         return ""
     low, high = part["low"], part["high"]
-    ends = f"{low:.2f}" if is_number(low) else "no lower end", f"{high:.2f}" if is_number(high) else "no upper end"
+    ends = f"{low:.2f}" if is_number(low) else "−∞", f"{high:.2f}" if is_number(high) else "∞"
     return f" [{', '.join(ends)}]"

@@ -13,6 +13,7 @@ from qinglan.lineage.graph_layout import CARD_WIDTH, Arrow, Card, layout_graph
 from qinglan.lineage.statement_index import Step
 from qinglan.lineage.terminal_tree import MARKS
 from qinglan.lineage.walk import ArtifactNode, Graph, steps_by_time
+from qinglan.messages import translated
 from qinglan.page import render_page
 from qinglan.svg_charts import line_element, svg_figure, text_element
 from qinglan.terminal import visible
@@ -114,8 +115,8 @@ def _card(card: Card, anchors: dict[str, str]) -> str:
     if step:
         signer = f"key {step.signer[:8]}" if step.signer else "unsigned"
         ended = step.statement.ended[5:16].replace("T", " ")
-        head = text_element(x + 10, y + 17, _short(step.statement.stage), "start", INK, bold=True)
-        head += text_element(x + 10, y + 33, f"{ended}, {signer}", "start", GREY, size=11)
+        head = text_element(x + 10, y + 17, _short(step.statement.stage), "start", INK, bold=True, name=True)
+        head += text_element(x + 10, y + 33, f"{ended} · {translated(signer)}", "start", GREY, size=11, name=True)
         parts.append(_link(anchors[step.id], head))
         if not step.counts:
             mark = f"✗ {step.state}"
@@ -134,7 +135,7 @@ def _row(card: Card, number: int, thing: ArtifactNode, anchors: dict[str, str]) 
         fill = PALE[thing.state]
         back = f'<rect x="{x + 5}" y="{y - 8}" width="{CARD_WIDTH - 10}" height="16" rx="4" fill="{fill}"/>'
     mark = text_element(x + 10, y + 4, MARKS[thing.state][0], "start", COLOURS[thing.state], bold=True, size=12)
-    name = text_element(x + 26, y + 4, _short(thing.name), "start", INK if output else GREY, size=12)
+    name = text_element(x + 26, y + 4, _short(thing.name), "start", INK if output else GREY, size=12, name=True)
     title = f"<title>{escape(visible(f'{thing.name}: {thing.state}'))}</title>"
     return _link(anchors[thing.digest], f"{title}{back}{mark}{name}")
 

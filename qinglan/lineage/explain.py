@@ -118,7 +118,7 @@ def gate_lines(gate: Step | None) -> list[str]:
 def signed_lines(graph: Graph) -> list[str]:
     return [
         f"{step.statement.ended[:19]} {step.statement.stage}: key {step.signer[:12] or 'none'}"
-        + ("" if step.counts else f", {step.state}: {step.why}")
+        f"{'' if step.counts else f', {step.state}: {step.why}'}"
         for step in steps_by_time(graph)
     ]
 

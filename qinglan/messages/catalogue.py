@@ -31,6 +31,8 @@ ENDS = {".": "。", ";": "；", ":": "："}
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
 SENTENCE_END = re.compile(r"[.!?] [A-Z0-9]|; ")
 MOST_SENTENCES = 30
+PLACE_MARK, LIST_MARK = ": ", ", "
+MOST_ITEMS, LONGEST_ITEM = 40, 4
 FEW_LETTERS = 8
 """With fewer letters a template would match texts that mean something else."""
 
@@ -90,8 +92,10 @@ class Template(NamedTuple):
                 return False
             if not kind and (part != part.strip() or (self.short and _is_long(before, part))):
                 return False
+            if before.endswith("(") and not _is_closed(part):
+                return False
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
-        stopped = parts[-1].endswith(".") and not parts[-1].endswith("...")
+        stopped = parts[-1].endswith((".", ";")) and not parts[-1].endswith("...")
         return not begins and not (stopped and not self.literals[-1] and self.kinds[-1] != "t")
 
 
@@ -127,7 +131,34 @@ class Catalogue:
             return JOINTS[joint] + self.translate_part(text[1:])
         if joint == text[-1:] == "'" and (words := self._match(text[1:-1])):
             return f"“{words}”"
-        return self._sentences(text.strip(), whole=False) or text
+        text = text.strip()
+        return self._whole(text) or self._sentences(text, whole=False) or text
+
+    def _whole(self, text: str) -> str | None:
+        """The translation of sentences or of a list; None if a part of it has none."""
+        return self._sentences(text) or self._list(text)
+
+    def _sentence_with_place(self, text: str) -> str | None:
+        """The translation of a sentence with its place before it: a file, a stage, or a word of ours."""
+        place, mark, sentence = text.partition(PLACE_MARK)
+        place = self._match(place) or ("" if " " in place else place)
+        translation = self._ended(sentence) if mark and place else None
+        return None if translation is None else f"{place}{JOINTS[mark[0]]}{translation}"
+
+    def _list(self, text: str) -> str | None:
+        """The translation of a list, whose items are texts of ours, or words; None if an item is something else."""
+        items, start, shown = text.split(LIST_MARK), 0, []
+        if not 1 < len(items) <= MOST_ITEMS:
+            return None
+        while start < len(items):
+            ends = range(min(start + LONGEST_ITEM, len(items)), start, -1)  # an item may have commas of its own
+            runs = ((end, self._ended(LIST_MARK.join(items[start:end]))) for end in ends)
+            word = (start + 1, None if " " in items[start] else items[start])
+            start, item = next(((end, run) for end, run in runs if run is not None), word)
+            if item is None:
+                return None
+            shown.append(item)
+        return "、".join(shown)
 
     def _sentences(self, text: str, whole: bool = True) -> str | None:
         """The translation of texts of ours that were joined: each time the longest run that has a template.
@@ -153,7 +184,7 @@ class Catalogue:
         if translation is None and (end := text[-1:]) in ENDS:
             translation = self._match(text[:-1])
             translation = None if translation is None else translation + ENDS[end]
-        return translation
+        return self._sentence_with_place(text) if translation is None else translation
 
     def _match(self, text: str) -> str | None:
         if text in self._texts:
@@ -169,15 +200,27 @@ class Catalogue:
         shown = list(parts)
         for place, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
             if kind == "t":
-                if template.short and _is_long(before, part) and self._sentences(part) is None:
+                if template.short and _is_long(before, part) and self._whole(part) is None:
                     return None
                 shown[place] = self.translate_part(part)
         return SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
 
 
+def _is_closed(part: str) -> bool:
+    """True if no bracket in a part closes one that was opened before it."""
+    depth = 0
+    for sign in part:
+        depth += (sign == "(") - (sign == ")")
+        if depth < 0:
+            return False
+    return True
+
+
 def _is_long(before: str, part: str) -> bool:
-    """True if a part is not one word, and nothing marks it as a part: a colon or bracket before it, or backticks."""
-    marked = before.endswith((": ", "(")) or part[:1] == part[-1:] == "`"
+    """True if a part is neither one word nor numbers, and nothing marks it: a colon, a bracket, or backticks."""
+    marked = (
+        before.endswith((": ", "(")) or part[:1] == part[-1:] == "`" or not (LETTERS.search(part) or "; " in part)
+    )
     return not part.strip() or (" " in part and not marked)
 
 

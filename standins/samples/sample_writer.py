@@ -27,6 +27,12 @@ class SampleCounts(NamedTuple):
     dev: int
     test: int
 
+    def in_words(self) -> str:
+        return (
+            f"{self.conversations:,} conversations, {self.questions:,} questions, {self.passages:,} passages; "
+            f"{self.train:,} rows of train, {self.dev:,} of dev, {self.test:,} of test"
+        )
+
 
 def write_sample(tenant: str, out: Path, conversations: int, seed: int, variant: str = "plain") -> SampleCounts:
     """knowledge_base.jsonl, questions.xlsx and slices.jsonl in `out`: the same bytes for the same arguments."""

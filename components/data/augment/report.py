@@ -35,7 +35,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
         tally = report.get(kind, {})
         if not tally.get("answers"):
             continue
-        lines.append(f"{about}: {tally['useful']:,} of {tally['answers']:,} kept{_reasons(tally['dropped'])}")
+        lines.append(f"{about}: {tally['useful']:,} of {tally['answers']:,} answers kept{_reasons(tally['dropped'])}")
         if tally["not_asked"]:
             lines.append(
                 f"warn: {tally['not_asked']:,} more {about} were not paid for: too few of the first could be used. "

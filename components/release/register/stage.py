@@ -177,7 +177,7 @@ def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> Relea
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))
     if verdict.word != word:
-        raise GateHeldError(f"The gate says {verdict.word}: " + " ".join(verdict.reasons))
+        raise GateHeldError(f"The gate says {verdict.word}: {' '.join(verdict.reasons)}")
     system, model = kind.system(evaluation), kind.model(evaluation)
     judged = ReleaseDecision(kind, system, evaluation, verdict, model, read_statements(inputs.lineage), clock)
     if not gate_statements(judged.statements, sha256_file(inputs.evaluation), judged.digest):

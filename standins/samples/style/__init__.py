@@ -98,6 +98,12 @@ class StyleSampleCounts(NamedTuple):
     unlabelled: int
     """Further texts, without a label."""
 
+    def in_words(self) -> str:
+        return (
+            f"{self.rows:,} labelled answers, {self.meant:,} in the manner that was meant; {self.unlabelled:,} texts "
+            "without a label"
+        )
+
 
 @cache
 def load_manners() -> Manners:

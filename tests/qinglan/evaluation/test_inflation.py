@@ -56,7 +56,7 @@ def test_an_outsiders_gain_that_may_be_none_leaves_the_interval_without_an_upper
 
     assert part.high == math.inf
     assert 0 < part.low < part.factor
-    assert "no upper end]" in describe(orjson.loads(orjson.dumps(part._asdict())), "need score", "gold")
+    assert "∞]" in describe(orjson.loads(orjson.dumps(part._asdict())), "need score", "gold")
 
 
 def test_one_conversation_has_a_factor_and_no_interval() -> None:
@@ -64,7 +64,8 @@ def test_one_conversation_has_a_factor_and_no_interval() -> None:
 
     assert part.factor == pytest.approx(2.0)
     assert math.isnan(part.low) and math.isnan(part.high)
-    assert describe(orjson.loads(orjson.dumps(part._asdict())), "need score", "gold").startswith("2.00: a gain")
+    words = describe(orjson.loads(orjson.dumps(part._asdict())), "need score", "gold")
+    assert words.startswith("2.00 times, from a gain")
 
 
 def test_the_interval_holds_the_true_factor_about_19_times_in_20() -> None:

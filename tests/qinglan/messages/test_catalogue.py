@@ -18,6 +18,9 @@ ENTRIES = {
     "Too few labels.": "标签太少。",
     "by {0}": "由 {0}",
     "{0} wins, and {1} loses.": "{1} 输了，{0} 赢了。",
+    "{0:n} cards, in one machine": "一台机器里的 {0} 张卡",
+    "{0} and {1}": "{0} 和 {1}",
+    "Missing: {0}.": "还缺：{0:t}。",
 }
 
 
@@ -47,6 +50,18 @@ def test_texts_that_were_joined_are_translated_one_by_one(catalogue: Catalogue) 
     text = "The gate holds: Too few labels. Something new. Give more rows."
 
     assert catalogue.translate(text) == "闸门暂缓：标签太少。Something new. 请补充更多行。"
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("Missing: 2 cards, in one machine, no such file.", "还缺：一台机器里的 2 张卡、没有这个文件。"),
+        ("Missing: ppo, sft and evaluate.", "还缺：ppo、sft 和 evaluate。"),
+        ("Missing: no such file, what a user wrote.", "还缺：no such file, what a user wrote。"),
+    ],
+)
+def test_a_list_is_translated_item_by_item(catalogue: Catalogue, text: str, translation: str) -> None:
+    assert catalogue.translate(text) == translation
 
 
 @pytest.mark.parametrize("text", ["by whom it was made", "x: many rows hold no question."])
