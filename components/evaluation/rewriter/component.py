@@ -71,7 +71,7 @@ def evaluate(
             gateway_url,
             folds,
         )
-        step.papers.update(fold_papers(folds))
+        step.papers.update(fold_papers(folds, Path(before.path)))
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "evaluate", gateway_url)
         add_prompts(step, "judge", settings.judge_prompt)

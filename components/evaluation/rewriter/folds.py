@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.errors import DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
 """The folders with what a run has made for each fold, in order; not set where a test is locked away."""
@@ -87,11 +89,19 @@ def fold_inputs(folds: Sequence[Fold]) -> dict[str, FoldArtifact]:
     }
 
 
-def fold_papers(folds: Sequence[Fold]) -> Iterator[tuple[str, bytes]]:
-    """The statements of the folds' steps and the papers beside them, so that an audit can follow each sibling."""
+def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, bytes]]:
+    """The statements of the folds' steps and the papers beside them, so that an audit can follow each sibling.
+
+    `before` is the lineage that the evaluation goes on from: what it has is not repeated. The papers of a step have
+    the same names in each fold, and get its number.
+    """
+    known = {sha256_file(path) for path in before.iterdir()}
     for fold in folds:
         for path in sorted((fold.folder / "lineage").iterdir()):
-            yield path.name, path.read_bytes()
+            if (sha := sha256_file(path)) not in known:
+                known.add(sha)
+                is_statement = path.name.endswith(ENVELOPE_SUFFIX)
+                yield path.name if is_statement else f"{path.stem}-fold-{fold.number}{path.suffix}", path.read_bytes()
 
 
 def joined_leaks(leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import dump_line
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rows import ValidatedRewrite
 from tests.components.evaluation.rewriter.sample_evaluation import (
@@ -41,7 +42,7 @@ def write_fold(folder: Path, test: Sequence[ValidatedRewrite], learned: Sequence
         made_from = {"base_model": "8" * 64, **before, **parents(folder / FILES[kind])}
         write_card(folder / name, RewriterCard(stage="sft", parents=made_from))
     (folder / "lineage").mkdir()
-    (folder / "lineage" / f"sft-{folder.name}.dsse.json").write_text(folder.name)
+    (folder / "lineage" / f"sft-{folder.name}{ENVELOPE_SUFFIX}").write_text(folder.name)
     return folder
 
 
@@ -103,11 +104,24 @@ def test_a_sibling_that_learned_from_its_own_test_stops_everything(tmp_path: Pat
         evaluate(tmp_path, folds[-1])
 
 
-def test_the_record_names_what_came_from_the_folds_and_keeps_their_statements(folds: list[Path]) -> None:
-    inputs, papers = fold_inputs(read_folds()), dict(fold_papers(read_folds()))
+def test_the_record_names_what_came_from_the_folds_and_keeps_their_statements_and_papers(
+    tmp_path: Path, folds: list[Path]
+) -> None:
+    """The list of paid answers of the run's own step stays beside those of the folds' steps."""
+    before = tmp_path / "before"
+    before.mkdir()
+    for name, text in (("paid-augment.jsonl", "run"), ("prices-augment.json", "prices")):
+        (before / name).write_text(text)
+    for folder in folds[:2]:
+        (folder / "lineage" / "paid-augment.jsonl").write_text(f"paid in {folder.name}")
+        (folder / "lineage" / "prices-augment.json").write_text("prices")
+
+    inputs, papers = fold_inputs(read_folds()), dict(fold_papers(read_folds(), before))
 
     assert inputs["fold 2 rl_model"].path == str(folds[1] / "rl_model") and len(inputs) == 2 * len(FILES)
-    assert papers == {f"sft-fold-{number}.dsse.json": f"fold-{number}".encode() for number in (1, 2)}
+    assert papers == {
+        f"sft-fold-{number}{ENVELOPE_SUFFIX}": f"fold-{number}".encode() for number in (1, 2)
+    } | {f"paid-augment-fold-{number}.jsonl": f"paid in fold-{number}".encode() for number in (1, 2)}  # fmt: skip
 
 
 def test_a_fold_that_was_not_trained_is_named(folds: list[Path]) -> None:
