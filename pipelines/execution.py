@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pipelines.config import dump_config
 from pipelines.interrupts import INTERRUPTED
@@ -152,6 +152,24 @@ def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], 
     return config
 
 
+class Part(NamedTuple):
+    """Some stages of a run that are executed together, in its folder or in one inside of it."""
+
+    run: RunDir
+    stages: tuple[str, ...]
+    alone: bool
+    """They take what the folder holds; else they begin with the line's inputs."""
+
+    borrowed: tuple[str, ...] = ()
+    """Artifacts of the whole run's folder that they take."""
+
+    environment: Mapping[str, str] = MappingProxyType({})
+    """Further environment variables of the steps."""
+
+    title: str = ""
+    """Its name for people, where it is not the run itself."""
+
+
 def run_stages(
     line: Line,
     run: RunDir,
@@ -161,19 +179,28 @@ def run_stages(
     quiet: bool,
     gateway: Callable[[dict[str, Any]], AbstractContextManager[str]] = lambda record: nullcontext(""),
     pythons: Mapping[str, str] = MappingProxyType({}),
+    parts: Sequence[Part] = (),
 ) -> dict[str, Any]:
     """Execute the stages, and write run.json however they end; the answer is what it holds.
 
     `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. `pythons` are the
-    interpreters of stages that run in an environment of their own.
+    interpreters of stages that run in an environment of their own. `parts` are executed one after another, where it
+    is not all stages together.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
     try:
         with gateway(record) as url:
             uris = {name: str(path) for name, path in inputs.items()}
-            write_job(run, LocalJob(line.name, uris, url, stages, alone, dict(pythons)))
-            execute(run, line, stages, quiet)
+            for number, part in enumerate(parts or [Part(run, stages, alone)]):
+                for name in part.borrowed:
+                    part.run.link(name, run.artifact(name))
+                if part.title and not quiet:
+                    say(part.title)
+                job = LocalJob(line.name, uris, url, part.stages, part.alone, dict(pythons), dict(part.environment))
+                write_job(part.run, job)
+                execute(part.run, line, part.stages, quiet, append=number > 0 and part.run == run)
+                link_files(part.run, inputs, part.stages)
         record["status"] = "done"
     finally:
         link_files(run, inputs, stages)
@@ -187,11 +214,19 @@ def run_stages(
     return record
 
 
-def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool) -> None:
-    """Run the child, show its steps, and turn a failure into an error that says what to do."""
+def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool, append: bool = False) -> None:
+    """Run the child, show its steps, and turn a failure into an error that says what to do.
+
+    With `append` its output is added to the log of what has run before it.
+    """
     log = run.logs / "run.log"
     with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
-        child = _start_child(run, log, {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"})
+        child = _start_child(
+            run,
+            log,
+            "ab" if append else "wb",
+            {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
+        )
         try:
             with StepDisplay(run, tuple(stages), log, quiet) as live:
                 while child.poll() is None:
@@ -251,8 +286,10 @@ def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) 
     return ""
 
 
-def _start_child(run: RunDir, log: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-    with open_private(log, "wb") as output:
+def _start_child(
+    run: RunDir, log: Path, mode: Literal["wb", "ab"], environment: dict[str, str]
+) -> "subprocess.Popen[bytes]":
+    with open_private(log, mode) as output:
         return subprocess.Popen(
             [sys.executable, "-m", "pipelines.local_execution", str(run.root)],
             stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,

@@ -156,17 +156,21 @@ def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], in
                 artifacts |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
 
 
-def single_stage_graph(stage: Stage, uris: dict[str, str], inputs: GraphInputs) -> Any:
-    """A graph of one stage, fed from artifacts that are there already."""
+def partial_graph(line: Line, stages: Sequence[str], uris: dict[str, str], inputs: GraphInputs) -> Any:
+    """A graph of some of a line's stages, fed from artifacts that are there already."""
 
-    @dsl.pipeline(name=f"qinglan-{stage.name}")
+    @dsl.pipeline(name=f"qinglan-{stages[0] if len(stages) == 1 else line.name}")
     def graph() -> None:
-        types = stage.load_component().component_spec.inputs
+        types = {
+            name: spec.type
+            for stage in reversed(stages)
+            for name, spec in line.stages[stage].load_component().component_spec.inputs.items()
+        }
         artifacts = {
-            name: import_artifact(name, uri, inputs.cluster, KINDS[types[name].type]) for name, uri in uris.items()
+            name: import_artifact(name, uri, inputs.cluster, KINDS[types[name]]) for name, uri in uris.items()
         }
         artifacts[LINEAGE] = artifacts.get(BEFORE)
-        _task(stage, artifacts, inputs)
+        wire_stages(line, stages, artifacts, inputs)
 
     return graph
 

@@ -36,12 +36,15 @@ class LocalJob(NamedTuple):
     """Empty where no stage asks it."""
 
     stages: tuple[str, ...]
-    """From the line's beginning; or one alone."""
+    """From the line's beginning; or some of them, on what the run's folder holds."""
 
     alone: bool = False
 
     pythons: Mapping[str, str] = {}
     """The interpreter of each stage that runs in an environment of its own."""
+
+    environment: Mapping[str, str] = {}
+    """Further environment variables of the steps."""
 
 
 def write_job(run: RunDir, job: LocalJob) -> None:
@@ -54,13 +57,13 @@ def read_job(run: RunDir) -> LocalJob:
 
 
 def execute_job(run: RunDir) -> None:
-    """Run the line's stages, or one alone on what the run's folder holds."""
+    """Run the line's stages, or some of them on what the run's folder holds."""
     from kfp import local
 
     job = read_job(run)
     line = LINES[job.line]
     settings = line.config.parse(load_yaml(run.config), str(run.config)).stages()
-    os.environ.update(step_environment(run))
+    os.environ.update({**step_environment(run), **job.environment})
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
     if job.alone:
         _execute_alone(run, line, job, settings)
@@ -86,15 +89,17 @@ def _execute_all(line: Line, job: LocalJob, settings: dict[str, dict[str, Any]])
 
 
 def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
-    from pipelines.graph import GATEWAY_URL, RELEASE_NAME, GraphInputs, single_stage_graph
+    from pipelines.graph import GATEWAY_URL, RELEASE_NAME, GraphInputs, partial_graph
 
-    [name] = job.stages
-    uris = {item: job.inputs.get(item) or str(run.artifact(item)) for item in line.stages[name].inputs}
-    if name != next(iter(line.stages)):
+    stages = [line.stages[name] for name in job.stages]
+    outputs = {item for stage in stages for item in stage.outputs}
+    imported = dict.fromkeys(item for stage in stages for item in stage.inputs if item not in outputs)
+    uris = {item: job.inputs.get(item) or str(run.artifact(item)) for item in imported}
+    if job.stages[0] != next(iter(line.stages)):
         uris[BEFORE] = str(run.artifact(LINEAGE))
     cluster = LOCAL_CLUSTER._replace(pythons=job.pythons)
     parameters = {GATEWAY_URL: job.gateway_url, RELEASE_NAME: settings["register"]["name"]}
-    single_stage_graph(line.stages[name], uris, GraphInputs(settings, parameters, cluster))()
+    partial_graph(line, job.stages, uris, GraphInputs(settings, parameters, cluster))()
 
 
 def _end_with_steps(*_: object) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
+from pipelines.cross_fit import cross_fit_words
 from pipelines.preflight import (
     knowledge_bases,
     known_gold,
@@ -19,7 +20,7 @@ from pipelines.preflight import (
 )
 from pipelines.promotion import Promotion, promotion, too_few_rows
 from pipelines.rewriter import REWRITER, RunConfig
-from pipelines.sheet import Sheet, read_sheet, unknown_gold
+from pipelines.sheet import Sheet, read_sheet, unknown_gold, with_folds
 from pipelines.sizing.check import planned_fit_report
 from pipelines.sizing.original_hours import PlannedHours, planned_hours
 from pipelines.sizing.report import Workload
@@ -115,6 +116,9 @@ class Plan(Config):
     splits: dict[str, int]
     """Rows by split: the sheet's own splits, else as the convert stage will draw them."""
 
+    cross_fitted: str
+    """How a sheet that is too small for a locked test is tested, in words; empty where a test is locked away."""
+
     promotion: Promotion
     """Chance that the gate promotes the run's model, with the known obstacles."""
 
@@ -164,6 +168,7 @@ def make_plan(
     the caller has noticed, for the plan to show.
     """
     sheet, tokens = count_tokens(config)
+    config = with_folds(config, sheet)
     known = known_gold(config, sheet) if config.knowledge_base else {}
     steps = _steps(config, sheet, tokens)
     total = sum(step.cost for step in steps)
@@ -181,6 +186,7 @@ def make_plan(
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
+        cross_fitted=cross_fit_words(config, sheet),
         promotion=promotion(config, sheet, snapshot, refusals=_refusals(config, sheet, known)),
         fit=fit_lines(config, sheet),
         warnings=(
@@ -299,7 +305,8 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
     """The most that further rows can cost: hindsight on every training row, and every question from passages."""
     augment, teacher = config.augment, config.gateway.models()["teacher"]
     hindsight = min(augment.hindsight_calls, sheet.splits["train"])
-    pseudo = augment.pseudo_calls if sheet.splits["train"] else 0
+    # A rewrite in hindsight is asked for once; each fold draws its own passages.
+    pseudo = augment.pseudo_calls * (1 + len(sheet.folds)) if sheet.splits["train"] else 0
     steps = (
         _paid_step(config, "augment", "hindsight rewrites", tokens.hindsight.of(hindsight), teacher),
         _paid_step(config, "augment", "pseudo questions", tokens.pseudo.of(pseudo), teacher),
@@ -321,17 +328,16 @@ def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
 
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
     """Compute the upper bounds; near-duplicates and rows that a stage refuses are left out later."""
-    learning, tested = sheet.splits["train"], sheet.splits["test"]
-    steps = config.ppo.with_steps(learning).steps
-    rollouts = steps * config.ppo.collection
-    share = config.ppo.reward.judge_share
+    trainings, share = [sheet.splits, *sheet.folds], config.ppo.reward.judge_share
+    steps = [config.ppo.with_steps(splits["train"]).steps for splits in trainings]
+    rollouts, learning = sum(steps) * config.ppo.collection, sum(splits["train"] for splits in trainings)
     return TrainingCalls(
         rollouts=rollouts,
-        steps=steps,
+        steps=sum(steps),
         judgements=round(share * (rollouts + learning)),
         retrievals=rollouts + 2 * learning,
-        test_rows=tested,
-        examined=min(config.evaluate.examined_rows, tested),
+        test_rows=sheet.test_rows,
+        examined=min(config.evaluate.examined_rows, sheet.test_rows),
     )
 
 

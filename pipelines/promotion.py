@@ -34,6 +34,7 @@ def promotion(
     prospect = PlannedRun(
         judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test if sheet else None,
         teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
+        cross_fitted=bool(sheet and sheet.folds),
     )  # fmt: skip
     known = (*stand_in_obstacle(config), *small_sheet(config, sheet))
     reasons, unchecked = (*known, *find_obstacles(prospect, config.evaluate.gate)), []
@@ -60,20 +61,23 @@ def stand_in_obstacle(config: RunConfig) -> Iterator[Obstacle]:
 
 def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
     """A sheet with fewer rows than the gate wants for the test alone: no division and no labels help."""
-    rows, required = sheet.splits.total() if sheet else 0, config.evaluate.gate.rows
-    if sheet and rows < required:
+    gate = config.evaluate.gate
+    rows, required = sheet.splits.total() if sheet else 0, gate.cross_rows if config.cross_fit else gate.rows
+    if sheet and not sheet.folds and rows < required:
         yield Obstacle(
-            reason=f"The sheet has {rows:,} rows in all, and the locked test alone needs {required:,}: "
+            reason=f"The sheet has {rows:,} rows in all, and the test alone needs {required:,}: "
             "figures of so few would be chance.",
-            next_step="Three ways are open: collect more questions, about 2,000 labelled ones give a test of 200; "
-            "read in report.html what judges call relevant, where `label` is on; or let people score "
+            next_step="Three ways are open: collect more questions, "
+            f"{gate.cross_rows:,} labelled ones can be cross-fitted (`cross_fit: 5`) and about 2,000 give a locked "
+            "test of 200; read in report.html what judges call relevant, where `label` is on; or let people score "
             "blind_sample.xlsx (`qinglan blind SHEET --out RUN`).",
         )
 
 
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:
     """Report splits with fewer rows than a stage needs: trainings choose on dev, the gate tests."""
-    rows, prompts = sheet.splits["train"], config.ppo.prompts
+    trainings, prompts = [sheet.splits, *sheet.folds], config.ppo.prompts
+    rows = min(splits["train"] for splits in trainings)
     if "ppo" in stages and rows < prompts:
         most = rows * config.ppo.rollouts // config.ppo.batch * config.ppo.batch
         smaller = f"set ppo.collection to {most} or less, " if most else ""
@@ -81,8 +85,9 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
             reason=f"The sheet has {rows:,} rows for training, and a step of PPO takes {prompts:,} prompts.",
             next_step=f"Bring more rows, {smaller}or end before PPO with --until sft.",
         )
+    least = {"dev": min(splits["dev"] for splits in trainings), "test": sheet.test_rows}
     for stage, split in (("sft", "dev"), ("evaluate", "test")):
-        if stage in stages and not sheet.splits[split]:  # type: ignore[index]
+        if stage in stages and not least[split]:
             yield Obstacle(
                 reason=f"{config.questions}: no row is for {split}, which {stage} needs.",
                 next_step=f"Write {split} into {config.generate.columns.split} of some conversations, bring more "
@@ -96,7 +101,14 @@ def cluster_promotion_notes(config: RunConfig) -> list[str]:
         "Not looked at: whether the cluster's RAG service names the knowledge base in its answers (data.snapshot). "
         "This is about the profile."
     )
-    return [*promotion_lines(promotion(config, None, snapshot=True)), unchecked]
+    lines = [*promotion_lines(promotion(config, None, snapshot=True)), unchecked]
+    if config.cross_fit:
+        lines.append(
+            "No sheet is cross-fitted on a cluster: the gate holds there with fewer labelled rows in the locked test "
+            f"than evaluate.gate.rows, {config.evaluate.gate.rows:,}. `qinglan run` with this profile cross-fits a "
+            "small sheet on one machine."
+        )
+    return lines
 
 
 def promotion_lines(answer: Promotion) -> list[str]:

@@ -145,6 +145,11 @@ class RunConfig(LineConfig):
     )] = LabelConfig()  # fmt: skip
     """The third stage: where every row has gold it asks nobody."""
 
+    cross_fit: int = Field(default=0, ge=0, le=20)
+    """Folds in which `qinglan run` cross-fits a sheet whose locked test would have fewer labelled rows than
+    `evaluate.gate.rows`: each row is then rewritten by a model that did not learn from it, which takes one more
+    training for each fold. 0 never does. A cluster's run always locks a test away."""
+
     convert: Annotated[ConvertConfig, Stage(
         inputs=("validated", "labels"), required=(),
         outputs={
@@ -266,6 +271,12 @@ class RunConfig(LineConfig):
         if not isinstance(ppo, dict) or not isinstance(base, dict) or not ppo.get("critic_model"):
             return values
         return {**values, "base": {**base, "critic": ppo["critic_model"]}}
+
+    @model_validator(mode="after")
+    def _folds_to_learn_from(self) -> Self:
+        if self.cross_fit == 1:
+            raise ValueError("cross_fit: one fold leaves nothing to learn from; take 5, or 0 for none")
+        return self
 
     @model_validator(mode="after")
     def _release_of_its_tenant(self) -> Self:

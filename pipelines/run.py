@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.data.convert.split_rows import split_of
+from pipelines.cross_fit import cross_fit_words, cross_fitted_parts
 from pipelines.execution import (
     check_deploys,
     check_keys,
@@ -37,7 +38,7 @@ from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
 from pipelines.readiness import asks_examiner, check_readiness
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
-from pipelines.sheet import Sheet, read_sheet
+from pipelines.sheet import Sheet, read_sheet, with_folds
 from pipelines.sizing.check import check_room
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
@@ -67,8 +68,9 @@ def run_pipeline(
     ready = check_readiness(config, stages)
     raise_missing(ready.missing)
     config = with_snapshot_queries(config, ready.rag.snapshot_queries) if ready.rag.snapshot_queries else config
-    check_room(config, root, stages)
     sheet = read_sheet(config)
+    config = with_folds(config, sheet)
+    check_room(config, root, stages)
     check_sheet(config, sheet, stages)
     for warning in (*base_warnings(config, stages), *long_row_warnings(config, sheet, stages), *ready.rag.limits):
         say(f"! {warning}", to=sys.stderr)
@@ -81,7 +83,8 @@ def run_pipeline(
         config = prepare_run(REWRITER, config, run, stages, alone=bool(only))
         hide_release(run, stages)
         gateway = partial(run_gateway, config, run, stages, sheet)
-        return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway, pythons)
+        parts = cross_fitted_parts(config, run, stages, bool(only))
+        return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway, pythons, parts)
 
 
 def run_style(
@@ -135,6 +138,9 @@ def run_gateway(
             check_served(gateway_url, sheet.tenants, config.retrieval.kb_name)
             if "evaluate" in stages:
                 warn_of_obstacles(config, sheet, gateway_url)
+                if sheet.folds:
+                    record["cross_fitted"] = {"folds": len(sheet.folds), "rows": sheet.labelled_test_rows}
+                    say(f"! {cross_fit_words(config, sheet)}", to=sys.stderr)
             record["gateway_before"] = _gateway_report(gateway_url)
         yield gateway_url
         record["gateway"] = _gateway_report(gateway_url)

@@ -1,12 +1,12 @@
 """The sheet of questions as a run will divide it, counted in one pass before anything is paid."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import Conversation, split_of
+from components.data.convert.split_rows import Conversation, divide
 from components.evaluation.rewriter.gate_precheck import GoldCounts
 from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
@@ -51,7 +51,10 @@ class Sheet:
     """Rows by split: the sheet's own where it names one, else the draw of the convert stage."""
 
     test: dict[str, GoldCounts] = field(default_factory=dict)
-    """Labelled rows of the locked test, by tenant with rows in it."""
+    """Labelled rows of the locked test, or of all folds, by tenant with rows in it."""
+
+    folds: list[Counter[Split]] = field(default_factory=list)
+    """Rows by split of each fold, where the sheet is cross-fitted; `splits` are then the released model's."""
 
     gold: list[GoldRow] = field(default_factory=list)
     too_long: list[str] = field(default_factory=list)
@@ -60,6 +63,16 @@ class Sheet:
     @property
     def tenants(self) -> set[str]:
         return set(self.questions)
+
+    @property
+    def test_rows(self) -> int:
+        """Rows of the test, or of all folds, with labels or without."""
+        return sum(splits["test"] for splits in self.folds or [self.splits])
+
+    @property
+    def labelled_test_rows(self) -> int:
+        """Labelled rows of the test, or of all folds."""
+        return sum(counts.rows for counts in self.test.values())
 
 
 def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: None) -> Sheet:
@@ -85,7 +98,7 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
             f"{config.questions}: none of {len(sheet.unfit)} rows is a question. The first, {sheet.unfit[0]} "
             "Is the column of questions named under generate.columns in the profile?"
         )
-    _divide(sheet, conversations, config.convert)
+    _divide(sheet, conversations, config)
     if not sheet.splits["train"]:
         raise DataError(
             f"{config.questions}: no row is for training: every conversation is marked, or was drawn, for dev or "
@@ -132,16 +145,58 @@ def _count(config: RunConfig, conversations: dict[Conversation, _Conversation], 
         )
 
 
-def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], config: ConvertConfig) -> None:
-    for name, conversation in conversations.items():
-        split = conversation.split or split_of(name, config)
-        sheet.splits[split] += conversation.rows
-        if split == "test":
-            tenant = sheet.test.get(name[0], GoldCounts())
-            labelled = GoldCounts(
-                tenant.rows + conversation.labelled, tenant.conversations + bool(conversation.labelled)
-            )
-            sheet.test[name[0]] = labelled
+def with_folds(config: RunConfig, sheet: Sheet) -> RunConfig:
+    """The run's settings, whose convert stage makes the folds that this sheet is cross-fitted in, or none."""
+    return config.model_copy(update={"convert": in_folds(config.convert, len(sheet.folds))})
+
+
+def in_folds(config: ConvertConfig, folds: int, fold: int = 0) -> ConvertConfig:
+    """The settings of one of the convert stages of a cross-fitted run; by fold 0 those of the released model's."""
+    return config.model_copy(update={"folds": folds, "fold": fold})
+
+
+def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], config: RunConfig) -> None:
+    """Count the splits: with a locked test where that is large enough for the gate, else in folds if they help."""
+    marks = {name: conversation.split for name, conversation in conversations.items()}
+    splits = divide(marks, in_folds(config.convert, 0))
+    sheet.splits, tested = (
+        _rows_of(splits, conversations),
+        [name for name, split in splits.items() if split == "test"],
+    )
+    if folds := _folds_needed(config, conversations, tested):
+        tested = [name for name, mark in marks.items() if not mark]
+        sheet.splits, *sheet.folds = (
+            _rows_of(divide(marks, in_folds(config.convert, folds, fold)), conversations) for fold in range(folds + 1)
+        )
+    for name in tested:
+        tenant, conversation = sheet.test.get(name[0], GoldCounts()), conversations[name]
+        sheet.test[name[0]] = GoldCounts(
+            tenant.rows + conversation.labelled, tenant.conversations + bool(conversation.labelled)
+        )
+
+
+def _folds_needed(
+    config: RunConfig, conversations: Mapping[Conversation, _Conversation], tested: Collection[Conversation]
+) -> int:
+    """The number of folds for a sheet with too few labelled test rows; 0 where a test is locked away all the same.
+
+    A test that the sheet marks is somebody's choice, and fewer rows than the gate wants would be trained on in vain.
+    """
+    unmarked = [conversation for conversation in conversations.values() if not conversation.split]
+    marked = any(conversation.split == "test" for conversation in conversations.values())
+    if marked or sum(conversations[name].labelled for name in tested) >= config.evaluate.gate.rows:
+        return 0
+    enough = sum(conversation.labelled for conversation in unmarked) >= config.evaluate.gate.cross_rows
+    return config.cross_fit if enough and len(unmarked) >= 2 * config.cross_fit else 0
+
+
+def _rows_of(
+    splits: Mapping[Conversation, Split], conversations: Mapping[Conversation, _Conversation]
+) -> Counter[Split]:
+    rows = Counter[Split]()
+    for name, split in splits.items():
+        rows[split] += conversations[name].rows
+    return rows
 
 
 class UnknownGold(NamedTuple):

@@ -210,10 +210,13 @@ def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     price = config.evaluate.gpu_hour_price
     cards = _cards(config)
     known = cards and card.teraflops
-    seconds = sft.seconds(config.sft, models.base, *load, card) if known else None
+    # A fold's sibling learns from all rows but the fold's, so that all trainings together read the rows so often.
+    rounds = config.convert.folds or 1
+    seconds = rounds * sft.seconds(config.sft, models.base, *load, card) if known else None
     yield _pace("sft", sft.steps(config.sft, load.rows), seconds, cards, price)
     steps = ppo.steps(config.ppo, load.rows)
-    seconds = ppo.seconds(config.ppo, models.base, models.critic, *load, card) if known and steps.total else None
+    each = ppo.seconds(config.ppo, models.base, models.critic, *load, card) if known and steps.total else None
+    seconds = None if each is None else rounds * each
     yield _pace("ppo", steps, seconds, cards, price)
 
 

@@ -20,6 +20,7 @@ from qinglan.evaluation.verdict import (
     EvaluationNumbers,
     MissingNumberError,
     Verdict,
+    collect_reasons,
     missing_digests,
     run_checks,
 )
@@ -36,6 +37,9 @@ UNGATED_METRICS = {
     "judged_top1": "the first passage's score against the need",
 }
 
+
+CROSS_FITTED = "Cross-fitted"
+"""The beginning of the gate's line about a sheet without a locked test."""
 
 INTERVAL_DEVIATIONS = 2 * NormalDist().inv_cdf(0.975)
 """Width of a 95 % interval in standard deviations."""
@@ -57,6 +61,9 @@ class GateConfig(Config):
 
     rows: Positive = 200
     """Fewer paired queries prove nothing: at 200 one share alone is uncertain by 4.5 points."""
+
+    cross_rows: Positive = 50
+    """Queries of a cross-fitted evaluation, at least; how little so few can show is in its intervals."""
 
     p: Fraction = 0.05
     """The permutation test's p of candidate against teacher must be below."""
@@ -89,7 +96,25 @@ class GateConfig(Config):
 
 def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
     """The verdict on evaluation's candidate; any doubt holds it."""
-    return run_checks(evaluation, CHECKS, _praise, str(evaluation.get("candidate", "rl")), gate)
+    candidate = str(evaluation.get("candidate", "rl"))
+    verdict = run_checks(evaluation, CHECKS, _praise, candidate, gate)
+    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation), candidate))
+    return verdict._replace(reasons=[*lines, *verdict.reasons])
+
+
+def _is_cross_fitted(numbers: EvaluationNumbers) -> bool:
+    return numbers.has("cross_fitted")
+
+
+def _describe_folds(numbers: EvaluationNumbers, candidate: str) -> Iterator[str]:
+    """The way a small sheet was tested, with its figure, whatever the verdict."""
+    if _is_cross_fitted(numbers):
+        against = _against_teacher(numbers, candidate)
+        yield (
+            f"Cross-fitted: {numbers('counts', 'rows'):.0f} questions, each rewritten by one of "
+            f"{numbers('cross_fitted', 'folds'):.0f} models that did not learn from it. The figures are of these "
+            f"siblings of the released model, which learned from all rows. {against.summary(numbers)}"
+        )
 
 
 def _against_teacher(numbers: EvaluationNumbers, candidate: str) -> Comparison:
@@ -99,7 +124,10 @@ def _against_teacher(numbers: EvaluationNumbers, candidate: str) -> Comparison:
 
 
 def _check_query_count(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    if (n := numbers("paired", f"{candidate}_vs_teacher", "n")) < gate.rows:
+    n, cross_fitted = numbers("paired", f"{candidate}_vs_teacher", "n"), _is_cross_fitted(numbers)
+    if cross_fitted and n < gate.cross_rows:
+        yield f"Too few: {n:.0f} queries were cross-fitted, and {gate.cross_rows} are wanted. Label more."
+    if not cross_fitted and n < gate.rows:
         compared = "with gold passages" if gate.by == "gold" else "with gold passages or judged ones"
         yield f"Too few: {n:.0f} queries {compared} were compared, and {gate.rows} are wanted."
 
@@ -243,15 +271,29 @@ def _model(name: Any) -> str:
 
 
 def _check_digests(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    names = tuple(dict.fromkeys(("sft", candidate)))
-    files = [("digests", name) for name in ("test", "predictions")]
-    models = [("digests", "models", name) for name in names]
-    learned = [("digests", "training", part) for part in _required_names(LEARNED_FROM, candidate)]
-    parents = [("digests", "parents", name, parent) for name in names for parent in _required_names(PARENTS, name)]
-    yield from missing_digests(numbers, *files, *models, *learned, *parents)
+    yield from missing_digests(numbers, ("digests", "predictions"))
+    yield from _check_origins(numbers, candidate, "digests")
+    if _is_cross_fitted(numbers):
+        folds = numbers.value("digests", "folds")
+        if not isinstance(folds, Mapping) or len(folds) != numbers("cross_fitted", "folds"):
+            yield "digests.folds does not name every fold: nobody can tell what each row was rewritten by."
+        for fold in folds if isinstance(folds, Mapping) else ():
+            yield from missing_digests(numbers, ("digests", "folds", fold, "test"))
+            yield from _check_origins(numbers, candidate, "digests", "folds", fold)
+    else:
+        yield from missing_digests(numbers, ("digests", "test"))
     yield from _check_knowledge_bases(numbers.value("digests", "knowledge_bases"))
-    before = ("digests", "parents", "rl", "sft_model")
-    if candidate == "rl" and numbers.value(*before) != numbers.value("digests", "models", "sft"):
+
+
+def _check_origins(numbers: EvaluationNumbers, candidate: str, *at: str) -> Iterator[str]:
+    """Models are named, with what they learned from and were made from; RL is from the SFT model beside it."""
+    names = tuple(dict.fromkeys(("sft", candidate)))
+    models = [(*at, "models", name) for name in names]
+    learned = [(*at, "training", part) for part in _required_names(LEARNED_FROM, candidate)]
+    parents = [(*at, "parents", name, parent) for name in names for parent in _required_names(PARENTS, name)]
+    yield from missing_digests(numbers, *models, *learned, *parents)
+    before = (*at, "parents", "rl", "sft_model")
+    if candidate == "rl" and numbers.value(*before) != numbers.value(*at, "models", "sft"):
         yield "RL was trained from another SFT model than the one beside it."
 
 

@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 from pipelines.config import load_config, load_style_config
-from pipelines.graph import GraphInputs, single_stage_graph
+from pipelines.graph import GraphInputs, partial_graph
 from pipelines.graph_compiler import (
     COMPILED,
 )  # fmt: skip
@@ -148,7 +148,7 @@ def test_every_stage_can_run_alone(line: Line) -> None:
         uris = {artifact: f"/tmp/{artifact}" for artifact in stage.inputs}
         before = {BEFORE: "/tmp/lineage"} if name != next(iter(line.stages)) else {}
         parameters = {"gateway_url": "http://127.0.0.1:1", "release_name": "a/b"}
-        graph = single_stage_graph(stage, {**uris, **before}, GraphInputs(settings, parameters))
+        graph = partial_graph(line, [name], {**uris, **before}, GraphInputs(settings, parameters))
         assert graph.pipeline_spec.deployment_spec
         (pod,) = MessageToDict(graph.platform_spec)["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
         given = {key["envVar"] for one in pod["secretAsEnv"] for key in one["keyToEnv"]}

@@ -20,6 +20,12 @@ class ConvertConfig(Config):
     seed: int = 42
     """Another seed, another split."""
 
+    folds: int = Field(default=0, ge=0, le=20)
+    """Parts of a sheet that is too small for a locked test; a run that cross-fits sets this itself (`cross_fit`)."""
+
+    fold: int = Field(default=0, ge=0, le=20)
+    """The part that is locked away, from 1 on; by 0 none is, and train and dev are the released model's."""
+
     near_duplicate: float = Field(default=0.8, gt=0, le=1)
     """Rows so alike are one task: Jaccard similarity of three-character pieces, question with history."""
 
@@ -33,4 +39,8 @@ class ConvertConfig(Config):
     def _leave_a_test(self) -> Self:
         if self.train + self.dev > 1:
             raise ValueError(f"train {self.train} + dev {self.dev} is more than the whole; lower one")
+        if self.folds == 1 or self.fold > self.folds:
+            raise ValueError(
+                f"fold {self.fold} of {self.folds}: there is none such, and at least two folds are needed"
+            )
         return self

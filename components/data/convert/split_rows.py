@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
@@ -14,6 +14,10 @@ Conversation = tuple[str, str]
 """Tenant and conversation id: two tenants may number theirs alike."""
 
 LeftOutReason = Literal["near_duplicate", "balance"]
+
+
+LEAST_DEV = 2
+"""Conversations of dev where a sheet is divided in folds, at least: a whole one may be of no use to SFT."""
 
 
 class SplitInput(NamedTuple):
@@ -54,7 +58,7 @@ def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[Spl
 
 
 def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Each conversation's split: the sheet's where it names one, else by its own hash."""
+    """Each conversation's split: the sheet's where it names one, else as the settings draw it."""
     assigned: dict[Conversation, Split] = {}
     for row in rows:
         if row.sheet_split and assigned.setdefault(row.conversation, row.sheet_split) != row.sheet_split:
@@ -62,7 +66,32 @@ def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> di
                 f"row {row.number}: conversation {row.conversation[1]!r} is in {assigned[row.conversation]!r} and in "
                 f"{row.sheet_split!r}. Turns of one conversation stay together: mend the sheet's split column."
             )
-    return {row.conversation: assigned.get(row.conversation) or split_of(row.conversation, config) for row in rows}
+    conversations = dict.fromkeys(row.conversation for row in rows)
+    return divide({name: assigned.get(name) for name in conversations}, config)
+
+
+def divide(marks: Mapping[Conversation, Split | None], config: ConvertConfig) -> dict[Conversation, Split]:
+    """Each conversation's split, by the sheet's marks; in folds those without a mark take turns in being the test."""
+    if config.folds:
+        return _divide_in_folds(marks, config)
+    return {name: mark or split_of(name, config) for name, mark in marks.items()}
+
+
+def _divide_in_folds(marks: Mapping[Conversation, Split | None], config: ConvertConfig) -> dict[Conversation, Split]:
+    """Deal the conversations without a mark into folds of equal size, in an order that the seed gives.
+
+    The fold in question is the test. dev is the first of the rest, unless the sheet marks its own.
+    """
+    order = sorted((name for name, mark in marks.items() if not mark), key=lambda c: _hash_fraction(c, config.seed))
+    held_out = {name for place, name in enumerate(order) if config.fold and place % config.folds == config.fold - 1}
+    rest = [name for name in order if name not in held_out]
+    share = config.dev / (config.train + config.dev) if config.dev else 0.0
+    count = 0 if "dev" in marks.values() or not share else max(LEAST_DEV, round(share * len(rest)))
+    # Taken evenly from the whole order: the beginning of it alone would be in every fold's dev.
+    dev = {rest[at * len(rest) // count] for at in range(count)} if rest else set[Conversation]()
+    drawn: dict[Conversation, Split] = {name: "dev" if name in dev else "train" for name in rest}
+    drawn |= dict.fromkeys(held_out, "test")
+    return {name: mark or drawn[name] for name, mark in marks.items()}
 
 
 def near_duplicates(rows: Sequence[SplitInput], splits: Sequence[Split], threshold: float) -> list[tuple[int, str]]:

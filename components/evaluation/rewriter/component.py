@@ -34,6 +34,7 @@ def evaluate(
 
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
+    from components.evaluation.rewriter.folds import fold_inputs, fold_papers, read_folds
     from components.evaluation.rewriter.report import to_markdown
     from components.step_figures import log_figures
     from components.step_summary import write_summary
@@ -41,7 +42,7 @@ def evaluate(
     from qinglan.lineage.record import recorded
     from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
 
-    settings = EvaluateConfig.parse(config, "evaluate")
+    settings, folds = EvaluateConfig.parse(config, "evaluate"), read_folds()
     inputs = {
         "locked_test": locked_test,
         "augmented_chats": augmented_chats,
@@ -50,6 +51,7 @@ def evaluate(
         "rl_model": rl_model,
         "sft_log": sft_log,
         "ppo_log": ppo_log,
+        **fold_inputs(folds),
     }
     outputs = {
         "evaluation": evaluation,
@@ -67,7 +69,9 @@ def evaluate(
             Outputs.of_step(outputs),
             settings,
             gateway_url,
+            folds,
         )
+        step.papers.update(fold_papers(folds, Path(before.path)))
         step.facts.update(counts._asdict())
         add_gateway_usage(step, "evaluate", gateway_url)
         add_prompts(step, "judge", settings.judge_prompt)

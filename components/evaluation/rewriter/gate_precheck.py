@@ -37,6 +37,9 @@ class PlannedRun(NamedTuple):
     snapshot: bool | None = None
     """The RAG service's answers name the knowledge base; None where nobody has asked it."""
 
+    cross_fitted: bool = False
+    """No test is locked away: `test` counts the rows of all folds."""
+
 
 class Obstacle(Config):
     """One reason that holds every model of such a run, and what removes it."""
@@ -59,13 +62,16 @@ def _of_examiner(run: PlannedRun) -> Iterator[Obstacle]:
 
 
 def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
-    if run.test is not None and (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
+    if run.test is None or run.cross_fitted:  # in folds are only sheets with enough rows
+        return
+    if (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
         gold = " with gold passages" if gate.by == "gold" else ""
         other = " With evaluate.gate.by: labels the examiner judges rows without gold." if gold else ""
         yield Obstacle(
             reason=f"The locked test has {rows:,} rows{gold}; evaluate.gate.rows wants {gate.rows:,}.",
             next_step="Label the passages that answer in more of its conversations, mark more labelled "
-            f"conversations as test, or bring more rows.{other}",
+            f"conversations as test, bring more rows, or let a sheet with {gate.cross_rows:,} labelled rows and no "
+            f"test of its own be cross-fitted (`cross_fit: 5`, `qinglan run`).{other}",
         )
 
 

@@ -56,7 +56,7 @@ def build_report(
     return kernel.Report(
         headline(evaluation),
         evaluation["verdict"]["promote"],
-        f"{taught}{counts['rows']:,} locked questions in {counts['conversations']:,} conversations, "
+        f"{taught}{counts['rows']:,} {tested_questions(evaluation)} in {counts['conversations']:,} conversations, "
         f"{counts['labelled']:,} with gold passages"
         f"{f', {judged:,} judged by the examiner instead' if judged else ''}, {counts['examined']:,} examined. "
         f"{describe_leaks(evaluation.get('leaks'))}",
@@ -96,6 +96,13 @@ def headline(evaluation: Json) -> str:
             f"worse.{judged}"
         )
     return f"Hold: {name} stays where it is."
+
+
+def tested_questions(evaluation: Json) -> str:
+    """The name of the rows that were tested, which says how."""
+    if folds := mapping_at(evaluation, "cross_fitted").get("folds"):
+        return f"cross-fitted questions, each rewritten by one of {folds} models that did not learn from it,"
+    return "locked questions"
 
 
 def decided_by(evaluation: Json) -> By:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from components.evaluation.rewriter import as_asked_table, leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.folds import NOTES, Fold, Trial, joined_leaks, joined_outputs
 from components.evaluation.rewriter.inflation import inflation_results
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, metrics_by
 from components.evaluation.rewriter.report import build_report, draw_examples
@@ -71,29 +72,39 @@ def evaluate(
     out: Outputs,
     config: EvaluateConfig,
     gateway_url: str,
+    folds: Sequence[Fold] = (),
 ) -> EvaluateCounts:
-    """Compare all systems; `models` holds sft and, where there is one, rl. Writes every output, or none of use."""
+    """Compare all systems; `models` holds sft and, where there is one, rl. Writes every output, or none of use.
+
+    In folds each one's rows are rewritten by its own models, siblings of `models`, and compared as one test.
+    """
     check_called_hosts(config, "evaluate")
     _refuse_strangers(models)
-    rows = [row for _, row in read_jsonl(locked_test, ValidatedRewrite)]
-    if not rows:
-        raise DataError(f"{locked_test}: no rows. Give the sheet more conversations, or a larger test share.")
-    leaks = leak.check(rows, training, config.gate.alike)
-    model_digests = {name: digest(folder) for name, folder in models.items()}
-    parents = leak.check_parents(models, model_digests, training)
+    trials = [fold.trial for fold in folds] or [Trial(locked_test, models, training)]
+    if folds:  # what is served somewhere is none of the siblings
+        share = max(1, round(config.latency_rows / len(folds)))
+        config = config.model_copy(update={"rewriter_urls": {}, "latency_rows": share})
+    tests = [_read_test(trial.test) for trial in trials]
+    leaks = joined_leaks(
+        [leak.check(rows, trial.training, config.gate.alike) for rows, trial in zip(tests, trials, strict=True)]
+    )
+    origins = _origins(Trial(locked_test, models, training))
+    if folds:
+        del origins["test"]  # none was locked away; each fold has its own
+    traced = {str(fold.number): _origins(fold.trial) for fold in folds}
     slices = read_slices(config.slices) if config.slices else {}
-    students = rewrite_all(models, rows, config)
+    rows = [row for test in tests for row in test]
+    written = [rewrite_all(trial.models, test, config) for test, trial in zip(tests, trials, strict=True)]
+    students = joined_outputs(written)
     served = {name: served_queries(rows, student.texts, config.as_asked) for name, student in students.items()}
     texts = {**fixed_queries(rows), **served}
     scored = score_all(rows, texts, slices, out.predictions, config, gateway_url, by=config.gate.by)
     digests = {
-        "test": digest(locked_test), "predictions": digest(out.predictions), "knowledge_bases": scored.snapshots,
-        "models": model_digests, "parents": parents,
-        "training": {name: digest(folder) for name, folder in training.items()}, "code": code_version(),
+        "predictions": digest(out.predictions), "knowledge_bases": scored.snapshots, **origins,
+        **({"folds": traced} if folds else {}), "code": code_version(),
     }  # fmt: skip
-    known = training_terms(leak.questions(training))
-    kinds = [question_kinds(row, known) for row in rows]
-    evaluation = build_evaluation(rows, kinds, slices, students, scored, Origins(leaks, digests), config)
+    kinds = [kind for test, trial in zip(tests, trials, strict=True) for kind in _kinds(test, trial)]
+    evaluation = build_evaluation(rows, kinds, slices, students, scored, Origins(leaks, digests), config, len(folds))
     if "ppo" in training:
         evaluation["as_asked"] = as_asked_table.by_threshold(as_asked_table.read_dev(training["ppo"]))
     evaluation = write_evaluation(out.evaluation, evaluation)
@@ -101,6 +112,30 @@ def evaluate(
     examples = draw_examples(out.predictions, evaluation["candidate"], config.examples)
     write_report(build_report(evaluation, examples, curves(logs)), out.report)
     return EvaluateCounts(**{name: evaluation["counts"][name] for name in EvaluateCounts._fields})
+
+
+def _read_test(path: Path) -> list[ValidatedRewrite]:
+    rows = [row for _, row in read_jsonl(path, ValidatedRewrite)]
+    if not rows:
+        raise DataError(f"{path}: no rows. Give the sheet more conversations, or a larger test share.")
+    return rows
+
+
+def _origins(trial: Trial) -> dict[str, Any]:
+    """The digests of a test, of the models and of all they were made from."""
+    models = {name: digest(folder) for name, folder in trial.models.items()}
+    return {
+        "test": digest(trial.test),
+        "models": models,
+        "parents": leak.check_parents(trial.models, models, trial.training),
+        "training": {name: digest(folder) for name, folder in trial.training.items()},
+    }
+
+
+def _kinds(rows: Sequence[ValidatedRewrite], trial: Trial) -> list[list[str]]:
+    """The kinds of each question, by the words that its models have learned."""
+    known = training_terms(leak.questions(trial.training))
+    return [question_kinds(row, known) for row in rows]
 
 
 def build_evaluation(
@@ -111,8 +146,9 @@ def build_evaluation(
     scored: ScoredRows,
     origins: Origins,
     config: EvaluateConfig,
+    folds: int = 0,
 ) -> dict[str, Any]:
-    """evaluation.json; the gate's verdict is part of it."""
+    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test."""
     by: By = "labels" if results.judged_rows(scored) else "gold"
     beside = JUDGED_METRICS if by == "labels" else LABEL_METRICS if results.by_labels(scored) else {}
     metrics = metrics_by(by) | beside
@@ -125,6 +161,7 @@ def build_evaluation(
     agreement = results.judge_agreement(scored, scored.report.get("models", {}))
     evaluation: dict[str, Any] = {
         "candidate": candidate,
+        **({"cross_fitted": {"folds": folds}} if folds else {}),
         "systems": systems,
         "paired": results.paired_results(table, [row.tenant_id for row in rows]),
         "kinds": results.kind_results(table, candidate, [row.tenant_id for row in rows], kinds),
@@ -135,7 +172,10 @@ def build_evaluation(
         "expected": results.EXPECTED,
         "currency": scored.report.get("models", {}).get("teacher", {}).get("currency", ""),
         "settings": config.model_dump(mode="json"),
-        "notes": [results.as_asked_note(rows, config.as_asked), *results.notes(students, scored, table, config)],
+        "notes": [
+            *(NOTES if folds else ()), results.as_asked_note(rows, config.as_asked),
+            *results.notes(students, scored, table, config),
+        ],
         "counts": {
             "rows": table.rows, "conversations": table.conversation_count,
             "labelled": sum(bool(row.gold) for row in rows), "judged": results.judged_rows(scored),

@@ -6,6 +6,7 @@ from typing import Any
 from components.release.register.config import RegisterConfig
 from components.release.register.model_kinds import MODEL_KINDS, ModelKind
 from qinglan.evaluation.kinds import Evaluation, Kind, mapping_at
+from qinglan.evaluation.rewriter_gate import CROSS_FITTED
 from qinglan.evaluation.verdict import Verdict
 from qinglan.lineage.bom import CYCLONEDX_HASHES
 from qinglan.lineage.release_folder import LineageStatement
@@ -48,15 +49,16 @@ def model_card(
 
 
 def known_regressions(verdict: Verdict) -> list[str]:
-    """The reasons that name what surely got worse, though the gate promotes."""
-    return [reason for reason in verdict.reasons if reason.startswith(YET)]
+    """The reasons that name what surely got worse though the gate promotes, or that no test was locked away."""
+    return [reason for reason in verdict.reasons if reason.startswith((YET, CROSS_FITTED))]
 
 
 def datasets(
     model: ModelKind, evaluation: Evaluation, statements: Sequence[LineageStatement], tenant: str
 ) -> Iterator[Json]:
     """Each by its digest, with its rows where a statement counted them."""
-    facts = {entry.statement.stage: entry.statement.facts for entry in statements}
+    # Oldest last: of a cross-fitted run the statements of the folds are the younger ones of each stage.
+    facts = {entry.statement.stage: entry.statement.facts for entry in reversed(statements)}
     algorithms = {output.digest: output.algorithm for entry in statements for output in entry.statement.made}
     for name, dataset in model.datasets.items():
         digest = mapping_at(evaluation, "digests", *dataset.place[:-1]).get(dataset.place[-1])

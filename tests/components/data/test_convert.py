@@ -276,3 +276,41 @@ def test_labels_decide_what_is_accepted_and_which_rows_can_be_rewarded(tmp_path:
     [tested] = pandas.read_parquet(folder / "ppo/dev.parquet")["extra_info"]
     assert not tested["accepted"], "its first passage is labelled 1"
     assert (counts.nothing_relevant, counts.ppo_train, counts.sft_train) == (1, 4, 4)
+
+
+FOLDED = ConvertConfig(folds=3)
+
+
+def ids(path: Path) -> set[str]:
+    return {info["id"] for info in pandas.read_parquet(path)["extra_info"]}
+
+
+def test_each_conversation_is_the_test_of_one_fold_and_learned_from_in_the_others(tmp_path: Path) -> None:
+    rows = [row(n, conversation_id=f"c{n % 30}") for n in range(90)]
+    tested: list[str] = []
+    for fold in (1, 2, 3):
+        config = FOLDED.model_copy(update={"fold": fold})
+        folder, _ = run(tmp_path, rows, config, f"fold-{fold}")
+        held_out = [one["id"] for one in read(folder / "test.jsonl")]
+        learned = ids(folder / "ppo/train.parquet") | ids(folder / "ppo/dev.parquet")
+        assert ids(folder / "ppo/dev.parquet") and len(held_out) == 30
+        assert learned | set(held_out) == {row.id for row in rows} and not learned & set(held_out)
+        tested += held_out
+
+    assert sorted(tested) == sorted(row.id for row in rows)
+
+
+def test_the_released_model_of_a_folded_sheet_learns_from_all_rows(tmp_path: Path) -> None:
+    rows = [row(n, split="train" if n == 0 else None) for n in range(30)]
+
+    folder, counts = run(tmp_path, rows, FOLDED)
+
+    train, dev = (ids(folder / f"ppo/{name}.parquet") for name in ("train", "dev"))
+    assert (counts.test, len(train | dev)) == (0, 30)
+    assert dev and "r0" in train, "what the sheet marks stays as it is"
+
+
+@pytest.mark.parametrize("settings", [{"folds": 1}, {"folds": 3, "fold": 4}, {"fold": 1}])
+def test_a_fold_that_is_none_is_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="there is none such"):
+        ConvertConfig.parse(settings, "convert")

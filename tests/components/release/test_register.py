@@ -9,11 +9,13 @@ import orjson
 import pytest
 
 from components.release.register.config import RegisterConfig
+from components.release.register.model_card import known_regressions
 from components.release.register.publish import current_digest, publish
 from components.release.register.stage import Inputs, refuse_unservable, register, register_held
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError
 from qinglan.evaluation.kinds import REWRITER, STYLE, kind_of
+from qinglan.evaluation.rewriter_gate import decide
 from qinglan.evaluation.style_gate import GateStyleConfig
 from qinglan.evaluation.style_gate import decide as decide_style
 from qinglan.lineage.deploy_gate import break_glass, may_deploy
@@ -26,7 +28,7 @@ from qinglan.lineage.release_notes import read_override
 from qinglan.lineage.step_inputs import add_verdict
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.store import open_store
-from tests.qinglan.evaluation.test_rewriter_gate import changed
+from tests.qinglan.evaluation.test_rewriter_gate import GATE, changed, cross_fitted, good
 from tests.qinglan.evaluation.test_style_gate import good as good_style
 from tests.qinglan.lineage import tampering as do
 from tests.registered_release import (
@@ -271,6 +273,13 @@ def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tm
     assert said["useCases"] == ["Searches."]
     assert "Not on Mondays." in said["technicalLimitations"]
     assert said["technicalLimitations"][-1].startswith("Yet quality by the examiner (1 to 5) is below the teacher's")
+
+
+def test_the_model_card_says_that_its_figures_are_of_cross_fitted_siblings() -> None:
+    verdict = decide(cross_fitted(), GATE)
+
+    assert known_regressions(verdict) == [verdict.reasons[0]]
+    assert known_regressions(decide(good(), GATE)) == []
 
 
 def test_a_model_that_a_stand_in_taught_is_released_only_where_the_profile_says_so(

@@ -302,3 +302,60 @@ def test_where_every_row_has_gold_both_gates_say_the_same_of_the_figures() -> No
     assert decide(judged_evaluation(), GATE).reasons == [
         "The examiner judged 700 rows without gold, and this gate goes by gold alone (gate.by)."
     ]
+
+
+def cross_fitted(n: int = 60, folds: int = 2) -> dict[str, Any]:
+    """The same of a sheet without a locked test."""
+    evaluation = good()
+    digests = evaluation["digests"]
+    parts = {name: copy.deepcopy(digests[name]) for name in ("test", "models", "training", "parents")}
+    del digests["test"]
+    digests["folds"] = {str(number): copy.deepcopy(parts) for number in range(1, folds + 1)}
+    evaluation["cross_fitted"] = {"folds": folds}
+    evaluation["counts"]["rows"] = evaluation["paired"]["rl_vs_teacher"]["n"] = n
+    return evaluation
+
+
+def test_a_small_cross_fitted_sheet_is_promoted_and_the_verdict_says_so_first() -> None:
+    verdict = decide(cross_fitted(), GATE)
+
+    assert verdict.promote
+    assert verdict.reasons[0].startswith(
+        "Cross-fitted: 60 questions, each rewritten by one of 2 models that did not learn from it."
+    )
+    assert "+6.0 points [+4.0, +8.0]" in verdict.reasons[0]
+
+
+def test_a_cross_fitted_sheet_that_is_too_small_is_held_with_its_interval() -> None:
+    verdict = decide(cross_fitted(n=49), GATE)
+
+    assert verdict.word == "hold" and verdict.reasons[0].startswith("Cross-fitted: 49 questions")
+    assert verdict.reasons[1] == "Too few: 49 queries were cross-fitted, and 50 are wanted. Label more."
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (("folds", "2"), "digests.folds does not name every fold"),
+        (("folds", "2", "test"), "digests.folds.2.test is not in the evaluation."),
+        (("folds", "1", "parents", "sft", "train"), "digests.folds.1.parents.sft.train is not in the evaluation."),
+        (("folds", "1", "models", "rl"), "digests.folds.1.models.rl is not in the evaluation."),
+    ],
+)
+def test_each_fold_must_be_named_with_its_models_and_what_they_learned_from(
+    path: tuple[str, ...], reason: str
+) -> None:
+    evaluation = cross_fitted()
+    place = evaluation["digests"]
+    for name in path[:-1]:
+        place = place[name]
+    del place[path[-1]]
+
+    assert any(reason in line for line in decide(evaluation, GATE).reasons)
+
+
+def test_a_sibling_that_learned_from_another_sft_model_holds() -> None:
+    evaluation = cross_fitted()
+    evaluation["digests"]["folds"]["2"]["parents"]["rl"]["sft_model"] = "f" * 64
+
+    assert "RL was trained from another SFT model than the one beside it." in decide(evaluation, GATE).reasons

@@ -1,0 +1,129 @@
+"""Folds of a sheet that is too small for a locked test: each is the test of models that learned from the others.
+
+A fold's models are siblings of the released ones: trained by the same settings, from the same base, on the rows of
+the other folds. They are folders of a run, which it names in QINGLAN_FOLDS.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.evaluation.rewriter.student_timing import StudentOutput
+from qinglan.errors import DataError
+from qinglan.files import sha256_file
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX
+
+FOLDS_VARIABLE = "QINGLAN_FOLDS"
+"""The folders with what a run has made for each fold, in order; not set where a test is locked away."""
+
+FILES = {
+    "locked_test": "locked_test.jsonl", "augmented_chats": "augmented_sft", "augmented_prompts": "augmented_ppo",
+    "sft_model": "sft_model", "rl_model": "rl_model",
+}  # fmt: skip
+"""Names of a fold's artifacts in its folder, by those of the line."""
+
+NOTES = (
+    "Cross-fitted: the sheet is too small to lock a test away. Its conversations lie in folds; each row was "
+    "rewritten by a model that was trained on the other folds, as the released one was on all of them. The figures "
+    "are of those siblings, which learned from fewer rows than the released model.",
+    "Intervals take conversations as independent of each other; models of different folds share most of their rows, "
+    "so the true ones are somewhat wider. Where the run's own RAG service was fitted to labelled rows, rows that are "
+    "tested here are among them; it ranks for every system alike.",
+)
+"""Facts that a reader of cross-fitted figures must know."""
+
+
+class Trial(NamedTuple):
+    """A test, the models that rewrite its questions, and the rows that these learned from."""
+
+    test: Path
+    models: Mapping[str, Path]
+    training: Mapping[str, Path]
+
+
+class FoldArtifact:
+    """An artifact of a fold, as a step's record takes it."""
+
+    schema_title = ""
+
+    def __init__(self, path: Path) -> None:
+        self.path = self.uri = str(path.resolve())
+        self.metadata: dict[str, Any] = {}
+
+
+class Fold(NamedTuple):
+    """One fold's artifacts."""
+
+    number: int
+    folder: Path
+
+    @property
+    def trial(self) -> Trial:
+        paths = {name: self.folder / file for name, file in FILES.items()}
+        return Trial(
+            paths["locked_test"],
+            {"sft": paths["sft_model"], "rl": paths["rl_model"]},
+            {"sft": paths["augmented_chats"], "ppo": paths["augmented_prompts"]},
+        )
+
+
+def read_folds() -> list[Fold]:
+    """The folds of the run that this step is of; none where a test is locked away."""
+    folders = [Path(name) for name in os.environ.get(FOLDS_VARIABLE, "").split(os.pathsep) if name]
+    for folder in folders:
+        if missing := [file for file in FILES.values() if not (folder / file).exists()]:
+            raise DataError(
+                f"{folder}: no {missing[0]} there, and the sheet is cross-fitted. Run without --only: each fold is "
+                "trained before the evaluation."
+            )
+    return [Fold(number, folder) for number, folder in enumerate(folders, 1)]
+
+
+def fold_inputs(folds: Sequence[Fold]) -> dict[str, FoldArtifact]:
+    """The inputs that the evaluation takes from the folds, by name, for its record."""
+    return {
+        f"fold {fold.number} {name}": FoldArtifact(fold.folder / file)
+        for fold in folds
+        for name, file in FILES.items()
+    }
+
+
+def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, bytes]]:
+    """The statements of the folds' steps and the papers beside them, so that an audit can follow each sibling.
+
+    `before` is the lineage that the evaluation goes on from: what it has is not repeated. The papers of a step have
+    the same names in each fold, and get its number.
+    """
+    known = {sha256_file(path) for path in before.iterdir()}
+    for fold in folds:
+        for path in sorted((fold.folder / "lineage").iterdir()):
+            if (sha := sha256_file(path)) not in known:
+                known.add(sha)
+                is_statement = path.name.endswith(ENVELOPE_SUFFIX)
+                yield path.name if is_statement else f"{path.stem}-fold-{fold.number}{path.suffix}", path.read_bytes()
+
+
+def joined_leaks(leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """evaluation.json's `leaks` of all trials: each test was compared with what its own models learned from."""
+    parts: dict[str, Any] = {}
+    for checked in leaks:
+        for name, overlap in checked["parts"].items():
+            before = parts.get(name, {"rows": 0, "same": 0, "alike": 0, "examples": []})
+            parts[name] = {key: before[key] + overlap[key] for key in before}
+    return {"threshold": leaks[0]["threshold"], "parts": parts}
+
+
+def joined_outputs(outputs: Sequence[Mapping[str, StudentOutput]]) -> dict[str, StudentOutput]:
+    """Each student's rewrites in all trials, one after another: of siblings, as if they were one model."""
+    joined = {}
+    for name, first in outputs[0].items():
+        parts = [output[name] for output in outputs]
+        joined[name] = first._replace(
+            texts=[text for part in parts for text in part.texts],
+            cut=sum(part.cut for part in parts),
+            seconds=sum(part.seconds for part in parts),
+            latencies=[seconds for part in parts for seconds in part.latencies],
+            otherwise=sum(part.otherwise for part in parts),
+        )
+    return joined
