@@ -76,7 +76,7 @@ fuzz: $(READY) ## search each parser of what others wrote for an input that brea
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(PARSERS)
 
 ROUNDS ?= 50
-chaos: $(READY) ## runs whose processes are killed, paused and starved at random must end as one that was left alone; ROUNDS=5
+chaos: $(READY) ## runs whose processes are killed, paused and starved and whose clock is set at random must end as one that was left alone; ROUNDS=5
 	@$(BIN)/python -m tests.chaos --rounds $(ROUNDS)
 
 mutants: $(READY) ## put faults into a copy of the code, one at a time: a test must notice each; ONLY="journal-* gate-*"

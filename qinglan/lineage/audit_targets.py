@@ -57,14 +57,14 @@ class AuditTarget(NamedTuple):
     notes: tuple[bytes, ...] = ()
     """Signed notes beside a release in its store."""
 
-    changed_notes: tuple[str, ...] = ()
-    """Names of notes there whose bytes are others than were laid down."""
-
     absent: frozenset[str] = frozenset()
     """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
 
     claim: NameClaim | None = None
     """The evidence that the name points to this release, where it was found by its name."""
+
+    changed_notes: tuple[str, ...] = ()
+    """Names of notes beside it whose bytes are others than were laid down."""
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
-from qinglan.lineage.step_clock import StepClock, last_time
+from qinglan.lineage.step_clock import step_clock
 from qinglan.models.base_reference import base_digest, is_reference, verify_reference
 from qinglan.run_id import RUN_VARIABLE
 
@@ -92,7 +92,7 @@ def recorded(
     """
     signer = load_signer("builder")
     parents = {name: {"uri": item.uri, "sha256": _verified_digest(name, item)} for name, item in inputs.items()}
-    step, clock = StepReport({}, [], [], {}), StepClock(last_time(Path(before.path) if before else None))
+    step, clock = StepReport({}, [], [], {}), step_clock(signer, Path(before.path) if before else None)
     record: dict[str, Any] = {"stage": stage, "status": "running", "started": clock.started, "inputs": parents}
     record |= {"config": dict(config), "code": code_version()}
     _write(stage, record)

@@ -1,6 +1,6 @@
 """The times in a step's statement: they keep the order of the work, whatever is done to the machine's clock.
 
-    clock = StepClock(last_time(lineage))
+    clock = step_clock(signer, lineage)
     clock.started       when the step began
     clock.now()         this moment, by the same clock
 
@@ -15,7 +15,9 @@ from pathlib import Path
 
 from qinglan.errors import DataError
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
+from qinglan.lineage.keys import Signer
 from qinglan.lineage.release_folder import read_lineage_statement
+from qinglan.lineage.trust import policy_at_hand
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -33,6 +35,16 @@ class StepClock:
 
     def now(self) -> str:
         return iso_time(self.began + timedelta(seconds=time.monotonic() - self._monotonic))
+
+
+def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
+    """The clock of a step that this key signs, after the steps whose statements lie in the folder.
+
+    No step was done before its key was made, where a trust policy at hand says when that was.
+    """
+    policy = policy_at_hand()
+    key = policy.keys.get(signer.id) if policy else None
+    return StepClock(max(last_time(lineage), key.since if key else LONG_AGO))
 
 
 def iso_time(moment: datetime) -> str:

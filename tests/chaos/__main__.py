@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.chaos.disturb import disturb
-from tests.chaos.thread import Thread, digests, finish, read_bill, start
+from tests.chaos.thread import Thread, digests, finish, grave_findings, read_bill, start
 
 
 class Round(NamedTuple):
@@ -45,7 +45,7 @@ def undisturbed(thread: Thread) -> dict[str, str]:
     """The digests of a run that was left alone."""
     out = thread.folder / "alone"
     with thread.teacher(thread.folder / "alone.teacher.log") as teacher:
-        finish(thread.command(out, teacher), thread.folder / "alone.log")
+        finish(thread.command(out, teacher), thread.folder / "alone.log", thread.environment)
     return digests(out)
 
 
@@ -57,14 +57,16 @@ def play(thread: Thread, expected: dict[str, str], seed: int) -> Round:
         command = thread.command(out, teacher)
         disturbances: list[str] = []
         for _ in range(chance.randint(1, 2)):
-            with start(command, errors) as run:
-                disturbances += disturb(run, command, errors, chance, count=chance.randint(2, 6))
+            with start(command, errors, thread.environment) as run:
+                disturbances += disturb(run, command, errors, thread, chance, count=chance.randint(2, 6))
                 run.kill()
-        record, recovery = finish(command, errors)
+        record, recovery = finish(command, errors, thread.environment)
         bill = read_bill(teacher)
+    thread.clock.set(0)
     possibly = len(record["gateway"]["possibly_billed"])
     assert digests(out) == expected, f"seed {seed}: the result is another than that of a run left alone"
     assert bill.paid_again <= possibly, f"seed {seed}: {bill.paid_again} prompts were paid again, {possibly} are told"
+    assert not (faults := grave_findings(thread, out)), f"seed {seed}: the audit finds {faults}"
     assert "Traceback" not in errors.read_text(encoding="utf-8"), f"seed {seed}: a traceback in {errors}"
     return Round(disturbances, recovery, bill.paid_again, possibly)
 

@@ -1,21 +1,27 @@
-"""Disturbances of a run: any of its processes is killed, paused, or gets no more disk; a second run comes."""
+"""Disturbances of a run: a process is killed, paused, or gets no more disk; the clock is set; a second run comes."""
 
 import contextlib
 import random
 import resource
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
-from tests.chaos.thread import processes, start
+from tests.chaos.thread import LONGEST_JUMP_HOURS, Thread, processes, start
 
-KINDS = ("kill", "kill all", "pause", "full disk", "second run", "nothing")
+KINDS = ("kill", "kill all", "pause", "full disk", "clock", "second run", "nothing")
 
 
 def disturb(
-    run: "subprocess.Popen[bytes]", command: list[str], errors: Path, chance: random.Random, count: int
+    run: "subprocess.Popen[bytes]",
+    command: list[str],
+    errors: Path,
+    thread: Thread,
+    chance: random.Random,
+    count: int,
 ) -> list[str]:
     """Disturb a run so many times, or until it ends; says what was done to which process."""
     done = []
@@ -25,12 +31,17 @@ def disturb(
         if not alive:
             break
         victim, kind = chance.choice(alive), chance.choice(KINDS)
+        if kind == "clock":
+            hours = chance.choice((-1, 1)) * chance.randint(1, LONGEST_JUMP_HOURS)
+            thread.clock.set(hours * 3600)
+            done.append(f"clock: {hours:+} h")
+            continue
         with contextlib.suppress(psutil.NoSuchProcess):
             name = " ".join(victim.cmdline()[-4:])[-40:]
             act(kind, victim, alive, chance)
             done.append(f"{kind}: {name}")
         if kind == "second run":
-            intrude(run, command, errors)
+            intrude(run, command, errors, thread.environment)
     return done
 
 
@@ -52,8 +63,8 @@ def act(kind: str, victim: psutil.Process, alive: list[psutil.Process], chance: 
         victim.rlimit(psutil.RLIMIT_FSIZE, before)
 
 
-def intrude(run: "subprocess.Popen[bytes]", command: list[str], errors: Path) -> None:
+def intrude(run: "subprocess.Popen[bytes]", command: list[str], errors: Path, environment: Mapping[str, str]) -> None:
     """The same command in the same folder: it is refused for as long as the first one runs."""
-    with start(command, errors) as second:
+    with start(command, errors, environment) as second:
         second.communicate(timeout=120)
     assert second.returncode != 0 or run.poll() is not None, "two runs in one folder went on side by side"

@@ -1,10 +1,12 @@
 """A small run of the data line, its teacher outside of it: what happens to the run does not happen to the bill."""
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +18,20 @@ import yaml
 from pipelines.config import CONFIGS
 from qinglan.config import load_yaml
 from qinglan.digests import digest
+from qinglan.lineage.audit import audit
+from qinglan.lineage.findings import GRAVE
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.services import start_service
 from standins.samples import write_sample
+from tests.chaos.set_clock import SetClock
 
 CONVERSATIONS = 4
 OUTPUTS = ("rewrites.jsonl", "validated.jsonl", "sft", "ppo")
 """Files and folders of a run whose bytes depend on its inputs alone."""
 
 ENDS_SECONDS = 600.0
+LONGEST_JUMP_HOURS = 6
 
 
 class Bill(NamedTuple):
@@ -40,11 +48,18 @@ class Thread(NamedTuple):
     folder: Path
     questions: Path
     knowledge_base: Path
+    clock: SetClock
+    """The time of day of all runs; the teacher's is its own."""
 
     @classmethod
     def make(cls, folder: Path) -> "Thread":
         write_sample("fivedoctors", folder, conversations=CONVERSATIONS, seed=5)
-        return cls(folder, folder / "questions.xlsx", folder / "knowledge_base.jsonl")
+        return cls(folder, folder / "questions.xlsx", folder / "knowledge_base.jsonl", SetClock.make(folder))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a run: its clock, and keys of its own to sign with."""
+        return {**os.environ, **self.clock.environment, KEYS_VARIABLE: str(self.folder / "keys")}
 
     @contextmanager
     def teacher(self, log: Path) -> Iterator[str]:
@@ -67,15 +82,17 @@ class Thread(NamedTuple):
         ]  # fmt: skip
 
 
-def start(command: list[str], errors: Path) -> "subprocess.Popen[bytes]":
+def start(
+    command: list[str], errors: Path, environment: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     with errors.open("ab") as log:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
 
 
-def finish(command: list[str], errors: Path) -> tuple[dict[str, Any], float]:
+def finish(command: list[str], errors: Path, environment: Mapping[str, str]) -> tuple[dict[str, Any], float]:
     """The record of a run that is left alone, and its seconds; an AssertionError with its errors if it fails."""
     started = time.monotonic()
-    with start(command, errors) as run:
+    with start(command, errors, environment) as run:
         output, _ = run.communicate(timeout=ENDS_SECONDS)
     assert run.returncode == 0, errors.read_text(encoding="utf-8")[-3000:]
     return orjson.loads(output), time.monotonic() - started
@@ -88,6 +105,13 @@ def read_bill(teacher: str) -> Bill:
 
 def digests(out: Path) -> dict[str, str]:
     return {name: digest(out / "files" / name) for name in OUTPUTS}
+
+
+def grave_findings(thread: Thread, out: Path) -> list[str]:
+    """What an audit of the run finds that no time will mend, once no clock is ahead of it any more."""
+    policy = load_trust(thread.folder / "keys" / TRUST_FILE)
+    later = datetime.now(UTC) + timedelta(hours=LONGEST_JUMP_HOURS + 1)
+    return [str(finding) for finding in audit(str(out), policy, now=later).findings if finding.state in GRAVE]
 
 
 def processes(run: int) -> list[psutil.Process]:

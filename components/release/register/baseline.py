@@ -13,6 +13,7 @@ from components.release.register.stage import (
     ReleaseDecision,
     fill_release,
     read_statements,
+    refuse_unservable,
     refuse_untrusted_steps,
     release_statement,
 )
@@ -23,11 +24,10 @@ from qinglan.evaluation.kinds import kind_of, model_digest
 from qinglan.evaluation.verdict import Verdict
 from qinglan.files import atomic_folder
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.keys import load_signer
+from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.release_folder import EVALUATION, PROVENANCE, VERDICT
 from qinglan.lineage.statement import to_payload
-from qinglan.lineage.step_clock import StepClock, last_time
-from qinglan.models.model_files import refuse_disallowed_files
+from qinglan.lineage.step_clock import step_clock
 
 UNJUDGED = "No gate has judged this model: it is the first that was served."
 
@@ -35,8 +35,8 @@ UNJUDGED = "No gate has judged this model: it is the first that was served."
 def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: str) -> Registered:
     """`system`: what the evaluation, which measured it beside others, calls it."""
     signer = load_signer("releaser")
-    judged = _decision_without_verdict(inputs, system)
-    refuse_disallowed_files(inputs.model)
+    judged = _decision_without_verdict(inputs, system, signer)
+    refuse_unservable(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     with atomic_folder(out) as folder:
         files = fill_release(folder, inputs, judged, config, signer)
@@ -47,7 +47,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
     return Registered(config.name, digest(out), judged.model, files[EVALUATION], signer.id)
 
 
-def _decision_without_verdict(inputs: Inputs, system: str) -> ReleaseDecision:
+def _decision_without_verdict(inputs: Inputs, system: str, signer: Signer) -> ReleaseDecision:
     """As if it were judged, with the figures that the evaluation has of it."""
     evaluation = read_evaluation(inputs.evaluation)
     model = model_digest(evaluation, system)
@@ -56,5 +56,5 @@ def _decision_without_verdict(inputs: Inputs, system: str) -> ReleaseDecision:
             f"{inputs.evaluation}: measured no {system!r}. Name a system that it has a model's digest of."
         )
     kind, verdict = kind_of(evaluation, str(inputs.evaluation)), Verdict(False, "hold", [UNJUDGED])
-    clock = StepClock(last_time(inputs.lineage))
+    clock = step_clock(signer, inputs.lineage)
     return ReleaseDecision(kind, system, evaluation, verdict, str(model), read_statements(inputs.lineage), clock)

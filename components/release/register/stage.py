@@ -45,7 +45,7 @@ from qinglan.lineage.release_folder import (
 )  # fmt: skip
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, to_payload
 from qinglan.lineage.statement_index import tenant_fault
-from qinglan.lineage.step_clock import StepClock, last_time
+from qinglan.lineage.step_clock import StepClock, step_clock
 from qinglan.lineage.trust import policy_at_hand
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.models.model_files import refuse_disallowed_files
@@ -97,7 +97,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     """Write the release's folder, whole or not at all. What was held, or not judged, never becomes one."""
     refuse_stand_in(config)
     signer = load_signer("releaser")
-    judged = judge(inputs)
+    judged = judge(inputs, signer)
     refuse_unservable(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     before = current_digest(config)
@@ -138,7 +138,7 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     """
     refuse_stand_in(config)
     signer = load_signer("releaser")
-    judged = judge(inputs, "hold")
+    judged = judge(inputs, signer, "hold")
     refuse_unservable(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
     return write_release(inputs, out, judged, config, signer)
@@ -171,9 +171,9 @@ def write_release(
     return Registered(config.name, digest(out), judged.model, files[EVALUATION], signer.id)
 
 
-def judge(inputs: Inputs, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
+def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
     """The verdict from the figures; Held where it is another, a DataError where the lineage does not tell of it."""
-    clock, evaluation = StepClock(last_time(inputs.lineage)), read_evaluation(inputs.evaluation)
+    clock, evaluation = step_clock(signer, inputs.lineage), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))
     if verdict.word != word:

@@ -209,6 +209,17 @@ def test_an_error_that_concerns_every_row_stops_the_run_after_one_call(
     assert report["cost"] == 0
 
 
+def test_a_service_that_never_lets_one_wait_is_not_asked_for_ever(tmp_path: Path) -> None:
+    """ "Now", or a date that this machine's clock has passed: the pauses have an end all the same."""
+    app = Scripted(error(429, "slow down", "rate_limit_exceeded", retry_after="0"))
+    with running(app) as teacher:
+        config = gateway_config(teacher, limits={"concurrency": 1, "longest_wait_seconds": 0.5})
+        [answer], _ = ask_all(config, tmp_path, ["一"])
+
+    assert isinstance(answer, OutageError) and "run again later" in str(answer)
+    assert len(app.seen) <= 6
+
+
 def test_calls_that_all_fail_end_in_an_outage_instead_of_a_quarantined_sheet(tmp_path: Path) -> None:
     app = Scripted(error(400, "no parameter temperature", "unsupported"))
     with running(app) as teacher:
