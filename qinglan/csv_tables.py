@@ -2,8 +2,8 @@
 
     for number, cells in read_csv(path): ...          # {"问题": "那它一天吃几次?", ...}
 
-A cell is text, never a formula or a number. What programs could read in two ways (a quote without its end, a row of
-more cells than columns) is an error that names the row.
+A cell is text, never a number; one that spreadsheet programs run is a Formula, as in an .xlsx. What programs could
+read in two ways (a quote without its end, a row of more cells than columns) is an error that names the row.
 """
 
 import csv
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from qinglan.errors import DataError
 from qinglan.file_formats import UNCOMPRESSED_LIMIT, UTF_16
+from qinglan.sheet_reader import Cell, Formula
 from qinglan.tables import CELL_LIMIT, Cells, check_header
 
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), *((mark, "utf-16") for mark in UTF_16))
@@ -44,12 +45,16 @@ def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Ce
                     f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. "
                     f"Put a cell that holds {delimiter!r} in double quotes."
                 )
-            yield number, {name: cell for name, cell in zip(header, row, strict=False) if name}
+            yield number, {name: _value(cell) for name, cell in zip(header, row, strict=False) if name}
     except csv.Error as error:
         raise DataError(
             f"{path}: row {number + 1} is no row of a CSV file ({error}). Is a quote without its end? "
             "Save the sheet as .xlsx, or export it again."
         ) from error
+
+
+def _value(cell: str) -> Cell:
+    return Formula(cell) if cell.lstrip().startswith("=") else cell
 
 
 def read_text(path: Path) -> str:

@@ -14,6 +14,19 @@ UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes of text, or of an unpacked document; 100,000 rows of conversations take about 80 MB."""
 
 SAVE_AS_XLSX = "open it in a spreadsheet program and save it as .xlsx"
+NAME_THE_ROWS = "name the file with the rows"
+FOREIGN = {
+    b"\x89PNG": ("a picture (PNG)", NAME_THE_ROWS),
+    b"\xff\xd8\xff": ("a picture (JPEG)", NAME_THE_ROWS),
+    b"GIF8": ("a picture (GIF)", NAME_THE_ROWS),
+    b"%PDF-": ("a PDF document", NAME_THE_ROWS),
+    b"SQLite format 3": ("an SQLite database", NAME_THE_ROWS),
+    b"PAR1": ("a Parquet file", "save its rows as JSONL or CSV"),
+    b"\x1f\x8b": ("a gzip archive", "unpack it first"),
+    OLE: ("an old .xls spreadsheet, or one with a password", f"{SAVE_AS_XLSX}, without a password"),
+}
+"""Beginnings of files without rows that we read, what each is, and the way to get rows."""
+
 ZIPPED = {
     "xl/workbook.bin": "an .xlsb spreadsheet",
     "content.xml": "an OpenDocument file (.ods)",
@@ -48,10 +61,13 @@ def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
 
 def _foreign_format(head: bytes) -> tuple[str, str] | None:
     """The kind of a file that begins so, and the way to get rows of it; None where it may be text with rows."""
-    if head.startswith(OLE):
-        return "an old .xls spreadsheet, or one with a password", f"{SAVE_AS_XLSX}, without a password"
-    if head.startswith(b"SQLite format 3") or (b"\x00" in head and not head.startswith(UTF_16)):
-        return "no text", "name the spreadsheet, CSV or JSONL with the rows"
+    if not head.strip():
+        return "an empty file", NAME_THE_ROWS
+    for beginning, kind_and_advice in FOREIGN.items():
+        if head.startswith(beginning):
+            return kind_and_advice
+    if b"\x00" in head and not head.startswith(UTF_16):
+        return "no text in UTF-8, UTF-16 or GB18030 (GBK)", f"save it as UTF-8, or {NAME_THE_ROWS}"
     if _first_line(head).startswith("<"):
         return "a web page or XML, which some programs call a spreadsheet", SAVE_AS_XLSX
     return None

@@ -1,6 +1,5 @@
 """Any sheet of questions as records: .xlsx, .xls, CSV, JSON, JSONL, exported chats: a record for each question."""
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,15 +9,12 @@ from qinglan.chat_history import Turn, chat_lines, read_turns
 from qinglan.csv_tables import decode_text, read_csv
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
-from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, is_spreadsheet
+from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, row_format
 from qinglan.tables import read_table
 
 Record = dict[str, Any]
 ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 """Name of a part that an .xlsx file with a password has, in a container of the old format."""
-
-HTML = re.compile(r"<(!doctype|html|head|body|table|meta|\?xml)\b", re.IGNORECASE)
-"""Beginning of a page, as which some systems export their tables under the name .xls."""
 
 
 class Records(NamedTuple):
@@ -40,16 +36,14 @@ def read_records(path: Path) -> Records:
         raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSON of questions.")
     if path.stat().st_size > UNCOMPRESSED_LIMIT:
         raise DataError(f"{path}: more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
-    if is_spreadsheet(path):
-        return Records([cells for _, cells in read_table(path)], direct=True)
     if is_old_spreadsheet(path):
         if ENCRYPTED in path.read_bytes():
             raise DataError(f"{path}: is encrypted. Save it without a password, and try again.")
         return Records(read_old_spreadsheet(path), direct=False)
+    if row_format(path) == "spreadsheet":
+        return Records([cells for _, cells in read_table(path)], direct=True)
     content = path.read_bytes()
     text = decode_text(content, str(path)).lstrip()
-    if HTML.match(text):
-        raise DataError(f"{path}: is an HTML page. Open it in a spreadsheet program and save it as .xlsx.")
     if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
         return Records([cells for _, cells in read_csv(path)], direct=True)
     return _json_records(path, content, text)

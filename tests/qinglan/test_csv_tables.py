@@ -7,7 +7,7 @@ import pytest
 from qinglan.csv_tables import read_csv
 from qinglan.errors import DataError
 from qinglan.questions import Columns, count_rows, read_questions
-from qinglan.rows import Question
+from qinglan.rows import QuarantinedRow, Question
 
 TEXT = '问题,用户画像\r\n"那它,一天吃几次？",50岁\r\n,\r\n=1+1,\r\n'
 
@@ -44,6 +44,15 @@ def test_the_delimiter_is_the_headers(tmp_path: Path, delimiter: str) -> None:
     assert isinstance(row, Question) and (row.id, row.question) == ("a1", "怎么吃")
 
 
+def test_a_formula_is_set_aside_as_in_a_spreadsheet(tmp_path: Path) -> None:
+    sheet = write(tmp_path, "问题,用户画像\n=1+1,\n怎么吃,=A1\n 5=3+2 对吗,-\n".encode())
+
+    rows = list(read_questions(sheet, Columns(), "acme"))
+
+    assert [row.reason for row in rows[:2] if isinstance(row, QuarantinedRow)] == ["formula", "formula"]
+    assert isinstance(rows[2], Question) and (rows[2].question, rows[2].user_profile) == ("5=3+2 对吗", "-")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -52,7 +61,7 @@ def test_the_delimiter_is_the_headers(tmp_path: Path, delimiter: str) -> None:
         ('问题\n"怎么吃\n几次\n'.encode(), "no row of a CSV file .*quote without its end"),
         ("问题,问题\n怎么吃,几次\n".encode(), "'问题' appears twice"),
         (b"query\nhow\n", "no column '问题' in the first row; it has 'query'"),
-        (b"", "no rows below the header"),
+        (b"", "this is an empty file"),
     ],
 )
 def test_what_could_be_read_in_two_ways_is_an_error(tmp_path: Path, content: bytes, message: str) -> None:

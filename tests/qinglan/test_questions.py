@@ -201,7 +201,11 @@ def test_a_line_that_is_no_object_is_an_error(tmp_path: Path, line: str) -> None
 FOREIGN = {
     "an old .xls spreadsheet, or one with a password": OLE + bytes(600),
     "a web page or XML": b"<html><table><tr><td>1</td></tr></table></html>",
-    "no text": b"SQLite format 3\0" + bytes(100),
+    "an SQLite database": b"SQLite format 3\0" + bytes(100),
+    "a picture (PNG)": b"\x89PNG\r\n\x1a\n",
+    "a PDF document": b"%PDF-1.4\n%%EOF",
+    "an empty file": b"",
+    "no text in UTF-8, UTF-16 or GB18030 (GBK)": bytes(range(16)),
 }
 
 
@@ -212,7 +216,7 @@ def test_a_file_of_another_kind_is_told_by_its_content_and_not_by_its_name(
 ) -> None:
     (tmp_path / name).write_bytes(FOREIGN[kind])
 
-    with pytest.raises(DataError, match=f"{name}: this is {re.escape(kind)}.* is needed: .*(xlsx|JSONL)"):
+    with pytest.raises(DataError, match=f"{name}: this is {re.escape(kind)}.* is needed: .*(xlsx|JSONL|the rows)"):
         read(tmp_path / name)
 
 

@@ -133,7 +133,7 @@ def test_a_formula_is_no_answer(tmp_path: Path) -> None:
 def test_a_file_without_rows_says_what_to_give(tmp_path: Path, content: str) -> None:
     (tmp_path / "in.json").write_text(content)
 
-    with pytest.raises(DataError, match=r"Give answers|Save it as|Each row is"):
+    with pytest.raises(DataError, match=r"Give answers|Save it as|Each row is|an empty file"):
         read_rows(tmp_path / "in.json", StyleColumns(), DEFAULT_LABELS)
 
 

@@ -172,8 +172,8 @@ def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> Non
 HISTORY = [{"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}]
 ODD: list[tuple[str, str, bytes, int, str]] = [
     ("no such file", "none.xlsx", b"", 3, "no such file. Give the spreadsheet, CSV or JSON of questions."),
-    ("empty file", "q.csv", b" ", 3, "no rows below the header"),
-    ("image", "q.png", b"\x89PNG\r\n\x1a\n\0\0", 3, "is no text in UTF-8, UTF-16 or GB18030"),
+    ("empty file", "q.csv", b" ", 3, "this is an empty file, and"),
+    ("image", "q.png", b"\x89PNG\r\n\x1a\n", 3, "this is a picture (PNG), and"),
     ("broken xlsx", "q.xlsx", b"PK\x03\x04zip", 3, "not a readable .xlsx file"),
     ("broken xls", "q.xls", b"\xd0\xcf\x11\xe0" + bytes(99), 3, "not a readable .xls file"),
     ("orders only", "q.csv", "订单,金额\n1,2\n".encode(), 3, "No column looks like users' questions; there are 订单"),
