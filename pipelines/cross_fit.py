@@ -28,7 +28,7 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
     count = config.convert.folds
     if not count or "evaluate" not in stages:
         return []
-    folds = {number: RunDir(run.root / "folds" / f"fold-{number}") for number in range(1, count + 1)}
+    folds = {number: fold_run(run, number) for number in range(1, count + 1)}
     known = {FOLDS_VARIABLE: os.pathsep.join(str(fold.files.resolve()) for fold in folds.values())}
     if only:
         return [Part(run, stages, True, environment=known)]
@@ -42,6 +42,11 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
         borrowed = (*DATA, LINEAGE, *(["base_model"] if shared else []))
         parts.append(Part(fold, repeated, True, borrowed, title=f"Fold {number} of {count}"))
     return [*parts, Part(run, stages[middle:], True, environment=known)]
+
+
+def fold_run(run: RunDir, number: int) -> RunDir:
+    """The folder of a fold's own trainings."""
+    return RunDir(run.root / "folds" / f"fold-{number}")
 
 
 def cross_fit_words(config: RunConfig, sheet: Sheet) -> str:

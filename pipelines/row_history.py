@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from pipelines.cross_fit import fold_run
 from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
@@ -82,6 +83,11 @@ def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
     yield from _set_aside(run.shown("left_out"), "convert", row_id)
     for _ in _rows(run.shown("locked_test"), ValidatedRewrite, row_id):
         yield StageNote("convert", "test", "locked away: no training sees it")
+    for number in range(1, config.convert.folds + 1):
+        for _ in _rows(fold_run(run, number).shown("locked_test"), ValidatedRewrite, row_id):
+            yield StageNote(
+                "convert", f"test of fold {number}", "rewritten by the model that learned from the others"
+            )
     for split in SPLITS:
         if row := _parquet_row(run.shown("prompts") / f"{split}.parquet", row_id):
             path = run.shown("chats") / f"{split}.jsonl"

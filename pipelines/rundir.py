@@ -9,6 +9,7 @@ runs/<run>/
   logs/              run.log with the steps' output, one file per service
   index/             search indexes by knowledge base digest
   live/              trainings while they run: index.html, and a folder each
+  folds/             of a sheet that is cross-fitted: a run's folder for each fold's own trainings
   scratch/           checkpoints: a training that was killed goes on from them
   artifacts/         what KFP wrote, by run and task; pages, sheets and JSON once more under a name with an ending
   files/             links to the newest of each, by the names below

@@ -53,6 +53,8 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
     calls, before = ({(step.step, step.what): step.calls for step in made.steps} for made in (plan, once))
     assert calls["generate", "rewrites"] == before["generate", "rewrites"] == 60
     assert calls["evaluate", "retrievals"] == 5 * 60
+    assert calls["augment", "pseudo questions"] == 4 * before["augment", "pseudo questions"]
+    assert calls["augment", "hindsight rewrites"] < 2 * before["augment", "hindsight rewrites"], "the same are asked"
     assert calls["ppo", "retrievals"] > 3 * before["ppo", "retrievals"]
     assert plan.splits["train"] + plan.splits["dev"] == 60, "the released model learns from all rows"
     assert not [one for one in plan.promotion.obstacles if "rows" in one.reason]
@@ -60,30 +62,30 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("rows", "changes", "options"),
+    ("rows", "changes", "marked", "options"),
     [
-        (60, {"split": "test"}, {}),
-        (48, {}, {}),
-        (60, {"gold": ""}, {}),
-        (60, {"conversation_id": "c"}, {}),
-        (60, {}, {"cross_fit": 0}),
-        (60, {}, {"evaluate": {"gate": {"rows": 1}}}),
+        (60, {}, "test", {}),
+        (48, {}, "train", {}),
+        (60, {"gold": ""}, "train", {}),
+        (60, {"conversation_id": "c"}, "train", {}),
+        (60, {}, "train", {"cross_fit": 0}),
+        (60, {}, "train", {"evaluate": {"gate": {"rows": 1}}}),
     ],
     ids=["marks its test", "too few rows", "no labels", "too few conversations", "switched off", "large enough"],
 )
 def test_a_sheet_is_in_folds_only_where_that_helps(
-    rows: int, changes: dict[str, str], options: dict[str, Any], tmp_path: Path
+    rows: int, changes: dict[str, str], marked: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    train = [{"id": "t", "conversation_id": "t", "question": "怎么吃", "split": "train"}]
+    row = {"id": "t", "conversation_id": "t", "question": "怎么吃", "split": marked}
     path = sheet(tmp_path / "q.jsonl", rows, **changes)
-    path.write_text(f"{path.read_text()}\n{json.dumps(train[0])}", encoding="utf-8")
+    path.write_text(f"{path.read_text()}\n{json.dumps(row)}", encoding="utf-8")
 
     assert divided(config_of(path, **options)).convert.folds == 0
     assert read_sheet(config_of(path, **options)).folds == []
 
 
 def test_by_labels_rows_without_gold_count(tmp_path: Path) -> None:
-    gate = {"evaluate": {"gate": {"by": "labels"}}}
+    gate: dict[str, Any] = {"evaluate": {"gate": {"by": "labels"}}}
 
     assert divided(config_of(sheet(tmp_path / "q.jsonl", gold=""), **gate)).convert.folds == 3
 
@@ -99,7 +101,7 @@ def test_a_submission_says_that_a_cluster_does_not_cross_fit(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("source", ["tiny", "hub"])
 def test_each_fold_repeats_the_trainings_and_a_public_base_is_shared(tmp_path: Path, source: str) -> None:
-    base = {"base": {"source": source, "model": "Qwen/Qwen3-0.6B"}}
+    base: dict[str, Any] = {"base": {"source": source, "model": "Qwen/Qwen3-0.6B"}}
     config, run = divided(config_of(sheet(tmp_path / "q.jsonl"), **base)), RunDir(tmp_path / "run")
     first, *folds, last = cross_fitted_parts(config, run, STAGES, only=False)
 

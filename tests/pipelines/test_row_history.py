@@ -7,6 +7,7 @@ import pytest
 from components.data.convert.config import ConvertConfig
 from components.data.convert.stage import convert
 from pipelines.config import dump_config, load_config
+from pipelines.cross_fit import fold_run
 from pipelines.row_history import StageNote, row_history
 from pipelines.rundir import RunDir
 from qinglan.errors import ConfigError, DataError
@@ -128,3 +129,17 @@ def test_a_row_that_nobody_knows_and_a_folder_that_is_no_run_are_errors_with_the
         row_history(run, "nobody")
     with pytest.raises(ConfigError, match="no run there"):
         row_history(RunDir(tmp_path), "learned")
+
+
+def test_a_cross_fitted_row_tells_which_fold_it_tests(run: RunDir, tmp_path: Path) -> None:
+    folded = RunDir(tmp_path)
+    config = load_config("fivedoctors", "demo", convert={"folds": 2})
+    dump_config(config, folded.config)
+    for fold, row_id in ((1, "learned"), (2, "rejected")):
+        path = fold_run(folded, fold).shown("locked_test")
+        path.parent.mkdir(parents=True)
+        write(path, [row(row_id)])
+
+    assert row_history(folded, "rejected") == [
+        StageNote("convert", "test of fold 2", "rewritten by the model that learned from the others")
+    ]

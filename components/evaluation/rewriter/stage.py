@@ -132,7 +132,7 @@ def _origins(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _kinds(rows: Sequence[ValidatedRewrite], trial: Trial) -> list[list[str]]:
+def _kinds(rows: Sequence[ValidatedRewrite], trial: Trial) -> list[tuple[str, ...]]:
     """The kinds of each question, by the words that its models have learned."""
     known = training_terms(leak.questions(trial.training))
     return [question_kinds(row, known) for row in rows]

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from components.release.register.config import RegisterConfig
-from components.release.register.model_card import known_regressions
+from components.release.register.model_card import datasets, known_regressions
+from components.release.register.model_kinds import MODEL_KINDS
 from components.release.register.publish import current_digest, publish
 from components.release.register.stage import Inputs, refuse_unservable, register, register_held
 from qinglan.digests import digest
@@ -280,6 +281,18 @@ def test_the_model_card_says_that_its_figures_are_of_cross_fitted_siblings() -> 
 
     assert known_regressions(verdict) == [verdict.reasons[0]]
     assert known_regressions(decide(good(), GATE)) == []
+
+
+def test_the_model_card_counts_the_released_models_rows_and_not_those_of_a_younger_fold(made: Made) -> None:
+    kind, [convert] = (
+        MODEL_KINDS["rewriter"],
+        [one for one in read_lineage(made.inputs.lineage) if one.statement.stage == "convert"],
+    )
+    fold = convert.statement._replace(facts=dict.fromkeys(convert.statement.facts, 7), ended="2099-01-01T00:00:00Z")
+
+    sets = list(datasets(kind, judged(made.folder / "model"), [convert, convert._replace(statement=fold)], "acme"))
+
+    assert sets[0]["contents"]["properties"][-1]["value"] == "450"
 
 
 def test_a_model_that_a_stand_in_taught_is_released_only_where_the_profile_says_so(

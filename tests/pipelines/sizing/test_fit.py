@@ -402,3 +402,15 @@ def test_a_larger_base_of_the_style_line_fits_a_small_card_with_an_adapter_and_c
 
     rooms = [{room.stage: room.fits for room in report.rooms if room.room == "card"} for report in reports if report]
     assert [room["style"] for room in rooms] == [False, True]
+
+
+def test_a_cross_fitted_run_needs_room_for_the_folds_and_the_hours_of_all_trainings() -> None:
+    config = rewriter(name="one-gpu-24")
+    folded = config.model_copy(update={"convert": config.convert.model_copy(update={"folds": 5})})
+    once, all_folds = report_of(config), report_of(folded)
+
+    assert [pace.hours for pace in all_folds.paces] == [
+        pytest.approx(5 * (pace.hours or 0), rel=0.1) for pace in once.paces
+    ]
+    assert peaks(all_folds)["run scratch volume"] > 2 * peaks(once)["run scratch volume"]
+    assert peaks(all_folds)["sft card"] == peaks(once)["sft card"]
