@@ -21,7 +21,10 @@ class Strange:
     """A server whose first list has no version, as a proxy's page of its own may look."""
 
     def __init__(self) -> None:
-        self.lists = [{"items": [], "metadata": {}}, {"items": [{"metadata": {"name": "a"}}], "metadata": {}}]
+        self.lists: list[dict[str, Any]] = [
+            {"items": [], "metadata": {}},
+            {"items": [{"metadata": {"name": "a"}}], "metadata": {}},
+        ]
 
     def all(self, resource: str, query: Any) -> Any:
         return self.lists.pop(0) if len(self.lists) > 1 else {**self.lists[0], "metadata": {"resourceVersion": "1"}}
