@@ -163,12 +163,14 @@ def sample(
     """Write a seeded sample: a tenant's knowledge base and spreadsheet of questions, or labelled answers."""
     from standins.samples import write_sample
     from standins.samples.style import write_style_sample
+    from standins.samples.unchanged_files import without_overwriting
 
     counts: dict[str, int]
-    if tenant == "style":
-        counts = write_style_sample(out, rows, seed)._asdict()
-    else:
-        counts = write_sample(tenant, out, conversations, seed, variant)._asdict()
+    with without_overwriting(out) as folder:
+        if tenant == "style":
+            counts = write_style_sample(folder, rows, seed)._asdict()
+        else:
+            counts = write_sample(tenant, folder, conversations, seed, variant)._asdict()
     if as_json:
         say_json(counts)
     else:
