@@ -165,11 +165,13 @@ def sample(
     """Write a seeded sample: a tenant's knowledge base and spreadsheet of questions, or labelled answers."""
     from standins.samples import write_sample
     from standins.samples.style import write_style_sample
+    from standins.samples.unchanged_files import without_overwriting
 
-    if tenant == "style":
-        counts: Any = write_style_sample(out, rows, seed)
-    else:
-        counts = write_sample(tenant, out, conversations, seed, variant)
+    with without_overwriting(out) as folder:
+        if tenant == "style":
+            counts: Any = write_style_sample(folder, rows, seed)
+        else:
+            counts = write_sample(tenant, folder, conversations, seed, variant)
     say_json(counts._asdict()) if as_json else say(f"{out}: {counts.in_words()}")
 
 

@@ -15,7 +15,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     from qinglan.terminal.console import Console
 
     console = Console()
-    console.print(f"{plan.rows:,} questions; {plan.unfit:,} rows hold no question and are set aside, unpaid")
+    console.print(f"{plan.rows:,} questions; {plan.unfit:,} rows cannot be used and are set aside, unpaid")
     for row in plan.unfit_rows[:UNFIT_SHOWN]:
         console.print(f"  {row}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
@@ -103,8 +103,11 @@ def _prepaid(step: PlanStep) -> str:
 def _original_table(plan: Plan) -> Any:
     from rich.table import Table
 
-    table = Table(title="The original plan's budget, and ours for the same", title_justify="left")
-    for column in ("what", "the plan", f"ours, {plan.currency}"):
+    table = Table(
+        title="The original plan's budget, and what the same costs now; hours are your rows on those machines",
+        title_justify="left",
+    )
+    for column in ("what", "original plan", f"now, {plan.currency}"):
         table.add_column(column)
     for line in plan.original:
         table.add_row(*map(in_language, (line.what, line.theirs, line.ours)))

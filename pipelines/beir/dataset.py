@@ -10,7 +10,7 @@ DIR/
 of MTRAG's tasks are read as they are: task_id, and input with its speakers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,12 +94,13 @@ def read_dataset(folder: Path, split: str, tenant: str, knowledge_base: Path) ->
             raise ConfigError(
                 f"{path}: no such file. A benchmark in BEIR's layout has {CORPUS}, {QUERIES} and qrels."
             )
-    texts = dict(_unique(files[QUERIES], QueryLine))
-    judged = read_qrels(files["qrels"])
-    _refuse_unknown(files["qrels"], "query-id", judged, texts, QUERIES)
+    texts = {line.id: line for _, line in _unique(files[QUERIES], QueryLine)}
+    judged, lines = read_qrels(files["qrels"])
+    first_lines = {query: min(numbers.values()) for query, numbers in lines.items()}
+    _refuse_unknown(files["qrels"], "query-id", first_lines, texts, QUERIES)
     passages, blank = write_knowledge_base(files[CORPUS], knowledge_base)
-    for query, grades in judged.items():
-        _refuse_unknown(files["qrels"], f"corpus-id of query {query}", grades, passages, CORPUS)
+    for query, numbers in lines.items():
+        _refuse_unknown(files["qrels"], f"corpus-id of query {query}", numbers, passages, CORPUS)
     conversations = _conversations(folder / CONVERSATIONS, texts)
     if conversations:
         files[CONVERSATIONS] = folder / CONVERSATIONS
@@ -118,9 +119,17 @@ def qrels_file(folder: Path, split: str) -> Path:
     return path
 
 
-def read_qrels(path: Path) -> dict[str, Grades]:
-    """Grades by query and passage; what is no header, no whole number or said twice is a DataError with its line."""
-    judged: dict[str, Grades] = {}
+class Judgements(NamedTuple):
+    grades: dict[str, Grades]
+    """By query and passage."""
+
+    lines: dict[str, dict[str, int]]
+    """The line of each grade in its file."""
+
+
+def read_qrels(path: Path) -> Judgements:
+    """Grades and their lines; what is no header, no whole number or said twice is a DataError with its line."""
+    judged, lines = Judgements({}, {})
     for number, cells in enumerate(_lines(path), 1):
         where = f"{path}:{number}"
         if number == 1:
@@ -133,9 +142,10 @@ def read_qrels(path: Path) -> dict[str, Grades]:
         grade = _grade(text, where)
         if judged.setdefault(query, {}).setdefault(passage, grade) != grade:
             raise DataError(f"{where}: passage {passage!r} has another grade for query {query!r} above. Keep one.")
+        lines.setdefault(query, {}).setdefault(passage, number)
     if not judged:
         raise DataError(f"{path}: judges nothing. Give at least one line below the header.")
-    return judged
+    return Judgements(judged, lines)
 
 
 def _lines(path: Path) -> Iterator[list[str]]:
@@ -160,11 +170,11 @@ def write_knowledge_base(corpus: Path, target: Path) -> tuple[set[str], int]:
     ids: set[str] = set()
     blank = 0
     with atomic_write(target) as partial, partial.open("wb") as file:
-        for name, line in _unique(corpus, CorpusLine):
-            ids.add(name)
+        for _, line in _unique(corpus, CorpusLine):
+            ids.add(line.id)
             title, content = (line.title, line.text) if line.text.strip() else ("", line.title)
             if content.strip():
-                file.write(dump_line(Passage(id=name, title=title, content=content)))
+                file.write(dump_line(Passage(id=line.id, title=title, content=content)))
             else:
                 blank += 1
     if len(ids) == blank:
@@ -172,37 +182,41 @@ def write_knowledge_base(corpus: Path, target: Path) -> tuple[set[str], int]:
     return ids, blank
 
 
-def _unique(path: Path, model: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Lines by id; the second line of an id is a DataError."""
+def _unique(path: Path, model: type[Any]) -> Iterator[tuple[int, Any]]:
+    """Lines with their numbers; the second line of an id is a DataError."""
     first: dict[str, int] = {}
     for number, line in read_jsonl(path, model):
         if line.id in first:
             raise DataError(f"{path}:{number}: _id {line.id!r} is line {first[line.id]}'s already. Keep one of them.")
         first[line.id] = number
-        yield line.id, line
+        yield number, line
 
 
-def _refuse_unknown(path: Path, column: str, named: Any, known: Any, file: str) -> None:
-    if unknown := sorted(set(named) - set(known)):
+def _refuse_unknown(path: Path, column: str, lines: Mapping[str, int], known: Collection[str], file: str) -> None:
+    """Refuse ids that the file does not hold; `lines` has the line of each id."""
+    unknown = sorted((number, name) for name, number in lines.items() if name not in known)
+    if unknown:
+        (number, name), rest = unknown[0], len(unknown) - 1
+        more = f", nor are {rest:,} more" if rest else ""
         raise DataError(
-            f"{path}: {column} {unknown[0]!r} is not in {file}, nor are {len(unknown) - 1} others. Take corpus, "
-            "queries and qrels of one release of the benchmark."
+            f"{path}:{number}: {column} {name!r} is not in {file}{more}. Take corpus, queries and qrels of one "
+            "release of the benchmark."
         )
 
 
 def _conversations(path: Path, texts: dict[str, QueryLine]) -> dict[str, ConversationLine]:
     if not path.exists():
         return {}
-    conversations = dict(_unique(path, ConversationLine))
-    _refuse_unknown(path, "_id", conversations, texts, QUERIES)
-    return {name: line.model_copy(update={"turns": _turns(path, line)}) for name, line in conversations.items()}
+    lines = list(_unique(path, ConversationLine))
+    _refuse_unknown(path, "_id", {line.id: number for number, line in lines}, texts, QUERIES)
+    return {line.id: line.model_copy(update={"turns": _turns(f"{path}:{number}", line)}) for number, line in lines}
 
 
-def _turns(path: Path, line: ConversationLine) -> list[Any]:
+def _turns(where: str, line: ConversationLine) -> list[Any]:
     turns = read_turns(line.turns) if line.turns else []
     if turns is None:
         raise DataError(
-            f"{path}: turns of {line.id!r} cannot be read. A turn is {{role, content}} or {{speaker, text}}."
+            f"{where}: turns of {line.id!r} cannot be read. A turn is {{role, content}} or {{speaker, text}}."
         )
     return turns
 

@@ -26,8 +26,10 @@ def machine_checks(folder: Path) -> Iterator[Check]:
 def python_check(version: tuple[int, int]) -> Check:
     named = ".".join(map(str, version))
     if version == (3, 11):
-        return Check("ok", "python", f"{named}.")
-    return Check("error", "python", f"{named}; the locked packages are for 3.11.", "make PYTHON=python3.11 (README)")
+        return Check("ok", "python", f"version {named}.")
+    return Check(
+        "error", "python", f"version {named}; the locked packages are for 3.11.", "make PYTHON=python3.11 (README)"
+    )
 
 
 def room_check(memory: float, disk: float, cores: int, folder: Path) -> Check:

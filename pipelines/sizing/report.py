@@ -155,7 +155,7 @@ def style_report(
     if shape is None:
         return None
     needs = style_needs(config, shape, card, machine)
-    steps = style.steps(config.style, load.rows)
+    steps, folds = _style_steps(config, load.rows)
     return FitReport(
         profile=name,
         base=config.base.model,
@@ -168,8 +168,28 @@ def style_report(
         rooms=tuple(room_of(need, machine) for need in needs),
         paces=(_pace("style", steps, None, 1, 0.0),),
         advice=tuple(_style_advice(config, shape, needs, card, machine)),
-        notes=(*_unknown_card(config, card), "Hours of the style line are not estimated."),
+        notes=(*_unknown_card(config, card), *_fold_notes(folds), "Hours of the style line are not estimated."),
     )
+
+
+def _style_steps(config: StyleRunConfig, rows: int) -> tuple[Steps, int]:
+    """Steps of all trainings, and the number of those for cross-fitting: 0 where a test is locked away."""
+    prepare = config.prepare
+    test = rows * prepare.test / (1 - prepare.test - prepare.dev)
+    if test >= prepare.cross_fit_below:
+        return style.steps(config.style, rows), 0
+    released = style.steps(config.style, round(rows + test))
+    fold = style.steps(config.style, round((rows + test) * (1 - 1 / prepare.folds)))
+    total, tests = released.total + prepare.folds * fold.total, released.tests + prepare.folds * fold.tests
+    return Steps(released.each, total, tests), prepare.folds
+
+
+def _fold_notes(folds: int) -> Iterator[str]:
+    if folds:
+        yield (
+            f"style trains {folds + 1} times on so few rows: the released model, and {folds} that judge the rows "
+            "they did not learn from (prepare.cross_fit_below). All are in its steps."
+        )
 
 
 def profile_card(config: RunConfig | StyleRunConfig) -> Card:

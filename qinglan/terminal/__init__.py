@@ -41,6 +41,11 @@ def in_language(text: object) -> str:
     return _in_language(str(text))
 
 
+def program_name(module: str) -> str:
+    """The name of a server's program as it was started: `qinglan serve NAME`, or `python -m MODULE`."""
+    return sys.argv[0] if sys.argv[0].startswith("qinglan ") else f"python -m {module}"
+
+
 def visible(text: object) -> str:
     r"""The text on one line, with a code such as \x1b or \u202e in place of each invisible character."""
     text = str(text)

@@ -7,12 +7,12 @@ from pathlib import Path
 from qinglan.config import load_yaml
 from qinglan.errors import QinglanError
 from qinglan.llm.config import GatewayConfig
-from qinglan.terminal import say_error
+from qinglan.terminal import program_name, say_error
 from serving.gateway.server import serve
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m serving.gateway", description="A run's way to the paid API.")
+    parser = argparse.ArgumentParser(prog=program_name("serving.gateway"), description="A run's way to the paid API.")
     parser.add_argument("--config", required=True, type=Path, help="the gateway's settings, YAML or JSON")
     parser.add_argument("--journal", required=True, type=Path)
     parser.add_argument("--retrieval-cache", required=True, type=Path)

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from qinglan.errors import QinglanError
-from qinglan.terminal import say_error
+from qinglan.terminal import program_name, say_error
 from serving.rag.server import serve_knowledge_bases
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m serving.rag", description="The RAG service.")
+    parser = argparse.ArgumentParser(prog=program_name("serving.rag"), description="The RAG service.")
     parser.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]")
     parser.add_argument("--index-root", type=Path, help="where the indexes of knowledge bases with a PATH are kept")
     parser.add_argument("--opensearch", default="", metavar="URL", help="searches the knowledge bases without a PATH")

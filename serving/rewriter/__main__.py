@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import ConfigError, QinglanError
-from qinglan.terminal import say_error
+from qinglan.terminal import program_name, say_error
 from serving.rewriter.config import ServerConfig
 
 
@@ -24,7 +24,7 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     """The command line's parser; an option that is absent takes the configuration's default."""
     out = argparse.ArgumentParser(
-        prog="python -m serving.rewriter", description="The trained rewriter.", argument_default=argparse.SUPPRESS
+        prog=program_name("serving.rewriter"), description="The trained rewriter.", argument_default=argparse.SUPPRESS
     )
     out.add_argument("--model", type=Path, required=True, metavar="FOLDER")
     out.add_argument(

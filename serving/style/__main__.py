@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from qinglan.errors import QinglanError
-from qinglan.terminal import say_error
+from qinglan.terminal import program_name, say_error
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m serving.style", description="The style model.")
+    parser = argparse.ArgumentParser(prog=program_name("serving.style"), description="The style model.")
     parser.add_argument("--model", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--engine", choices=["torch", "onnx"], default="torch", help="onnx: int8, for a CPU")
     parser.add_argument(

@@ -6,14 +6,16 @@ import sys
 from typing import Any
 
 from qinglan.errors import ConfigError, QinglanError
-from qinglan.terminal import say_error
+from qinglan.terminal import program_name, say_error
 from standins.teacher.config import Behaviour, TeacherConfig
 from standins.teacher.server import serve
 
 
 def main() -> None:
     usual = Behaviour()
-    parser = argparse.ArgumentParser(prog="python -m standins.teacher", description="The stand-in for paid models.")
+    parser = argparse.ArgumentParser(
+        prog=program_name("standins.teacher"), description="The stand-in for paid models."
+    )
     parser.add_argument("--kb", action="append", required=True, metavar="TENANT=PATH")
     parser.add_argument("--vocabulary", action="append", default=[], metavar="TENANT=PATH")
     parser.add_argument(

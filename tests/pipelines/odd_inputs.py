@@ -228,7 +228,7 @@ KNOWLEDGE = [
     base("a scan", documents(lambda folder: write_pdf(folder / "s.pdf", "")), "s.pdf: holds no text", "OCR first"),
     base("an encrypted pdf", documents(encrypt_pdf), "e.pdf: is encrypted. Save it without a password"),
     base("html of scripts", documents(data("a.html", "<html><script>alert(1)</script></html>")), "holds no text"),
-    base("md without titles", documents(data("a.md", "七天内可以退货。")), "docs/a.md: 1 passages", code=0),
+    base("md without titles", documents(data("a.md", "七天内可以退货。")), "docs/a.md: 1 passage The", code=0),
     base("a key twice", documents(data("a.jsonl", '{"id": "k1", "content": "a", "content": "b"}\n')),
          "a.jsonl:1: 'content' is there twice"),
     base("an id twice", documents(data("a.jsonl", '{"id": "k1", "content": "a"}\n{"id": "k1", "content": "b"}\n')),

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.cli import SERVERS
+from tests.pipelines.conftest import Here
+
 pytestmark = pytest.mark.slow
 
 HEAVY = {"torch", "kfp", "kserve", "pandas", "openai", "fastapi", "sklearn", "pydantic", "numpy"}
@@ -137,3 +140,19 @@ def test_a_graph_that_cannot_be_compiled_is_explained(tmp_path: Path, words: lis
     assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)
     assert said in ran.stderr
     assert not list((tmp_path / "graphs").glob("*"))
+
+
+def test_a_sample_overwrites_nothing_but_itself(here: Here, tmp_path: Path) -> None:
+    words = ("sample", "fivedoctors", "--conversations", "8", "--out", tmp_path)
+    first, again = here(*words), here(*words)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    other = here(*words, "--seed", "1")
+
+    assert (first.code, again.code, other.code) == (0, 0, 2) and len(before) == 3
+    assert "holds another sample, or yours, and nothing was changed. Remove it, or give --out" in other.errors
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_servers_help_names_the_program_that_was_called(server: str, here: Here) -> None:
+    assert here("serve", server, "--help").out.startswith(f"usage: qinglan serve {server} ")

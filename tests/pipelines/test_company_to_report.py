@@ -92,7 +92,7 @@ def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path:
         "--training laptop --language zh --yes"
     )
     assert made.code == 0, made.errors
-    assert "96 questions of 97 rows; question = 用户问句" in made.out and "资料/tent.pdf: 1 passages" in made.out
+    assert "96 questions of 97 rows; question = 用户问句" in made.out and "资料/tent.pdf: 1 passage\n" in made.out
 
     waits = user.types("doctor acme --profile deepseek --json")
     assert waits.code == 2, waits.errors

@@ -10,7 +10,7 @@ import pytest
 from components.evaluation.rewriter.report import headline
 from pipelines.config import load_config, profiles
 from pipelines.plan import make_plan
-from pipelines.plan_table import prepayment_in_words
+from pipelines.plan_table import prepayment_in_words, print_plan
 from pipelines.promotion import promotion_lines
 from pipelines.rewriter import RunConfig, StandIns
 from pipelines.sizing.original_hours import planned_hours
@@ -41,6 +41,17 @@ def test_a_plan_counts_calls_and_leaves_out_what_is_no_question(questions: Path)
     )
     data = [(step.what, step.calls) for step in plan.steps if step.step in ("generate", "validate")]
     assert data == [("rewrites", 10), ("needs", 6), ("retrievals", 20)]
+
+
+def test_a_question_that_is_too_long_is_not_called_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = tmp_path / "q.jsonl"
+    sheet.write_text("".join(json.dumps({"question": text}) + "\n" for text in ("怎么洗" * 700, "怎么洗")))
+
+    print_plan(make_plan(load_config("fivedoctors", "gpt", questions=sheet), TODAY))
+
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == "1 questions; 1 rows cannot be used and are set aside, unpaid"
+    assert second == "  q.jsonl line 1: 问题 has 2100 characters, more than 2000."
 
 
 def test_a_plan_counts_the_most_that_training_and_evaluation_can_ask(questions: Path) -> None:
@@ -305,6 +316,8 @@ def test_the_plan_says_whether_the_training_fits_and_estimates_the_plans_days(qu
     assert cpu[0] == "On a CPU:" and cpu[-1] == "Hours on a CPU are not estimated."
     assert any(re.fullmatch(r"ppo needs \d+\.\d GB of memory\.", line) for line in cpu)
     days = {line.theirs: line.ours for line in plan.original}
-    assert "h, an estimate" in days["4 A100-80GB, 2-3 days"]
-    assert plan.fit[3] == "ppo: no step over so few rows." and days["3-5 days"].startswith("no step over")
-    assert "h, an estimate" in planned_hours(560).ppo
+    assert "h (estimate)" in days["4 A100-80GB, 2-3 days"]
+    assert plan.fit[3] == "ppo: no step over so few rows." and days["3-5 days"].endswith(
+        "rows are too few for a step"
+    )
+    assert "h (estimate)" in planned_hours(560).ppo

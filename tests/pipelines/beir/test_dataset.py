@@ -91,8 +91,14 @@ def test_a_missing_split_is_answered_with_those_that_are_judged(folder: Path) ->
         ("query-id\tcorpus-id\tscore\nq0-0\tp0-0\t1.5\n", r":2: score '1\.5' is no grade"),
         ("query-id\tcorpus-id\tscore\nq0-0 p0-0 1\n", r":2: 1 columns"),
         ("query-id\tcorpus-id\tscore\nq0-0\tp0-0\t1\nq0-0\tp0-0\t2\n", r":3: passage 'p0-0' has another grade"),
-        ("query-id\tcorpus-id\tscore\nnobody\tp0-0\t1\n", r"query-id 'nobody' is not in queries\.jsonl"),
-        ("query-id\tcorpus-id\tscore\nq0-0\tnothing\t1\n", r"corpus-id of query q0-0 'nothing' is not in corpus"),
+        (
+            "query-id\tcorpus-id\tscore\nnobody\tp0-0\t1\n",
+            r"test\.tsv:2: query-id 'nobody' is not in queries\.jsonl\. Take",
+        ),
+        (
+            "query-id\tcorpus-id\tscore\nq0-0\tnothing\t1\n",
+            r"test\.tsv:2: corpus-id of query q0-0 'nothing' is not in corpus",
+        ),
     ],
 )
 def test_odd_judgements_are_refused_with_their_place(folder: Path, qrels: str, message: str) -> None:
@@ -108,7 +114,11 @@ def test_odd_judgements_are_refused_with_their_place(folder: Path, qrels: str, m
         ("corpus.jsonl", {"_id": "p0-0", "text": "again"}, r"corpus\.jsonl:13: _id 'p0-0' is line 1's already"),
         ("queries.jsonl", {"_id": "empty", "text": " "}, r"queries\.jsonl:14: text"),
         ("queries.jsonl", {"text": "no id"}, r"queries\.jsonl:14: _id"),
-        ("conversations.jsonl", {"_id": "q", "conversation_id": "c"}, r"_id 'q' is not in queries\.jsonl"),
+        (
+            "conversations.jsonl",
+            {"_id": "q", "conversation_id": "c"},
+            r"conversations\.jsonl:\d+: _id 'q' is not in queries\.jsonl",
+        ),
     ],
 )
 def test_odd_lines_are_refused_with_their_place(folder: Path, file: str, line: dict[str, str], message: str) -> None:

@@ -92,7 +92,7 @@ def test_a_host_without_an_answer_is_an_error() -> None:
 
 
 def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
-    assert python_check((3, 11)).state == "ok"
+    assert (python_check((3, 11)).state, python_check((3, 11)).what) == ("ok", "version 3.11.")
     assert python_check((3, 13)).state == "error"
     states = [room_check(memory, disk, 2, Path("runs")).state for memory, disk in ((16, 50), (4, 50), (16, 2))]
     assert states == ["ok", "warning", "error"]

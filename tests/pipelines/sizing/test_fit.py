@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from components.training.style.fit import steps
 from pipelines.cli import app
 from pipelines.config import STYLES, TRAINING
 from pipelines.rewriter import RunConfig
@@ -330,6 +331,18 @@ def test_hours_that_are_not_estimated_have_a_reason() -> None:
 
     assert style and "Hours of the style line are not estimated." in style.notes
     assert any("the speed of 90 GB is not known" in note for note in report_of(rewriter(), memory=90).notes)
+
+
+def test_the_models_of_cross_fitted_folds_are_counted() -> None:
+    config = load_profile("style/a100")  # a test of fewer than 200 rows is cross-fitted in 5 folds
+    many, few = (fit_report(config, "test", load=Workload(rows)) for rows in (701, 699))
+
+    assert many and not any("times" in note for note in many.notes)
+    assert few and any(note.startswith("style trains 6 times on so few rows") for note in few.notes)
+    [locked], [folded] = many.paces, few.paces
+    released, fold = (steps(config.style, rows) for rows in (899, 719))  # 699 and the test's 200; four fifths of them
+    assert folded.steps == released.total + 5 * fold.total
+    assert folded.validations == 6 * locked.validations
 
 
 def test_a_style_model_too_large_for_its_card_is_refused() -> None:
