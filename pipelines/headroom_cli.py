@@ -1,5 +1,6 @@
 """The command `qinglan headroom`."""
 
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -74,7 +75,9 @@ def _line(kind: str, *cells: str) -> str:
 
 
 def with_interval(estimate: "Estimate") -> str:
-    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
+    """The value with its interval, which takes two conversations."""
+    value = f"{estimate.value:+.3f}"
+    return value if math.isnan(estimate.low) else f"{value} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
 
 
 def gain_in_words(recipe: "Recipe") -> str:

@@ -65,7 +65,7 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
         try:
             deque(read_knowledge_base(path), maxlen=0)
         except DataError as error:
-            problem = DataError(f"--knowledge-base {error} {A_PASSAGE}")
+            problem = DataError(f"--knowledge-base {str(error).rstrip('.')}. {A_PASSAGE}")
             problem.__cause__ = error
             yield problem
 

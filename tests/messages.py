@@ -33,8 +33,8 @@ ROOMS = ("qinglan", "components", "standins", "pipelines", "serving/rollout")
 
 MOST_CHOICES = 16
 
-FIGURES = ("Counts", "Registered", "Deployed")
-"""Ends of the names of what a step's line shows."""
+FIGURES = "Counts"
+"""The end of the names of what a step's line shows."""
 
 HOLE, NUMBER_HOLE, OUR_HOLE = "\1", "\2", "\3"
 HOLES = re.compile(f"([{HOLE}{NUMBER_HOLE}{OUR_HOLE}]+)")

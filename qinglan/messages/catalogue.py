@@ -141,7 +141,7 @@ class Catalogue:
     def _sentence_with_place(self, text: str) -> str | None:
         """The translation of a sentence with its place before it: a file, a stage, or a word of ours."""
         place, mark, sentence = text.partition(PLACE_MARK)
-        place = self._match(place) or ("" if " " in place else place)
+        place = self._match(place) or ("" if place.count(" ") > 1 else place)
         translation = self._ended(sentence) if mark and place else None
         return None if translation is None else f"{place}{JOINTS[mark[0]]}{translation}"
 

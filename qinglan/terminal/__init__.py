@@ -96,6 +96,7 @@ def say_warnings() -> None:
     """Print the warnings of libraries by `say`, unless logging is set up already."""
     logging.basicConfig(handlers=[SayHandler(logging.WARNING)])
     logging.captureWarnings(True)
+    logging.getLogger("stamina").setLevel(logging.ERROR)  # it would name each try, and not what was tried
 
 
 def _hidden(letter: str, before: str = "") -> bool:

@@ -9,7 +9,10 @@ from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.training_curves import curves, read_series
 from qinglan.evaluation.report import write_report
+from qinglan.messages import LANGUAGE
+from tests.browser import Page
 from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, HOSTILE, Evaluated
+from tests.english import english_left
 from tests.strict_html import Strict
 
 
@@ -91,3 +94,14 @@ def test_the_judges_factor_is_of_rows_that_judge_and_examiner_scored(evaluated: 
 
 def test_a_report_without_rl_says_that_nothing_was_trained_by_the_reward() -> None:
     assert "no model here was trained by the reward" in next(inflation_lines({}))
+
+
+def test_a_chinese_report_has_no_english_sentence(
+    evaluated: Evaluated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LANGUAGE, "zh")
+
+    text = Page(page(evaluated, tmp_path)).text
+
+    assert "各类问题" in text
+    assert english_left(text) == []
