@@ -39,7 +39,7 @@ def parse_json(content: bytes | str, where: str, line: int = 1, half_characters:
         if not half_characters:
             orjson.loads(content)  # refuses what json takes: half characters, bytes that are not UTF-8
         text = content if isinstance(content, str) else content.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+        return DECODER.decode(text)
     except _AmbiguousError as error:
         raise DataError(f"{where}:{line + _line_of(text)}: {error}.") from error
     except json.JSONDecodeError as error:  # orjson's too
@@ -75,6 +75,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise _AmbiguousError(f"{text[:40]} is beyond what a number can be")
     return number
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
 
 
 def _line_of(text: str) -> int:

@@ -130,8 +130,8 @@ def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
                 raise DataError(
                     f"{path}:{number}: byte {error.start} is not UTF-8. Save the file as UTF-8 and try again."
                 ) from error
-            parse_json(text, str(path), number)  # pydantic takes the last of two equal keys without a word
+            values = parse_json(text, str(path), number)  # pydantic takes the last of two equal keys without a word
             try:
-                yield number, model.model_validate_json(text)
+                yield number, model.model_validate(values)
             except ValidationError as error:
                 raise DataError(f"{path}:{number}: {explain_validation_error(error)}") from error

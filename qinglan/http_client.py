@@ -1,5 +1,6 @@
 """HTTP client for paid models and for the gateway."""
 
+import os
 import socket
 import ssl
 import sys
@@ -7,6 +8,9 @@ from functools import cache
 
 import httpx2
 
+from qinglan.errors import ConfigError
+
+CA_VARIABLE = "SSL_CERT_FILE"
 MAX_IDLE_CONNECTIONS = 100
 
 KEEPALIVE = (
@@ -23,7 +27,7 @@ def http_client(timeout: httpx2.Timeout) -> httpx2.AsyncClient:
     """Create a client that follows no redirects and uses no proxy of the environment."""
     transport = httpx2.AsyncHTTPTransport(
         trust_env=False,
-        verify=_certificates(),
+        verify=trusted_certificates(),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS),
         socket_options=KEEPALIVE,
     )
@@ -31,6 +35,22 @@ def http_client(timeout: httpx2.Timeout) -> httpx2.AsyncClient:
 
 
 @cache
-def _certificates() -> ssl.SSLContext:
-    """TLS certificates, loaded once: it takes 50 ms."""
-    return httpx2.create_ssl_context(trust_env=False)
+def trusted_certificates() -> ssl.SSLContext:
+    """The public authorities, and those of the file that SSL_CERT_FILE names; loaded once: it takes 50 ms."""
+    context = httpx2.create_ssl_context(trust_env=False)
+    if path := os.environ.get(CA_VARIABLE):
+        try:
+            context.load_verify_locations(path)
+        except OSError as error:  # ssl.SSLError too
+            raise ConfigError(
+                f"{CA_VARIABLE}: {path} cannot be read as certificates ({error}). Name a PEM file with your "
+                "company's authority, or unset it."
+            ) from error
+    return context
+
+
+def certificate_advice(error: BaseException) -> str:
+    """The next step where a service's certificate is not trusted; empty for other errors."""
+    if "CERTIFICATE_VERIFY_FAILED" not in str(error):
+        return ""
+    return f" If the certificate is of your company's own authority, name its PEM file in {CA_VARIABLE}."

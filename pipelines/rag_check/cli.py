@@ -8,7 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.overrides import SetOption
+from qinglan.errors import DataError
 from qinglan.terminal import say, say_json
+
+WITHOUT_PROFILE = (
+    "No profile was read. Give --tenant and --profile so that its columns, headers and path are used, or name them "
+    "here: --header, --path, --set generate.columns.question=NAME."
+)
 
 
 def check_rag(
@@ -44,8 +50,13 @@ def check_rag(
     from pipelines.rag_check.judge import judge, profile_lines
 
     inputs = read_inputs(url, tenant, profile, questions, knowledge_base, path, header or (), set_ or ())
-    sample = list(islice(inputs.with_questions(question or ()), rows))
-    measured = asyncio.run(measure(inputs.service, inputs.retrieval, sample))
+    try:
+        sample = list(islice(inputs.with_questions(question or ()), rows))
+        measured = asyncio.run(measure(inputs.service, inputs.retrieval, sample))
+    except DataError as error:
+        if profile:
+            raise
+        raise DataError(*error.lines, WITHOUT_PROFILE) from error
     verdict = judge(measured, inputs.retrieval.score_threshold, inputs.passages())
     lines = profile_lines(verdict.settings)
     if as_json:

@@ -19,7 +19,7 @@ import openai
 import orjson
 
 from qinglan.errors import ConfigError
-from qinglan.http_client import http_client
+from qinglan.http_client import certificate_advice, http_client
 from qinglan.llm.config import PaidModel
 from qinglan.llm.host_allowlist import check_host, is_local
 from qinglan.llm.limits import retry_after
@@ -120,7 +120,12 @@ class Upstream:
         timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
         problem = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
         kind = UnreachableError if never_sent else TransientError
-        return kind("timeout" if timed_out else "connection", f"{self.where}: {problem}.", "", not never_sent)
+        return kind(
+            "timeout" if timed_out else "connection",
+            f"{self.where}: {problem}.{certificate_advice(cause)}",
+            "",
+            not never_sent,
+        )
 
     def clean(self, text: str) -> str:
         """Remove the key from a text, so that a service that repeats it cannot bring it into files."""

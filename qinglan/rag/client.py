@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
 from qinglan.errors import DataError, OutageError
+from qinglan.http_client import certificate_advice, trusted_certificates
 from qinglan.outages import Retries, outage_seconds
 from qinglan.rag.adapter import RagAdapter
 from qinglan.rag.contract import (
@@ -77,8 +78,9 @@ class RagClient:
         self._bundles: BundleClient | None = None
         # A service on loopback must not be called through a proxy of the environment.
         self._http = httpx.AsyncClient(
-            base_url=base_url, timeout=timeout, trust_env=False, limits=httpx.Limits(max_connections=concurrency)
-        )
+            base_url=base_url, timeout=timeout, trust_env=False, verify=trusted_certificates(),
+            limits=httpx.Limits(max_connections=concurrency),
+        )  # fmt: skip
         logging.getLogger("httpx").setLevel(logging.WARNING)  # under KFP's executor it would log a line a call
 
     @classmethod
@@ -147,8 +149,10 @@ class RagClient:
                 f"{self._next_step('reranker')}"
             ) from fallen
         except (httpx.TransportError, httpx2.TransportError) as error:
-            cause = str(error) or type(error).__name__
-            raise OutageError(f"{self._where(path)}: no answer ({cause}). {self._next_step('service')}") from error
+            cause, advice = str(error) or type(error).__name__, certificate_advice(error)
+            raise OutageError(
+                f"{self._where(path)}: no answer ({cause}). {self._next_step('service')}{advice}"
+            ) from error
         self._retries.answered()
         return self._accepted(reply, path)
 

@@ -3,6 +3,7 @@
 import httpx
 
 from qinglan.errors import ConfigError, OutageError
+from qinglan.http_client import trusted_certificates
 from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
 from qinglan.reward.config import StyleRewardConfig
@@ -26,7 +27,9 @@ class StyleClient:
         check_host(config.url, "reward.style.url")
         self._config = config
         limits = httpx.Limits(max_connections=AT_ONCE)
-        self._http = httpx.AsyncClient(base_url=config.url, timeout=SECONDS, trust_env=False, limits=limits)
+        self._http = httpx.AsyncClient(
+            base_url=config.url, timeout=SECONDS, trust_env=False, limits=limits, verify=trusted_certificates()
+        )
         self._retries = Retries(self._where, _is_away, ATTEMPTS, outage_seconds())
 
     async def aclose(self) -> None:

@@ -15,6 +15,7 @@ import stamina
 
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError, OutageError
+from qinglan.http_client import certificate_advice, trusted_certificates
 from qinglan.llm.config import RagUpstream
 from qinglan.llm.host_allowlist import check_host
 from qinglan.llm.limits import retry_after
@@ -80,7 +81,8 @@ class RetrievalClient:
         extra = self._adapter.headers.items()
         self._headers = [*JSON_HEADERS, *((name.encode(), value.encode()) for name, value in extra)]
         self._timeout = {"timeout": dict.fromkeys(("connect", "read", "write"), upstream.timeout_seconds)}
-        self._lines = [httpcore.AsyncConnectionPool(max_connections=1) for _ in range(upstream.concurrency)]
+        trusted = trusted_certificates()
+        self._lines = [httpcore.AsyncConnectionPool(trusted, max_connections=1) for _ in range(upstream.concurrency)]
         self._free: asyncio.LifoQueue[httpcore.AsyncConnectionPool] = asyncio.LifoQueue()
         for line in self._lines:
             self._free.put_nowait(line)
@@ -215,6 +217,7 @@ class RetrievalClient:
             raise OutageError(
                 f"RAG service {self._base_url}{path}: {error or type(error).__name__} "
                 f"after {self._upstream.attempts} tries. See that it is up, then run again."
+                + certificate_advice(error)
             ) from error
         raise AssertionError("a retry loop ends with an answer or an error")
 

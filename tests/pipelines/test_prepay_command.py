@@ -119,6 +119,15 @@ def test_after_a_prepayment_the_stages_pay_nothing_and_write_the_bytes_that_they
     assert costs[1] == pytest.approx(costs[0] / 2)
 
 
+def test_a_sheet_that_a_whole_run_refuses_is_said_before_the_price(world: World, here: Here) -> None:
+    with running(echoing()) as teacher:
+        ended = here(*world.words(teacher))
+
+    warning, price = "serves one with --until convert alone.", f"generate: {ROWS} rewrites by echo: about"
+    assert "! The sheet has 12 rows for training, and a step of PPO takes" in ended.errors
+    assert -1 < ended.errors.find(warning) < ended.errors.find(price)
+
+
 def test_nothing_is_sent_without_a_yes_nor_above_the_budget(world: World, here: Here) -> None:
     with running(echoing()) as teacher:
         unasked = here(*world.words(teacher))

@@ -155,6 +155,17 @@ def test_without_a_sheet_one_question_is_asked_and_a_silent_address_is_an_outage
     assert gone.exception is not None and gone.exception.exit_code == 4  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("profile", [(), ("--tenant", "fivedoctors", "--profile", "gpt")])
+def test_without_a_profile_the_advice_names_it(profile: tuple[str, ...], tmp_path: Path) -> None:
+    sheet = tmp_path / "q.jsonl"
+    sheet.write_text('{"frage": "how"}\n{"frage": "when"}\n')
+
+    result = CliRunner().invoke(app, ["check-rag", "http://127.0.0.1:9", *profile, "--questions", str(sheet)])
+
+    assert isinstance(result.exception, DataError)
+    assert ("Give --tenant and --profile so that" in str(result.exception)) == (not profile)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
