@@ -72,4 +72,4 @@ def translate_argparse() -> None:
         text = format_help(parser)
         return text.replace("usage:", in_language("usage:"), 1)
 
-    argparse.ArgumentParser.format_help = in_our_language  # type: ignore[method-assign]
+    argparse.ArgumentParser.format_help = in_our_language  # type: ignore[method-assign, assignment]

@@ -162,7 +162,7 @@ def test_the_plans_own_budget_stands_beside_ours(questions: Path) -> None:
     lines = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY).original
 
     assert [line.planned for line in lines[:3]] == ["$5", "$30", "$35-50"]
-    assert float(lines[0].ours) + float(lines[1].ours) == pytest.approx(float(lines[2].ours), abs=0.011)
+    assert float(lines[0].cost) + float(lines[1].cost) == pytest.approx(float(lines[2].cost), abs=0.011)
 
 
 def test_the_funnel_measures_shares_of_the_sheet() -> None:
