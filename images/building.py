@@ -43,13 +43,13 @@ class Built(NamedTuple):
 
     name: str
     where: str
-    """As a container engine pulls it, without a tag."""
+    """Address that a container engine pulls, without a tag."""
 
     digest: str
 
     @property
     def reference(self) -> str:
-        """By digest, so that nobody can change what it means."""
+        """Address with the digest, so that nobody can change what it means."""
         return f"{self.where}@{self.digest}"
 
 

@@ -195,7 +195,7 @@ def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
 async def _ask_all(
     rows: Sequence[DevRow], texts: Sequence[Sequence[str]], config: RunConfig, gateway_url: str
 ) -> list[list[float]]:
-    """For each text of each row, 1 where its first passage is right; the same text is asked about once."""
+    """Ask for each text of each row: 1 where its first passage is right; the same text is asked about once."""
     async with RagClient.of_gateway(gateway_url) as rag:
 
         async def ask(at: int) -> list[float]:

@@ -54,7 +54,7 @@ def report_lines(report: "HeadroomReport") -> Iterator[str]:
         yield f"{recipe.name}: {recipe.about}; {gain_in_words(recipe)}; {cost_in_words(recipe, report.currency)}"
     yield ""
     yield f"{report.decision.word}: {report.decision.sentence}"
-    yield "The best of the samples is a stop sign, no promise: docs/science.md, `Where it stops`."
+    yield "The best of the samples is a stop sign, no promise: docs/science.md."
 
 
 def table_lines(by_kind: "Mapping[str, Headroom]", names: Sequence[str]) -> Iterator[str]:

@@ -83,11 +83,11 @@ class PlanStep(Config):
 
 
 class OriginalBudgetLine(Config):
-    """A line of the original plan's budget (`theirs`), and its cost at this profile's prices (`ours`)."""
+    """A line of the original plan's budget and its cost at this profile's prices."""
 
     what: str
-    theirs: str
-    ours: str
+    planned: str
+    cost: str
 
 
 class Plan(Config):
@@ -433,10 +433,10 @@ def original_budget(
     tokens_each = judgements.input / judgements.calls if judgements.calls else 0.0
     reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgements"])
     return (
-        OriginalBudgetLine(what="SFT data, 500 rows", theirs="$5", ours=f"{data:.2f}"),
-        OriginalBudgetLine(what="RL judging, 3,000 calls", theirs="$30", ours=f"{reward:.2f}"),
-        OriginalBudgetLine(what="API calls in all", theirs="$35-50", ours=f"{data + reward:.2f}"),
-        OriginalBudgetLine(what="SFT, LoRA", theirs="4 A100-80GB, 2-3 days", ours=hours.sft),
-        OriginalBudgetLine(what="SFT, all weights", theirs="8 A100-80GB, 4-5 days", ours=hours.sft_all),
-        OriginalBudgetLine(what="RL", theirs="3-5 days", ours=hours.ppo),
+        OriginalBudgetLine(what="SFT data, 500 rows", planned="$5", cost=f"{data:.2f}"),
+        OriginalBudgetLine(what="RL judging, 3,000 calls", planned="$30", cost=f"{reward:.2f}"),
+        OriginalBudgetLine(what="API calls in all", planned="$35-50", cost=f"{data + reward:.2f}"),
+        OriginalBudgetLine(what="SFT, LoRA", planned="4 A100-80GB, 2-3 days", cost=hours.sft),
+        OriginalBudgetLine(what="SFT, all weights", planned="8 A100-80GB, 4-5 days", cost=hours.sft_all),
+        OriginalBudgetLine(what="RL", planned="3-5 days", cost=hours.ppo),
     )

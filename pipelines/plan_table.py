@@ -110,7 +110,7 @@ def _original_table(plan: Plan) -> Any:
     for column in ("what", "original plan", f"now, {plan.currency}"):
         table.add_column(column)
     for line in plan.original:
-        table.add_row(*map(in_language, (line.what, line.theirs, line.ours)))
+        table.add_row(*map(in_language, (line.what, line.planned, line.cost)))
     return table
 
 

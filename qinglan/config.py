@@ -61,7 +61,7 @@ def _is_copy(item: ErrorDetails, other: ErrorDetails) -> bool:
 
 
 def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
-    """For names that a configuration lacks, those that it has and that are spelled nearly so."""
+    """Suggest names that are spelled nearly like those that a configuration lacks."""
     unknown = [item["loc"] for item in error.errors(include_url=False) if item["type"] == "extra_forbidden"]
     hints = []
     for *path, name in unknown:

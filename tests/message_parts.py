@@ -5,8 +5,8 @@ function of the product.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 IsProse = Callable[[str], bool]
 FOREIGN = frozenset({"str", "repr", "dumps", "read_text", "get", "strftime"})
@@ -16,14 +16,13 @@ FOREIGN = frozenset({"str", "repr", "dumps", "read_text", "get", "strftime"})
 class OurTexts:
     """Which expressions of the product are texts that a person reads."""
 
-    def __init__(self, files: Iterable[Path], is_prose: IsProse) -> None:
+    def __init__(self, trees: Mapping[Any, ast.AST], is_prose: IsProse) -> None:
         self._is_prose = is_prose
         self._functions: set[str] = set()
-        self.trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
         grown = -1
         while grown < len(self._functions):
             grown = len(self._functions)
-            for tree in self.trees.values():
+            for tree in trees.values():
                 self._functions |= set(self._prose_functions(tree))
 
     def _prose_functions(self, tree: ast.AST) -> Iterator[str]:

@@ -129,12 +129,11 @@ def _without_mark(text: str) -> str:
 def untranslated_parts() -> dict[str, str]:
     """Translations that leave a text of ours in English where it is put in, each with the file that puts it in."""
     known, hidden = catalogue(), not_shown()
-    texts = OurTexts(
-        (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))),
-        lambda text: is_prose(text) and text not in hidden,
-    )
+    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
+    texts = OurTexts(trees, lambda text: is_prose(text) and text not in hidden)
     faulty: dict[str, str] = {}
-    for path, tree in texts.trees.items():
+    for path, tree in trees.items():
         for text in _raw_templates(tree, texts.ours_in(tree)):
             ours = [number for number, hole in enumerate(HOLES.findall(_without_mark(text))) if OUR_HOLE in hole]
             translation = known.get(numbered(text), "")

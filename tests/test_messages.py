@@ -1,7 +1,10 @@
 """The Chinese catalogue has every text of the rooms that are done, and what is read from the code is what it says."""
 
+import ast
+
 import pytest
 
+from tests.message_parts import OurTexts
 from tests.messages import (
     ROOMS,
     added_texts,
@@ -90,3 +93,18 @@ def test_the_words_of_a_page_are_read_from_its_template() -> None:
 )
 def test_a_faulty_translation_is_noticed(text: str, translation: str) -> None:
     assert list(faults(text, translation)) != []
+
+
+def test_a_part_is_ours_if_the_code_puts_a_sentence_in() -> None:
+    source = """
+def reasons(n):
+    yield f"{n} rows are empty"
+
+def explain(path, names):
+    step = "Give more rows." if names else ""
+    return f"{path}: {', '.join(reasons(2))}; {step} See {names}."
+"""
+    files = {"a.py": ast.parse(source)}
+    texts = OurTexts(files, is_prose)
+
+    assert sorted(map(ast.unparse, texts.ours_in(files["a.py"]))) == ["', '.join(reasons(2))", "step"]

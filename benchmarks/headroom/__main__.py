@@ -128,7 +128,7 @@ def outcomes(policy: Policy, world: World, rows: list[Row]) -> list[RowOutcome]:
 
 
 def written_firsts(policy: Policy, world: World, rows: list[Row]) -> list[float]:
-    """For each row, 1 where the greedy rewrite finds a gold passage first."""
+    """Greedy rewrites by row: 1 where one finds a gold passage first."""
     return [world.first(rewrite, row) for row, rewrite in zip(rows, policy.write(rows), strict=True)]
 
 

@@ -118,7 +118,7 @@ def _describe_folds(numbers: EvaluationNumbers, candidate: str) -> Iterator[str]
 
 
 def _against_teacher(numbers: EvaluationNumbers, candidate: str) -> Comparison:
-    path, by = ("paired", f"{candidate}_vs_teacher"), "labels" if _judged_rows(numbers) else "gold"
+    path, by = ("paired", f"{candidate}_vs_teacher"), decided_by(numbers)
     title = f"{candidate.upper()} minus teacher, {FIRST_IN_WORDS[by]}"
     return Comparison(path, title, "the teacher", (*path, "n"), "queries")
 
@@ -150,6 +150,11 @@ def _check_who_judged(numbers: EvaluationNumbers, candidate: str, gate: GateConf
 def _judged_rows(numbers: EvaluationNumbers) -> float:
     """Rows without gold that the examiner judged; an evaluation without this count is from before it did."""
     return numbers("counts", "judged") if numbers.has("counts", "judged") else 0.0
+
+
+def decided_by(numbers: EvaluationNumbers) -> By:
+    """Labels if the examiner judged some of the rows, else gold."""
+    return "labels" if _judged_rows(numbers) else "gold"
 
 
 def _better_than_teacher(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:

@@ -89,10 +89,7 @@ def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:
 
 
 def _is_cross_fitted(numbers: EvaluationNumbers) -> bool:
-    try:
-        return bool(numbers("cross_fitted", "folds"))
-    except MissingNumberError:
-        return False
+    return numbers.has("cross_fitted", "folds")
 
 
 def _check_row_count(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:

@@ -41,7 +41,7 @@ HEADLINES = {
 MAX_DRAWN = 150
 """A graph with more steps is not drawn."""
 
-MAX_NAME = 21
+MAX_NAME = 20
 
 
 def write_page(audit: Audit, path: Path) -> None:
@@ -116,7 +116,7 @@ def _card(card: Card, anchors: dict[str, str]) -> str:
         signer = f"key {step.signer[:8]}" if step.signer else "unsigned"
         ended = step.statement.ended[5:16].replace("T", " ")
         head = text_element(x + 10, y + 17, _short(step.statement.stage), "start", INK, bold=True, name=True)
-        head += text_element(x + 10, y + 33, f"{ended} · {translated(signer)}", "start", GREY, size=11, name=True)
+        head += text_element(x + 10, y + 33, f"{ended} {translated(signer)}", "start", GREY, size=11, name=True)
         parts.append(_link(anchors[step.id], head))
         if not step.counts:
             mark = f"✗ {step.state}"

@@ -70,6 +70,20 @@ def test_a_server_logs_in_english() -> None:
     assert not [letter for letter in run.stdout + run.stderr if "\u4e00" <= letter <= "\u9fff"]
 
 
+def test_a_servers_help_is_chinese_and_so_is_its_refusal_at_a_terminal(tmp_path: Path) -> None:
+    help_text = qinglan("serve", "rag", "--help", QINGLAN_LANG="zh").stdout
+    screen = on_terminal("serve", "rag", "--kb", "x", cwd=tmp_path, QINGLAN_LANG="zh")
+
+    assert "带 PATH 的知识库的索引放在哪里" in help_text and "TENANT[/KB][=PATH]" in help_text
+    assert "请给出它的文件" in "".join(screen.lines)
+
+
+def test_names_of_arguments_stay_as_they_are_typed() -> None:
+    lines = qinglan("headroom", "--help", QINGLAN_LANG="zh").stdout.splitlines()
+
+    assert any(line.strip(" │*").startswith("run ") for line in lines)
+
+
 def test_english_reads_no_catalogue() -> None:
     code = f"import sys\ntry:\n    {MAIN}\nfinally:\n    print(*sorted(n for n in sys.modules if 'messages' in n))"
     run = subprocess.run(

@@ -172,8 +172,8 @@ def test_a_run_on_stand_ins_pays_nothing(questions: Path) -> None:
 def test_the_plans_own_budget_stands_beside_ours(questions: Path) -> None:
     lines = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY).original
 
-    assert [line.theirs for line in lines[:3]] == ["$5", "$30", "$35-50"]
-    assert float(lines[0].ours) + float(lines[1].ours) == pytest.approx(float(lines[2].ours), abs=0.011)
+    assert [line.planned for line in lines[:3]] == ["$5", "$30", "$35-50"]
+    assert float(lines[0].cost) + float(lines[1].cost) == pytest.approx(float(lines[2].cost), abs=0.011)
 
 
 def test_the_funnel_measures_shares_of_the_sheet() -> None:
@@ -315,7 +315,7 @@ def test_the_plan_says_whether_the_training_fits_and_estimates_the_plans_days(qu
     cpu = make_plan(load_config("fivedoctors", "gpt", questions=questions, training="cpu"), TODAY).fit
     assert cpu[0] == "On a CPU:" and cpu[-1] == "Hours on a CPU are not estimated."
     assert any(re.fullmatch(r"ppo needs \d+\.\d GB of memory\.", line) for line in cpu)
-    days = {line.theirs: line.ours for line in plan.original}
+    days = {line.planned: line.cost for line in plan.original}
     assert "h (estimate)" in days["4 A100-80GB, 2-3 days"]
     assert plan.fit[3] == "ppo: no step over so few rows." and days["3-5 days"].endswith(
         "rows are too few for a step"

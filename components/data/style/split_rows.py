@@ -31,11 +31,11 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
 def fold_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, int]:
     """The fold of each row, by its id: alike answers in one, and each label spread over all."""
     folds: dict[str, int] = {}
-    place = 0
+    groups = 0
     for name, same_label in sorted(_groups_by_label(rows, config).items()):
         for members in _shuffled(same_label, rows, name, config.seed):
-            folds |= {rows[at].id: place % config.folds for at in members}
-            place += 1
+            folds |= {rows[at].id: groups % config.folds for at in members}
+            groups += 1
     return folds
 
 

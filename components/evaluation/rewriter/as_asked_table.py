@@ -35,7 +35,7 @@ def _rows(path: Path) -> Iterator[DevRow]:
 
 
 def by_threshold(rows: Sequence[DevRow]) -> list[dict[str, Any]]:
-    """For each threshold: questions of dev that would be searched as asked, and what is right first for them."""
+    """Count the questions of dev that each threshold would search as asked, and what is right first for them."""
     return (
         [_at(threshold, rows) for threshold in THRESHOLDS] if any(row.own_score is not None for row in rows) else []
     )

@@ -76,7 +76,7 @@ def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
 
 
 def _of_tenants(run: PlannedRun) -> Iterator[Obstacle]:
-    """Where several tenants are tested each needs an interval, and one conversation alone has none."""
+    """Name the tenants with one conversation in the test: each of several needs an interval, and one gives none."""
     tenants = run.test or {}
     few = sorted(tenant for tenant, labelled in tenants.items() if labelled.conversations < 2)
     if few and len(tenants) > 1:

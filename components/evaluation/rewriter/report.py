@@ -7,11 +7,10 @@ from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, METRICS, SYSTEM_METRICS, metrics_by
 from qinglan.evaluation import report as kernel
 from qinglan.evaluation.evaluation_file import Json, read_predictions
-from qinglan.evaluation.kinds import mapping_at
 from qinglan.evaluation.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.question_kinds import KINDS
-from qinglan.evaluation.rewriter_gate import FIRST_IN_WORDS, By, GateConfig, loss_ps
+from qinglan.evaluation.rewriter_gate import FIRST_IN_WORDS, By, GateConfig, decided_by, loss_ps
 from qinglan.evaluation.verdict import EvaluationNumbers
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
@@ -41,7 +40,7 @@ def build_report(
     counts, settings = evaluation["counts"], evaluation["settings"]
     taught = STAND_IN_NOTE if settings.get("stand_in_teacher") else ""
     systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
-    by = decided_by(evaluation)
+    by = decided_by(EvaluationNumbers(evaluation))
     metrics = metrics_by(by)
     bars = [kernel.bars(systems, name, metrics[name], COLOURS) for name in ("top1", "ndcg", "recall", "quality")]
     curves = [
@@ -88,7 +87,7 @@ def headline(evaluation: Json) -> str:
     """The verdict in one sentence."""
     name = NAMES.get(str(evaluation.get("candidate")), "the candidate")
     if evaluation["verdict"]["promote"]:
-        by = decided_by(evaluation)
+        by = decided_by(EvaluationNumbers(evaluation))
         right = "gold" if by == "gold" else "right"
         judged = "" if by == "gold" else " Judged by a model, not gold alone."
         return (
@@ -100,19 +99,14 @@ def headline(evaluation: Json) -> str:
 
 def tested_questions(evaluation: Json) -> str:
     """The name of the rows that were tested, which says how."""
-    if folds := mapping_at(evaluation, "cross_fitted").get("folds"):
+    if folds := evaluation.get("cross_fitted", {}).get("folds"):
         return f"cross-fitted questions, each rewritten by one of {folds} models that did not learn from it,"
     return "locked questions"
 
 
-def decided_by(evaluation: Json) -> By:
-    """Labels if the examiner judged some of the rows, else gold."""
-    return "labels" if mapping_at(evaluation, "counts").get("judged") else "gold"
-
-
 def _plan(evaluation: Json) -> Blocks:
     """Part 6 of the plan beside the measured figures."""
-    rows, metrics = [], metrics_by(decided_by(evaluation)) | SYSTEM_METRICS
+    rows, metrics = [], metrics_by(decided_by(EvaluationNumbers(evaluation))) | SYSTEM_METRICS
     for name in PLAN:
         metric, row = metrics[name], list[str | kernel.Cell]([metrics[name].name])
         for system, expected in evaluation["expected"].items():
@@ -132,7 +126,7 @@ def _plan(evaluation: Json) -> Blocks:
 
 def _pairs(evaluation: Json) -> Blocks:
     paired = {pair_name(pair): gap for pair, gap in evaluation["paired"].items()}
-    metrics = metrics_by(decided_by(evaluation))
+    metrics = metrics_by(decided_by(EvaluationNumbers(evaluation)))
     for name in ("top1", "ndcg", "recall"):
         gaps = {pair: gap if name == "top1" else gap[name] for pair, gap in paired.items()}
         caption = f"{metrics[name].name}: difference in points, 95 % interval over conversations"
@@ -171,8 +165,8 @@ def _power(power: Json) -> Blocks:
 
 
 def _by_labels(evaluation: Json, systems: Mapping[str, Json]) -> Blocks:
-    """What labels say, apart from gold; nothing where every row has gold, or none has labels."""
-    if decided_by(evaluation) == "labels":
+    """Figures by labels, apart from gold; nothing where every row has gold, or none has labels."""
+    if decided_by(EvaluationNumbers(evaluation)) == "labels":
         yield kernel.Text(
             "The examiner judged these rows, not people, and the verdict reads its grades. It graded each system's "
             "first passage; a passage that nobody judged is left out, or counts as irrelevant where the row says so.",
@@ -227,7 +221,7 @@ def _loss_words(gap: Json, p: float | None, gate: GateConfig) -> str:
 
 
 def _as_asked(evaluation: Json) -> Blocks:
-    """What each threshold of `as_asked` does on dev, for a person to choose it by."""
+    """Table of thresholds of `as_asked` with their effect on dev, for a person to choose by."""
     table = evaluation.get("as_asked")
     if not table:
         return
@@ -286,8 +280,8 @@ def example(row: Json, names: Mapping[str, str]) -> kernel.Example:
     answers = []
     for system, name in names.items():
         rank, rewrite = (row["systems"][system][part] for part in ("rank", "rewrite"))
-        place = f"place {rank}" if rank else "not found" if row["gold"] or row.get("grades") else ""
-        answers.append(kernel.Answer(name, rewrite or "(empty)", place, rank == 1))
+        outcome = f"place {rank}" if rank else "not found" if row["gold"] or row.get("grades") else ""
+        answers.append(kernel.Answer(name, rewrite or "(empty)", outcome, rank == 1))
     return kernel.Example(row["question"], row["history_summary"], answers)
 
 

@@ -61,9 +61,9 @@ def judged_rows(scored: ScoredRows) -> int:
 def _pair(
     gaps: Mapping[tuple[Pair, str, str], Json], pair: Pair, tenants: Sequence[str], compared: Sequence[str]
 ) -> Json:
-    def nested(place: str) -> Json:
+    def nested(tenant: str) -> Json:
         first, *rest = compared
-        return {"metric": first, **gaps[pair, place, first], **{name: gaps[pair, place, name] for name in rest}}
+        return {"metric": first, **gaps[pair, tenant, first], **{name: gaps[pair, tenant, name] for name in rest}}
 
     adjusted = statistics.holm({tenant: gaps[pair, tenant, COMPARED[0]]["p"] for tenant in tenants})
     by_tenant = {tenant: {**nested(tenant), "p_holm": adjusted.get(tenant)} for tenant in tenants}

@@ -41,11 +41,11 @@ def read_answers(
     temperatures = np.array([[answer.temperature] for answer in ordered])
     baseline, fitted = np.zeros_like(after), []
     for number in sorted(set(folds.values())):
-        at = [place for place, row in enumerate(rows) if folds[row.id] == number]
+        judged = [index for index, row in enumerate(rows) if folds[row.id] == number]
         learned = [row for row in rows if folds[row.id] != number]
         chosen = [row for row in dev if folds[row.id] != number] or learned
-        fitted.append(fit_baseline(learned, chosen, [rows[place] for place in at], labels, choices))
-        baseline[at] = fitted[-1].probabilities
+        fitted.append(fit_baseline(learned, chosen, [rows[index] for index in judged], labels, choices))
+        baseline[judged] = fitted[-1].probabilities
     before = undo_temperature(after, temperatures)
     alone = np.array([answer.question_alone for answer in ordered])
     return FoldAnswers({MODEL: after, BEFORE: before, BASELINE: baseline}, alone, fitted[0])
