@@ -18,7 +18,8 @@ from components.data.augment.cases import Inputs, paid_requests
 from components.data.generate.stage import STEP as GENERATE
 from components.data.validate.stage import STEP as VALIDATE
 from components.evaluation.rewriter.score_systems import fixed_judgements
-from pipelines.execution import INTERRUPTED, StepFailed, run_lock
+from pipelines.execution import StepFailed, run_lock
+from pipelines.interrupts import INTERRUPTED
 from pipelines.plan import ANSWER_TOKENS, TokenCount
 from pipelines.preflight import check_sheet, input_file_problems, raise_missing, with_run_files
 from pipelines.promotion import too_few_rows

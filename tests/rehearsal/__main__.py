@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipelines.config import TRAINING
-from pipelines.execution import INTERRUPTED, StepFailed, run_lock
+from pipelines.execution import StepFailed, run_lock
+from pipelines.interrupts import INTERRUPTED
 from pipelines.rundir import RunDir
 from qinglan.errors import QinglanError
 from qinglan.terminal import say_error
