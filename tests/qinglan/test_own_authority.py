@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.http_client import http_client, trusted_certificates
+from qinglan.llm.budget import Budget
 from qinglan.llm.config import RagUpstream
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
@@ -94,7 +95,7 @@ async def ask_directly(url: str, folder: Path) -> int:
 
 async def ask_as_gateway(url: str, folder: Path) -> int:
     cache = RetrievalCache(folder / "retrievals.sqlite")
-    client = RetrievalClient(RagUpstream(base_url=url, attempts=1), cache, Metrics(1.0))
+    client = RetrievalClient(RagUpstream(base_url=url, attempts=1), cache, Metrics(Budget(1.0, 0.0)))
     try:
         reply = await client.retrieve(REQUEST.model_dump_json(exclude_none=True).encode())
         return len(orjson.loads(reply.body)["data"]["recall"])

@@ -334,7 +334,8 @@ def test_hours_that_are_not_estimated_have_a_reason() -> None:
 
 
 def test_the_models_of_cross_fitted_folds_are_counted() -> None:
-    config = load_profile("style/a100")  # a test of fewer than 200 rows is cross-fitted in 5 folds
+    config = load_profile("style/a100")
+    assert isinstance(config, StyleRunConfig)  # a test of fewer than 200 rows is cross-fitted in 5 folds
     many, few = (fit_report(config, "test", load=Workload(rows)) for rows in (701, 699))
 
     assert many and not any("times" in note for note in many.notes)
