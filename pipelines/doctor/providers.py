@@ -34,14 +34,20 @@ def list_check(role: str, model: PaidModel) -> Check:
     """Ask the host for its models, which costs nothing and tells whether it takes the key."""
     import httpx
 
+    from qinglan.http_client import certificate_advice, trusted_certificates
+
     url = f"{model.base_url.rstrip('/')}/models"
     try:
         key = read_api_key(model, role)
-        answer = httpx.get(url, headers={"Authorization": f"Bearer {key}"}, timeout=LIST_SECONDS, trust_env=False)
+        answer = httpx.get(
+            url, headers={"Authorization": f"Bearer {key}"}, timeout=LIST_SECONDS, trust_env=False,
+            verify=trusted_certificates(),
+        )  # fmt: skip
     except ConfigError as error:
         return Check("error", role, str(error))
     except httpx.HTTPError as error:
-        return Check("error", role, f"{url}: no answer ({type(error).__name__}).", "See base_url and the network.")
+        next_step = f"See base_url and the network.{certificate_advice(error)}"
+        return Check("error", role, f"{url}: no answer ({type(error).__name__}).", next_step)
     if answer.status_code in (401, 403):
         return Check(
             "error", role, f"{url}: the key in {model.api_key_env} is not accepted ({answer.status_code}).",

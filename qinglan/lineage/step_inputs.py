@@ -17,6 +17,7 @@ from qinglan import digests
 from qinglan.errors import OutageError
 from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import sha256_bytes, sha256_file
+from qinglan.http_client import trusted_certificates
 from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
@@ -71,7 +72,9 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
         check_host(config.style.url, "reward.style.url")
-        with httpx.Client(base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
+        with httpx.Client(
+            base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False, verify=trusted_certificates()
+        ) as http:
             model = orjson.loads(read_gateway(http, STYLE_MODEL_PATH))["sha256"]
         step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
 

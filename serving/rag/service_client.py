@@ -8,6 +8,7 @@ import httpx
 import orjson
 
 from qinglan.errors import OutageError
+from qinglan.http_client import trusted_certificates
 from qinglan.llm.limits import CircuitBreaker
 
 CIRCUIT_OPEN = "circuit_open"
@@ -31,7 +32,9 @@ class ServiceClient:
 
     def __init__(self, url: str, deadline_seconds: float, headers: Mapping[str, str] | None = None) -> None:
         self._url, self._deadline = url.rstrip("/"), deadline_seconds
-        self._http = httpx.AsyncClient(timeout=deadline_seconds, trust_env=False, headers=headers)
+        self._http = httpx.AsyncClient(
+            timeout=deadline_seconds, trust_env=False, headers=headers, verify=trusted_certificates()
+        )
 
     async def aclose(self) -> None:
         await self._http.aclose()
