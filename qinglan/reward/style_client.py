@@ -3,7 +3,7 @@
 import httpx
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.http_client import trusted_certificates
+from qinglan.http_client import certificate_advice, trusted_certificates
 from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
 from qinglan.reward.config import StyleRewardConfig
@@ -55,7 +55,7 @@ class StyleClient:
         except (_Busy, httpx.TransportError) as error:
             raise OutageError(
                 f"{self._where}: no answer ({error or type(error).__name__}). {self._retries.limit()}; "
-                "see that the service is up, then run again."
+                f"see that the service is up, then run again.{certificate_advice(error)}"
             ) from error
         self._retries.answered()
         if response.status_code != 200:

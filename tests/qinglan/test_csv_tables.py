@@ -53,6 +53,13 @@ def test_a_formula_is_set_aside_as_in_a_spreadsheet(tmp_path: Path) -> None:
     assert isinstance(rows[2], Question) and (rows[2].question, rows[2].user_profile) == ("5=3+2 对吗", "-")
 
 
+@pytest.mark.parametrize("cell", ["=_= 怎么退货", "==急== 怎么退", "=。=", "= 怎么吃"])
+def test_a_face_of_signs_is_no_formula(cell: str, tmp_path: Path) -> None:
+    [row] = read_questions(write(tmp_path, f"问题\n{cell}\n".encode()), Columns(), "acme")
+
+    assert isinstance(row, Question) and row.question == cell
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -88,9 +88,11 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
     """Single rewrites as a user of the service waits for them; the first one warms up and does not count."""
     import httpx
 
+    from qinglan.http_client import trusted_certificates
+
     check_host(url, "evaluate.rewriter_urls")
     texts, times = [], []
-    with httpx.Client(base_url=url, timeout=SERVED_SECONDS, trust_env=False) as client:
+    with httpx.Client(base_url=url, timeout=SERVED_SECONDS, trust_env=False, verify=trusted_certificates()) as client:
         for number, row in enumerate([*rows[:1], *rows]):
             started = time.perf_counter()
             try:

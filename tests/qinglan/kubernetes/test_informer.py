@@ -1,6 +1,8 @@
 """An informer goes on after whatever a server sends, and says what is wrong."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from qinglan.kubernetes.informer import Informer
@@ -25,6 +27,16 @@ class Strange:
             {"items": [], "metadata": {}},
             {"items": [{"metadata": {"name": "a"}}], "metadata": {}},
         ]
+        self.ended = threading.Event()
+
+    @contextmanager
+    def opened(self, *_: Any, **__: Any) -> Iterator[None]:
+        """A watch that begins when the test is over."""
+        self.ended.wait(60)
+        yield
+
+    def batches(self, response: Any, resource: str) -> list[list[bytes]]:
+        return []
 
     def all(self, resource: str, query: Any) -> Any:
         return self.lists.pop(0) if len(self.lists) > 1 else {**self.lists[0], "metadata": {"resourceVersion": "1"}}
@@ -32,7 +44,8 @@ class Strange:
 
 def test_an_answer_of_another_form_is_trouble_and_ends_no_thread() -> None:
     listed = threading.Event()
-    informer = Informer(Strange(), "pods", {}, lambda what, thing: listed.set())  # type: ignore[arg-type]
+    server = Strange()
+    informer = Informer(server, "pods", {}, lambda what, thing: listed.set())  # type: ignore[arg-type]
 
     informer.start()
     try:
@@ -40,4 +53,5 @@ def test_an_answer_of_another_form_is_trouble_and_ends_no_thread() -> None:
         assert "KeyError: 'resourceVersion'" in informer.trouble[1].message
         assert listed.wait(60), "it lists again"
     finally:
+        server.ended.set()
         informer.stop()
