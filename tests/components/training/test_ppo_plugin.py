@@ -80,6 +80,7 @@ print(ray.is_initialized(), len(looks) >= 3, len(running))
 @pytest.mark.slow
 def test_a_dead_worker_of_the_rollout_ends_the_training_that_waits_for_it(tmp_path: Path) -> None:
     code = """
+import time
 from types import SimpleNamespace
 import ray
 from components.training.ppo.plugin import ray_start_retry, worker_check
@@ -103,7 +104,9 @@ waited = [buffer._wait_for_next_poll("train", 1), manager.generate_sequences(2)]
 waited.append(buffer._wait_for_next_poll("train", 3))
 ray.kill(manager.agent_loop_workers[1])
 try:
-    buffer._wait_for_next_poll("train", 4)
+    for _ in range(600):  # a killed process is not dead at once
+        buffer._wait_for_next_poll("train", 4)
+        time.sleep(0.1)
 except Exception as error:
     print(waited, type(error).__name__, error)
 """
