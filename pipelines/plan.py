@@ -306,13 +306,25 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
     augment, teacher = config.augment, config.gateway.models()["teacher"]
     hindsight = min(augment.hindsight_calls, sheet.splits["train"])
     # A rewrite in hindsight is asked for once; each fold draws its own passages.
-    pseudo = augment.pseudo_calls * (1 + len(sheet.folds)) if sheet.splits["train"] else 0
+    pseudo = _pseudo_calls(config) * (1 + len(sheet.folds)) if sheet.splits["train"] else 0
     steps = (
         _paid_step(config, "augment", "hindsight rewrites", tokens.hindsight.of(hindsight), teacher),
         _paid_step(config, "augment", "pseudo questions", tokens.pseudo.of(pseudo), teacher),
         _retrievals(config, "augment", hindsight + 2 * pseudo),
     )
     return tuple(step for step in steps if step.calls)
+
+
+def _pseudo_calls(config: RunConfig) -> int:
+    """Questions from passages in one training, at most: a small knowledge base has fewer than the settings allow."""
+    augment = config.augment
+    if config.knowledge_base is None:
+        return augment.pseudo_calls
+    passages = 0
+    for path in knowledge_bases(config).values():
+        with path.open("rb") as lines:
+            passages += sum(1 for _ in lines)
+    return min(augment.pseudo_calls, passages * augment.questions_per_passage)
 
 
 def _pooled_steps(config: RunConfig, tokens: CallTokens, learned: TrainingCalls) -> tuple[PlanStep, ...]:

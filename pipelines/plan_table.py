@@ -20,7 +20,8 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         console.print(f"  {row}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
-    console.print(", ".join(f"{rows:,} rows of {name}" for name, rows in plan.splits.items()), highlight=False)
+    splits = [in_language(f"{rows:,} rows of {name}") for name, rows in plan.splits.items()]
+    console.print(", ".join(splits), highlight=False)
     if plan.cross_fitted:
         console.print(plan.cross_fitted, highlight=False)
     console.print(_calls_table(plan))

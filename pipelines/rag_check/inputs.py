@@ -35,6 +35,8 @@ class CheckInputs(NamedTuple):
         """Questions of the command line, else the sheet's for training."""
         if texts or self.questions is None:
             for number, text in enumerate(texts or [ANY_QUESTION], 1):
+                if not text.strip():
+                    raise ConfigError("--question: an empty one cannot be asked. Write a user's question.")
                 name = f"question-{number}"
                 yield Question(id=name, tenant_id=self.tenant, conversation_id=name, question=text)
             return

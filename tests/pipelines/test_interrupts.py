@@ -17,11 +17,25 @@ from tests.pipelines.conftest import Here
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_ctrl_c_while_the_commands_are_imported_is_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+PRESSES = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["PRESSED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "asyncio.coroutines", "pipelines.cli", "pipelines.doctor.cli"])
+def test_ctrl_c_while_the_commands_are_imported_is_no_traceback(module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PRESSES)
     ended = subprocess.run(
         [sys.executable, "-m", "pipelines", "plan", "fivedoctors"], capture_output=True, text=True, timeout=60,
-        check=False, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": str(tmp_path)}, preexec_fn=hears_ctrl_c,
+        check=False, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": str(tmp_path), "PRESSED_AT": module},
+        preexec_fn=hears_ctrl_c,
     )  # fmt: skip
 
     assert (ended.returncode, ended.stdout) == (130, "")

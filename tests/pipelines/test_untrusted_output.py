@@ -168,7 +168,7 @@ import pipelines.execution as executing
 from pipelines import cli
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
-executing._start_child = lambda run, log, environment: executing.subprocess.Popen([sys.executable, "-c", {WORK!r}])
+executing._start_child = lambda *_: executing.subprocess.Popen([sys.executable, "-c", {WORK!r}])
 executing.make_room = None
 sys.argv = ["qinglan"]
 cli.run_app = lambda app: executing.execute(RunDir(Path(".")), REWRITER, REWRITER.stages, quiet=False)
