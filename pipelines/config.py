@@ -26,6 +26,9 @@ CONFIGS = Path(__file__).parent / "configs"
 TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
 """Profiles that are no tenant's."""
 
+FOLD_SETTINGS = ("folds", "fold")
+"""Settings of the convert stage that only a run may set."""
+
 
 def profiles() -> list[Path]:
     """Profiles of the project's own tenants."""
@@ -70,7 +73,18 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
     values = with_prompt_texts(with_own_files(values, path), path)
     values = merge_settings(values, {name: value for name, value in options.items() if value is not None})
-    return RunConfig.parse(with_training(training_settings(values), values), str(path))
+    values = with_training(training_settings(values), values)
+    _refuse_folds(values.get("convert"), path)
+    return RunConfig.parse(values, str(path))
+
+
+def _refuse_folds(convert: Any, path: Path) -> None:
+    """Refuse folds that a profile sets: only a run that trains a model for each can test in them."""
+    if named := [name for name in FOLD_SETTINGS if isinstance(convert, dict) and convert.get(name)]:
+        raise ConfigError(
+            f"{path}: convert.{named[0]} is set, and only `qinglan run` itself may set it. Delete it, and write "
+            "`cross_fit: 5` beside `convert`: a sheet too small for a locked test is then tested in five folds."
+        )
 
 
 def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:

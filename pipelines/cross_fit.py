@@ -8,7 +8,7 @@ run             evaluate gate register  each row is rewritten by the sibling tha
 The paid answers of the data stages are shared: each part asks the run's own gateway.
 """
 
-import os
+import json
 
 from components.evaluation.rewriter.folds import FOLDS_VARIABLE
 from pipelines.execution import Part, prepare_run
@@ -16,6 +16,7 @@ from pipelines.line import LINEAGE
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, in_folds
+from qinglan.run_id import RUN_VARIABLE
 
 FOLD_STAGES = ("convert", "augment", "base", "sft", "ppo")
 """The stages that are repeated for each fold."""
@@ -29,7 +30,7 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
     if not count or "evaluate" not in stages:
         return []
     folds = {number: fold_run(run, number) for number in range(1, count + 1)}
-    known = {FOLDS_VARIABLE: os.pathsep.join(str(fold.files.resolve()) for fold in folds.values())}
+    known = {FOLDS_VARIABLE: json.dumps([str(fold.files.resolve()) for fold in folds.values()])}
     if only:
         return [Part(run, stages, True, environment=known)]
     middle = stages.index("evaluate")
@@ -40,7 +41,8 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
         settings = config.model_copy(update={"convert": in_folds(config.convert, count, number)})
         prepare_run(REWRITER, settings, fold, repeated, alone=True)
         borrowed = (*DATA, LINEAGE, *(["base_model"] if shared else []))
-        parts.append(Part(fold, repeated, True, borrowed, title=f"Fold {number} of {count}"))
+        name = {RUN_VARIABLE: f"{run.root.resolve().name}/{fold.root.name}"}
+        parts.append(Part(fold, repeated, True, borrowed, environment=name, title=f"Fold {number} of {count}"))
     return [*parts, Part(run, stages[middle:], True, environment=known)]
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from components.evaluation.rewriter.folds import FOLDS_VARIABLE
 from pipelines.cluster_resources import LOCAL_CLUSTER
 from pipelines.line import BEFORE, LINEAGE, Line
 from pipelines.lines import LINES
@@ -78,6 +79,7 @@ def step_environment(run: RunDir) -> dict[str, str]:
         RUN_VARIABLE: run.root.resolve().name,
         SCRATCH_VARIABLE: str(run.scratch.resolve()),
         LIVE_VARIABLE: str(run.live.resolve()),
+        FOLDS_VARIABLE: "",  # another run's folds may stand in the environment that started this one
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from qinglan.digests import digest
 from qinglan.lineage.release_folder import verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
-from tests.lineage_world import TENANT, Keys, given, made, part_of, sealed, sha
+from tests.lineage_world import TENANT, Keys, given, made, paid_paper, part_of, sealed, sha
 from tests.qinglan.evaluation.test_rewriter_gate import good
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
@@ -58,6 +58,15 @@ def stages(model: ArtifactRef, evaluation: ArtifactRef, verdict: ArtifactRef) ->
     }  # fmt: skip
 
 
+def add_sibling(line: dict[str, dict[str, Any]], **sft: Any) -> None:
+    """Let the evaluation be of a fold's SFT model, too, which is younger than the released model."""
+    line["sft-fold-1"] = {
+        "stage": "sft", "made": [made("sft_model", "fold-1")], "used": [made("base_model"), made("chats"), code()],
+        "hours": (12.2, 12.8), **sft,
+    }  # fmt: skip
+    line["evaluate"]["used"].append(made("sft_model", "fold-1"))
+
+
 PAID = ("generate", "validate", "ppo", "evaluate")
 KB = given("knowledge base fivedoctors/default")
 
@@ -78,11 +87,19 @@ def write_release(
     line = stages(model, evaluation, verdict)
     change(line)
     for number, (stage, one) in enumerate(line.items()):
-        hours = (2 * number + 1.0, 2 * number + 2.0)
+        hours = one.get("hours", (2 * number + 1.0, 2 * number + 2.0))
         statement = sealed(
-            one.get("key", keys.builder), stage, one["made"], one["used"], hours, one.get("config"), one.get("facts")
+            one.get("key", keys.builder),
+            one.get("stage", stage),
+            one["made"],
+            one["used"],
+            hours,
+            one.get("config"),
+            one.get("facts"),
         )
         (folder / "lineage" / f"{stage}.dsse.json").write_bytes(statement)
+        if calls := one.get("calls"):
+            (folder / "lineage" / f"paid-{stage}.jsonl").write_bytes(paid_paper(dict.fromkeys(calls, b"answer")))
     (folder / "model.sig").write_text("signature")
     (folder / "mlbom.cdx.json").write_text("{}")
     (folder / "lineage" / "prompt-judge.txt").write_text("prompt judge")  # what given() takes for its bytes

@@ -24,7 +24,7 @@ from qinglan.lineage.release_notes import Override, make_override, note_findings
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef
 from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.walk import Graph, steps_by_time
+from qinglan.lineage.walk import Graph, stage_steps, steps_by_time
 
 REQUIRED_FILE = Path(__file__).with_name("required_inputs.yaml")
 
@@ -94,7 +94,7 @@ def decide_deployment(
 def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:
     """Requirements that a chain does not meet: a pure function of it and of the release's evaluation."""
     line, lines = name.rpartition("/")[2], required_inputs()
-    steps = {step.statement.stage: step for step in steps_by_time(graph)}
+    steps = stage_steps(graph)
     if line not in lines:
         return [f"{name}: no line makes a {line!r}. There are: {', '.join(lines)}"]
     register = steps.get(RELEASE_STAGE)
@@ -104,7 +104,8 @@ def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy:
     faults += required_faults(steps, lines[line])
     faults += gate_faults(steps, evaluation, tuple(lines[line]))
     if policy.clean_code:
-        faults += [f"{stage} ran code that no commit has" for stage, step in steps.items() if _dirty(step)]
+        dirty = dict.fromkeys(step.statement.stage for step in steps_by_time(graph) if _dirty(step))
+        faults += [f"{stage} ran code that no commit has" for stage in dirty]
     return faults
 
 

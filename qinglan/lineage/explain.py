@@ -4,6 +4,7 @@ print("\\n".join(explain_release(target, policy)))
 print("\\n".join(format_changes(diff_releases(before, target, policy))))
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,27 +13,32 @@ from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.lineage.audit_targets import AuditTarget
 from qinglan.lineage.evidence import mapping_or_empty
+from qinglan.lineage.paid_answers import JOURNAL, paid_lists, read_costs
 from qinglan.lineage.release_folder import EVALUATION
 from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.walk import Graph, steps_by_time, walk
+from qinglan.lineage.walk import Graph, stage_steps, steps_by_time, walk
 from qinglan.plain_files import read_plain
 
 ENVIRONMENT_INPUTS = ("code", "environment", "image")
 NOTHING = "-"
+COST_DIGITS = 6
+"""Decimal places of a cost, as statements have it."""
 
 
 class ReleaseFacts(NamedTuple):
-    """A release's statements and its evaluation."""
+    """A release's statements, its evaluation, and the lists of paid answers that are at hand."""
 
     graph: Graph
     evaluation: Mapping[str, Any]
+    paid: Mapping[str, Path]
+    """By digest."""
 
     @property
     def steps(self) -> dict[str, Step]:
-        """The last step of each stage."""
-        return {step.statement.stage: step for step in steps_by_time(self.graph)}
+        """A step for each stage: the released model's own, else the last."""
+        return stage_steps(self.graph)
 
 
 class Change(NamedTuple):
@@ -46,7 +52,7 @@ class Change(NamedTuple):
 
 def load_release_facts(target: AuditTarget, policy: TrustPolicy) -> ReleaseFacts:
     graph = walk(target.starts, target.evidence, policy, target.tenant, until=target.until)
-    return ReleaseFacts(graph, read_evaluation(target.release))
+    return ReleaseFacts(graph, read_evaluation(target.release), paid_lists(target.evidence))
 
 
 def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
@@ -58,7 +64,7 @@ def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
 def _explanation_lines(facts: ReleaseFacts) -> Iterator[str]:
     sections = {
         "Data": data_lines(facts.graph),
-        "Paid answers": paid_lines(facts.graph),
+        "Paid answers": paid_lines(facts.graph, facts.paid),
         "Judges": judge_lines(facts.evaluation),
         "Gate": gate_lines(_last_gate(facts.steps)),
         "Signed": signed_lines(facts.graph),
@@ -79,7 +85,7 @@ def data_lines(graph: Graph) -> list[str]:
     lines = []
     for thing in graph.things.values():
         rows = thing.about.get("rows")
-        if thing.given and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, "journal", "prices"):
+        if thing.given and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, JOURNAL, "prices"):
             lines.append(f"given: {thing.name} {thing.digest[:12]} ({thing.state})")
         elif rows is not None:
             stage = graph.steps[thing.step].statement.stage if thing.step else "nobody"
@@ -87,14 +93,24 @@ def data_lines(graph: Graph) -> list[str]:
     return lines
 
 
-def paid_lines(graph: Graph) -> list[str]:
-    """Numbers and cost of the paid answers of each stage and of all; nothing is counted twice."""
-    lines, answers, cost = [], 0, 0.0
+def paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
+    """Numbers and cost of the paid answers of each step and of all.
+
+    The steps of a run share one journal, and a fold's list repeats those before it: a call counts in the step that
+    named it first. A list that is not at hand counts as its step signed it.
+    """
+    lines, answers, cost, known = [], 0, 0.0, set[str]()
     for step in steps_by_time(graph):
         for part in step.statement.used:
-            if part.name == "journal":
-                count, paid = _as(int, part.about.get("answers")), _as(float, part.about.get("cost"))
-                answers, cost = answers + count, cost + paid
+            if part.name == JOURNAL:
+                calls = read_costs(lists[part.digest]) if part.digest in lists else None
+                if calls is None:
+                    count, paid = _as(int, part.about.get("answers")), _as(float, part.about.get("cost"))
+                else:
+                    new = calls.keys() - known
+                    known |= new
+                    count, paid = len(new), round(math.fsum(calls[call] for call in new), COST_DIGITS)
+                answers, cost = answers + count, round(cost + paid, COST_DIGITS)
                 lines.append(f"{step.statement.stage}: {count:,} answers, cost {paid:g} ({part.digest[:12]})")
     return [*lines, f"in all {answers:,} answers, cost {cost:g}"] if lines else []
 
@@ -118,6 +134,7 @@ def gate_lines(gate: Step | None) -> list[str]:
 def signed_lines(graph: Graph) -> list[str]:
     return [
         f"{step.statement.ended[:19]} {step.statement.stage}: key {step.signer[:12] or 'none'}"
+        f"{f', run {step.statement.run}' if step.statement.run else ''}"
         f"{'' if step.counts else f', {step.state}: {step.why}'}"
         for step in steps_by_time(graph)
     ]

@@ -32,7 +32,7 @@ COST_TOLERANCE = 1e-9
 
 def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Iterator[Finding]:
     """Compare every list of paid answers at hand with every journal at hand."""
-    papers = {digest: path for path, digest in evidence.papers() if path.match(PAID_ANSWERS_PATTERN)}
+    papers = paid_lists(evidence)
     signed = {part.digest: item for item in statements for part in item.used if part.name == JOURNAL}
     for journal in evidence.journals():
         try:
@@ -49,6 +49,21 @@ def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Itera
         for stage in sorted(lost):
             why = f"{stage} signed a list of paid answers; it is gone, and {journal.name} gives another"
             yield Finding(f"paid answers of {stage}", "missing", why)
+
+
+def paid_lists(evidence: Evidence) -> dict[str, Path]:
+    """The lists of paid answers at hand, by digest."""
+    return {digest: path for path, digest in evidence.papers() if path.match(PAID_ANSWERS_PATTERN)}
+
+
+def read_costs(paid_list: Path) -> dict[str, float] | None:
+    """The cost of each call that a list names; None where it is no such list."""
+    with open_plain(paid_list) as lines:
+        try:
+            rows = [parse_json_mapping(line, paid_list.name) for line in lines]
+            return {str(row["call"]): float(row["cost"] or 0) for row in rows}
+        except (DataError, KeyError, TypeError, ValueError):
+            return None
 
 
 def _gives(journal: Path, statement: Statement) -> bool:

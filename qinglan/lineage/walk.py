@@ -14,8 +14,8 @@ from qinglan.digests import FILE_ALGORITHM
 from qinglan.lineage.digest_check import DigestCheck, check_digests
 from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.findings import FAULTS, GRAVE, Finding, State, worst_state
-from qinglan.lineage.release_folder import paper_faults
-from qinglan.lineage.statement import UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
+from qinglan.lineage.release_folder import MODEL, paper_faults
+from qinglan.lineage.statement import RELEASE_STAGE, UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
 from qinglan.lineage.statement_index import StatementIndex, Step, index_statements, maker_of
 from qinglan.lineage.trust import TrustPolicy
 
@@ -185,6 +185,26 @@ def findings_of(graph: Graph) -> Iterator[Finding]:
 
 def steps_by_time(graph: Graph) -> list[Step]:
     return sorted(graph.steps.values(), key=lambda step: (step.statement.ended, step.statement.started, step.id))
+
+
+def stage_steps(graph: Graph) -> dict[str, Step]:
+    """A step for each stage: the released model's own, not its siblings' (cross-fitting); else the last."""
+    steps = {step.statement.stage: step for step in steps_by_time(graph)}
+    release = steps.get(RELEASE_STAGE)
+    models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
+    ancestors = _steps_behind(models, graph)
+    return steps | {step.statement.stage: step for step in steps_by_time(graph) if step.id in ancestors}
+
+
+def _steps_behind(digests: Iterable[str], graph: Graph) -> set[str]:
+    """Ids of all steps that these artifacts come from."""
+    steps, waiting = set[str](), list(digests)
+    while waiting:
+        thing = graph.things.get(waiting.pop())
+        if thing and thing.step and thing.step not in steps:
+            steps.add(thing.step)
+            waiting += [part.digest for part in graph.used(thing)]
+    return steps
 
 
 def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> tuple[State, str]:

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from components.evaluation.rewriter.folds import FOLDS_VARIABLE
+from components.evaluation.rewriter.folds import FOLDS_VARIABLE, read_folds
 from pipelines import execution
 from pipelines.config import load_config
 from pipelines.cross_fit import FOLD_STAGES, cross_fitted_parts
 from pipelines.execution import run_stages
 from pipelines.line import LINEAGE
-from pipelines.local_execution import JOB
+from pipelines.local_execution import JOB, step_environment
 from pipelines.plan import make_plan
 from pipelines.promotion import cluster_promotion_notes
 from pipelines.rewriter import REWRITER, RunConfig
@@ -22,6 +22,7 @@ from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet, with_folds
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
+from qinglan.run_id import RUN_VARIABLE
 
 STAGES = REWRITER.until(REWRITER.last)
 
@@ -95,6 +96,21 @@ def test_one_fold_is_refused(tmp_path: Path) -> None:
         config_of(sheet(tmp_path / "q.jsonl"), cross_fit=1)
 
 
+@pytest.mark.parametrize("convert", [{"folds": 5}, {"folds": 5, "fold": 2}])
+def test_a_profile_that_sets_the_folds_itself_is_refused(tmp_path: Path, convert: dict[str, int]) -> None:
+    """A submission would make an empty test of them, and fail after both trainings."""
+    with pytest.raises(ConfigError, match=r"gpt\.yaml: convert\.folds is set, .*write `cross_fit: 5`"):
+        config_of(tmp_path / "q.jsonl", convert=convert)
+
+
+def test_the_folds_of_another_run_are_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDS_VARIABLE, '["/another/run"]')
+    for name, value in step_environment(RunDir(tmp_path)).items():
+        monkeypatch.setenv(name, value)
+
+    assert read_folds() == []
+
+
 def test_a_submission_says_that_a_cluster_does_not_cross_fit(tmp_path: Path) -> None:
     assert "No sheet is cross-fitted on a cluster" in cluster_promotion_notes(config_of(tmp_path / "q.jsonl"))[-1]
 
@@ -124,7 +140,7 @@ def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The children that execute the parts are played: each leaves what its stages make."""
-    config, run = divided(config_of(sheet(tmp_path / "q.jsonl"))), RunDir(tmp_path / "run")
+    config, run = divided(config_of(sheet(tmp_path / "q.jsonl"))), RunDir(tmp_path / "a:b")
     parts, taken, jobs = cross_fitted_parts(config, run, STAGES, only=False), list[Path](), list[Mapping[str, Any]]()
     for folder in (run.records, run.files):
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +163,8 @@ def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
 
     assert [job["append"] for job in jobs] == [False, False, False, False, True]
     validated = (run.files / "validated.jsonl").resolve()
-    assert taken[1:4] == [validated] * 3 and validated.read_text() == "run validate"
-    folders = jobs[-1]["environment"][FOLDS_VARIABLE].split(":")
-    assert [Path(folder, "rl_model").read_text() for folder in folders] == [f"fold-{n} ppo" for n in (1, 2, 3)]
-    assert (run.files / "rl_model").read_text() == "run ppo", "the released model is the run's own"
+    assert taken[1:4] == [validated] * 3 and validated.read_text() == "a:b validate"
+    assert [job["environment"].get(RUN_VARIABLE) for job in jobs[1:4]] == [f"a:b/fold-{n}" for n in (1, 2, 3)]
+    monkeypatch.setenv(FOLDS_VARIABLE, jobs[-1]["environment"][FOLDS_VARIABLE])
+    assert [(fold.folder / "rl_model").read_text() for fold in read_folds()] == [f"fold-{n} ppo" for n in (1, 2, 3)]
+    assert (run.files / "rl_model").read_text() == "a:b ppo", "the released model is the run's own"

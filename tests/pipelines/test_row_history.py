@@ -10,6 +10,7 @@ from pipelines.config import dump_config, load_config
 from pipelines.cross_fit import fold_run
 from pipelines.row_history import StageNote, row_history
 from pipelines.rundir import RunDir
+from pipelines.sheet import in_folds
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.labels import JudgedPassage, RowLabels
@@ -133,8 +134,8 @@ def test_a_row_that_nobody_knows_and_a_folder_that_is_no_run_are_errors_with_the
 
 def test_a_cross_fitted_row_tells_which_fold_it_tests(run: RunDir, tmp_path: Path) -> None:
     folded = RunDir(tmp_path)
-    config = load_config("fivedoctors", "demo", convert={"folds": 2})
-    dump_config(config, folded.config)
+    config = load_config("fivedoctors", "demo")
+    dump_config(config.model_copy(update={"convert": in_folds(config.convert, 2)}), folded.config)
     for fold, row_id in ((1, "learned"), (2, "rejected")):
         path = fold_run(folded, fold).shown("locked_test")
         path.parent.mkdir(parents=True)

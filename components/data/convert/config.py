@@ -21,7 +21,8 @@ class ConvertConfig(Config):
     """Another seed, another split."""
 
     folds: int = Field(default=0, ge=0, le=20)
-    """Parts of a sheet that is too small for a locked test; a run that cross-fits sets this itself (`cross_fit`)."""
+    """Parts of a sheet that is too small for a locked test;
+    only a run that cross-fits sets this (`cross_fit`), no profile."""
 
     fold: int = Field(default=0, ge=0, le=20)
     """The part that is locked away, from 1 on; by 0 none is, and train and dev are the released model's."""
@@ -41,6 +42,6 @@ class ConvertConfig(Config):
             raise ValueError(f"train {self.train} + dev {self.dev} is more than the whole; lower one")
         if self.folds == 1 or self.fold > self.folds:
             raise ValueError(
-                f"fold {self.fold} of {self.folds}: there is none such, and at least two folds are needed"
+                f"fold {self.fold} of {self.folds}: take at least two folds, and a fold from 0 to their number"
             )
         return self

@@ -80,7 +80,7 @@ def divide(marks: Mapping[Conversation, Split | None], config: ConvertConfig) ->
 def _divide_in_folds(marks: Mapping[Conversation, Split | None], config: ConvertConfig) -> dict[Conversation, Split]:
     """Deal the conversations without a mark into folds of equal size, in an order that the seed gives.
 
-    The fold in question is the test. dev is the first of the rest, unless the sheet marks its own.
+    The fold in question is the test. dev is taken evenly from the rest, unless the sheet marks its own.
     """
     order = sorted((name for name, mark in marks.items() if not mark), key=lambda c: _hash_fraction(c, config.seed))
     held_out = {name for place, name in enumerate(order) if place % config.folds == config.fold - 1}

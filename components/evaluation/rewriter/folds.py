@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
-"""The folders with what a run has made for each fold, in order; not set where a test is locked away."""
+"""A JSON list of the folders with what a run has made for each fold, in order; empty where a test is locked away."""
 
 FILES = {
     "locked_test": "locked_test.jsonl", "augmented_chats": "augmented_sft", "augmented_prompts": "augmented_ppo",
@@ -26,7 +28,9 @@ FILES = {
 NOTES = (
     "Cross-fitted: the sheet is too small to lock a test away. Its conversations lie in folds; each row was "
     "rewritten by a model that was trained on the other folds, as the released one was on all of them. The figures "
-    "are of those siblings, which learned from fewer rows than the released model.",
+    "are of those siblings, which learned from fewer rows than the released model. Nothing here measures the "
+    "released model itself: a fault of its own training would not show in these figures. Look at its training "
+    "curves, which are in this report, before it serves.",
     "Intervals take conversations as independent of each other; models of different folds share most of their rows, "
     "so the true ones are somewhat wider. Where the run's own RAG service was fitted to labelled rows, rows that are "
     "tested here are among them; it ranks for every system alike.",
@@ -70,7 +74,7 @@ class Fold(NamedTuple):
 
 def read_folds() -> list[Fold]:
     """The folds of the run that this step is of; none where a test is locked away."""
-    folders = [Path(name) for name in os.environ.get(FOLDS_VARIABLE, "").split(os.pathsep) if name]
+    folders = [Path(name) for name in orjson.loads(os.environ.get(FOLDS_VARIABLE) or "[]")]
     for folder in folders:
         if missing := [file for file in FILES.values() if not (folder / file).exists()]:
             raise DataError(

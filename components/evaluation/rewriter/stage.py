@@ -50,7 +50,7 @@ class EvaluateCounts(NamedTuple):
 
 FIGURES = {
     "promote": "promoted, 1 or 0",
-    "rows": "locked test, rows",
+    "rows": "tested rows",
     "plain_top1": "top-1 without rewriting, %",
     "teacher_top1": "top-1 of the teacher, %",
     "sft_top1": "top-1 after SFT, %",

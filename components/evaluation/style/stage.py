@@ -60,7 +60,7 @@ class EvaluateStyleCounts(NamedTuple):
 
 FIGURES = {
     "promote": "promoted, 1 or 0",
-    "rows": "locked test, rows",
+    "rows": "tested rows",
     "model_accuracy": "accuracy, %",
     "baseline_accuracy": "accuracy of the baseline, %",
     "model_macro_f1": "macro F1, %",

@@ -312,5 +312,5 @@ def test_the_released_model_of_a_folded_sheet_learns_from_all_rows(tmp_path: Pat
 
 @pytest.mark.parametrize("settings", [{"folds": 1}, {"folds": 3, "fold": 4}, {"fold": 1}])
 def test_a_fold_that_is_none_is_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="there is none such"):
+    with pytest.raises(ConfigError, match="take at least two folds, and a fold from 0 to their number"):
         ConvertConfig.parse(settings, "convert")

@@ -12,7 +12,7 @@ from components.release.register.config import RegisterConfig
 from components.release.register.model_card import datasets, known_regressions
 from components.release.register.model_kinds import MODEL_KINDS
 from components.release.register.publish import current_digest, publish
-from components.release.register.stage import Inputs, refuse_unservable, register, register_held
+from components.release.register.stage import Inputs, register, register_held
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError
 from qinglan.evaluation.kinds import REWRITER, STYLE, kind_of
@@ -212,10 +212,11 @@ def test_a_card_that_does_not_say_its_prompts_digest_becomes_no_release(inputs: 
     path.write_text(json.dumps({**card, "prompts_sha256": ""}))
 
     with pytest.raises(DataError, match="does not say with which prompts"):
-        refuse_unservable(inputs.model)
+        register(inputs, tmp_path / "release", CONFIG)
     path.write_text(json.dumps(card))
     with pytest.raises(DataError, match="was trained with prompts"):
-        refuse_unservable(inputs.model)
+        register(inputs, tmp_path / "release", CONFIG)
+    assert not (tmp_path / "release").exists()
 
 
 def test_the_key_is_asked_for_first(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from qinglan.lineage.deploy_gate import Decision, may_deploy
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.release_notes import make_override, read_override
 from qinglan.lineage.trust import TrustPolicy
-from tests.lineage_release import code, write_release
+from tests.lineage_release import add_sibling, code, write_release
 from tests.lineage_world import DAWN, NOW, TENANT, Keys, given, made, make_keys
 
 NAME = f"{TENANT}/rewriter"
@@ -87,6 +87,29 @@ def test_changed_code_is_a_reason_where_the_policy_wants_clean_code(keys: Keys, 
     assert decided(release, keys.policy).allowed
     clean = keys.policy.model_copy(update={"clean_code": True})
     assert decided(release, clean).reasons == ["generate ran code that no commit has"]
+
+
+@pytest.mark.parametrize("dirty", ["sft", "sft-fold-1"])
+def test_a_clean_fold_does_not_hide_changed_code_nor_the_reverse(dirty: str, keys: Keys, tmp_path: Path) -> None:
+    def change(line: Line) -> None:
+        add_sibling(line)
+        line[dirty]["used"] = [*(part for part in line[dirty]["used"] if part.name != "code"), code(dirty=True)]
+
+    clean = keys.policy.model_copy(update={"clean_code": True})
+
+    assert decided(write_release(tmp_path / "release", keys, change), clean).reasons == [
+        "sft ran code that no commit has"
+    ]
+
+
+def test_a_fold_does_not_stand_in_for_an_input_of_the_released_models_own_step(keys: Keys, tmp_path: Path) -> None:
+    def change(line: Line) -> None:
+        add_sibling(line)
+        line["sft"]["used"] = [made("base_model"), made("other")]
+
+    reasons = decided(write_release(tmp_path / "release", keys, change), keys.policy).reasons
+
+    assert "sft does not say which chats it used" in reasons
 
 
 def override(keys: Keys, release: Path, **changes: Any) -> bytes:

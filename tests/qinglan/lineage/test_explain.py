@@ -8,8 +8,8 @@ import pytest
 
 from qinglan.lineage.audit_targets import release_target
 from qinglan.lineage.explain import Change, diff_releases, explain_release, flatten_config, format_changes
-from tests.lineage_release import code, evaluation_of, write_release
-from tests.lineage_world import Keys, given, made, make_keys
+from tests.lineage_release import add_sibling, code, evaluation_of, write_release
+from tests.lineage_world import Keys, given, made, make_keys, paid_paper
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +28,39 @@ def test_why_tells_data_answers_judges_gate_and_signers(keys: Keys, tmp_path: Pa
     assert "verdict: promote" in said
     assert "RL minus teacher +7.8 points" in said
     assert f"release: key {keys.releaser.id[:12]}" in said
+
+
+def test_an_answer_that_the_lists_of_several_folds_name_is_counted_once(keys: Keys, tmp_path: Path) -> None:
+    """The folds ask one journal, so that each list repeats those of its stage before it."""
+
+    def change(line: dict[str, dict[str, Any]]) -> None:
+        add_sibling(line)
+        for step, calls in (("sft", "ab"), ("sft-fold-1", "abc")):
+            paper = paid_paper(dict.fromkeys(calls, b"answer")).decode()
+            paid = given("journal", paper, answers=len(calls), cost=0.01 * len(calls))
+            line[step].update(used=[*line[step]["used"], paid], calls=calls)
+
+    explained = "\n".join(
+        explain_release(release_target(write_release(tmp_path / "r", keys, change), ()), keys.policy)
+    )
+
+    assert "sft: 2 answers, cost 0.02" in explained and "sft: 1 answers, cost 0.01" in explained
+    assert "in all 43 answers, cost 2.03" in explained
+
+
+def test_a_line_about_a_signature_names_the_run(keys: Keys, tmp_path: Path) -> None:
+    explained = explain_release(release_target(write_release(tmp_path / "release", keys), ()), keys.policy)
+
+    assert [line for line in explained if line.endswith(f"sft: key {keys.builder.id[:12]}, run run-1")]
+
+
+def test_a_sibling_of_another_fold_is_no_change_of_the_released_models_step(keys: Keys, tmp_path: Path) -> None:
+    old = release_target(write_release(tmp_path / "old", keys), ())
+    new = write_release(tmp_path / "new", keys, lambda line: add_sibling(line, config={"seed": 7}))
+
+    changed = [change.name for change in diff_releases(old, release_target(new, ()), keys.policy)]
+
+    assert "sft.seed" not in changed and "sft made sft_model" not in changed
 
 
 def test_a_release_has_not_changed_since_itself(keys: Keys, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Cross-fitted rows: each is rewritten by the models of its own fold, and all are compared as one test."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def folds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         write_fold(tmp_path / "fold-2", second, first),
         write_fold(tmp_path / "released", [], rows),
     ]
-    monkeypatch.setenv(FOLDS_VARIABLE, f"{folders[0]}:{folders[1]}")
+    monkeypatch.setenv(FOLDS_VARIABLE, json.dumps([str(folder) for folder in folders[:2]]))
     monkeypatch.setattr(stage, "rewrite_all", by_folder)
     return folders
 
