@@ -20,14 +20,15 @@ from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.llm.limits import retry_after
 from qinglan.store import open_store
-from serving.rollout.canary_analysis import enter_step, fold_window, missing_for_check
+from serving.rollout.canary_analysis import describe_harm, missing_for_check
 from serving.rollout.cluster.evidence import PrometheusEvidence
+from serving.rollout.decide import BLIND_SECONDS
 from serving.rollout.ports import Window
 from serving.rollout.shadow.payload_log import PayloadLogReader
+from serving.rollout.sequential import Count, HarmPeriod
 from serving.rollout.spec import Check
-from serving.rollout.state import State
 from tests.kfp_artifacts import File
-from tests.serving.rollout.test_decide import decided, passing, served, spec, window
+from tests.serving.rollout.test_decide import decided, passing, served, state, window
 
 REPOSITORY = Path(__file__).parents[1]
 NOW = 1_800_000_000.0
@@ -117,12 +118,29 @@ def test_a_check_that_is_measured_no_more_is_stale_whatever_the_clock_does(leap:
     assert "nothing measured for 10,800 s" in missing_for_check(score, score.until + leap)[0]
 
 
-def test_time_goes_on_after_the_clock_of_the_measurements_was_set_back() -> None:
-    state = enter_step(State(), spec(), 0).model_copy(update={"cursor": 1000.0 + HOURS * 3600})
-    for until in (1000.0, 1030.0, 1060.0):
-        state = fold_window(state, Window(until, {}, {}))
+def test_a_canary_is_judged_on_after_the_clock_of_the_measurements_was_set_back() -> None:
+    """The first window begins anew and counts nothing; the canary was nearly taken back as blind before it."""
+    steps = state(cursor=1000.0 + HOURS * 3600, blind=BLIND_SECONDS - 1)
+    seconds = []
+    for measured in (Window(1000.0, {}, {}), window(until=1030.0), window(until=1060.0)):
+        steps = decided(steps, served(), measured=measured).state
+        seconds.append(steps.step_seconds)
 
-    assert (state.cursor, state.step_seconds) == (1060.0, 60.0)
+    assert (steps.phase, steps.cursor, steps.blind) == ("Analyse", 1060.0, 0.0)
+    assert seconds == [0.0, 30.0, 60.0]
+
+
+def test_measurements_that_are_older_than_the_cursor_are_not_counted_again() -> None:
+    found = decided(state(), served(), measured=window(until=970.0)).state
+
+    assert (found.cursor, found.step_seconds) == (1000.0, 0.0) and found.blind > 0
+
+
+def test_a_period_of_harm_has_no_length_where_the_clock_was_set_back_within_it() -> None:
+    score = passing().evidence[0]
+    period = HarmPeriod(since=score.until + HOURS * 3600, canary=Count(100, 9), expected=1.0)
+
+    assert describe_harm(score.model_copy(update={"harm_period": period})).startswith("errors 9 of 100 (9.00 %), 1.0")
 
 
 class SetBackPrometheus:
