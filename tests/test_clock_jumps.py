@@ -24,8 +24,8 @@ from serving.rollout.canary_analysis import describe_harm, missing_for_check
 from serving.rollout.cluster.evidence import PrometheusEvidence
 from serving.rollout.decide import BLIND_SECONDS
 from serving.rollout.ports import Window
-from serving.rollout.shadow.payload_log import PayloadLogReader
 from serving.rollout.sequential import Count, HarmPeriod
+from serving.rollout.shadow.payload_log import PayloadLogReader
 from serving.rollout.spec import Check
 from tests.kfp_artifacts import File
 from tests.serving.rollout.test_decide import decided, passing, served, state, window
