@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from components.release.register.config import RegisterConfig
+from components.release.register.stage import register
 from qinglan import clock
 from qinglan.lineage import step_clock
+from qinglan.lineage.audit import audit
 from qinglan.lineage.evidence import FileEvidence
 from qinglan.lineage.findings import GRAVE
 from qinglan.lineage.keys import KEYS_VARIABLE
@@ -28,6 +31,7 @@ from serving.rollout.sequential import Count, HarmPeriod
 from serving.rollout.shadow.payload_log import PayloadLogReader
 from serving.rollout.spec import Check
 from tests.kfp_artifacts import File
+from tests.registered_release import NAME, make_inputs, tiny_weights, use_keys
 from tests.serving.rollout.test_decide import decided, passing, served, state, window
 
 REPOSITORY = Path(__file__).parents[1]
@@ -79,6 +83,27 @@ def test_steps_stay_in_their_order_and_are_audited(
 
     assert len(graph.steps) == 2
     assert [str(finding) for finding in findings_of(graph) if finding.state in GRAVE] == []
+
+
+def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_once_its_time_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
+) -> None:
+    """The training is done: it need not be repeated, and no key is to blame."""
+    use_keys(tmp_path / "keys", monkeypatch)
+    policy = load_trust(tmp_path / "keys" / TRUST_FILE)
+    machine(HOURS)
+    inputs = make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"))
+    machine(0)
+
+    register(inputs, tmp_path / "release", RegisterConfig(name=NAME))
+    early = audit(str(tmp_path / "release"), policy)
+    later = audit(str(tmp_path / "release"), policy, now=datetime.now(UTC) + timedelta(hours=HOURS, minutes=1))
+
+    assert early.verdict == "altered"
+    assert "yet to come. If a clock was ahead there, it counts from that time on" in " ".join(
+        map(str, early.findings)
+    )
+    assert [str(finding) for finding in later.findings if finding.state in GRAVE] == []
 
 
 @pytest.mark.parametrize("hours", [-HOURS, HOURS])
