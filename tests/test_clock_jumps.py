@@ -28,7 +28,7 @@ from serving.rollout.cluster.evidence import PrometheusEvidence
 from serving.rollout.decide import BLIND_SECONDS
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Count, HarmPeriod
-from serving.rollout.shadow.payload_log import PayloadLogReader
+from serving.rollout.shadow.payload_log import HOURS_KNOWN, PayloadLogReader
 from serving.rollout.spec import Check
 from tests.kfp_artifacts import File
 from tests.registered_release import NAME, make_inputs, tiny_weights, use_keys
@@ -210,6 +210,22 @@ def test_a_logged_question_is_compared_once_whatever_the_clock_does(hours: int, 
 
     assert read == first + last
     assert not {*old} & {*read}
+
+
+def test_questions_are_read_after_the_clock_was_more_than_two_days_ahead_for_as_long(tmp_path: Path) -> None:
+    """The hours of that future are known, and later by name than those that are read now."""
+    store, wrong = open_store(str(tmp_path)).prepare(), timedelta(hours=60)
+    reader = PayloadLogReader(store)
+    for hour in range(HOURS_KNOWN + 2):
+        reader.new_keys(NOON + wrong + timedelta(hours=hour))
+    reader.new_keys(NOON)
+    keys = []
+    for minute in range(1, 20):
+        at = NOON + timedelta(minutes=minute)
+        keys.append(f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl")
+        store.shelf.create(keys[-1], b"{}\n")
+
+        assert reader.new_keys(at) == keys[-1:]
 
 
 WALL_CLOCK = {
