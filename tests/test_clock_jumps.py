@@ -1,18 +1,25 @@
 """A clock is set hours back or forward: nothing is lost, paid twice, waited for without end, or promoted."""
 
 import ast
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes import client
 
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
 from qinglan import clock
+from qinglan.jobs.follower import Follower, FollowTimeouts, ProgressReporter
+from qinglan.jobs.pod_log import PodLog
+from qinglan.jobs.snapshot import JobSnapshot
+from qinglan.kubernetes.client import Api
 from qinglan.lineage import step_clock
 from qinglan.lineage.audit import audit
 from qinglan.lineage.evidence import FileEvidence
@@ -31,6 +38,8 @@ from serving.rollout.sequential import Count, HarmPeriod
 from serving.rollout.shadow.payload_log import HOURS_KNOWN, PayloadLogReader
 from serving.rollout.spec import Check
 from tests.kfp_artifacts import File
+from tests.qinglan.jobs.job_objects import HOURS as JOB_HOURS
+from tests.qinglan.jobs.job_objects import MADE_AT, job, pod, seen
 from tests.registered_release import NAME, make_inputs, tiny_weights, use_keys
 from tests.serving.rollout.test_decide import decided, passing, served, state, window
 
@@ -110,12 +119,69 @@ def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_o
 def test_what_a_process_measures_by_the_time_of_day_does_not_jump(
     hours: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By it a job's deadline is kept, and a pod called gone."""
     before, right = clock.steady_time(), time.time()
     monkeypatch.setattr(time, "time", lambda: right + hours * 3600)
 
     assert 0 <= clock.steady_time() - before < 60
     assert abs(clock.steady_time() - right) < 60
+
+
+class DatedApiServer(BaseHTTPRequestHandler):
+    """Answers each request with this date, whatever the machine's clock says."""
+
+    date = 0.0
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return formatdate(self.date, usegmt=True)
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def dated_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Api]]:
+    settings = client.Configuration()
+    with ThreadingHTTPServer(("127.0.0.1", 0), DatedApiServer) as server:
+        settings.host = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+        def connect_at(date: float) -> Api:
+            monkeypatch.setattr(DatedApiServer, "date", date)
+            return Api(client.ApiClient(settings), "n")
+
+        yield connect_at
+        server.shutdown()
+
+
+class FixedWatch:
+    """A watch that knows one running job."""
+
+    def trouble(self) -> None: ...
+
+    def snapshot(self) -> JobSnapshot:
+        return seen(job(), pod())
+
+
+@pytest.mark.parametrize(("age", "phase"), [(60.0, "running"), (JOB_HOURS * 3600 + 60.0, "hopeless")])
+def test_a_jobs_deadline_is_kept_by_the_api_servers_clock(
+    age: float, phase: str, dated_api: Callable[[float], Api]
+) -> None:
+    """A step that starts under a clock hours ahead would end a job that has time; here it is months."""
+    api = dated_api(MADE_AT + age)
+    api.get("pytorchjobs", "sft-0a")
+    log = PodLog(api, Path("unused"), str, str)
+    log.start = lambda pod: None  # type: ignore[method-assign]
+    follower = Follower(api, FixedWatch(), log, ProgressReporter("sft-0a", str, 600.0), FollowTimeouts())  # type: ignore[arg-type]
+
+    assert follower._read(job()).phase == phase
+
+
+def test_without_a_date_the_machines_clock_is_taken() -> None:
+    assert abs(Api(None, "n").server_time() - time.time()) < 60
 
 
 @pytest.mark.parametrize("wrong", [-HOURS * 3600.0, 0.0, HOURS * 3600.0])
