@@ -173,9 +173,10 @@ def test_a_jobs_deadline_is_kept_by_the_api_servers_clock(
     """A step that starts under a clock hours ahead would end a job that has time; here it is months."""
     api = dated_api(MADE_AT + age)
     api.get("pytorchjobs", "sft-0a")
-    log = PodLog(api, Path("unused"), str, str)
+    lines: list[str] = []
+    log = PodLog(api, Path("unused"), lines.append, lines.append)
     log.start = lambda pod: None  # type: ignore[method-assign]
-    follower = Follower(api, FixedWatch(), log, ProgressReporter("sft-0a", str, 600.0), FollowTimeouts())  # type: ignore[arg-type]
+    follower = Follower(api, FixedWatch(), log, ProgressReporter("sft-0a", lines.append, 600.0), FollowTimeouts())  # type: ignore[arg-type]
 
     assert follower._read(job()).phase == phase
 
