@@ -1,17 +1,27 @@
 """A clock is set hours back or forward: nothing is lost, paid twice, waited for without end, or promoted."""
 
 import ast
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes import client
 
+from components.release.register.config import RegisterConfig
+from components.release.register.stage import register
 from qinglan import clock
+from qinglan.jobs.follower import Follower, FollowTimeouts, ProgressReporter
+from qinglan.jobs.pod_log import PodLog
+from qinglan.jobs.snapshot import JobSnapshot
+from qinglan.kubernetes.client import Api
 from qinglan.lineage import step_clock
+from qinglan.lineage.audit import audit
 from qinglan.lineage.evidence import FileEvidence
 from qinglan.lineage.findings import GRAVE
 from qinglan.lineage.keys import KEYS_VARIABLE
@@ -20,14 +30,18 @@ from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.llm.limits import retry_after
 from qinglan.store import open_store
-from serving.rollout.canary_analysis import enter_step, fold_window, missing_for_check
+from serving.rollout.canary_analysis import describe_harm, missing_for_check
 from serving.rollout.cluster.evidence import PrometheusEvidence
+from serving.rollout.decide import BLIND_SECONDS
 from serving.rollout.ports import Window
-from serving.rollout.shadow.payload_log import PayloadLogReader
+from serving.rollout.sequential import Count, HarmPeriod
+from serving.rollout.shadow.payload_log import HOURS_KNOWN, PayloadLogReader
 from serving.rollout.spec import Check
-from serving.rollout.state import State
 from tests.kfp_artifacts import File
-from tests.serving.rollout.test_decide import decided, passing, served, spec, window
+from tests.qinglan.jobs.job_objects import HOURS as JOB_HOURS
+from tests.qinglan.jobs.job_objects import MADE_AT, job, pod, seen
+from tests.registered_release import NAME, make_inputs, tiny_weights, use_keys
+from tests.serving.rollout.test_decide import decided, passing, served, state, window
 
 REPOSITORY = Path(__file__).parents[1]
 NOW = 1_800_000_000.0
@@ -80,16 +94,95 @@ def test_steps_stay_in_their_order_and_are_audited(
     assert [str(finding) for finding in findings_of(graph) if finding.state in GRAVE] == []
 
 
+def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_once_its_time_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
+) -> None:
+    """The training is done: it need not be repeated, and no key is to blame."""
+    use_keys(tmp_path / "keys", monkeypatch)
+    policy = load_trust(tmp_path / "keys" / TRUST_FILE)
+    machine(HOURS)
+    inputs = make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"))
+    machine(0)
+
+    register(inputs, tmp_path / "release", RegisterConfig(name=NAME))
+    early = audit(str(tmp_path / "release"), policy)
+    later = audit(str(tmp_path / "release"), policy, now=datetime.now(UTC) + timedelta(hours=HOURS, minutes=1))
+
+    assert early.verdict == "altered"
+    assert "yet to come. If a clock was ahead there, it counts from that time on" in " ".join(
+        map(str, early.findings)
+    )
+    assert [str(finding) for finding in later.findings if finding.state in GRAVE] == []
+
+
 @pytest.mark.parametrize("hours", [-HOURS, HOURS])
 def test_what_a_process_measures_by_the_time_of_day_does_not_jump(
     hours: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By it a job's deadline is kept, and a pod called gone."""
     before, right = clock.steady_time(), time.time()
     monkeypatch.setattr(time, "time", lambda: right + hours * 3600)
 
     assert 0 <= clock.steady_time() - before < 60
     assert abs(clock.steady_time() - right) < 60
+
+
+class DatedApiServer(BaseHTTPRequestHandler):
+    """Answers each request with this date, whatever the machine's clock says."""
+
+    date = 0.0
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return formatdate(self.date, usegmt=True)
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def dated_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Api]]:
+    settings = client.Configuration()
+    with ThreadingHTTPServer(("127.0.0.1", 0), DatedApiServer) as server:
+        settings.host = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+        def connect_at(date: float) -> Api:
+            monkeypatch.setattr(DatedApiServer, "date", date)
+            return Api(client.ApiClient(settings), "n")
+
+        yield connect_at
+        server.shutdown()
+
+
+class FixedWatch:
+    """A watch that knows one running job."""
+
+    def trouble(self) -> None: ...
+
+    def snapshot(self) -> JobSnapshot:
+        return seen(job(), pod())
+
+
+@pytest.mark.parametrize(("age", "phase"), [(60.0, "running"), (JOB_HOURS * 3600 + 60.0, "hopeless")])
+def test_a_jobs_deadline_is_kept_by_the_api_servers_clock(
+    age: float, phase: str, dated_api: Callable[[float], Api]
+) -> None:
+    """A step that starts under a clock hours ahead would end a job that has time; here it is months."""
+    api = dated_api(MADE_AT + age)
+    api.get("pytorchjobs", "sft-0a")
+    lines: list[str] = []
+    log = PodLog(api, Path("unused"), lines.append, lines.append)
+    log.start = lambda pod: None  # type: ignore[method-assign]
+    follower = Follower(api, FixedWatch(), log, ProgressReporter("sft-0a", lines.append, 600.0), FollowTimeouts())  # type: ignore[arg-type]
+
+    assert follower._read(job()).phase == phase
+
+
+def test_without_a_date_the_machines_clock_is_taken() -> None:
+    assert abs(Api(None, "n").server_time() - time.time()) < 60
 
 
 @pytest.mark.parametrize("wrong", [-HOURS * 3600.0, 0.0, HOURS * 3600.0])
@@ -117,12 +210,29 @@ def test_a_check_that_is_measured_no_more_is_stale_whatever_the_clock_does(leap:
     assert "nothing measured for 10,800 s" in missing_for_check(score, score.until + leap)[0]
 
 
-def test_time_goes_on_after_the_clock_of_the_measurements_was_set_back() -> None:
-    state = enter_step(State(), spec(), 0).model_copy(update={"cursor": 1000.0 + HOURS * 3600})
-    for until in (1000.0, 1030.0, 1060.0):
-        state = fold_window(state, Window(until, {}, {}))
+def test_a_canary_is_judged_on_after_the_clock_of_the_measurements_was_set_back() -> None:
+    """The first window begins anew and counts nothing; the canary was nearly taken back as blind before it."""
+    steps = state(cursor=1000.0 + HOURS * 3600, blind=BLIND_SECONDS - 1)
+    seconds = []
+    for measured in (Window(1000.0, {}, {}), window(until=1030.0), window(until=1060.0)):
+        steps = decided(steps, served(), measured=measured).state
+        seconds.append(steps.step_seconds)
 
-    assert (state.cursor, state.step_seconds) == (1060.0, 60.0)
+    assert (steps.phase, steps.cursor, steps.blind) == ("Analyse", 1060.0, 0.0)
+    assert seconds == [0.0, 30.0, 60.0]
+
+
+def test_measurements_that_are_older_than_the_cursor_are_not_counted_again() -> None:
+    found = decided(state(), served(), measured=window(until=970.0)).state
+
+    assert (found.cursor, found.step_seconds) == (1000.0, 0.0) and found.blind > 0
+
+
+def test_a_period_of_harm_has_no_length_where_the_clock_was_set_back_within_it() -> None:
+    score = passing().evidence[0]
+    period = HarmPeriod(since=score.until + HOURS * 3600, canary=Count(100, 9), expected=1.0)
+
+    assert describe_harm(score.model_copy(update={"harm_period": period})).startswith("errors 9 of 100 (9.00 %), 1.0")
 
 
 class SetBackPrometheus:
@@ -167,6 +277,22 @@ def test_a_logged_question_is_compared_once_whatever_the_clock_does(hours: int, 
 
     assert read == first + last
     assert not {*old} & {*read}
+
+
+def test_questions_are_read_after_the_clock_was_more_than_two_days_ahead_for_as_long(tmp_path: Path) -> None:
+    """The hours of that future are known, and later by name than those that are read now."""
+    store, wrong = open_store(str(tmp_path)).prepare(), timedelta(hours=60)
+    reader = PayloadLogReader(store)
+    for hour in range(HOURS_KNOWN + 2):
+        reader.new_keys(NOON + wrong + timedelta(hours=hour))
+    reader.new_keys(NOON)
+    keys = []
+    for minute in range(1, 20):
+        at = NOON + timedelta(minutes=minute)
+        keys.append(f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl")
+        store.shelf.create(keys[-1], b"{}\n")
+
+        assert reader.new_keys(at) == keys[-1:]
 
 
 WALL_CLOCK = {

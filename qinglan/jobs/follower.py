@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from qinglan.clock import steady_time
 from qinglan.jobs.attach import delete_and_wait, retry_call
 from qinglan.jobs.interrupts import signals_ignored
 from qinglan.jobs.job_labels import ATTEMPT_ANNOTATION
@@ -142,7 +141,7 @@ class Follower:
         if not _is_same_job(snapshot.job, job) and not (snapshot := self._fetch(job)).job:
             return JobStatus("failed", _job_deleted_message(job), 1, final=True)
         self._start_log(snapshot)
-        return job_status(snapshot, steady_time())
+        return job_status(snapshot, self.api.server_time())
 
     def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
         """The watch does not know it, or knows another: it is new, or gone."""

@@ -31,7 +31,7 @@ class JobStatus(NamedTuple):
 
 
 def job_status(snapshot: JobSnapshot, now: float) -> JobStatus:
-    """`snapshot.job` is known by now. `now` is in seconds since the epoch."""
+    """`snapshot.job` is known by now. `now` is in seconds since the epoch, by the API server's clock."""
     assert snapshot.job is not None
     job, pods = snapshot.job, pods_of_job(snapshot)
     if condition_message(job, "Failed"):

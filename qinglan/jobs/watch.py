@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from qinglan.clock import steady_time
 from qinglan.jobs.snapshot import JOB_NAME_LABEL, JobSnapshot, slim_event, slim_job, slim_pod
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
@@ -25,6 +24,7 @@ class JobWatch:
 
     def __init__(self, api: Api, name: str) -> None:
         refused_pods = f"involvedObject.kind=PyTorchJob,involvedObject.name={name},reason=FailedCreatePod"
+        self._api = api
         self._job: dict[str, Any] | None = None
         self._pods: dict[str, dict[str, Any]] = {}
         self._refused: dict[str, Any] | None = None
@@ -97,7 +97,7 @@ class JobWatch:
                 self._pods[name] = slim_pod(pod, before)
             elif before is not None:
                 last = slim_pod(pod, before) if "status" in pod else before
-                self._pods[name] = {**last, "gone": steady_time()}
+                self._pods[name] = {**last, "gone": self._api.server_time()}
         self._changed.set()
 
     def _on_event(self, change: str, event: Mapping[str, Any]) -> None:

@@ -10,11 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from qinglan.clock import steady_time
 from qinglan.errors import ConfigError
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.kubeconfig import load_login
@@ -54,11 +56,16 @@ class Api:
         self.calls: Counter[str] = Counter()
         """Number of calls by method and resource, such as "GET pods/log"."""
 
+        self._seconds_ahead: float | None = None
         self._lock, self._turns = threading.Lock(), threading.Semaphore(MAX_CONCURRENT_CALLS)
 
     @property
     def host(self) -> str:
         return str(self.client.configuration.host)
+
+    def server_time(self) -> float:
+        """Seconds since the epoch by the server's clock, as its first answer dated it, or else by this machine's."""
+        return steady_time() + (self._seconds_ahead or 0.0)
 
     def within(self, namespace: str) -> "Api":
         """A client of the same server in another namespace; an empty name keeps this one."""
@@ -126,6 +133,8 @@ class Api:
                 header_params={"Accept": "application/json", "Content-Type": CONTENT_TYPES.get(method, PLAIN)},
                 _preload_content=False, _return_http_data_only=True, _request_timeout=seconds,
             )  # fmt: skip
+        if self._seconds_ahead is None:
+            self._seconds_ahead = _seconds_ahead(response.headers.get("date", ""))
         try:
             yield response
         finally:
@@ -140,6 +149,14 @@ class Api:
                 yield whole
         if rest:
             yield [rest]
+
+
+def _seconds_ahead(date: str) -> float | None:
+    """Seconds by which the clock that wrote this HTTP date is ahead of this process; None where it is no date."""
+    try:
+        return parsedate_to_datetime(date).timestamp() - steady_time()
+    except ValueError:
+        return None
 
 
 @contextmanager

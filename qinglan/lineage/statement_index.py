@@ -131,7 +131,10 @@ def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
     if started > ended:
         return f"it says that it ended {ended:%F %T}Z, before it started {started:%F %T}Z"
     if ended > now + MAX_CLOCK_AHEAD:
-        return f"it says that it ended {ended:%F %T}Z, which is yet to come"
+        return (
+            f"it says that it ended {ended:%F %T}Z, which is yet to come. If a clock was ahead there, it counts from "
+            "that time on; if none was, somebody made it up"
+        )
     return ""
 
 

@@ -194,13 +194,17 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
 
 
 def rotate_key(folder: Path, role: Role) -> tuple[str, str]:
-    """The old key's id and the new one's; the old private key is deleted, for it must sign nothing more."""
-    old, policy, now = load_signer(role, folder), _policy(folder), _now()
+    """The old key's id and the new one's; the old private key is deleted, for it must sign nothing more.
+
+    The old key ends no earlier than it began, whatever the clock says: it would never have counted.
+    """
+    old, policy = load_signer(role, folder), _policy(folder)
     if old.id not in policy.keys:
         raise ConfigError(
             f"{folder / TRUST_FILE}: does not know {old.path}, key {old.id[:12]}. Name it there, or delete it "
             "and make a new one."
         )
+    now = max(_now(), policy.keys[old.id].since)
     ended = policy.keys[old.id].model_copy(update={"until": now})
     fresh = folder / f".{role}.new.pem"
     fresh.unlink(missing_ok=True)

@@ -27,7 +27,7 @@ def credibility_problem(window: Window | None, percent: int, cursor: float | Non
     """The reason why this window is no evidence on the canary; empty where it is evidence."""
     if window is None:
         return "no measurements"
-    if cursor is None:
+    if cursor is None or _begins_anew(window, cursor):
         return ""
     if window.until <= cursor:
         return "the measurements stand still"
@@ -42,6 +42,11 @@ def credibility_problem(window: Window | None, percent: int, cursor: float | Non
     if expected >= MIN_EXPECTED_REQUESTS and canary < expected * MIN_ANSWERED_SHARE:
         return f"the canary is asked for {percent} % and answered {100 * canary / (canary + stable):.1f} %"
     return ""
+
+
+def _begins_anew(window: Window, cursor: float) -> bool:
+    """Tell if the clock of the measurements was set back: such a window counts nothing and only moves the cursor."""
+    return window.until < cursor and not window.canary and not window.stable
 
 
 def _valid_count(count: Count) -> bool:
@@ -148,7 +153,7 @@ def describe_harm(score: Score) -> str:
     period = score.harm_period
     if not period.canary.total:
         return describe_score(score)  # a status written before periods were counted
-    seconds = f" in {score.until - period.since:,.0f} s" if period.since else ""
+    seconds = f" in {score.until - period.since:,.0f} s" if 0 < period.since <= score.until else ""
     expected = f"{period.expected:,.1f} ({_percent(period.expected, period.canary.total)})"
     peer = "of an equal model" if score.check == "quality" else "at the stable model's rates in the same windows"
     return f"{score.check} {_share(period.canary)}{seconds}, {expected} expected {peer}"

@@ -93,7 +93,10 @@ class Evidence(Protocol):
     """The source of measurements. It has a clock of its own: a window ends where its answer says."""
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """Counts of both versions after a cursor; without a cursor only the time to begin at; None without data."""
+        """Counts of both versions after a cursor; None without data.
+
+        Without a cursor, or where the source's clock was set back before it, only the time to begin at.
+        """
         ...
 
 

@@ -56,7 +56,7 @@ class LocalEvidence:
         if after is not None and before is None:
             self._save({after: now})
             return None
-        if after is None or before is None:
+        if after is None or before is None or until < after:  # the clock was set back: counting begins anew
             self._save({until: now})
             return Window(until, {}, {})
         self._save({after: before, until: now})

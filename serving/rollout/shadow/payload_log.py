@@ -16,7 +16,7 @@ from qinglan.store import Store
 LOG = "payloads"
 HOUR = timedelta(hours=1)
 HOURS_KNOWN = 48
-"""The hours whose keys are remembered: a clock that was set comes back to them."""
+"""The hours, by their last poll, whose keys are remembered: a clock that was set comes back to them."""
 
 
 class LoggedQuestion(BaseModel):
@@ -58,8 +58,8 @@ class PayloadLogReader:
                 fresh += [key for key in keys if key not in self._known_keys[hour]]
             elif newest is not None and hour > newest:
                 fresh += keys
-            self._known_keys[hour] = self._known_keys.get(hour, set()) | set(keys)
-        for hour in sorted(self._known_keys)[:-HOURS_KNOWN]:
+            self._known_keys[hour] = self._known_keys.pop(hour, set()) | set(keys)  # last in the order of polls
+        for hour in list(self._known_keys)[:-HOURS_KNOWN]:
             del self._known_keys[hour]
         return fresh
 

@@ -135,6 +135,19 @@ def test_a_rotated_keys_signatures_count_as_of_their_time(keys: Path) -> None:
     assert trust.worth(sealed(keys), "builder", "x", now())[1] == ""
 
 
+def test_a_key_that_is_rotated_under_a_clock_set_back_has_counted(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, since = sealed(keys), policy(keys).keys[load_signer("builder", keys).id].since
+    monkeypatch.setattr("qinglan.lineage.trust._now", lambda: since - timedelta(hours=3))
+
+    old, new = rotate_key(keys, "builder")
+
+    trust = policy(keys)
+    assert trust.worth(before, "builder", "x", since) == ("attested", "", old)
+    assert trust.keys[new].since == since, "no earlier than the key that it replaces"
+
+
 def test_a_revoked_keys_signatures_count_before_that_time_alone(keys: Path) -> None:
     key = load_signer("builder", keys).id
     since = policy(keys).keys[key].since

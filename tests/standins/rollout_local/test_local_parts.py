@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -395,6 +396,19 @@ def test_a_lost_snapshot_begins_anew_and_invents_nothing(measured: Measured, lef
     assert measured.since(begun.until) is None
     measured.router.series = {requests("new", "answered"): 106.0, requests("old", "answered"): 152.0}
     assert measured.since(begun.until).canary["errors"] == Count(1, 0)
+
+
+def test_counting_begins_anew_where_the_clock_was_set_back(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, right = measured.since(None), time.time()
+    monkeypatch.setattr(time, "time", lambda: right - 3600)
+    anew = measured.since(begun.until)
+    assert anew.until < begun.until and not anew.canary and not anew.stable, "only the time to begin at"
+
+    monkeypatch.setattr(time, "time", lambda: right - 3570)
+    measured.router.series = {requests("new", "answered"): 106.0, requests("old", "answered"): 152.0}
+    assert measured.since(anew.until).canary["errors"].total > 0
 
 
 @pytest.mark.parametrize("said", ["qinglan_rewriter_requests_total{ 3", "\x00\x01", "<html></html>"])
