@@ -20,7 +20,7 @@ from qinglan.tables import CELL_LIMIT, Cells, check_header
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), *((mark, "utf-16") for mark in UTF_16))
 DELIMITERS = ",;\t"
 FORMULA = re.compile(r'\s*=\s*[-+@($"A-Za-z0-9]')
-"""What a spreadsheet program would run; =_= and ==急== are what people write."""
+"""A cell that a spreadsheet program would run; =_= and ==急== are what people write."""
 
 SINGLE_RUNS = 0.8
 """In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""
