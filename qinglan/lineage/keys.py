@@ -63,6 +63,7 @@ def keys_folder() -> Path:
 
 def load_signer(role: Role, folder: Path | None = None) -> Signer:
     """The role's private key; a ConfigError that says how to get one where there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -74,7 +75,7 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
             f"{path}: no {role}'s key ({error.strerror}). `qinglan keys new` makes one; on a cluster, mount the "
             f"Secret that holds {role}.pem at {MOUNTED_KEYS}."
         ) from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise ConfigError(f"{path}: EC keys on P-256 alone. `qinglan keys new` makes one.")
@@ -102,12 +103,13 @@ def public_pem(key: Any) -> str:
 
 def parse_public_key(pem: str) -> PublicKey:
     """A public key in PEM; a ConfigError where it is none of ours."""
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
         key = load_pem_public_key(pem.encode())
-    except ValueError as error:
+    except (ValueError, UnsupportedAlgorithm) as error:
         raise ConfigError(f"no public key in PEM ({error})") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
         raise ConfigError("EC keys on P-256 alone")

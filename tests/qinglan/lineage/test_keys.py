@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
-from qinglan.lineage.keys import load_signer
+from qinglan.lineage.keys import load_signer, make_key, parse_public_key
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, new_key, revoke_key, rotate_key
 
 PAYLOAD = b'{"seed": 1}'
@@ -195,3 +195,16 @@ def test_the_command_makes_rotates_revokes_and_lists(tmp_path: Path) -> None:
     listed = said("list")
     assert listed.count("private key here") == 3
     assert "revoked" in listed and "lost" in listed
+
+
+UNKNOWN_KIND = (b"MFkwEwYHKoZIzj0C", b"MFkwEwYHJoZIzj0C")
+"""The beginning of a public key: with one bit changed it is of a kind that nobody knows. Found by `make fuzz`."""
+
+
+@pytest.mark.parametrize(("before", "after"), [UNKNOWN_KIND, (b"PUBLIC KEY", b"PUBLIC KEX"), (b"MFkw", b"MFkx")])
+def test_a_public_key_of_another_kind_is_refused_in_words(before: bytes, after: bytes, tmp_path: Path) -> None:
+    pem = make_key(tmp_path / "builder.pem").encode()
+    assert before in pem
+
+    with pytest.raises(ConfigError, match=r"no public key in PEM"):
+        parse_public_key(pem.replace(before, after).decode())
