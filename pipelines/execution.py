@@ -192,7 +192,8 @@ def run_stages(
     try:
         with gateway(record) as url:
             uris = {name: str(path) for name, path in inputs.items()}
-            for number, part in enumerate(parts or [Part(run, stages, alone)]):
+            parts = parts or [Part(run, stages, alone)]
+            for number, part in enumerate(parts):
                 for name in part.borrowed:
                     part.run.link(name, run.artifact(name))
                 if part.title and not quiet:
@@ -200,7 +201,8 @@ def run_stages(
                 job = LocalJob(line.name, uris, url, part.stages, part.alone, dict(pythons), dict(part.environment))
                 write_job(part.run, job)
                 execute(part.run, line, part.stages, quiet, append=number > 0 and part.run == run)
-                link_files(part.run, inputs, part.stages)
+                if part is not parts[-1]:  # a later part takes it from there; the last one's are shown below
+                    link_files(part.run, inputs, part.stages)
         record["status"] = "done"
     finally:
         link_files(run, inputs, stages)

@@ -159,10 +159,8 @@ def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], conf
     """Count the splits: with a locked test where that is large enough for the gate, else in folds if they help."""
     marks = {name: conversation.split for name, conversation in conversations.items()}
     splits = divide(marks, in_folds(config.convert, 0))
-    sheet.splits, tested = (
-        _rows_of(splits, conversations),
-        [name for name, split in splits.items() if split == "test"],
-    )
+    sheet.splits = _rows_of(splits, conversations)
+    tested = [name for name, split in splits.items() if split == "test"]
     if folds := _folds_needed(config, conversations, tested):
         tested = [name for name, mark in marks.items() if not mark]
         sheet.splits, *sheet.folds = (

@@ -123,7 +123,7 @@ def is_copied(text: str, free: Sequence[str], sources: Sequence[str]) -> bool:
 
 
 def copied_tokens(text: str, free: Sequence[str], sources: Sequence[str]) -> list[bool]:
-    """For each token of the text: true if it is part of a long run of a source that no free text holds."""
+    """Mark each token of the text that is part of a long run of a source which no free text holds."""
     tokens = text_tokens(text)
     copied = [False] * len(tokens)
     joined_free, joined_sources = list(map(_joined_tokens, free)), list(map(_joined_tokens, sources))

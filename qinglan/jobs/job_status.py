@@ -172,7 +172,7 @@ def worker_count(job: Mapping[str, Any]) -> int:
 
 
 def started_worker_count(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> int:
-    """By the job's own count, which stays when its pods are cleaned away, or by what was snapshot of them."""
+    """Workers that have started: by the job's own count, which outlives its pods, or by the pods in the snapshot."""
     counted: Mapping[str, int] = (job["status"].get("replicaStatuses") or {}).get("Worker") or {}
     by_count = sum(counted.get(name, 0) for name in ("active", "succeeded", "failed"))
     by_sight = sum(1 for pod in pods if pod["ran"] and "-worker-" in pod["metadata"]["name"])

@@ -31,7 +31,7 @@ REQUIRED_FILE = Path(__file__).with_name("required_inputs.yaml")
 
 @cache
 def required_inputs() -> dict[str, dict[str, list[str]]]:
-    """By line and stage: the stages that a model must have come through, and the inputs that each must name."""
+    """The stages that a model must have come through and the inputs that each must name, by line and stage."""
     return load_yaml(REQUIRED_FILE)
 
 

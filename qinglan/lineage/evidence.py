@@ -204,7 +204,7 @@ class RunFolder(Evidence):
 
     @cached_property
     def _recorded_paths(self) -> dict[str, list[Path]]:
-        """Where the records say that bytes are, by their digests."""
+        """The paths at which the records say that bytes are, by their digests."""
         paths: dict[str, dict[Path, None]] = {}
         for record in self.records.values():
             for kind in ("inputs", "outputs"):

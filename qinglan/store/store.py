@@ -164,7 +164,7 @@ class Store:
         return manifest
 
     def _put(self, files: Mapping[str, SourceFile], manifest: Manifest, base: str) -> None:
-        """What is not there yet: small files several at once, then large ones, each in several parts at once."""
+        """Push missing files: small ones several at once, then large ones, each in several parts at once."""
         missing = files_to_push(manifest, self.shelf.objects(f"{base}/"))
         with transfer_progress("push", sum(file.size for file in files.values())) as tally:
 

@@ -106,7 +106,7 @@ def _statement_faults(release: Path, policy: TrustPolicy) -> Iterator[str]:
 
 
 def _clear_leftovers(into: Path) -> None:
-    """Of what an earlier attempt left only what a pull can go on from."""
+    """Remove what an earlier attempt left, except what a pull can go on from."""
     for child in into.iterdir():
         if child.is_symlink() or not child.is_dir():
             child.unlink()

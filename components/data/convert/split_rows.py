@@ -83,7 +83,7 @@ def _divide_in_folds(marks: Mapping[Conversation, Split | None], config: Convert
     The fold in question is the test. dev is taken evenly from the rest, unless the sheet marks its own.
     """
     order = sorted((name for name, mark in marks.items() if not mark), key=lambda c: _hash_fraction(c, config.seed))
-    held_out = {name for place, name in enumerate(order) if place % config.folds == config.fold - 1}
+    held_out = {name for position, name in enumerate(order) if position % config.folds == config.fold - 1}
     rest = [name for name in order if name not in held_out]
     share = config.dev / (config.train + config.dev) if config.dev else 0.0
     count = 0 if "dev" in marks.values() or not share else max(LEAST_DEV, round(share * len(rest)))
