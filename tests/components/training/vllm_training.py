@@ -1,7 +1,8 @@
-"""Train with verl's own vLLM rollout on CPUs, as GPUs train: a whole run of the stage, killed once and resumed.
+"""Train with verl's own vLLM rollout, on CPUs as GPUs train: a whole run of the stage, killed once and resumed.
 
     PYTHON=$(python -m pipelines.environments ppo --cpu)    # made from images/ppo/cpu.lock
     $PYTHON -m tests.components.training.vllm_training OUT [--devices 2] [--dtype bfloat16]
+    $(python -m pipelines.environments ppo) -m tests.components.training.vllm_training OUT --gpu --dtype bfloat16
 
 Its last line is JSON: for each test on dev how many of vLLM's answers are the checkpoint's in transformers (`equal`).
 In bfloat16 a few may differ, where two tokens are nearly as likely.
@@ -57,12 +58,12 @@ class CheckpointKeeper(LocalRunner):
         return outcome
 
 
-def train(out: Path, devices: int, dtype: str) -> dict[str, Any]:
+def train(out: Path, devices: int, dtype: str, gpu: bool = False) -> dict[str, Any]:
     os.environ["QINGLAN_SCRATCH"] = str(out / "scratch")
     sft_model, rows, reward = world(out / "world", SHAPE)
     untied(sft_model)
     write_rows(rows, dev=DEV)
-    config = settings(critic(out / "critic", sft_model), devices, dtype)
+    config = settings(critic(out / "critic", sft_model), devices, dtype, gpu)
 
     def attempt(answers: int = 0) -> None:
         keeper = CheckpointKeeper(out / "checkpoints", answers)
@@ -81,10 +82,11 @@ def train(out: Path, devices: int, dtype: str) -> dict[str, Any]:
     return {"killed": killed, "work": str(work), **compare(out, sft_model, work)}
 
 
-def settings(critic_model: Path, devices: int, dtype: str) -> PpoConfig:
+def settings(critic_model: Path, devices: int, dtype: str, gpu: bool) -> PpoConfig:
+    device = {"device": "cuda"} if gpu else {"device": "cpu", "plugin": "standins.verl_cpu.vllm_device"}
     hardware = {
-        "device": "cpu", "plugin": "standins.verl_cpu.vllm_device", "per_node": devices, "tensor_parallel": devices,
-        "dtype": dtype, "reward_workers": 1,
+        **device, "per_node": devices, "tensor_parallel": devices, "dtype": dtype, "reward_workers": 1,
+        "rollout_memory": 0.3,
     }  # fmt: skip
     return laptop(
         steps=STEPS, validations=STEPS, keep=9, dev_rows=DEV, collection=COLLECTION, batch=COLLECTION, accumulation=2,
@@ -190,8 +192,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--devices", type=int, default=1, help="processes that train, and share vLLM's model")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="of the base and of vLLM")
+    parser.add_argument("--gpu", action="store_true", help="on this machine's GPUs, with the packages of the ppo image")
     options = parser.parse_args()
-    say_json(train(options.out.resolve(), options.devices, options.dtype))
+    say_json(train(options.out.resolve(), options.devices, options.dtype, options.gpu))
 
 
 if __name__ == "__main__":
