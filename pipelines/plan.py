@@ -7,18 +7,16 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.cross_fit import cross_fit_words
 from pipelines.preflight import (
     knowledge_bases,
     known_gold,
     long_row_warnings,
-    missing_gold,
     missing_lines,
     rows_in_words,
-    without_knowledge_base,
+    sheet_refusals,
 )
-from pipelines.promotion import Promotion, promotion, too_few_rows
+from pipelines.promotion import Promotion, promotion
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold, with_folds
 from pipelines.sizing.check import planned_fit_report
@@ -170,6 +168,7 @@ def make_plan(
     sheet, tokens = count_tokens(config)
     config = with_folds(config, sheet)
     known = known_gold(config, sheet) if config.knowledge_base else {}
+    refusals = sheet_refusals(config, sheet, known, REWRITER.until(REWRITER.last))
     steps = _steps(config, sheet, tokens)
     total = sum(step.cost for step in steps)
     return Plan(
@@ -187,7 +186,7 @@ def make_plan(
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
         cross_fitted=cross_fit_words(config, sheet),
-        promotion=promotion(config, sheet, snapshot, refusals=_refusals(config, sheet, known)),
+        promotion=promotion(config, sheet, snapshot, refusals=refusals),
         fit=fit_lines(config, sheet),
         warnings=(
             *_warnings(config, total, today or date.today()),
@@ -412,14 +411,6 @@ def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) 
     if partly:
         warnings.append(f"{len(partly):,} rows name unknown gold passages beside known ones: {rows_in_words(partly)}")
     return warnings
-
-
-def _refusals(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[Obstacle]:
-    """Reasons why a whole run would be refused before it pays."""
-    obstacles = (
-        [*missing_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
-    )
-    return [*obstacles, *too_few_rows(config, sheet, REWRITER.until(REWRITER.last))]
 
 
 def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:

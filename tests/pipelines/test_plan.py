@@ -135,10 +135,25 @@ def test_a_critic_that_cannot_be_read_is_named_by_the_plan_and_does_not_end_it(
 
     ended = here("plan", "fivedoctors", "--profile", "gpt", "--questions", questions, "--json")
 
-    assert ended.code == 0, ended.errors
     plan = json.loads(ended.out)
     assert [line for line in plan["missing"] if f"{critic}/config.json: cannot be read" in line]
     assert plan["fit"] == []
+
+
+@pytest.mark.parametrize(("gold", "reason"), [("k9", "200 rows name gold passages"), ("k1", "no row is for dev")])
+def test_a_plan_ends_with_the_lines_and_the_exit_code_of_the_run_that_would_be_refused(
+    tmp_path: Path, here: Here, gold: str, reason: str
+) -> None:
+    sheet, base = sheet_of(tmp_path, [("train", gold)] * 200), tmp_path / "kb.jsonl"
+    base.write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
+    words = ("fivedoctors", "--questions", sheet, "--knowledge-base", base)
+
+    plan, run = here("plan", *words), here("run", *words, "--out", tmp_path / "run")
+
+    assert plan.code == run.code == DataError.exit_code
+    assert reason in run.errors and "Before anything is spent" in plan.out
+    assert plan.errors.splitlines()[1:] == run.errors.replace("qinglan: ", "", 1).splitlines()
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_plan_prices_prepaid_calls_beside_live_ones(questions: Path) -> None:

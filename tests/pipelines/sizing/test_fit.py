@@ -1,6 +1,7 @@
 """Every shipped profile fits its machines, and a hopeless one is refused with the settings that fit."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from pipelines.cli import app
 from pipelines.config import STYLES, TRAINING
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.changes import Change, with_changes
-from pipelines.sizing.check import check_fit, check_room, fit_report
+from pipelines.sizing.check import check_fit, check_room, disk_warnings, fit_report
 from pipelines.sizing.needs import Machine
 from pipelines.sizing.profiles import load_profile
 from pipelines.sizing.report import FitReport, Workload
@@ -195,6 +196,19 @@ def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
 
     with pytest.raises(ConfigError, match=r"run needs .* GB of scratch volume .* there are 200.0"):
         check_fit(rewriter(), machine, ["sft", "ppo"])
+
+
+@pytest.mark.parametrize("training", ["a100x4", "cpu"])
+def test_a_plan_compares_the_disk_that_a_run_needs_with_what_is_free(
+    training: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, folder = load_profile(training), tmp_path / "runs" / "acme-gpt"
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2 * GB if path == tmp_path else 0))
+
+    [warning] = disk_warnings(config, folder)
+    assert re.match(rf"A run .* needs up to [\d,.]+ GB of disk, and 2\.0 GB are free where {folder} is", warning)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=9000 * GB))
+    assert disk_warnings(config, folder) == []
 
 
 def test_a_machine_with_little_memory_is_named() -> None:
