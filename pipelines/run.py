@@ -19,6 +19,8 @@ from pipelines.execution import (
     check_stage_inputs,
     check_tracking,
     prepare_run,
+    refuse_foreign_folder,
+    refuse_other_inputs,
     run_lock,
     run_stages,
     select_stages,
@@ -104,8 +106,11 @@ def run_style(
     check_machine(STYLE, config, stages)
     check_tracking(STYLE, config, stages)
     check_room(config, root, stages)
+    refuse_foreign_folder(run)
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
+    else:
+        refuse_other_inputs(run, {"labelled": config.labelled})
     check_keys()
     pythons = prepare_environments(STYLE, config, stages)
     inputs = {"labelled": config.labelled.resolve()}
