@@ -3,9 +3,10 @@
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -96,15 +97,17 @@ def tenant_folder(tenant: str) -> Path:
     return folder
 
 
-def read_data(tenant: str, sheet: Path, places: Sequence[Path], question_column: str = "") -> TenantData:
-    """Read the sheet as the pipeline will, and the documents."""
+def read_data(
+    tenant: str, sheet: Path, places: Sequence[Path], named: Mapping[str, str] = MappingProxyType({})
+) -> TenantData:
+    """Read the sheet as the pipeline will, and the documents; `named` are columns that a person gave, by field."""
     records = read_records(sheet)
     if not records.rows:
         raise DataError(
             f"{sheet}: no rows below the header, and no message of a user. Is it the right file, and do the "
             "questions stand on its first sheet that is not hidden?"
         )
-    guess = guess_columns(records.rows, tenant, question_column)
+    guess = guess_columns(records.rows, tenant, named)
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
