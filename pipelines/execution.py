@@ -104,7 +104,8 @@ def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
 
 def refuse_foreign_folder(run: RunDir) -> None:
     """A ConfigError for a folder with files in it that no run has begun in: it is somebody's."""
-    if not run.root.exists() or run.lock.exists() or run.journal.exists():
+    begun = run.lock.exists() or run.journal.exists() or (run.config.exists() and run.files.exists())
+    if begun or not run.root.exists():
         return
     if not run.root.is_dir() or any(run.root.iterdir()):
         raise ConfigError(

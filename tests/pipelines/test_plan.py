@@ -156,6 +156,18 @@ def test_a_plan_ends_with_the_lines_and_the_exit_code_of_the_run_that_would_be_r
     assert not (tmp_path / "run").exists()
 
 
+def test_a_sheet_without_a_history_is_warned_of(tmp_path: Path) -> None:
+    sheet = tmp_path / "q.jsonl"
+
+    def warnings(profile: str, **row: str) -> str:
+        sheet.write_text(json.dumps({"question": "那它一天吃几次", "split": "train", **row}) + "\n", encoding="utf-8")
+        return " ".join(make_plan(load_config("fivedoctors", profile, questions=sheet), TODAY).warnings)
+
+    assert "No row has a history" in warnings("gpt") and "copies" not in warnings("gpt")
+    assert "The stand-in teacher then copies most questions" in warnings("demo")
+    assert "history" not in warnings("gpt", history_summary="用户：有虾青素吗")
+
+
 def test_the_plan_prices_prepaid_calls_beside_live_ones(questions: Path) -> None:
     plan = make_plan(load_config("fivedoctors", "gpt", questions=questions), TODAY)
 

@@ -432,13 +432,29 @@ def test_a_larger_base_of_the_style_line_fits_a_small_card_with_an_adapter_and_c
     assert [room["style"] for room in rooms] == [False, True]
 
 
+def test_the_fit_of_a_tenant_counts_the_rows_of_its_sheet_or_says_that_it_does_not(tmp_path: Path) -> None:
+    sheet = tmp_path / "q.jsonl"
+    marks = ["train"] * 700 + ["dev"] * 20 + ["test"] * 200
+    sheet.write_text("".join(f'{{"question": "怎么吃{at}", "split": "{mark}"}}\n' for at, mark in enumerate(marks)))
+
+    def fit(*options: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["fit", "fivedoctors", "--json", *options])
+        answer = json.loads(result.stdout)
+        return answer["rows"], answer["notes"][-1]
+
+    assert fit(f"--set=questions={sheet}") == (700, f"Rows are those of {sheet}.")
+    rows, note = fit()
+    assert rows == 560 and note.startswith("Rows are the original plan's, since the profile names no sheet")
+    assert fit("--rows", "900")[0] == 900
+
+
 def test_a_cross_fitted_run_needs_room_for_the_folds_and_the_hours_of_all_trainings() -> None:
     config = rewriter(name="one-gpu-24")
     folded = config.model_copy(update={"convert": config.convert.model_copy(update={"folds": 5})})
     once, all_folds = report_of(config), report_of(folded)
 
-    assert [pace.hours for pace in all_folds.paces] == [
-        pytest.approx(5 * (pace.hours or 0), rel=0.1) for pace in once.paces
-    ]
+    for before, pace in zip(once.paces, all_folds.paces, strict=True):
+        assert 3 * before.steps < pace.steps <= 6 * before.steps
+        assert (pace.hours or 0) / pace.steps == pytest.approx((before.hours or 0) / before.steps, rel=0.2)
     assert peaks(all_folds)["run scratch volume"] > 2 * peaks(once)["run scratch volume"]
     assert peaks(all_folds)["sft card"] == peaks(once)["sft card"]
