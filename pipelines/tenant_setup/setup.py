@@ -30,6 +30,7 @@ from pipelines.tenant_setup.sheet_formats import Record, Records, read_records
 from qinglan.config import Name
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, dump_line
+from qinglan.messages import chinese
 from qinglan.prompts import Question as PromptQuestion
 from qinglan.prompts import student_messages
 from qinglan.questions import Columns, read_questions
@@ -232,15 +233,13 @@ def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
 
 
 def readme(tenant: str, data: TenantData, answers: Answers) -> str:
-    """The folder explained: its files, every guess, and the next steps."""
+    """The folder explained in the language of its prompts: its files, every guess, and the next steps."""
+    words = chinese().translate if answers.language == "zh" else str
     documents = data.documents.files if data.documents else []
     lines = {
         "columns": [f"- `{field}`: {_code(column or '-')}" for field, column in data.guess.columns.items()],
-        "notes": [f"- {_plain(note)}" for note in data.guess.notes],
-        "documents": [
-            f"- {_code(str(report.path))}: {report.passages:,}" + (f" ({_plain(report.note)})" if report.note else "")
-            for report in documents
-        ],
+        "notes": [f"- {_plain(words(note))}" for note in data.guess.notes],
+        "documents": [f"- {_code(str(report.path))}: {_plain(words(report.in_words))}" for report in documents],
     }
     values = {
         "tenant": tenant, "sheet": str(data.sheet).replace("`", "'"), "teacher": answers.teacher,

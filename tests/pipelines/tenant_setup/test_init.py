@@ -175,6 +175,26 @@ def test_the_words_for_the_trade_are_in_the_language_of_the_prompts(company: Pat
     assert (warning in english.out, warning in chinese.out) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("language", "lines"),
+    [
+        ("en", ["- `faq.md`: 1 passage", "unless `evaluate.gate.by: labels` in `gpt.yaml`"]),
+        ("zh", ["- `faq.md`: 1 个段落", "除非在 `gpt.yaml` 里设置 `evaluate.gate.by: labels`", "没有用到：会员等级"]),
+    ],
+)
+def test_the_readme_is_in_its_language_and_tells_both_ways_to_a_promotion(
+    company: Path, here: Here, language: str, lines: list[str]
+) -> None:
+    (company / "faq.md").write_text("# 背包\n冷水手洗。\n", encoding="utf-8")
+    (company / "scan.png").write_bytes(b"\x89PNG")
+    files = ("--knowledge-base", "faq.md", "--knowledge-base", "scan.png")
+    made = here("init", "acme", "客服记录.xlsx", *files, "--language", language, "--yes")
+
+    readme = (company / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert [line for line in lines if line not in readme] == []
+    assert "! scan.png: is no format that is read here" in made.out and "0 passages" not in made.out + readme
+
+
 def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> None:
     quoted = ATTACKS_AT_ONCE.replace('"', '""')
     (tmp_path / "q.csv").write_bytes(f'问题,"{quoted}"\n"{quoted}","{quoted}"\n'.encode())
