@@ -87,6 +87,8 @@ def run_pipeline(
     with run_lock(run):
         config = prepare_run(REWRITER, config, run, stages, alone=bool(only))
         hide_release(run, stages)
+        if REWRITER.gateway & set(stages) and not quiet:
+            say(f"[run] {sheet.splits.total():,} questions; starts the services for {stages[0]}.", to=sys.stderr)
         gateway = partial(run_gateway, config, run, stages, sheet)
         parts = cross_fitted_parts(config, run, stages, bool(only))
         return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway, pythons, parts)
