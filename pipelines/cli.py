@@ -185,13 +185,25 @@ def plan(
     set_: SetOption = None,
     as_json: Json = False,
 ) -> None:
-    """Count the calls, cost and time of a run before anything is spent, and name what it waits for."""
+    """Count the calls, cost and time of a run before anything is spent, and name what it waits for.
+
+    Where `qinglan run` with the same arguments would be refused, the last lines say so, and the exit code is its own.
+    """
     from pipelines.config import load_config
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
-    from pipelines.preflight import base_warnings, input_file_problems, raise_missing
+    from pipelines.preflight import (
+        base_warnings,
+        input_file_problems,
+        raise_missing,
+        raise_refusals,
+        refused_by_run,
+    )
     from pipelines.readiness import check_readiness
     from pipelines.rewriter import REWRITER
+    from pipelines.rundir import run_folder
+    from pipelines.sizing.check import check_room, disk_warnings
+    from qinglan.errors import QinglanError
 
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
     config = load_config(tenant, profile, **options)
@@ -199,9 +211,16 @@ def plan(
     ready = check_readiness(config, stages)
     if any(input_file_problems(config, knowledge_base=False)):
         raise_missing(ready.missing)
-    warnings = [*base_warnings(config, stages), *ready.rag.limits]
+    folder = run_folder(tenant, profile)
+    warnings = [*base_warnings(config, stages), *ready.rag.limits, *disk_warnings(config, folder)]
     run_plan = make_plan(config, missing=ready.missing, warnings=warnings, snapshot=ready.rag.snapshot)
     say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
+    try:
+        raise_missing(ready.missing)
+        check_room(config, folder, stages)
+        raise_refusals(run_plan.promotion.refusals)
+    except QinglanError as error:
+        raise refused_by_run(error) from error
 
 
 @app.command()
@@ -223,6 +242,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
+    from pipelines.rundir import run_folder
+
+    root = out or run_folder(tenant, profile)
+    if not as_json:  # the imports below take a second, the checks and the services several
+        say(f"[run] {tenant} in {root}: reads the files and checks what a run needs.", to=sys.stderr)
+
     from pipelines.config import load_config
     from pipelines.execution import raise_if_held
     from pipelines.rewriter import REWRITER
@@ -231,7 +256,6 @@ def run(
 
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
     config = load_config(tenant, profile, **options)
-    root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
 
     def approve(config: Any, stages: Sequence[str]) -> None:
         if config.pays and not yes and REWRITER.gateway & set(stages):
@@ -278,10 +302,11 @@ def prepay(
     """Pay ahead for what a run will ask, through the providers' batch APIs: about half the price, within a day."""
     from pipelines import prepay as prepayment
     from pipelines.config import load_config
+    from pipelines.rundir import run_folder
 
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
     config = load_config(tenant, profile, **options)
-    root = out or Path("runs") / f"{tenant}-{Path(profile).stem}"
+    root = out or run_folder(tenant, profile)
     if give_up:
         names = [batch.batch or batch.name for batch in prepayment.give_up(root)]
         say_json({"given_up": names}) if as_json else say(f"{len(names)} batches given up.", *names)

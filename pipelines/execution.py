@@ -21,6 +21,8 @@ from pipelines.line import LINEAGE, Line, LineConfig, stages_of
 from pipelines.local_execution import LocalJob, write_job
 from pipelines.rundir import ARTIFACT_FILES, RunDir, write_json
 from pipelines.step_display import StepDisplay
+from qinglan.config import load_yaml
+from qinglan.digests import digest
 from qinglan.errors import ConfigError, GateHeldError, QinglanError
 from qinglan.files import open_private
 from qinglan.gpus import need_gpus
@@ -100,9 +102,40 @@ def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
             )
 
 
+def refuse_foreign_folder(run: RunDir) -> None:
+    """A ConfigError for a folder with files in it that no run has begun in: it is somebody's."""
+    begun = run.lock.exists() or run.journal.exists() or (run.config.exists() and run.files.exists())
+    if begun or not run.root.exists():
+        return
+    if not run.root.is_dir() or any(run.root.iterdir()):
+        raise ConfigError(
+            f"{run.root}: holds files that are no run's, and nothing was changed. Give --out a new folder, or an "
+            "earlier run's to go on there."
+        )
+
+
+def refuse_other_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> None:
+    """A ConfigError where a run of the folder began with other files, which would be lost under the new ones.
+
+    A file that was mended where it lies is the same, and so is one with the same bytes elsewhere.
+    """
+    before = load_yaml(run.config) if run.config.is_file() else {}
+    for name, path in inputs.items():
+        earlier = before.get(name)
+        if not earlier or path is None or not path.exists() or Path(earlier).resolve() == path.resolve():
+            continue
+        if not Path(earlier).exists() or digest(Path(earlier)) != digest(path):
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{run.root}: its run began with {option} {earlier}, and {path} holds other bytes. Give --out "
+                f"another folder; or, to begin again here with what was paid for so far, remove {run.config} first."
+            )
+
+
 @contextmanager
 def run_lock(run: RunDir) -> Iterator[None]:
     """One run at a time in a folder: two would write over each other's records."""
+    refuse_foreign_folder(run)
     run.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with run.lock.open("ab") as lock:
         try:

@@ -7,24 +7,23 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from components.evaluation.rewriter.gate_precheck import Obstacle
+from components.training.ppo.fit import steps_of_all
 from pipelines.cross_fit import cross_fit_words
 from pipelines.preflight import (
     knowledge_bases,
     known_gold,
     long_row_warnings,
-    missing_gold,
     missing_lines,
     rows_in_words,
-    without_knowledge_base,
+    sheet_refusals,
 )
-from pipelines.promotion import Promotion, promotion, too_few_rows
+from pipelines.promotion import Promotion, promotion
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold, with_folds
 from pipelines.sizing.check import planned_fit_report
 from pipelines.sizing.original_hours import PlannedHours, planned_hours
-from pipelines.sizing.report import Workload
 from pipelines.sizing.table import summary_lines
+from pipelines.sizing.tenant_rows import sheet_workload
 from qinglan.config import Config
 from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel, Price
@@ -170,6 +169,7 @@ def make_plan(
     sheet, tokens = count_tokens(config)
     config = with_folds(config, sheet)
     known = known_gold(config, sheet) if config.knowledge_base else {}
+    refusals = sheet_refusals(config, sheet, known, REWRITER.until(REWRITER.last))
     steps = _steps(config, sheet, tokens)
     total = sum(step.cost for step in steps)
     return Plan(
@@ -187,12 +187,13 @@ def make_plan(
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
         cross_fitted=cross_fit_words(config, sheet),
-        promotion=promotion(config, sheet, snapshot, refusals=_refusals(config, sheet, known)),
+        promotion=promotion(config, sheet, snapshot, refusals=refusals),
         fit=fit_lines(config, sheet),
         warnings=(
             *_warnings(config, total, today or date.today()),
             *_gold_warnings(config, sheet, known),
             *uncalibrated_scores(config, sheet),
+            *without_history(config, sheet),
             *long_row_warnings(config, sheet, REWRITER.until(REWRITER.last)),
             *warnings,
             *uncounted_calls(steps),
@@ -340,12 +341,11 @@ def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
 
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
     """Compute the upper bounds; near-duplicates and rows that a stage refuses are left out later."""
-    trainings, share = [sheet.splits, *sheet.folds], config.ppo.reward.judge_share
-    steps = [config.ppo.with_steps(splits["train"]).steps for splits in trainings]
-    rollouts, learning = sum(steps) * config.ppo.collection, sum(splits["train"] for splits in trainings)
+    share, steps = config.ppo.reward.judge_share, steps_of_all(config.ppo, sheet.trainings).total
+    rollouts, learning = steps * config.ppo.collection, sum(sheet.trainings)
     return TrainingCalls(
         rollouts=rollouts,
-        steps=sum(steps),
+        steps=steps,
         judgements=round(share * (rollouts + learning)),
         retrievals=rollouts + 2 * learning,
         test_rows=sheet.test_rows,
@@ -392,6 +392,18 @@ def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
     ]
 
 
+def without_history(config: RunConfig, sheet: Sheet) -> list[str]:
+    """Warn of a sheet that says nothing of what was said before: what a question leaves out cannot be known."""
+    if sheet.with_history:
+        return []
+    copies = " The stand-in teacher then copies most questions as they are." if config.stand_ins.teacher else ""
+    return [
+        "No row has a history: each question is rewritten alone, and what it leaves out cannot be filled in."
+        f"{copies} If the sheet has such a column, name it in generate.columns.history_summary, now "
+        f"{config.generate.columns.history_summary!r}."
+    ]
+
+
 def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:
     """Warn of stages that call the gateway and whose calls this plan does not count; labels and further rows may need
     none."""
@@ -414,14 +426,6 @@ def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) 
     return warnings
 
 
-def _refusals(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[Obstacle]:
-    """Reasons why a whole run would be refused before it pays."""
-    obstacles = (
-        [*missing_gold(config, sheet, known), *without_knowledge_base(config, sheet)] if config.knowledge_base else []
-    )
-    return [*obstacles, *too_few_rows(config, sheet, REWRITER.until(REWRITER.last))]
-
-
 def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
     """Warn if the price was read too long ago."""
     age = (today - price.as_of).days
@@ -430,7 +434,7 @@ def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
 
 def fit_lines(config: RunConfig, sheet: Sheet) -> tuple[str, ...]:
     """The answer to "does it fit?" for the sheet's training rows."""
-    report = planned_fit_report(config, config.training, Workload(sheet.splits["train"]))
+    report = planned_fit_report(config, config.training, sheet_workload(sheet))
     return tuple(summary_lines(report)) if report else ()
 
 

@@ -41,10 +41,6 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         console.print(f"! {warning}", style="yellow", highlight=False)
     if evaluates or plan.promotion.refusals:
         print_promotion(console, plan.promotion)
-    if plan.missing:
-        console.print("A run on this machine waits for", style="bold")
-        for line in plan.missing:
-            console.print(f"  {line}", style="yellow", highlight=False)
     if not plan.pays:
         console.print(
             "A stand-in teaches in this profile, to try the machinery: nothing is paid; the cost is a real one's. "

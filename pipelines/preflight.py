@@ -9,7 +9,7 @@ from pathlib import Path
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from components.training.sft.config import SftConfig
 from components.training.sft.model_family import with_family
-from pipelines.execution import check_stage_inputs
+from pipelines.execution import check_stage_inputs, refuse_foreign_folder, refuse_other_inputs
 from pipelines.promotion import too_few_rows
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
@@ -154,9 +154,34 @@ def foreign_format(path: Path) -> str:
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
     """Check that the sheet's labels and rows suffice for these stages."""
-    refusals = [*missing_gold(config, sheet, known_gold(config, sheet)), *too_few_rows(config, sheet, stages)]
-    for refusal in refusals:
-        raise DataError(f"{refusal.reason} {refusal.next_step}")
+    known = known_gold(config, sheet) if config.knowledge_base else {}
+    raise_refusals(sheet_refusals(config, sheet, known, stages))
+
+
+def sheet_refusals(
+    config: RunConfig, sheet: Sheet, known: dict[str, set[str]], stages: Sequence[str]
+) -> tuple[Obstacle, ...]:
+    """Reasons in the sheet and the knowledge base why these stages would be refused before anything is paid."""
+    asks = REWRITER.gateway & set(stages)
+    return (
+        *(missing_gold(config, sheet, known) if config.knowledge_base else ()),
+        *(without_knowledge_base(config, sheet) if config.knowledge_base and asks else ()),
+        *too_few_rows(config, sheet, stages),
+    )
+
+
+def raise_refusals(refusals: Sequence[Obstacle]) -> None:
+    """Raise the only reason as it is, and several as one error of a line each."""
+    lines = [f"{refusal.reason} {refusal.next_step}" for refusal in refusals]
+    if len(lines) == 1:
+        raise DataError(lines[0])
+    if lines:
+        raise DataError("The sheet cannot be run, and nothing was paid:", *(f"- {line}" for line in lines))
+
+
+def refused_by_run(error: QinglanError) -> QinglanError:
+    """The error of a run that has not been started, for a plan to end with: the same lines and exit code."""
+    return type(error)("`qinglan run` with the same arguments would be refused:", *error.lines)
 
 
 def missing_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> Iterator[Obstacle]:
@@ -234,7 +259,8 @@ def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_nam
 
 
 def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
-    """Give a stage that runs alone the run's own sheet and knowledge base; other files are refused."""
+    """Give a stage that runs alone the run's own sheet and knowledge base; other files than the run's are refused."""
+    refuse_foreign_folder(run)
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
     if check_stage_inputs(REWRITER, run, only):
@@ -247,6 +273,8 @@ def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
                     f"Leave it out to run {only!r} on the run's own, or run the whole line with --out another folder."
                 )
             changes[name] = run_file
+    else:
+        refuse_other_inputs(run, {"questions": config.questions, "knowledge_base": config.knowledge_base})
     return config.model_copy(update=changes)
 
 

@@ -77,7 +77,7 @@ def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:
     """Report splits with fewer rows than a stage needs: trainings choose on dev, the gate tests."""
     trainings, prompts = [sheet.splits, *sheet.folds], config.ppo.prompts
-    rows = min(splits["train"] for splits in trainings)
+    rows = min(sheet.trainings)
     if "ppo" in stages and rows < prompts:
         most = rows * config.ppo.rollouts // config.ppo.batch * config.ppo.batch
         smaller = f"set ppo.collection to {most} or less, " if most else ""

@@ -12,9 +12,9 @@ from pipelines.rag_probe import RagProbe, probe_rag
 from pipelines.rewriter import REWRITER, RunConfig
 from qinglan.addresses import called_addresses
 from qinglan.errors import ConfigError, DataError, QinglanError
+from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.config import PaidModel, check_currency
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, disallowed_host
-from qinglan.llm.upstream import read_api_key
 from qinglan.questions import read_questions
 from qinglan.rows import Question
 

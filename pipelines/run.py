@@ -19,6 +19,8 @@ from pipelines.execution import (
     check_stage_inputs,
     check_tracking,
     prepare_run,
+    refuse_foreign_folder,
+    refuse_other_inputs,
     run_lock,
     run_stages,
     select_stages,
@@ -39,7 +41,7 @@ from pipelines.readiness import asks_examiner, check_readiness
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet, with_folds
-from pipelines.sizing.check import check_room
+from pipelines.sizing.check import check_room, disk_warnings
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
@@ -72,7 +74,10 @@ def run_pipeline(
     config = with_folds(config, sheet)
     check_room(config, root, stages)
     check_sheet(config, sheet, stages)
-    for warning in (*base_warnings(config, stages), *long_row_warnings(config, sheet, stages), *ready.rag.limits):
+    for warning in (
+        *base_warnings(config, stages), *long_row_warnings(config, sheet, stages), *ready.rag.limits,
+        *(disk_warnings(config, root) if {"sft", "ppo"} & {*stages} else ()),
+    ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
     approve(config, stages)
     check_keys()
@@ -82,6 +87,8 @@ def run_pipeline(
     with run_lock(run):
         config = prepare_run(REWRITER, config, run, stages, alone=bool(only))
         hide_release(run, stages)
+        if REWRITER.gateway & set(stages) and not quiet:
+            say(f"[run] {sheet.splits.total():,} questions; starts the services for {stages[0]}.", to=sys.stderr)
         gateway = partial(run_gateway, config, run, stages, sheet)
         parts = cross_fitted_parts(config, run, stages, bool(only))
         return run_stages(REWRITER, run, stages, inputs, bool(only), quiet, gateway, pythons, parts)
@@ -101,8 +108,11 @@ def run_style(
     check_machine(STYLE, config, stages)
     check_tracking(STYLE, config, stages)
     check_room(config, root, stages)
+    refuse_foreign_folder(run)
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
+    else:
+        refuse_other_inputs(run, {"labelled": config.labelled})
     check_keys()
     pythons = prepare_environments(STYLE, config, stages)
     inputs = {"labelled": config.labelled.resolve()}

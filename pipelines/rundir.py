@@ -28,6 +28,7 @@ from pipelines.lines import ARTIFACT_FILES as ARTIFACT_FILES
 from qinglan.files import PRIVATE, atomic_write
 from qinglan.live.outlets import PAGE_FILE
 
+RUNS = Path("runs")
 JSON_LINES = ".jsonl"
 OPENED_BY_ENDING = (".html", ".xlsx", ".json")
 """Files that programs open as what their name's ending says."""
@@ -112,6 +113,11 @@ class RunDir:
 
     def _made_here(self, path: Path) -> bool:
         return self.artifacts.resolve() in path.parents
+
+
+def run_folder(tenant: str, profile: str) -> Path:
+    """The folder of a run that is given no other."""
+    return RUNS / f"{tenant}-{Path(profile).stem}"
 
 
 def write_json(path: Path, value: Any) -> None:

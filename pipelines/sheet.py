@@ -57,12 +57,20 @@ class Sheet:
     """Rows by split of each fold, where the sheet is cross-fitted; `splits` are then the released model's."""
 
     gold: list[GoldRow] = field(default_factory=list)
+    with_history: int = 0
+    """Rows that say what was said before."""
+
     too_long: list[str] = field(default_factory=list)
     """Rows whose prompt is, by an estimate, longer than SFT takes."""
 
     @property
     def tenants(self) -> set[str]:
         return set(self.questions)
+
+    @property
+    def trainings(self) -> tuple[int, ...]:
+        """Training rows of the released model, and of each fold's sibling."""
+        return tuple(splits["train"] for splits in (self.splits, *self.folds))
 
     @property
     def test_rows(self) -> int:
@@ -88,6 +96,7 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
             check_prompts(config, row.tenant_id)
             sheet.questions[row.tenant_id] = row.question
         _count(config, conversations, row)
+        sheet.with_history += bool(row.history_summary)
         if row.gold:
             sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
         if (tokens := prompt_tokens(config, row)) >= config.sft.max_length:

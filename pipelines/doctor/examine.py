@@ -13,10 +13,9 @@ from pipelines.doctor.providers import provider_checks
 from pipelines.overrides import with_overrides
 from pipelines.readiness import disallowed_hosts
 from pipelines.rewriter import RunConfig
+from pipelines.rundir import RUNS
 from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel
-
-RUNS = Path("runs")
 
 
 def examine(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.checks import Check
+from pipelines.sizing.check import existing_folder
 from pipelines.stage_environments import driver_cuda
 from qinglan.lineage.keys import keys_folder
 from qinglan.sizing.constants import GB
@@ -18,7 +19,7 @@ LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 def machine_checks(folder: Path) -> Iterator[Check]:
     """Everything that a run needs of this machine, whatever its profile."""
     yield python_check(sys.version_info[:2])
-    yield room_check(memory_gb(), shutil.disk_usage(_existing(folder)).free / GB, os.cpu_count() or 1, folder)
+    yield room_check(memory_gb(), shutil.disk_usage(existing_folder(folder)).free / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())
     yield keys_check(keys_folder())
 
@@ -56,7 +57,3 @@ def keys_check(folder: Path) -> Check:
 
 def memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
-
-
-def _existing(folder: Path) -> Path:
-    return next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())

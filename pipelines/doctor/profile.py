@@ -5,10 +5,12 @@ from datetime import date
 
 from pipelines.checks import Check
 from pipelines.plan import stale_price_warning
-from pipelines.preflight import base_warnings
+from pipelines.preflight import base_warnings, check_sheet
 from pipelines.readiness import Readiness, check_readiness, problem_of
 from pipelines.rewriter import REWRITER, RunConfig
+from pipelines.sheet import read_sheet, with_folds
 from pipelines.sizing.check import check_fit
+from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel, Role
 
 READY = {
@@ -26,7 +28,10 @@ def profile_checks(config: RunConfig, today: date, cluster: bool) -> Iterator[Ch
     """Everything that a run of this profile waits for; for a cluster, faults of this machine are warnings."""
     stages = REWRITER.until(REWRITER.last)
     ready = "the run starts its own." if config.stand_ins.rag else READY["RAG"]
-    yield from readiness_checks(check_readiness(config, stages), {**READY, "RAG": ready}, cluster)
+    readiness = check_readiness(config, stages)
+    yield from readiness_checks(readiness, {**READY, "RAG": ready}, cluster)
+    if not readiness.by_subject["files"]:
+        yield from sheet_checks(config, stages)
     for warning in base_warnings(config, stages):
         yield Check("warning", "weights", warning)
     problem = problem_of(lambda: check_fit(config, volumes=False))
@@ -35,6 +40,17 @@ def profile_checks(config: RunConfig, today: date, cluster: bool) -> Iterator[Ch
     else:
         yield Check("ok", "memory", f"{config.training} fits its machines, as far as its models are known.")
     yield from price_checks(config.gateway.models() if config.pays else {}, today)
+
+
+def sheet_checks(config: RunConfig, stages: Sequence[str]) -> Iterator[Check]:
+    """The rows and labels, by the code that refuses a run."""
+    try:
+        sheet = read_sheet(config)
+        check_sheet(with_folds(config, sheet), sheet, stages)
+    except QinglanError as error:
+        yield Check("error", "sheet", " ".join(error.lines), "`qinglan plan` counts its rows and labels.")
+        return
+    yield Check("ok", "sheet", f"{sheet.splits.total():,} questions, with rows and labels as a whole run needs.")
 
 
 def readiness_checks(ready: Readiness, words: Mapping[str, str], cluster: bool) -> Iterator[Check]:

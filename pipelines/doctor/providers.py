@@ -8,12 +8,13 @@ import orjson
 from pipelines.checks import Check
 from qinglan.errors import ConfigError, RowError
 from qinglan.llm.answer_format import AnswerFormat
+from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.call_plan import build_request
 from qinglan.llm.client import usable_text
 from qinglan.llm.config import PaidModel
 from qinglan.llm.prices import worst_cost
 from qinglan.llm.provider_quirks import clean_completion
-from qinglan.llm.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError, read_api_key
+from qinglan.llm.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError
 from qinglan.prompts import JUDGE_FORMAT, Message, Question, judge_messages, teacher_messages
 from qinglan.reward.judge import read_score
 

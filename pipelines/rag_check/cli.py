@@ -1,6 +1,8 @@
 """The command `qinglan check-rag`."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +13,13 @@ from pipelines.overrides import SetOption
 from qinglan.errors import DataError
 from qinglan.terminal import say, say_json
 
-WITHOUT_PROFILE = (
-    "No profile was read. Give --tenant and --profile so that its columns, headers and path are used, or name them "
-    "here: --header, --path, --set generate.columns.question=NAME."
+SHEET_WITHOUT_PROFILE = (
+    "No profile was read. Give --tenant and --profile so that its columns are used, or name them here: "
+    "--set generate.columns.question=NAME."
+)
+SERVICE_WITHOUT_PROFILE = (
+    "No profile was read. Give --tenant and --profile so that its path, headers and fields are used, or name them "
+    "here: --path, --header, --set gateway.rag.answer.recall=NAME."
 )
 
 
@@ -47,16 +53,13 @@ def check_rag(
     from pipelines.checks import print_checks, worst_state
     from pipelines.rag_check.ask import measure
     from pipelines.rag_check.inputs import read_inputs
-    from pipelines.rag_check.judge import judge, profile_lines
+    from pipelines.rag_check.judge import closing_lines, judge, profile_lines
 
     inputs = read_inputs(url, tenant, profile, questions, knowledge_base, path, header or (), set_ or ())
-    try:
+    with advised("" if profile else SHEET_WITHOUT_PROFILE):
         sample = list(islice(inputs.with_questions(question or ()), rows))
+    with advised("" if profile else SERVICE_WITHOUT_PROFILE):
         measured = asyncio.run(measure(inputs.service, inputs.retrieval, sample))
-    except DataError as error:
-        if profile:
-            raise
-        raise DataError(*error.lines, WITHOUT_PROFILE) from error
     verdict = judge(measured, inputs.retrieval.score_threshold, inputs.passages())
     lines = profile_lines(verdict.settings)
     if as_json:
@@ -65,10 +68,25 @@ def check_rag(
     else:
         say(f"{inputs.service.base_url}{inputs.service.path}, {len(sample)} questions of {sample[0].tenant_id}:")
         print_checks(verdict.checks)
-        say("", "With this service:", *(f"- {line}" for line in verdict.meaning or ["everything can be measured."]))
+        say("", "With this service:", *(f"- {line}" for line in closing_lines(verdict.checks, verdict.meaning)))
         say("", "For the profile (on a cluster the part below `gateway:` for gateway.yaml):", "", *yaml_lines(lines))
     if worst_state(verdict.checks) == "error":
         raise typer.Exit(3)
+
+
+@contextmanager
+def advised(advice: str) -> Iterator[None]:
+    """Add this next step to a DataError; none where it is empty, or the service does not know what it was asked."""
+    from qinglan.rag.client import UnknownToServiceError
+
+    try:
+        yield
+    except UnknownToServiceError:
+        raise
+    except DataError as error:
+        if not advice:
+            raise
+        raise DataError(*error.lines, advice) from error
 
 
 def yaml_lines(settings: dict[str, Any]) -> list[str]:

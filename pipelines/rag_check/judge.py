@@ -44,7 +44,7 @@ def judge(measured: Measurements, score_threshold: float, known: KnownPassages |
     rows, service = measured.rows, measured.service
     tenant = rows[0].row.tenant_id
     rewrite, needs = rewrite_effect(rows), need_effect(rows)
-    calibration, score_check = judge_scores(rows, service.base_url)
+    calibration, score_check = judge_scores(rows, service)
     request = service.request.model_dump()
     if needs == "refused":
         request["need"] = ""
@@ -60,16 +60,43 @@ def judge(measured: Measurements, score_threshold: float, known: KnownPassages |
         shape_check(measured), *rewrite_checks(rewrite, service), *need_checks(needs, rows), *score_check,
         *id_checks(rows, known), stability_check(rows), *snapshot_checks(rows, known), latency_check(rows, service),
     ]  # fmt: skip
-    return Verdict(checks, lost_measurements(settings, as_contract(rows[0], settings), score_threshold), settings)
+    return Verdict(checks, lost_measurements(settings, as_contract(rows, settings), score_threshold), settings)
 
 
-def as_contract(row: RowAnswers, service: RagUpstream) -> RagData:
-    """The first answer with need where there is one, as a run would read it; scores do not matter to its limits."""
-    data = dict((row.other_need or row.first).data)
+def closing_lines(checks: Sequence[Check], limits: Sequence[str]) -> list[str]:
+    """Say what the checks and the limits mean for a run; derived from them alone, so that it cannot say otherwise."""
+    faults, warnings = (
+        ", ".join(dict.fromkeys(check.subject for check in checks if check.state == state))
+        for state in ("error", "warning")
+    )
+    lines = [f"no run works before this is mended: {faults}."] if faults else []
+    lines += limits
+    if warnings:
+        lines.append(f"a run works with the lines below, and the warnings above hold: {warnings}." if not faults else
+                     f"these warnings above hold too: {warnings}.")  # fmt: skip
+    return lines or ["everything can be measured."]
+
+
+def sent_fields(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
+    """Fields of a passage that any answer has."""
+    hits = [hit for row in rows for hit in row.first.data["recall"]]
+    return tuple(name for name in ("id", "content", "query_score") if any(hit.get(name) for hit in hits))
+
+
+def as_contract(rows: Sequence[RowAnswers], service: RagUpstream) -> RagData:
+    """An answer as a run would read it, to a need where there is one; its scores do not matter to the limits.
+
+    Its passages have the fields that any passage has: the limits follow from the same findings as the checks.
+    """
+    answers = [row.other_need or row.first for row in rows]
+    data = dict(next((answer for answer in answers if answer.data["recall"]), answers[0]).data)
     if not service.request.need:
         data["scored_against"] = "query"
+    if not all(row.first.data.get("snapshot") for row in rows):
+        data["snapshot"] = ""
+    texts = {name: "any" for name in ("id", "content") if name in sent_fields(rows)}
     hits = [
-        {**hit, "reranker_score": 0.0, **({"query_score": 0.0} if "query_score" in hit else {})}
+        {**hit, **texts, "reranker_score": 0.0, **({"query_score": 0.0} if "query_score" in hit else {})}
         for hit in data["recall"]
     ]
     return RagData.model_validate({"scored_against": "query", "rewriter": "request", "snapshot": "", **data,
@@ -77,8 +104,7 @@ def as_contract(row: RowAnswers, service: RagUpstream) -> RagData:
 
 
 def shape_check(measured: Measurements) -> Check:
-    fields, hits = measured.service.answer, measured.rows[0].first.data["recall"]
-    held = ", ".join(name for name in ("id", "content", "query_score") if any(hit.get(name) for hit in hits))
+    fields, held = measured.service.answer, ", ".join(sent_fields(measured.rows))
     what = f"{fields.recall}[].{fields.score}" + (f", with {held}" if held else "; neither ids nor texts")
     if measured.guessed:
         return Check("warning", "shape", f"not the contract's names; these fit: {what}.", "Paste the lines below.")
@@ -145,8 +171,11 @@ def need_checks(effect: str, rows: Sequence[RowAnswers]) -> Iterator[Check]:
         yield Check("warning", "need", f"{refused}: passages are scored against the query alone.")
 
 
-def judge_scores(rows: Sequence[RowAnswers], where: str) -> tuple[Calibration | None, list[Check]]:
-    """Range and scale of the scores; for logits a calibration, fitted where enough questions are labelled."""
+def judge_scores(rows: Sequence[RowAnswers], service: RagUpstream) -> tuple[Calibration | None, list[Check]]:
+    """Range and scale of the scores; for logits a calibration, fitted where enough questions are labelled.
+
+    Logits without a calibration among the settings are no finding that is fine: a run refuses such scores.
+    """
     scores = [score for row in rows for score in row.first.scores]
     if not scores:
         return None, []
@@ -154,7 +183,10 @@ def judge_scores(rows: Sequence[RowAnswers], where: str) -> tuple[Calibration | 
     ranged = f"{min(scores):.3g} to {max(scores):.3g}, median {statistics.median(scores):.3g}"
     if scale == "probability":
         return None, [Check("ok", "scores", f"{ranged}: within [0, 1].")]
+    calibrated = rows[0].row.tenant_id in service.calibration
     labelled = [row for row in rows if gold_rank(row)]
+    if len(labelled) < FEWEST_LABELLED and calibrated:
+        return None, [Check("ok", "scores", f"{ranged}: logits, which the calibration of the settings maps.")]
     if len(labelled) < FEWEST_LABELLED:
         plain = Calibration(scale=scale, slope=1.0, intercept=0.0)
         return plain, [Check(
@@ -166,13 +198,19 @@ def judge_scores(rows: Sequence[RowAnswers], where: str) -> tuple[Calibration | 
         (hit["reranker_score"], hit["id"] in row.row.gold) for row in labelled for hit in row.first.data["recall"]
     ]
     try:
-        fitted = fit_calibration([raw for raw, _ in pairs], [answers for _, answers in pairs], scale, where)
+        fitted = fit_calibration(
+            [raw for raw, _ in pairs], [answers for _, answers in pairs], scale, service.base_url
+        )
     except DataError as error:
         return None, [Check("error", "scores", f"{ranged}: logits. {error}")]
+    rough = (
+        "" if len(labelled) >= 5 * FEWEST_LABELLED else "Rough: more labelled questions (--rows 200) make it truer."
+    )
+    paste = "" if calibrated else "A run refuses such scores without a calibration: paste the lines below."
     return fitted, [Check(
-        "ok", "scores", f"{ranged}: logits. A calibration was fitted on {len(labelled)} labelled questions, "
-        f"{len(pairs)} passages: slope {fitted.slope:g}, intercept {fitted.intercept:g}.",
-        "" if len(labelled) >= 5 * FEWEST_LABELLED else "Rough: more labelled questions (--rows 200) make it truer.",
+        "ok" if calibrated else "warning", "scores", f"{ranged}: logits. A calibration was fitted on {len(labelled)} "
+        f"labelled questions, {len(pairs)} passages: slope {fitted.slope:g}, intercept {fitted.intercept:g}.",
+        " ".join(filter(None, (paste, rough))),
     )]  # fmt: skip
 
 

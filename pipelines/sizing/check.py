@@ -1,5 +1,7 @@
 """The check before anything is paid: what does not fit is an error, with the nearest settings that do."""
 
+import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,7 +9,7 @@ from components.training.base.config import BaseConfig
 from pipelines.line import LineConfig
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.needs import WHOLE_RUN, Machine
-from pipelines.sizing.report import PLANNED, FitReport, Workload, rewriter_report, style_report
+from pipelines.sizing.report import DEFAULT_CARD, PLANNED, FitReport, Workload, rewriter_report, style_report
 from pipelines.sizing.shapes import model_shape
 from pipelines.sizing.table import verdict_lines
 from pipelines.style import StyleRunConfig
@@ -83,11 +85,24 @@ def check_room(config: LineConfig, folder: Path, stages: Sequence[str]) -> None:
         check_fit(config, machine, stages)
 
 
+def disk_warnings(config: LineConfig, folder: Path) -> list[str]:
+    """Warn where a run on this machine would need more disk than is free where its folder is, or will be."""
+    existing = existing_folder(folder)
+    disk = Machine(DEFAULT_CARD, disk=shutil.disk_usage(existing).free)
+    try:
+        report = fit_report(config, "this profile", machine=disk)
+    except DataError:  # a model that cannot be read is reported elsewhere
+        return []
+    return [
+        f"A run on this machine needs up to {room.needed:,.1f} GB of disk, and {room.available or 0:,.1f} GB are "
+        f"free where {folder} is or will be. Make room, or give --out on a larger disk."
+        for room in (report.rooms if report else ())
+        if room.stage == WHOLE_RUN and not room.fits
+    ]
+
+
 def this_machine(folder: Path) -> Machine | None:
     """The room that this machine has, if it has a GPU."""
-    import os
-    import shutil
-
     import torch
 
     if not torch.cuda.is_available():
@@ -95,10 +110,10 @@ def this_machine(folder: Path) -> Machine | None:
     memory = torch.cuda.get_device_properties(0).total_memory
     card = Card(torch.cuda.get_device_name(0), memory / GB, memory)
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(card, host, shutil.disk_usage(_existing(folder)).free)
+    return Machine(card, host, shutil.disk_usage(existing_folder(folder)).free)
 
 
-def _existing(folder: Path) -> Path:
+def existing_folder(folder: Path) -> Path:
     """The folder, or the nearest above it that is there."""
     folder = folder.resolve()
     while not folder.exists():

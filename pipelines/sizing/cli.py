@@ -27,15 +27,20 @@ def fit(
 
     Exit code 2 if it does not, or if a model's shape is not known.
     """
+    from pipelines.rewriter import RunConfig
     from pipelines.sizing.check import fit_report, uncounted_models
-    from pipelines.sizing.profiles import load_profile
+    from pipelines.sizing.profiles import is_shipped, load_profile
     from pipelines.sizing.report import PLANNED, Workload
     from pipelines.sizing.table import print_fit, uncounted_in_words
+    from pipelines.sizing.tenant_rows import profile_workload
     from qinglan.sizing.cards import card_of_size
 
     config = load_profile(name, profile, gpus, parse_overrides(set_ or ()))
     card = card_of_size(gpu_memory) if gpu_memory else None
-    report = fit_report(config, name, card, load=Workload(rows) if rows else PLANNED)
+    load, origin = Workload(rows) if rows else PLANNED, ""
+    if isinstance(config, RunConfig) and not rows and not is_shipped(name):
+        config, load, origin = profile_workload(config)
+    report = fit_report(config, name, card, load=load)
     if report is None:
         models = uncounted_models(config)
         answer: dict[str, Any] = {"profile": name, "fits": None, "unknown": models}
@@ -43,6 +48,7 @@ def fit(
         if models:
             raise typer.Exit(2)
         return
+    report = report.model_copy(update={"notes": (*report.notes, origin)}) if origin else report
     say_json(report.model_dump(mode="json")) if as_json else print_fit(report)
     if not report.fits:
         raise typer.Exit(2)

@@ -78,10 +78,9 @@ def training_needs(config: RunConfig, models: Models, card: Card, machine: Machi
 
 def _volume_needs(config: RunConfig, models: Models, machine: Machine | None) -> Iterator[Need]:
     """The scratch volume, and on a cluster that of the base weights."""
-    if config.sft.device != "cuda":
-        yield Need(WHOLE_RUN, "scratch volume", _scratch_phases(config, models, remote=False), 0.0)
-    elif machine:
-        yield Need(WHOLE_RUN, "scratch volume", _scratch_phases(config, models, remote=False), machine.disk)
+    if machine or config.sft.device != "cuda":
+        disk = machine.disk if machine else 0.0
+        yield Need(WHOLE_RUN, "scratch volume", _scratch_phases(config, models, remote=False), disk)
     else:
         phases = _scratch_phases(config, models, remote=True)
         yield Need(WHOLE_RUN, "scratch volume", phases, claimed_bytes(config.cluster.scratch))

@@ -19,7 +19,7 @@ def load_profile(
     name: str, profile: str | None = None, gpus: int | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> RunConfig | StyleRunConfig:
     """A training profile with the data of a shipped tenant, a tenant's own profile, or one of the style line."""
-    shipped = (TRAINING / f"{name}.yaml").is_file()
+    shipped = is_shipped(name)
     if profile and (shipped or name.startswith("style/")):
         raise ConfigError(f"--profile {profile}: {name} is a profile itself. Leave --profile out, or name a tenant.")
     if name.startswith("style/"):
@@ -35,6 +35,11 @@ def load_profile(
         styles = ", ".join(sorted(f"style/{path.stem}" for path in STYLES.glob("*.yaml")))
         raise ConfigError(f"No profile {name!r}. There are: {trainings}; {styles}; or a tenant with --profile.")
     return with_gpus(config, gpus) if gpus else config
+
+
+def is_shipped(name: str) -> bool:
+    """True for the name of a training profile, which is no tenant's."""
+    return (TRAINING / f"{name}.yaml").is_file()
 
 
 def with_gpus(config: RunConfig, gpus: int) -> RunConfig:

@@ -71,7 +71,7 @@ class Room(Config):
 
 
 class Pace(Config):
-    """Steps of a training, and the time and price that are estimated for it."""
+    """Steps of a stage's trainings, those of all folds among them, and the time and price estimated for them."""
 
     stage: str
     steps_each: int
@@ -110,6 +110,13 @@ class Workload(NamedTuple):
 
     rows: int
     row_tokens: float = ROW_TOKENS.value
+    folds: tuple[int, ...] = ()
+    """Training rows of each fold's sibling, where a sheet that is counted is cross-fitted."""
+
+    def trainings(self, folds: int) -> tuple[int, ...]:
+        """Rows of every training: the released model's, and those of its siblings, by an estimate without a sheet."""
+        siblings = self.folds or (round(self.rows * (1 - 1 / folds)),) * folds if folds else ()
+        return (self.rows, *siblings)
 
 
 PLANNED = Workload(PLAN_ROWS)
@@ -230,13 +237,13 @@ def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     price = config.evaluate.gpu_hour_price
     cards = _cards(config)
     known = cards and card.teraflops
-    # A fold's sibling learns from all rows but the fold's, so that all trainings together read the rows so often.
-    rounds = config.convert.folds or 1
-    seconds = rounds * sft.seconds(config.sft, models.base, *load, card) if known else None
-    yield _pace("sft", sft.steps(config.sft, load.rows), seconds, cards, price)
-    steps = ppo.steps(config.ppo, load.rows)
-    each = ppo.seconds(config.ppo, models.base, models.critic, *load, card) if known and steps.total else None
-    seconds = None if each is None else rounds * each
+    trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
+    seconds = sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in trainings) if known else None
+    yield _pace("sft", sft.steps_of_all(config.sft, trainings), seconds, cards, price)
+    steps = ppo.steps_of_all(config.ppo, trainings)
+    counted = known and steps.total
+    shapes = (models.base, models.critic)
+    seconds = sum(ppo.seconds(config.ppo, *shapes, rows, tokens, card) for rows in trainings) if counted else None
     yield _pace("ppo", steps, seconds, cards, price)
 
 

@@ -9,13 +9,17 @@ import typer
 
 from qinglan.errors import ConfigError
 from qinglan.terminal import in_language, say, say_json
+from qinglan.text import is_chinese
 
 if TYPE_CHECKING:
     from pipelines.plan import Plan
-    from pipelines.tenant_setup.profiles import Answers
+    from pipelines.tenant_setup.profiles import Answers, Language
     from pipelines.tenant_setup.setup import TenantData
 
 PROJECT_SERVICE = "ours"
+ATTEMPTS = 3
+"""Answers that a person may give to a question before the last is an error."""
+
 SHOWN_FILES = 10
 """Documents that are listed one by one, beside those that could not be read."""
 
@@ -43,6 +47,9 @@ def init(
     training: Annotated[str, typer.Option(help="The paid run's machine, of pipelines/configs/training.")] = "",
     language: Annotated[str, typer.Option(help="Of the prompts and the README: zh or en.")] = "",
     question_column: Annotated[str, typer.Option(help="The column of questions, where the guess is wrong.")] = "",
+    history_column: Annotated[
+        str, typer.Option(help="The column of what was said before, where the guess is wrong.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")
@@ -53,7 +60,8 @@ def init(
 
     to = sys.stderr if as_json else sys.stdout
     tenant_folder(tenant)
-    data = read_data(tenant, sheet, knowledge_base or (), question_column)
+    named = {"question": question_column, "history_summary": history_column}
+    data = read_data(tenant, sheet, knowledge_base or (), named)
     say(
         *lines_of_data(data),
         "The first rows as a run will read them:",
@@ -65,7 +73,12 @@ def init(
     folder = write_tenant(tenant, data, answers)
     names = sorted(path.name for path in folder.iterdir())
     plan = plan_of(tenant, answers)
-    say(f"Written: {folder} ({', '.join(names)})", *lines_of_plan(tenant, answers, plan, bool(data.documents)), to=to)
+    say(
+        f"Written: {folder} ({', '.join(names)})",
+        *other_language(answers),
+        *lines_of_plan(tenant, answers, plan, bool(data.documents)),
+        to=to,
+    )
     if as_json:
         say_json(
             {
@@ -86,14 +99,8 @@ def lines_of_data(data: "TenantData") -> list[str]:
     lines += [f"! {note}" for note in data.guess.notes]
     files = data.documents.files if data.documents else []
     unread, whole = [file for file in files if file.note], [file for file in files if not file.note]
-    lines += [
-        f"! {file.path}: {file.passages:,} {'passage' if file.passages == 1 else 'passages'} {file.note}"
-        for file in unread
-    ]
-    lines += [
-        f"  {file.path}: {file.passages:,} {'passage' if file.passages == 1 else 'passages'}"
-        for file in whole[:SHOWN_FILES]
-    ]
+    lines += [f"! {file.path}: {file.in_words}" for file in unread]
+    lines += [f"  {file.path}: {file.in_words}" for file in whole[:SHOWN_FILES]]
     if more := whole[SHOWN_FILES:]:
         lines.append(f"  and {len(more):,} more files: {sum(file.passages for file in more):,} passages")
     if data.documents:
@@ -105,39 +112,54 @@ def lines_of_data(data: "TenantData") -> list[str]:
 def ask(data: "TenantData", options: Mapping[str, str], yes: bool) -> "Answers":
     """The five answers: from options, from a person, or the defaults."""
     from pipelines.tenant_setup.profiles import Answers
+    from pipelines.tenant_setup.setup import guess_language
 
     if not yes and not sys.stdin.isatty() and not all(options.values()):
         raise ConfigError("There is no terminal to ask on. Add --yes to take the defaults, or answer by options.")
-    answers: dict[str, Any] = {}
-    for name, question in questions_for(data).items():
-        answer = options[name] or (question.default if yes else _answer(question))
-        answers[name] = check_answer(name, str(answer).strip(), question)
+
+    def answer(name: str, question: Question) -> str:
+        if options[name] or yes:
+            return check_answer(name, (options[name] or question.default).strip(), question)
+        return _answer(name, question)
+
+    language = Question("Language of prompts and README (zh, en)", guess_language(data), ("zh", "en"))
+    answers: dict[str, Any] = {"language": answer("language", language)}
+    for name, question in questions_for(answers["language"]).items():
+        answers[name] = answer(name, question)
     return Answers(**answers)
 
 
-def _answer(question: Question) -> str:
-    return str(typer.prompt(in_language(question.text), default=question.default))
+def _answer(name: str, question: Question) -> str:
+    """Ask a person, and again after an answer that cannot be; the last of too many is an error."""
+
+    def reply() -> str:
+        text = str(typer.prompt(in_language(question.text), default=question.default))
+        return check_answer(name, text.strip(), question)
+
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return reply()
+        except ConfigError as error:
+            say(*error.lines, to=sys.stderr)
+    return reply()
 
 
-def questions_for(data: "TenantData") -> dict[str, Question]:
-    """At most five, each with a default."""
+def questions_for(language: "Language") -> dict[str, Question]:
+    """Further questions, each with a default: the words for the prompts are in their language."""
     import shutil
 
     from pipelines.tenant_setup.profiles import training_names
-    from pipelines.tenant_setup.setup import guess_language
 
-    language = guess_language(data)
     domain = "本公司产品和服务" if language == "zh" else "our products and services"
     machines = tuple(training_names())
     return {
-        "domain": Question("Your trade, in a few words", domain),
+        "domain": Question(f"Your trade, in a few words of the prompts' language ({language})", domain),
         "teacher": Question("Who teaches the paid run (gpt, deepseek)", "gpt", ("gpt", "deepseek")),
         "rag": Question("Address of your own RAG service, or ours", PROJECT_SERVICE),
         "training": Question(
             f"Machine of the paid run ({', '.join(machines)})",
             "one-gpu-24" if shutil.which("nvidia-smi") else "cpu", machines,
         ),
-        "language": Question("Language of prompts and README (zh, en)", language, ("zh", "en")),
     }  # fmt: skip
 
 
@@ -161,6 +183,13 @@ def plan_of(tenant: str, answers: "Answers") -> "Plan":
 
     make_plan(load_config(tenant, "demo"))
     return make_plan(load_config(tenant, answers.teacher))
+
+
+def other_language(answers: "Answers") -> list[str]:
+    """Warn of Chinese words for the trade in English prompts."""
+    if answers.language == "en" and is_chinese(answers.domain):
+        return ["! The prompts are English, and the trade in them is in Chinese: mend teacher.txt and student.txt."]
+    return []
 
 
 def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool) -> list[str]:

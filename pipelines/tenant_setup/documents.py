@@ -65,7 +65,12 @@ class DocumentReport(NamedTuple):
     path: Path
     passages: int
     note: str = ""
-    """Why there is nothing of it, or of a part of it."""
+    """Why there is nothing of it."""
+
+    @property
+    def in_words(self) -> str:
+        """The number of passages, or why there are none."""
+        return self.note or f"{self.passages:,} {'passage' if self.passages == 1 else 'passages'}"
 
 
 class Documents(NamedTuple):

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from qinglan.chat_history import read_turns
@@ -18,8 +19,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     "user_profile": ("user_profile", "用户画像", "客户画像", "画像", "用户信息", "profile", "persona", "userinfo"),
     "history_summary": (
         "history_summary", "历史摘要", "对话历史", "历史对话", "聊天记录", "历史记录", "上下文", "上文",
-        "历史", "history",
-        "context", "chathistory", "conversationhistory", "dialoguehistory", "previousturns", "messages", "dialogue",
+        "历史", "对话", "对话记录", "聊天历史", "聊天", "会话历史", "会话记录", "历史消息", "历史会话", "前文",
+        "之前聊的", "之前的对话", "history", "context", "previous", "chat", "conversation", "chathistory",
+        "conversationhistory", "dialoguehistory", "previousturns", "previousmessages", "messages", "dialogue",
     ),
     "id": ("id", "编号", "问题编号", "序号", "rowid", "questionid", "qid", "no"),
     "conversation_id": (
@@ -39,6 +41,12 @@ NAMES: dict[str, tuple[str, ...]] = {
 QUESTION_WORDS = re.compile(
     r"[?？]|吗|呢|什么|怎么|如何|多少|几|哪|\b(how|what|which|when|where|can|does|do|is|why)\b", re.I
 )
+HISTORY_PARTS = re.compile("历史|上文|前文|之前|聊天|对话|history|previous|context|chat|conversation", re.I)
+"""Parts of other names for what was said before; a column of ids has them, too, so its texts count as well."""
+
+SHORTEST_HISTORY = 10
+"""Characters of a text that is no id and no label, on average."""
+
 SAMPLE = 500
 LONGEST_QUESTION = 300
 
@@ -50,18 +58,25 @@ class ColumnGuess(NamedTuple):
     notes: tuple[str, ...]
 
 
-def guess_columns(rows: Sequence[Mapping[str, Any]], tenant: str, question: str = "") -> ColumnGuess:
-    """Guess every field's column; `question` is the name of that column, where a person gave it."""
+def guess_columns(
+    rows: Sequence[Mapping[str, Any]], tenant: str, named: Mapping[str, str] = MappingProxyType({})
+) -> ColumnGuess:
+    """Guess every field's column; `named` are the columns that a person gave, by field, some of them empty."""
     names = list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row if name))
     notes: list[str] = []
     columns = {field: name for field in NAMES if (name := _by_name(field, names))}
-    if question:
-        if question not in names:
-            raise DataError(f"No column {question!r}; there are {', '.join(map(visible, names)) or 'none'}.")
-        columns["question"] = question
-    elif "question" not in columns:
+    for field, column in named.items():
+        if column and column not in names:
+            raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
+        if column:
+            columns = {other: name for other, name in columns.items() if name != column} | {field: column}
+    if "question" not in columns:
         columns["question"] = _by_content(rows[:SAMPLE], [name for name in names if name not in columns.values()])
         notes.append(f"No column has a usual name for questions: {columns['question']} was taken for what it holds.")
+    free = [name for name in names if name not in columns.values()]
+    if "history_summary" not in columns and (history := _history_by_part(rows[:SAMPLE], free)):
+        columns["history_summary"] = history
+        notes.append(f"{history} was taken for the history by a part of its name. --history-column names another.")
     for field, fault in (
         ("id", _repeated(rows, columns)),
         ("split", _unknown_splits(rows, columns)),
@@ -79,6 +94,15 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], tenant: str, question: str 
 def _by_name(field: str, names: Sequence[str]) -> str:
     plain = {_plain(name): name for name in reversed(names)}
     return next((plain[_plain(usual)] for usual in NAMES[field] if _plain(usual) in plain), "")
+
+
+def _history_by_part(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The first column whose name has a usual part and whose texts are longer than ids; empty for none."""
+    for name in names:
+        texts = [str(row[name]) for row in rows if row.get(name)]
+        if HISTORY_PARTS.search(name) and texts and sum(map(len, texts)) >= SHORTEST_HISTORY * len(texts):
+            return name
+    return ""
 
 
 def _plain(name: str) -> str:

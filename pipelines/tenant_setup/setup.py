@@ -3,9 +3,10 @@
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -29,6 +30,7 @@ from pipelines.tenant_setup.sheet_formats import Record, Records, read_records
 from qinglan.config import Name
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, dump_line
+from qinglan.messages import chinese
 from qinglan.prompts import Question as PromptQuestion
 from qinglan.prompts import student_messages
 from qinglan.questions import Columns, read_questions
@@ -96,15 +98,17 @@ def tenant_folder(tenant: str) -> Path:
     return folder
 
 
-def read_data(tenant: str, sheet: Path, places: Sequence[Path], question_column: str = "") -> TenantData:
-    """Read the sheet as the pipeline will, and the documents."""
+def read_data(
+    tenant: str, sheet: Path, places: Sequence[Path], named: Mapping[str, str] = MappingProxyType({})
+) -> TenantData:
+    """Read the sheet as the pipeline will, and the documents; `named` are columns that a person gave, by field."""
     records = read_records(sheet)
     if not records.rows:
         raise DataError(
             f"{sheet}: no rows below the header, and no message of a user. Is it the right file, and do the "
             "questions stand on its first sheet that is not hidden?"
         )
-    guess = guess_columns(records.rows, tenant, question_column)
+    guess = guess_columns(records.rows, tenant, named)
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
@@ -229,15 +233,13 @@ def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
 
 
 def readme(tenant: str, data: TenantData, answers: Answers) -> str:
-    """The folder explained: its files, every guess, and the next steps."""
+    """The folder explained in the language of its prompts: its files, every guess, and the next steps."""
+    words = chinese().translate if answers.language == "zh" else str
     documents = data.documents.files if data.documents else []
     lines = {
         "columns": [f"- `{field}`: {_code(column or '-')}" for field, column in data.guess.columns.items()],
-        "notes": [f"- {_plain(note)}" for note in data.guess.notes],
-        "documents": [
-            f"- {_code(str(report.path))}: {report.passages:,}" + (f" ({_plain(report.note)})" if report.note else "")
-            for report in documents
-        ],
+        "notes": [f"- {_plain(words(note))}" for note in data.guess.notes],
+        "documents": [f"- {_code(str(report.path))}: {_plain(words(report.in_words))}" for report in documents],
     }
     values = {
         "tenant": tenant, "sheet": str(data.sheet).replace("`", "'"), "teacher": answers.teacher,

@@ -83,9 +83,12 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
             f"{target}: no such file or folder, and neither a digest nor a name as tenant/model. Give a release's "
             "folder, a run's, an artifact in a run, or what a store holds."
         )
-    opened = open_store(store)
-    claim = name_claim(opened, target) if NAME.fullmatch(target) else None
-    digest = claim.history.digest if claim else resolve_digest(opened, target)
+    try:
+        opened = open_store(store)
+        claim = name_claim(opened, target) if NAME.fullmatch(target) else None
+        digest = claim.history.digest if claim else resolve_digest(opened, target)
+    except ConfigError as error:
+        raise ConfigError(f"{target}: no such file or folder, and a store has nothing by it. {error}") from error
     with TemporaryDirectory(prefix="qinglan-audit-") as temporary:
         folder = Path(temporary) / digest[:12]
         try:
@@ -118,7 +121,9 @@ def name_claim(store: "Store", name: str) -> NameClaim:
         raise AlteredError(str(error)) from error
     if history is None:
         names = ", ".join(sorted(store.names())[:10]) or "none"
-        raise DataError(f"{name}: the store at {store.address} has no such name. It has: {names}.")
+        raise DataError(
+            f"{name}: no such file or folder, and the store at {store.address} has no such name. It has: {names}."
+        )
     return read_claim(store, history)
 
 

@@ -9,7 +9,6 @@ UpstreamError
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -18,10 +17,10 @@ import httpx2
 import openai
 import orjson
 
-from qinglan.errors import ConfigError
 from qinglan.http_client import certificate_advice, http_client
+from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.config import PaidModel
-from qinglan.llm.host_allowlist import check_host, is_local
+from qinglan.llm.host_allowlist import check_host
 from qinglan.llm.limits import retry_after
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.provider_quirks import INTERRUPTED_FINISH_REASONS
@@ -130,18 +129,6 @@ class Upstream:
     def clean(self, text: str) -> str:
         """Remove the key from a text, so that a service that repeats it cannot bring it into files."""
         return self._remove_key(text)
-
-
-def read_api_key(model: PaidModel, role: str) -> str:
-    """Read the key from the environment; a service on this machine needs none."""
-    key = os.environ.get(model.api_key_env, "").strip()
-    if key:
-        return key
-    if is_local(model.base_url):
-        return "none"
-    raise ConfigError(
-        f"{role}: no key for {model.base_url}. Set the environment variable {model.api_key_env}; nothing was sent."
-    )
 
 
 def read_completion(body: str, where: str) -> Completion:

@@ -45,7 +45,7 @@ PLAIN_SERVICE = RagService()
 ADVICE = {
     401: " (it wants a token or a key: gateway.rag.headers)",
     403: " (it wants another token or key: gateway.rag.headers)",
-    404: " (see gateway.rag.base_url and gateway.rag.path)",
+    404: " (see gateway.rag.base_url and gateway.rag.path).",
 }
 """Next step by status."""
 
@@ -112,7 +112,13 @@ class RagClient:
         """The answer's body as the service sent it."""
         sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
         content = self._adapter.encode(orjson.dumps(sent))
-        return (await self._send("POST", self._adapter.path, content)).content
+        try:
+            return (await self._send("POST", self._adapter.path, content)).content
+        except UnknownToServiceError as error:
+            raise UnknownToServiceError(
+                f"{error} It was asked about tenant {request.tenant_id!r} and knowledge base {request.kb_name!r}: if "
+                "it does not know these, name them as it does (--tenant or the sheet's tenants, retrieval.kb_name)."
+            ) from error
 
     def read(self, content: bytes, tenant: str) -> dict[str, Any]:
         """The contract's `data` of an answer's body, unchecked: `retrieve` refuses what is no probability."""
@@ -122,7 +128,7 @@ class RagClient:
         """List the knowledge bases that the service serves; empty where an older service cannot list them."""
         try:
             response = await self._send("GET", KNOWLEDGE_BASES_PATH)
-        except _NotFound:
+        except UnknownToServiceError:
             return []
         where = self._where(KNOWLEDGE_BASES_PATH)
         try:
@@ -169,7 +175,7 @@ class RagClient:
         if status == 200:
             return reply
         if 300 <= status < 500:
-            kind = _NotFound if status == 404 else DataError
+            kind = UnknownToServiceError if status == 404 else DataError
             raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{_advice(status)}")
         raise OutageError(f"{where}: status {status}: {_shown(reply.content)}. {self._next_step('service')}")
 
@@ -195,8 +201,8 @@ class _RerankerFallbackError(Exception):
         super().__init__(f"its reranker gave no scores ({reason[:80]})")
 
 
-class _NotFound(DataError):
-    pass
+class UnknownToServiceError(DataError):
+    """Status 404: the service does not know the path, the tenant or the knowledge base."""
 
 
 def _pause(error: Exception) -> bool | float:

@@ -164,7 +164,7 @@ class RagConfig(Config):
     """One RAG service."""
 
     knowledge_bases: tuple[KnowledgeBaseSource, ...] = Field(min_length=1)
-    index_root: Path | None = None
+    index_root: Path = Path("runs/index")
     """Indexes are kept here by tenant, knowledge base and digest, and built when they are not there."""
 
     opensearch: OpenSearchConfig | None = None

@@ -48,7 +48,6 @@ def serve_knowledge_bases(
     """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
     values = {
         "knowledge_bases": [KnowledgeBaseSource.read(text) for text in kb],
-        "index_root": index_root,
         "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
         "host": host,
         "port": port,
@@ -57,7 +56,7 @@ def serve_knowledge_bases(
         "rerankers": dict(read_reranker_option(text) for text in reranker),
         "reranker_service": RerankServiceConfig.read(reranker_service) if reranker_service else None,
     }
-    serve(RagConfig.parse(values, "RAG service"))
+    serve(RagConfig.parse(values | ({"index_root": index_root} if index_root else {}), "RAG service"))
 
 
 def serve(config: RagConfig) -> None:
@@ -130,9 +129,7 @@ def _open_engine(
     return AliasEngine(cluster, source.tenant_id, source.kb_name, reranker)
 
 
-def _open_local(source: KnowledgeBaseSource, path: Path, root: Path | None, reranker: RerankerModel) -> TantivyEngine:
-    if root is None:
-        raise ConfigError(f"--kb {source.tenant_id}={path}: give --index-root, where its index is kept.")
+def _open_local(source: KnowledgeBaseSource, path: Path, root: Path, reranker: RerankerModel) -> TantivyEngine:
     index = Index.open(build_index(path, root, source.tenant_id, source.kb_name))
     log.info("%s/%s: %d passages, snapshot %s", source.tenant_id, source.kb_name, len(index), index.snapshot[:12])
     return TantivyEngine(index, reranker)

@@ -159,8 +159,8 @@ def provider(name: str, replies: tuple[Reply, ...], *messages: str) -> Odd:
     return Odd(name, profile(PAID), "doctor acme --profile mine --paid", 2, messages, replies)
 
 
-def settings(name: str, text: str, *messages: str, options: str = "", code: int = 2) -> Odd:
-    return Odd(name, profile(text), f"plan acme --profile mine{options}", code, messages)
+def settings(name: str, text: str, *messages: str, options: str = "") -> Odd:
+    return Odd(name, profile(text), f"plan acme --profile mine{options}", 2, messages)
 
 
 NOTHING = both()
@@ -312,7 +312,7 @@ PROFILES = [
     settings("a key in the file", STAND_INS.replace("model: m,", "model: m, api_key: sk-1,"), "`api_key_env`"),
     settings("a day that is none", STAND_INS.replace("2026-11-01", "soon"), "as_of: Input should be a valid date"),
     settings("two currencies", PAID.replace("as_of: 2026-11-01}", "as_of: 2026-11-01, currency: CNY}", 1),
-             "One budget needs one currency: convert them", code=0),
+             "One budget needs one currency: convert them"),
     run("gold that is not there", 3, "row 'q1': 'k9'", "Give the knowledge base that they were labelled on",
         changed=book("q.xlsx", [GOLD, ["q1", QUESTION, "k9"]])),
     run("commas inside ids", 3, "row 'q1': 'k', '1'", r"a comma inside an id is written as \,",

@@ -31,6 +31,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert run.stdout.strip() == "0 []"
 
 
+def test_a_run_says_at_once_what_it_does_and_imports_no_library_of_a_provider(here: Here, tmp_path: Path) -> None:
+    words = ("run", "nobody", "--out", tmp_path / "run")
+    ended, as_json = here(*words), here(*words, "--json")
+    code = "import sys\nimport pipelines.run\nprint({'openai', 'kfp', 'sklearn', 'torch'} & set(sys.modules))"
+    imports = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ended.errors.startswith(f"[run] nobody in {tmp_path / 'run'}: reads the files")
+    assert as_json.errors.startswith("qinglan: No profile 'demo' for tenant 'nobody'")
+    assert imports.stdout == "set()\n"
+
+
 def test_help_names_every_command_and_the_exit_codes() -> None:
     text = qinglan("--help").stdout
 

@@ -1,6 +1,7 @@
 """A sheet that is too small for a locked test is cross-fitted: one more training for each fold, in one run."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,17 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
     assert plan.splits["train"] + plan.splits["dev"] == 60, "the released model learns from all rows"
     assert not [one for one in plan.promotion.obstacles if "rows" in one.reason]
     assert [one for one in once.promotion.obstacles if "The sheet has 60 rows in all" in one.reason]
+
+
+def test_a_plan_has_one_number_of_ppo_steps(tmp_path: Path) -> None:
+    config = config_of(sheet(tmp_path / "q.jsonl"), ppo={"collection": 32, "batch": 32, "accumulation": 1})
+
+    plan = make_plan(config)
+
+    [steps] = re.findall(r"^PPO takes ([\d,]+) steps", plan.training)
+    assert re.findall(r"ppo: ([\d,]+) steps", "\n".join(plan.fit)) == [steps]
+    released = make_plan(config.model_copy(update={"cross_fit": 0}))
+    assert int(steps) > 3 * int(re.findall(r"([\d,]+) steps", released.training)[0])
 
 
 @pytest.mark.parametrize(

@@ -135,10 +135,38 @@ def test_a_critic_that_cannot_be_read_is_named_by_the_plan_and_does_not_end_it(
 
     ended = here("plan", "fivedoctors", "--profile", "gpt", "--questions", questions, "--json")
 
-    assert ended.code == 0, ended.errors
     plan = json.loads(ended.out)
     assert [line for line in plan["missing"] if f"{critic}/config.json: cannot be read" in line]
     assert plan["fit"] == []
+
+
+@pytest.mark.parametrize(("gold", "reason"), [("k9", "200 rows name gold passages"), ("k1", "no row is for dev")])
+def test_a_plan_ends_with_the_lines_and_the_exit_code_of_the_run_that_would_be_refused(
+    tmp_path: Path, here: Here, gold: str, reason: str
+) -> None:
+    sheet, base = sheet_of(tmp_path, [("train", gold)] * 200), tmp_path / "kb.jsonl"
+    base.write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
+    words = ("fivedoctors", "--questions", sheet, "--knowledge-base", base)
+
+    plan, run = here("plan", *words), here("run", *words, "--out", tmp_path / "run")
+
+    assert plan.code == run.code == DataError.exit_code
+    assert reason in run.errors and "Before anything is spent" in plan.out
+    _, _, refusal = run.errors.partition("qinglan: ")
+    assert plan.errors.splitlines()[1:] == refusal.splitlines()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sheet_without_a_history_is_warned_of(tmp_path: Path) -> None:
+    sheet = tmp_path / "q.jsonl"
+
+    def warnings(profile: str, **row: str) -> str:
+        sheet.write_text(json.dumps({"question": "那它一天吃几次", "split": "train", **row}) + "\n", encoding="utf-8")
+        return " ".join(make_plan(load_config("fivedoctors", profile, questions=sheet), TODAY).warnings)
+
+    assert "No row has a history" in warnings("gpt") and "copies" not in warnings("gpt")
+    assert "The stand-in teacher then copies most questions" in warnings("demo")
+    assert "history" not in warnings("gpt", history_summary="用户：有虾青素吗")
 
 
 def test_the_plan_prices_prepaid_calls_beside_live_ones(questions: Path) -> None:

@@ -272,9 +272,11 @@ def test_the_plan_ends_with_what_a_run_waits_for_and_fits_80_columns(
 
     ended, as_json = here(*words), here(*words, "--json")
 
-    assert ended.code == 0
-    table, _, waits = ended.out.partition("A run on this machine waits for")
-    assert "--knowledge-base is missing" in waits and "EXAMINER_KEY" in waits
+    assert ended.code == as_json.code == ConfigError.exit_code, "as the run's own"
+    first, *waits = ended.errors.splitlines()
+    assert first == "qinglan: `qinglan run` with the same arguments would be refused:"
+    assert "--knowledge-base is missing" in " ".join(waits) and "EXAMINER_KEY" in " ".join(waits)
+    table = ended.out
     assert "…" not in ended.out and max(map(len, ended.out.splitlines())) <= 80
     assert "evaluate judgements" in table and "validate retrievals" in table
     assert len(orjson.loads(as_json.out)["missing"]) == 5

@@ -320,9 +320,9 @@ def test_tenants_that_nobody_serves_are_refused_before_anything_is_paid(data: Pa
 
     ran = qinglan(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows)))
 
-    assert ran.code == 2
-    assert "does not serve chengla/default; it serves fivedoctors/default" in ran.errors
-    assert answers(tmp_path / "run") == 0
+    assert ran.code == 3
+    assert "holds nothing of chengla" in ran.errors
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_rag_that_is_away_ends_the_run_before_anything_is_paid(data: Path, tmp_path: Path) -> None:

@@ -242,8 +242,12 @@ def shown(out: Path, step: str, artifact: str) -> str:
 @pytest.mark.slow
 def test_a_run_of_other_data_leaves_no_file_of_the_one_before(folder: Path, promoted: Ran) -> None:
     words = ("--until", "prepare", "--out", folder / "run", "--json")
-    fresh = qinglan("style", "run", folder / "data" / "style.xlsx", *words)
+    command = ("style", "run", folder / "data" / "style.xlsx", *words)
+    refused = qinglan(*command)
+    (folder / "run" / "config.yaml").unlink()
+    fresh = qinglan(*command)
 
+    assert refused.code == 2 and "its run began with --labelled" in refused.errors
     assert (fresh.code, fresh.record["verdict"]) == (0, {}), fresh.errors
     assert [stage for stage, step in fresh.record["steps"].items() if step] == ["prepare"]
     files = folder / "run" / "files"

@@ -140,7 +140,7 @@ def test_a_plan_shows_what_a_profile_says(tmp_path: Path) -> None:
 
     screen = on_terminal("plan", "fivedoctors", *given, cwd=tmp_path)
 
-    assert (screen.code, faults(screen)) == (0, [])
+    assert (screen.code, faults(screen)) == (2, [])
     assert r"\x1b[2J" in screen.raw
 
 

@@ -30,7 +30,8 @@ class GenerateCounts(NamedTuple):
     rewritten: int
     quarantined: int
     paid_earlier: int
-    """Answers that the journal already held: they cost nothing this time."""
+    """Answers that the journal held before this stage: they cost nothing this time. Equal questions, of which the
+    first was paid for now, are none."""
 
 
 FIGURES = {
@@ -54,7 +55,9 @@ async def _generate(
 ) -> GenerateCounts:
     total = count_rows(questions, config.columns)
     rows = read_questions(questions, config.columns, config.tenant_id)
-    accepted = set_aside = paid_earlier = 0
+    accepted = set_aside = 0
+    paid_now: set[str] = set()
+    from_journal: list[str] = []
     async with GatewayClient(gateway_url, STEP) as gateway:
 
         async def rewrite(row: Question | QuarantinedRow) -> tuple[Rewrite | QuarantinedRow, bool]:
@@ -69,13 +72,15 @@ async def _generate(
                     set_aside += 1
                     bad_file.write(dump_line(result))
                 else:
-                    accepted, paid_earlier = accepted + 1, paid_earlier + cached
+                    accepted += 1
+                    from_journal.append(result.call) if cached else paid_now.add(result.call)
                     kept_file.write(dump_line(result))
                     add(_cells(result))
                 tick(f"{set_aside} quarantined" if set_aside else "")
         await gateway.exported(digest(rewrites))
     if not accepted:
         raise _nothing_rewritten(quarantine)
+    paid_earlier = sum(call not in paid_now for call in from_journal)
     return GenerateCounts(accepted + set_aside, accepted, set_aside, paid_earlier)
 
 

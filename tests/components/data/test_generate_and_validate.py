@@ -108,6 +108,14 @@ def test_a_sheet_without_one_question_is_an_error(tmp_path: Path) -> None:
         run_generate(tmp_path, url, questions)
 
 
+def test_equal_questions_of_one_sheet_were_not_paid_for_earlier(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, *(f"问题{n % 5}" for n in range(40)))
+    with gateway(tmp_path, Scripted(Reply(200, completion("改写")))) as url:
+        first, again = (run_generate(tmp_path, url, questions) for _ in range(2))
+
+    assert (first.rewritten, first.paid_earlier, again.paid_earlier) == (40, 0, 40)
+
+
 def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(50)))
     teacher = Scripted(Reply(200, completion("改写")))

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 
 from pipelines.checks import Check, worst_state
 from pipelines.cli import app
+from pipelines.config import load_config
 from pipelines.doctor.cluster import platform_checks
 from pipelines.doctor.machine import python_check, room_check
-from pipelines.doctor.profile import price_checks
+from pipelines.doctor.profile import price_checks, profile_checks
 from pipelines.doctor.providers import provider_checks
 from pipelines.submit.cluster_snapshot import Platform
 from qinglan.llm.config import PaidModel
@@ -120,7 +121,8 @@ def test_a_platform_is_told_part_by_part() -> None:
 
 
 def test_the_command_checks_a_profile_with_its_rag_service_and_ends_with_its_worst_finding(tmp_path: Path) -> None:
-    rows = [{"问题": f"虾青素怎么吃{number}", "划分": "train"} for number in range(200)]
+    splits = ["train"] * 198 + ["dev", "test"]
+    rows = [{"问题": f"虾青素怎么吃{number}", "划分": split} for number, split in enumerate(splits)]
     (tmp_path / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
 
     def examined(rag: dict[str, Any]) -> tuple[int, dict[str, list[Check]]]:
@@ -146,6 +148,26 @@ def test_the_command_checks_a_profile_with_its_rag_service_and_ends_with_its_wor
     assert "calibration.fivedoctors" in uncalibrated["RAG"][0].what
     assert [check.state for check in calibrated["RAG"]] == ["ok", "warning", "warning"]
     assert [check.state for check in calibrated["files"]] == ["ok"]
+    assert [check.state for check in calibrated["sheet"]] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [({"标准段落": "k9"}, "200 rows name gold passages"), ({"问题": ""}, "none of 200 rows is a question")],
+)
+def test_a_sheet_that_a_run_would_refuse_is_an_error_of_the_profile(
+    tmp_path: Path, row: dict[str, str], fault: str
+) -> None:
+    splits = ["train"] * 198 + ["dev", "test"]
+    rows = [{"问题": f"虾青素怎么吃{number}", "划分": split, **row} for number, split in enumerate(splits)]
+    (tmp_path / "q.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in rows))
+    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
+    files = {"questions": tmp_path / "q.jsonl", "knowledge_base": tmp_path / "kb.jsonl"}
+
+    checks = profile_checks(load_config("fivedoctors", "demo", **files), date(2026, 11, 25), cluster=False)
+
+    [check] = [check for check in checks if check.subject == "sheet"]
+    assert (check.state, fault in check.what) == ("error", True)
 
 
 def test_a_profile_that_cannot_be_read_is_one_error_among_the_others() -> None:

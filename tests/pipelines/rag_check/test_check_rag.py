@@ -9,10 +9,16 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from pipelines.checks import Check, State
 from pipelines.cli import app
+from pipelines.rag_check.ask import Measurements, RowAnswers, TimedAnswer
+from pipelines.rag_check.judge import KnownPassages, closing_lines, judge
 from qinglan.errors import DataError
 from qinglan.llm.config import RagUpstream
+from qinglan.rag.service_limits import NO_CONTENT, NO_IDS
+from qinglan.rows import Question
 from tests.company_rags import PASSAGES, company_rag
+from tests.echo_servers import Reply, Scripted, running
 
 QUESTIONS = {
     "虾青素软胶囊每日服用几次": "k1", "益生菌冻干粉要不要放冰箱": "k2", "胶原蛋白肽孕妇可以吃吗": "k3",
@@ -69,10 +75,14 @@ def test_the_plans_contract_with_logits_works_and_the_lines_for_the_profile_say_
     assert outcome.code == 0, outcome.error
     del outcome.states["latency"]  # a busy machine is slow
     assert outcome.states == {
-        "shape": "ok", "rewrite": "ok", "need": "warning", "scores": "ok", "ids": "ok", "gold": "ok",
+        "shape": "ok", "rewrite": "ok", "need": "warning", "scores": "warning", "ids": "ok", "gold": "ok",
         "stability": "ok", "snapshot": "warning",
     }  # fmt: skip
     assert "fitted on 11 labelled questions" in outcome.what("scores")
+    assert "A run refuses such scores without a calibration" in outcome.what("scores")
+    calibration = orjson.dumps(rag["calibration"]).decode()
+    with checked(tmp_path, f"--set=gateway.rag.calibration={calibration}") as again:
+        assert again.states["scores"] == "ok"
     assert rag["headers"] == {"Authorization": "Bearer $ACME_TOKEN"}
     assert rag["calibration"]["acme"]["scale"] == "logit"
     assert len(set(rag["snapshot_queries"])) == 10
@@ -142,6 +152,54 @@ def test_another_knowledge_base_than_the_runs_is_an_error(tmp_path: Path) -> Non
         assert outcome.code == 3
 
     assert outcome.what("ids").startswith(f"0 of {len(PASSAGES)} retrieved ids")
+
+
+def test_fields_that_only_later_answers_have_are_not_called_missing() -> None:
+    def answers(*hits: dict[str, Any]) -> RowAnswers:
+        row = Question(id="q", tenant_id="acme", conversation_id="q", question="怎么吃")
+        answer = TimedAnswer({"recall": [{"id": "", "content": "", **hit} for hit in hits]}, 0.1)
+        return RowAnswers(row, answer, answer)
+
+    known = KnownPassages({"k1"}, "")
+    rows = [answers(), answers({"reranker_score": 0.5, "id": "k1"})]
+
+    verdict = judge(Measurements(RagUpstream(), False, rows), 0.5, known)
+
+    what = {check.subject: check.what for check in verdict.checks}
+    assert what["ids"] == "1 of 1 retrieved ids are in the knowledge base."
+    assert what["shape"].endswith("with id.") and NO_IDS not in verdict.meaning and NO_CONTENT in verdict.meaning
+
+
+@pytest.mark.parametrize(
+    ("states", "limits", "closing"),
+    [
+        ({"gold": "ok", "need": "ok"}, [], ["everything can be measured."]),
+        (
+            {"gold": "warning", "need": "ok"},
+            [],
+            ["a run works with the lines below, and the warnings above hold: gold."],
+        ),
+        ({"need": "ok"}, ["No ids."], ["No ids."]),
+        (
+            {"rewrite": "error", "gold": "warning"},
+            ["No ids."],
+            ["no run works before this is mended: rewrite.", "No ids.", "these warnings above hold too: gold."],
+        ),
+    ],
+)
+def test_the_closing_statement_follows_from_the_findings(
+    states: dict[str, State], limits: list[str], closing: list[str]
+) -> None:
+    assert closing_lines([Check(state, subject, "x") for subject, state in states.items()], limits) == closing
+
+
+def test_a_404_names_the_tenant_that_was_asked_about_and_says_nothing_of_columns() -> None:
+    with running(Scripted(Reply(404, b'{"detail": "unknown tenant"}'))) as url:
+        result = CliRunner().invoke(app, ["check-rag", url, "--tenant", "other"])
+
+    error = str(result.exception)
+    assert "unknown tenant" in error and "tenant 'other' and knowledge base 'default'" in error
+    assert "gateway.rag.path" in error and "column" not in error and "fields" not in error
 
 
 def test_without_a_sheet_one_question_is_asked_and_a_silent_address_is_an_outage(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every shipped profile fits its machines, and a hopeless one is refused with the settings that fit."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from pipelines.cli import app
 from pipelines.config import STYLES, TRAINING
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.changes import Change, with_changes
-from pipelines.sizing.check import check_fit, check_room, fit_report
+from pipelines.sizing.check import check_fit, check_room, disk_warnings, fit_report
 from pipelines.sizing.needs import Machine
 from pipelines.sizing.profiles import load_profile
 from pipelines.sizing.report import FitReport, Workload
@@ -195,6 +196,19 @@ def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
 
     with pytest.raises(ConfigError, match=r"run needs .* GB of scratch volume .* there are 200.0"):
         check_fit(rewriter(), machine, ["sft", "ppo"])
+
+
+@pytest.mark.parametrize("training", ["a100x4", "cpu"])
+def test_a_plan_compares_the_disk_that_a_run_needs_with_what_is_free(
+    training: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, folder = load_profile(training), tmp_path / "runs" / "acme-gpt"
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2 * GB if path == tmp_path else 0))
+
+    [warning] = disk_warnings(config, folder)
+    assert re.match(rf"A run .* needs up to [\d,.]+ GB of disk, and 2\.0 GB are free where {folder} is", warning)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=9000 * GB))
+    assert disk_warnings(config, folder) == []
 
 
 def test_a_machine_with_little_memory_is_named() -> None:
@@ -418,13 +432,29 @@ def test_a_larger_base_of_the_style_line_fits_a_small_card_with_an_adapter_and_c
     assert [room["style"] for room in rooms] == [False, True]
 
 
+def test_the_fit_of_a_tenant_counts_the_rows_of_its_sheet_or_says_that_it_does_not(tmp_path: Path) -> None:
+    sheet = tmp_path / "q.jsonl"
+    marks = ["train"] * 700 + ["dev"] * 20 + ["test"] * 200
+    sheet.write_text("".join(f'{{"question": "怎么吃{at}", "split": "{mark}"}}\n' for at, mark in enumerate(marks)))
+
+    def fit(*options: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["fit", "fivedoctors", "--json", *options])
+        answer = json.loads(result.stdout)
+        return answer["rows"], answer["notes"][-1]
+
+    assert fit(f"--set=questions={sheet}") == (700, f"Rows are those of {sheet}.")
+    rows, note = fit()
+    assert rows == 560 and note.startswith("Rows are the original plan's, since the profile names no sheet")
+    assert fit("--rows", "900")[0] == 900
+
+
 def test_a_cross_fitted_run_needs_room_for_the_folds_and_the_hours_of_all_trainings() -> None:
     config = rewriter(name="one-gpu-24")
     folded = config.model_copy(update={"convert": config.convert.model_copy(update={"folds": 5})})
     once, all_folds = report_of(config), report_of(folded)
 
-    assert [pace.hours for pace in all_folds.paces] == [
-        pytest.approx(5 * (pace.hours or 0), rel=0.1) for pace in once.paces
-    ]
+    for before, pace in zip(once.paces, all_folds.paces, strict=True):
+        assert 3 * before.steps < pace.steps <= 6 * before.steps
+        assert (pace.hours or 0) / pace.steps == pytest.approx((before.hours or 0) / before.steps, rel=0.2)
     assert peaks(all_folds)["run scratch volume"] > 2 * peaks(once)["run scratch volume"]
     assert peaks(all_folds)["sft card"] == peaks(once)["sft card"]

@@ -8,8 +8,8 @@ from pipelines.tenant_setup.guess_columns import guess_columns
 from qinglan.errors import DataError
 
 
-def guess(*rows: dict[str, Any], question: str = "") -> tuple[dict[str, str], str]:
-    columns, notes = guess_columns(rows, "acme", question)
+def guess(*rows: dict[str, Any], **named: str) -> tuple[dict[str, str], str]:
+    columns, notes = guess_columns(rows, "acme", named)
     return columns, " ".join(notes)
 
 
@@ -20,6 +20,28 @@ def test_usual_names_are_known_in_both_languages_whatever_their_case_and_marks()
     fields = ["question", "user_profile", "history_summary", "conversation_id", "gold"]
     assert list(chinese) == list(english) == fields
     assert chinese["history_summary"] == "聊天记录" and english["question"] == "User Query"
+
+
+@pytest.mark.parametrize(
+    "name", ["之前聊的", "上文", "对话历史", "聊天记录", "previous", "history", "context", "Chat", "前文", "对话"]
+)
+def test_what_was_said_before_has_many_names(name: str) -> None:
+    assert guess({"问题": "怎么洗", name: "有"})[0]["history_summary"] == name
+
+
+def test_a_part_of_a_name_is_enough_for_a_history_of_sentences_and_not_for_ids() -> None:
+    rows = [{"问题": "怎么洗", "聊天流水": f"c{at}", "用户之前说过": "想买一个能机洗的背包，有吗"} for at in range(5)]
+    columns, notes = guess(*rows)
+
+    assert columns["history_summary"] == "用户之前说过" and "--history-column names another" in notes
+    assert "history_summary" not in guess({"问题": "怎么洗", "聊天流水": "c1"})[0]
+    assert guess(*rows, history_summary="聊天流水")[0]["history_summary"] == "聊天流水"
+
+
+def test_a_column_that_a_person_names_is_no_other_fields() -> None:
+    columns, _ = guess({"问题": "怎么洗", "历史": "有背包吗"}, question="历史", history_summary="问题")
+
+    assert (columns["question"], columns["history_summary"]) == ("历史", "问题")
 
 
 def test_a_column_of_questions_without_a_usual_name_is_taken_for_what_it_holds() -> None:

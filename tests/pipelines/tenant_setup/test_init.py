@@ -17,8 +17,10 @@ from openpyxl import Workbook
 
 from pipelines.config import load_config
 from pipelines.plan import make_plan
+from pipelines.tenant_setup.cli import Question, _answer
 from pipelines.tenant_setup.setup import KNOWLEDGE_BASE_FILE
 from qinglan.config import load_yaml, merge_settings
+from qinglan.errors import ConfigError
 from tests.pipelines.conftest import Here
 from tests.pipelines.new_tenant_run import SHORTEST, qinglan
 from tests.pipelines.tenant_setup.documents import write_pdf, write_word
@@ -142,15 +144,55 @@ def test_a_person_is_asked_five_things_each_with_a_default(company: Path) -> Non
     keyboard, terminal = pty.openpty()
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", "init", "acme", "客服记录.xlsx"]
     with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        os.write(keyboard, "户外用品\ndeepseek\n\none-gpu-80\n\n".encode())
-        shown = process.communicate(timeout=120)[0].decode()
+        os.write(keyboard, "\n户外用品\ndepseek\ndeepseek\n\none-gpu-80\n".encode())
+        shown, errors = (text.decode() for text in process.communicate(timeout=120))
 
     assert process.returncode == 0
-    for question in ("Your trade, in a few words [本公司产品和服务]: ", "(gpt, deepseek) [gpt]: ", "or ours [ours]: ",
-                     "Machine of the paid run", "Language of prompts and README (zh, en) [zh]: "):  # fmt: skip
+    for question in ("Language of prompts and README (zh, en) [zh]: ", "language (zh) [本公司产品和服务]: ",
+                     "(gpt, deepseek) [gpt]: ", "or ours [ours]: ", "Machine of the paid run"):  # fmt: skip
         assert question in shown
+    assert "--teacher 'depseek' is none of gpt, deepseek." in errors
     profile = load_yaml(company / "tenants" / "acme" / "deepseek.yaml")
     assert (profile["training"], profile["stand_ins"]) == ("one-gpu-80", {"rag": True})
+
+
+def test_the_last_of_too_many_wrong_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = iter(["a", "b", "c", "gpt"])
+    monkeypatch.setattr("typer.prompt", lambda *words, **options: next(replies))
+
+    with pytest.raises(ConfigError, match="--teacher 'c' is none of gpt, deepseek"):
+        _answer("teacher", Question("Who?", "gpt", ("gpt", "deepseek")))
+    assert _answer("teacher", Question("Who?", "gpt", ("gpt", "deepseek"))) == "gpt"
+
+
+def test_the_words_for_the_trade_are_in_the_language_of_the_prompts(company: Path, here: Here) -> None:
+    english = here("init", "acme", "客服记录.xlsx", "--language", "en", "--yes")
+    chinese = here("init", "bcme", "客服记录.xlsx", "--language", "en", "--domain", "户外用品", "--yes")
+
+    prompt = (company / "tenants" / "acme" / "teacher.txt").read_text(encoding="utf-8")
+    assert "search queries about our products and services" in prompt
+    warning = "! The prompts are English, and the trade in them is in Chinese"
+    assert (warning in english.out, warning in chinese.out) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("language", "lines"),
+    [
+        ("en", ["- `faq.md`: 1 passage", "unless `evaluate.gate.by: labels` in `gpt.yaml`"]),
+        ("zh", ["- `faq.md`: 1 个段落", "除非在 `gpt.yaml` 里设置 `evaluate.gate.by: labels`", "没有用到：会员等级"]),
+    ],
+)
+def test_the_readme_is_in_its_language_and_tells_both_ways_to_a_promotion(
+    company: Path, here: Here, language: str, lines: list[str]
+) -> None:
+    (company / "faq.md").write_text("# 背包\n冷水手洗。\n", encoding="utf-8")
+    (company / "scan.png").write_bytes(b"\x89PNG")
+    files = ("--knowledge-base", "faq.md", "--knowledge-base", "scan.png")
+    made = here("init", "acme", "客服记录.xlsx", *files, "--language", language, "--yes")
+
+    readme = (company / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert [line for line in lines if line not in readme] == []
+    assert "! scan.png: is no format that is read here" in made.out and "0 passages" not in made.out + readme
 
 
 def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> None:

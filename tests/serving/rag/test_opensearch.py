@@ -387,8 +387,6 @@ def test_credentials_are_sent_to_the_cluster(running: Running, monkeypatch: pyte
 def test_a_knowledge_base_needs_a_file_or_a_cluster(kbs: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"give its file, demo/default=PATH, or --opensearch URL"):
         open_engines(RagConfig(knowledge_bases=(KnowledgeBaseSource(tenant_id="demo"),), index_root=tmp_path))
-    with pytest.raises(ConfigError, match="give --index-root"):
-        open_engines(RagConfig(knowledge_bases=(KnowledgeBaseSource(tenant_id="demo", path=kbs["chengla"]),)))
     with pytest.raises(ConfigError, match="means nothing without --opensearch"):
         OpenSearchConfig.read("", 3.0)
 

@@ -19,6 +19,7 @@ from qinglan.errors import ConfigError
 from qinglan.rag.index import build_index
 from qinglan.rag.index_files import PASSAGES
 from qinglan.rewriter.card import RewriterCard, write_card
+from serving.rag.__main__ import main
 from serving.rag.config import KnowledgeBaseSource, RagConfig, RewriterConfig
 from serving.rag.server import open_engines, open_rewriter
 from tests.hostile_senders import assert_endless_header_is_cut
@@ -74,6 +75,20 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
 def test_an_endless_header_is_cut(kbs: dict[str, Path], tmp_path: Path) -> None:
     with process("--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", str(tmp_path)) as (_, url):
         assert_endless_header_is_cut(url)
+
+
+def test_a_knowledge_base_with_a_file_needs_no_further_option(
+    kbs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[RagConfig] = []
+    monkeypatch.setattr("serving.rag.server.serve", configs.append)
+    monkeypatch.setattr("sys.argv", ["serving.rag", "--kb", f"fivedoctors={kbs['fivedoctors']}"])
+    monkeypatch.chdir(tmp_path)
+
+    main()
+
+    assert [*open_engines(configs[0])] == [("fivedoctors", "default")]
+    assert [path.name for path in (tmp_path / "runs" / "index").iterdir()] == ["fivedoctors"]
 
 
 def test_a_damaged_index_stops_the_start_with_the_way_to_rebuild_it(kbs: dict[str, Path], tmp_path: Path) -> None:
