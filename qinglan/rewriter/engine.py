@@ -26,6 +26,14 @@ MAX_LORA_RANK = 128
 BASE_NAME = "base"
 """Name of the base model beside its adapter: a request without the adapter must say so."""
 
+ENGINE_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    # FlashInfer's sampler would be compiled at each start; images have no nvcc and no C++ compiler in reach.
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+}
+"""Environment of the engine: nothing is called, and PyTorch samples."""
+
 COMPLETIONS_PATH, HEALTH_PATH, MODELS_PATH = "/v1/completions", "/health", "/v1/models"
 
 

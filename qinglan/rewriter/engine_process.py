@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from qinglan.errors import OutageError
 from qinglan.files import open_private
-from qinglan.rewriter.engine import HEALTH_PATH
+from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, HEALTH_PATH
 from qinglan.services import end_with_parent, failure_lines, free_port, stop_process
 
 POLL_SECONDS = 0.5
@@ -55,7 +55,7 @@ def run_engine(
         process = subprocess.Popen(
             [*command, "--host=127.0.0.1", f"--port={port}"],
             stdout=output, stderr=output, start_new_session=True, preexec_fn=end_with_parent,
-            env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+            env={**os.environ, **ENGINE_ENVIRONMENT},
         )  # fmt: skip
     engine = Engine(f"http://127.0.0.1:{port}", log, process)
     try:

@@ -22,7 +22,7 @@ class VllmSettings(NamedTuple):
     """The options that decide over memory, with vLLM's own defaults."""
 
     tensor_parallel: int = 1
-    memory_share: float = 0.9
+    memory_share: float = 0.92
     max_model_len: int = 40_960
     lora_slots: int = 0
     lora_rank: int = 0

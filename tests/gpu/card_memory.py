@@ -2,18 +2,16 @@
 
 import subprocess
 import threading
-import time
 from types import TracebackType
 from typing import Self
 
 
 class CardMemory:
-    """GiB, once its block has ended: the `peak`, and `seconds`, the most in each second."""
+    """`peak`, GiB, once its block has ended."""
 
     def __enter__(self) -> Self:
         command = ["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "200"]
-        self.peak, self.seconds = 0.0, dict[int, float]()
-        self._started = time.monotonic()
+        self.peak = 0.0
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -21,9 +19,7 @@ class CardMemory:
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
-            used, second = float(line) / 1024, int(time.monotonic() - self._started)
-            self.peak = max(self.peak, used)
-            self.seconds[second] = max(self.seconds.get(second, 0.0), used)
+            self.peak = max(self.peak, float(line) / 1024)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -262,11 +262,11 @@ FIT = {"sft": "card_phases", "style": "style_phases"}
 
 
 def fit_gib(stage: str, config: Any, settings: dict[str, Any]) -> float | None:
-    """The tensors' bytes that `qinglan fit` computes for a card without the driver's; None where it is not here."""
+    """The tensors' bytes that `qinglan fit` computes for a card; None where it is not here."""
     try:
         phases = getattr(import_module(f"components.training.{stage}.fit"), FIT[stage])
         shape_of = import_module("qinglan.sizing.shape").shape_of
     except ModuleNotFoundError:
         return None
     largest = max(phases(config, shape_of(settings, stage)), key=lambda phase: phase.bytes)
-    return float(sum(amount.bytes for amount in largest.amounts if amount.name != "CUDA")) / GIB
+    return float(sum(amount.bytes for amount in largest.amounts if amount.name not in ("CUDA", "fragments"))) / GIB

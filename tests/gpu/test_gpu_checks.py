@@ -1,6 +1,7 @@
 """The GPU checks' own code, tiny and on a CPU: what runs on somebody's card next is known to run."""
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -8,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
 from tests.gpu import wheels
 from tests.gpu.checks import CHECKS, DRY, Device, fits, step_figures
+from tests.gpu.engine import compilers_out_of_reach
 from tests.gpu.pack import WHEELS, locked_versions, pack
+from tests.gpu.ppo import ppo_config
 from tests.gpu.report import Measured, Result, table
+from tests.gpu.sft import sft_config
+from tests.gpu.training_files import read_training_file
 from tests.gpu.wheels import ROOT
 
 
@@ -86,3 +93,30 @@ def test_a_carried_wheel_is_unpacked_where_its_module_is_missing(
     assert missing == ["carried_along"]
     assert not (tmp_path / "unpacked" / "numpy").exists(), "the machine has its own"
     assert __import__("carried_along").VALUE == 7
+
+
+@pytest.mark.parametrize("training", ["one-gpu-24", "one-gpu-80"])
+def test_whole_stages_are_measured_with_a_training_files_own_parts_of_a_batch(training: str, tmp_path: Path) -> None:
+    values = read_training_file(training)
+
+    learned, competed = sft_config(values), ppo_config(values, tmp_path)
+
+    assert (learned.batch, learned.gpus) == (values["sft"].get("batch", SftConfig().batch), 1)
+    assert competed.micro_batch == PpoConfig.parse(values["ppo"], "test").micro_batch
+    assert competed.hardware.offload == values["ppo"]["hardware"].get("offload", False)
+
+
+def test_the_engine_is_tried_where_no_compiler_but_gcc_is_in_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("nvcc", "g++", "c++", "gcc", "as"):
+        (programs / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(programs))
+
+    with compilers_out_of_reach(tmp_path / "hidden"):
+        inside = {name: shutil.which(name) is not None for name in ("nvcc", "g++", "c++", "gcc", "as")}
+
+    assert inside == {"nvcc": False, "g++": False, "c++": False, "gcc": True, "as": True}
+    assert shutil.which("nvcc")

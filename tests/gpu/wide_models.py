@@ -14,7 +14,7 @@ from tests.tiny_rewriter import TEXTS
 
 def settings(name: str) -> dict[str, Any]:
     """Its config.json."""
-    shapes = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))
+    shapes: dict[str, dict[str, Any]] = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))
     return CONFIG | shapes[name] | {"max_window_layers": shapes[name]["num_hidden_layers"]}
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import yaml
 
-from qinglan.rewriter.engine import engine_options
+from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, engine_options
 from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, resources
 
 STARTED = [
@@ -132,6 +132,7 @@ def test_vllm_is_started_as_the_evaluation_starts_it(runtime: str, weights: str,
 
     assert vllm["command"] == ["vllm", "serve", weights]
     assert sorted(vllm["args"]) == sorted(["--port=8085", *engine_options("{{.Name}}", adapter, gpus=2)])
+    assert ENGINE_ENVIRONMENT.items() <= {variable["name"]: variable["value"] for variable in vllm["env"]}.items()
     assert vllm["resources"]["limits"]["nvidia.com/gpu"] == options[0]["--tensor-parallel-size"] == "2"
     assert options[1]["--backend"] == f"http://127.0.0.1:{options[0]['--port']}"
     assert options[1]["--name"] == "{{.Name}}"

@@ -30,6 +30,7 @@ from qinglan.sizing.speed import (
     generation_seconds,
     load_seconds,
     training_operations,
+    training_seconds,
 )
 from qinglan.sizing.vllm import VllmSettings
 
@@ -209,12 +210,15 @@ def seconds(
     """Duration of loading, rollouts, updates and weights on their way; the services' answers are not in it."""
     hardware, cards, tokens = config.hardware, config.devices, config.collection * row_tokens
     multiplied = actor.multiplied + actor.embedding
-    passes = config.ppo_epochs * training_operations(multiplied, tokens, not config.lora.rank)
-    passes += 3 * forward_operations(multiplied, tokens)  # prompts, old probabilities and the reference's
+    parts = config.ppo_epochs * config.collection / (config.micro_batch * cards)
+    trained = config.ppo_epochs * training_operations(multiplied, tokens, not config.lora.rank)
+    computed = training_seconds(trained, parts, actor.layers, card, cards)
+    passes = 3 * forward_operations(multiplied, tokens)  # prompts, old probabilities and the reference's
     if critic:
-        passes += config.ppo_epochs * training_operations(critic.multiplied, tokens, True)
+        trained = config.ppo_epochs * training_operations(critic.multiplied, tokens, True)
+        computed += training_seconds(trained, parts, critic.layers, card, cards)
         passes += forward_operations(critic.multiplied, tokens)
     written = generation_seconds(actor, ANSWER_TOKENS.value, BF16, card, hardware.tensor_parallel)
     sent = actor.parameters * BF16 / SYNC_RATE.value
-    each = compute_seconds(passes, card, cards) + written + sent
+    each = computed + compute_seconds(passes, card, cards) + written + sent
     return 3 * load_seconds(actor.parameters * BF16) + steps(config, rows).total * each

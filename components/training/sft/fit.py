@@ -16,7 +16,14 @@ from qinglan.sizing.cards import Card
 from qinglan.sizing.constants import CPU_PROCESSES, CUDA_CONTEXT, LIVE_PARAMETERS, NCCL, PROCESS
 from qinglan.sizing.ledger import Amount, Phase, constant, phase, with_fragments
 from qinglan.sizing.shape import ModelShape
-from qinglan.sizing.speed import Steps, compute_seconds, forward_operations, load_seconds, training_operations
+from qinglan.sizing.speed import (
+    Steps,
+    compute_seconds,
+    forward_operations,
+    load_seconds,
+    training_operations,
+    training_seconds,
+)
 
 MOMENTS = 8
 """Bytes of AdamW's two moments of a weight, in fp32."""
@@ -119,7 +126,10 @@ def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, 
     multiplied, tokens = shape.multiplied + shape.embedding, rows * row_tokens
     trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full")
     validated = forward_operations(multiplied, steps(config, rows).tests * tokens / 8)
-    return 2 * load_seconds(shape.parameters * 2) + compute_seconds(trained + validated, card, _cards(config))
+    cards = _cards(config)
+    parts = config.epochs * rows / (config.batch * cards)
+    learning = training_seconds(trained, parts, shape.layers, card, cards)
+    return 2 * load_seconds(shape.parameters * 2) + learning + compute_seconds(validated, card, cards)
 
 
 def _rank(config: SftConfig) -> int:

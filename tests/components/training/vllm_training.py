@@ -192,7 +192,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--devices", type=int, default=1, help="processes that train, and share vLLM's model")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="of the base and of vLLM")
-    parser.add_argument("--gpu", action="store_true", help="on this machine's GPUs, with the packages of the ppo image")
+    parser.add_argument(
+        "--gpu", action="store_true", help="on this machine's GPUs, with the packages of the ppo image"
+    )
     options = parser.parse_args()
     say_json(train(options.out.resolve(), options.devices, options.dtype, options.gpu))
 

@@ -1,0 +1,46 @@
+"""What the checks of whole stages share: a file of pipelines/configs/training, and a stage that is measured."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from qinglan.errors import QinglanError
+from qinglan.sizing.ledger import Phase
+from tests.gpu.card_memory import CardMemory
+from tests.gpu.wheels import ROOT
+
+GIB = 1024**3
+HISTORY = "用户正在了解虾青素软胶囊，问过每日服用频次、饭前还是饭后、老人能不能吃。" * 3
+"""Some two hundred tokens, as a row of the plan has."""
+
+
+def read_training_file(name: str) -> dict[str, Any]:
+    path = ROOT / "pipelines" / "configs" / "training" / f"{name}.yaml"
+    values: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return values
+
+
+def measured(stage: Callable[[], object], phases: Iterable[Phase]) -> dict[str, Any]:
+    """Seconds and memory of a stage, beside the bytes that `fit` reckons.
+
+    A refusal at its end is part of the result: weights that learned nothing never end an answer.
+    """
+    started, refusal = time.monotonic(), ""
+    with CardMemory() as memory:
+        try:
+            stage()
+        except QinglanError as error:
+            refusal = str(error)
+    return {
+        "refusal": refusal, "seconds": round(time.monotonic() - started, 1), "peak of the card, GiB": memory.peak,
+        "by fit, GiB": {phase.name: round(phase.bytes / GIB, 2) for phase in phases},
+    }  # fmt: skip
+
+
+def log_folder(out: Path, stage: str) -> Path:
+    """The stage's folder in the scratch space that `out` holds."""
+    [folder] = (out / "scratch" / stage).iterdir()
+    return folder
