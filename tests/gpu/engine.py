@@ -36,7 +36,7 @@ LOG_LINES = ("KV cache", "Model loading took", "torch.compile took", "capturing 
 RATES, SECONDS = (4.0, 16.0, 32.0), 8.0
 PROMPT_WORDS, ANSWER_TOKENS = 60, 40
 WORDS = (
-    "虾青素", "软胶囊", "每日", "服用", "频次", "饭前", "饭后", "老人", "孕妇", "能不能", "一天", "吃几次", "价格", "发货",
+    "虾青素", "软胶囊", "每日", "服用", "频次", "饭前", "饭后", "老人", "孕妇", "能不能", "一天", "吃几次", "发货",
 )  # fmt: skip
 
 
