@@ -4,7 +4,7 @@ from typing import Any
 
 from pipelines.plan import Plan, PlanStep
 from pipelines.promotion import Promotion, promotion_lines
-from qinglan.terminal import in_language
+from qinglan.terminal import in_language, listed
 
 UNFIT_SHOWN = 10
 """Rows set aside that a terminal shows."""
@@ -20,8 +20,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         console.print(f"  {row}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
-    splits = [in_language(f"{rows:,} rows of {name}") for name, rows in plan.splits.items()]
-    console.print(", ".join(splits), highlight=False)
+    console.print(listed(f"{rows:,} rows of {name}" for name, rows in plan.splits.items()), highlight=False)
     if plan.cross_fitted:
         console.print(plan.cross_fitted, highlight=False)
     console.print(_calls_table(plan))
@@ -76,7 +75,7 @@ def _calls_table(plan: Plan) -> Any:
     table = Table(
         title="Before anything is spent", title_justify="left", show_footer=True, box=None, padding=(0, 1, 0, 0)
     )
-    table.add_column("", footer="in all, paid", no_wrap=True)
+    table.add_column("", footer="in all, paid")
     for heading, footer in (
         ("calls", f"{sum(s.calls for s in paid):,}"),
         ("tokens in", f"{sum(s.input_tokens for s in plan.steps):,}"),
@@ -85,7 +84,7 @@ def _calls_table(plan: Plan) -> Any:
         ("prepaid", f"{plan.prepaid_cost:.2f}"),
         ("about", _time(plan.seconds)),
     ):
-        table.add_column(heading, footer=footer, justify="right", no_wrap=True)
+        table.add_column(heading, footer=footer, justify="right")
     for step in plan.steps:
         table.add_row(
             f"{step.step} {in_language(step.what)}", f"{step.calls:,}", f"{step.input_tokens:,}",

@@ -31,7 +31,7 @@ ENDS = {".": "。", ";": "；", ":": "："}
 """Marks behind a text that its template may lack, as they were put there when it was joined to others."""
 
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
-SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9]|; ")
+SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
 MOST_SENTENCES = 30
 SUBJECT_MARK = re.compile(": ")
 LIST_MARK = re.compile(", ")
@@ -152,6 +152,11 @@ class Template(NamedTuple):
             return None
         return [text[slice(*part)] for part in parts]
 
+    def swallows(self, part: str) -> bool:
+        """True if the last part has the beginning of a sentence that may have a template of its own."""
+        is_open = self.literals[-1] in ("", ".") and self.kinds[-1] != "t"
+        return is_open and SENTENCE_END.search(Quotes.of(part).masked) is not None
+
     def _fits(self, parts: list[str]) -> bool:
         """True if numbers are numbers, and if no part, its quotes masked, is a piece of the sentence itself."""
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
@@ -237,7 +242,7 @@ class Catalogue:
     def _list(self, text: str) -> Match | None:
         """The translation of a list, whose items are texts of ours, or words; None if an item is something else."""
         items, start, shown = divided(text, LIST_MARK), 0, []
-        if not 1 < len(items) <= MOST_ITEMS:
+        if not 1 < len(items) <= MOST_ITEMS or not LETTERS.search(text):
             return None
         while start < len(items):
             ends = range(min(start + LONGEST_ITEM, len(items)), start, -1)  # an item may have commas of its own
@@ -303,12 +308,13 @@ class Catalogue:
 
     def _filled(self, template: Template, parts: list[str]) -> Match | None:
         """The translation with the parts; None if a short template would cut a sentence that it does not know."""
-        shown, complete, letters = list(parts), True, len("".join(template.literals))
+        shown, letters = list(parts), len("".join(template.literals))
+        complete = not template.swallows(parts[-1])
         for number, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
             if kind == "t":
-                if template.short and _is_long(before, part) and self._whole(part) is None:
-                    return None
                 match = self._part(part)
+                if template.short and _is_long(before, part) and not (match.complete and match.letters):
+                    return None
                 shown[number], complete, letters = match.text, complete and match.complete, letters + match.letters
         text = SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
         return Match(complete, letters, text)

@@ -76,7 +76,7 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
         "    问题: 那它能机洗吗",
         "    历史摘要: 用户：有背包吗 / 助手：有的",
         "The locked test has 0 rows with gold passages",
-        "Next, for free, with stand-ins and a tiny model: qinglan run acme",
+        "Next, for free, with stand-ins and a tiny model: `qinglan run acme`",
     ):
         assert line in made.out
     tenant = company / "tenants" / "acme"

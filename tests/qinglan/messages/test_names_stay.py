@@ -88,8 +88,8 @@ def test_an_example_before_a_sentence_stays(name: str, example: str, sentence: s
         ("no: Extra inputs are not permitted (given: '1')", "no：没有这个设置（输入：'1'）"),
         ("demo.yaml: rows: Extra inputs are not permitted", "demo.yaml：rows：没有这个设置"),
         (
-            "demo.yaml: questions: Input should be a path (given: '3'); no: Extra inputs are not permitted (given: '4')",
-            "demo.yaml：questions：应当是路径（输入：'3'）；no：没有这个设置（输入：'4'）",
+            "a.yaml: questions: Input should be a path (given: '3'); no: Extra inputs are not permitted (given: '4')",
+            "a.yaml：questions：应当是路径（输入：'3'）；no：没有这个设置（输入：'4'）",
         ),
         ('{"id": "k1", "content": "a"}: Field required.', '{"id": "k1", "content": "a"}：必填。'),
         (
