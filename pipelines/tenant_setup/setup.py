@@ -29,6 +29,7 @@ from pipelines.tenant_setup.sheet_formats import Record, Records, read_records
 from qinglan.config import Name
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, dump_line
+from qinglan.messages import chinese
 from qinglan.prompts import Question as PromptQuestion
 from qinglan.prompts import student_messages
 from qinglan.questions import Columns, read_questions
@@ -231,11 +232,13 @@ def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
 def readme(tenant: str, data: TenantData, answers: Answers) -> str:
     """The folder explained: its files, every guess, and the next steps."""
     documents = data.documents.files if data.documents else []
+    note_text = chinese().translate if answers.language == "zh" else str
     lines = {
         "columns": [f"- `{field}`: {_code(column or '-')}" for field, column in data.guess.columns.items()],
-        "notes": [f"- {_plain(note)}" for note in data.guess.notes],
+        "notes": [f"- {_plain(note_text(note))}" for note in data.guess.notes],
         "documents": [
-            f"- {_code(str(report.path))}: {report.passages:,}" + (f" ({_plain(report.note)})" if report.note else "")
+            f"- {_code(str(report.path))}: {report.passages:,}"
+            + (f" ({_plain(note_text(report.note))})" if report.note else "")
             for report in documents
         ],
     }

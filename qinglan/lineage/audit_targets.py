@@ -223,7 +223,7 @@ def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[
         Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
         for statement in statements
         for part in statement.made
-        if part.is_bytes and not run.places(part.digest, part.name)
+        if part.is_bytes and not run.locations(part.digest, part.name)
     ]
 
 

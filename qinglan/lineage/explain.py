@@ -85,7 +85,7 @@ def data_lines(graph: Graph) -> list[str]:
     lines = []
     for thing in graph.things.values():
         rows = thing.about.get("rows")
-        if thing.given and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, JOURNAL, "prices"):
+        if thing.external and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, JOURNAL, "prices"):
             lines.append(f"given to the run: {thing.name} {thing.digest[:12]} ({thing.state})")
         elif rows is not None:
             stage = graph.steps[thing.step].statement.stage if thing.step else "nobody"

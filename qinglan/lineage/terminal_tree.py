@@ -98,7 +98,7 @@ def _details(graph: Graph, thing: ArtifactNode) -> Iterator[str]:
     if thing.step:
         step = graph.steps[thing.step]
         yield f"by {step.statement.stage}, {step.statement.ended[:19]}, key {step.signer[:8] or 'none'}"
-    elif thing.given:
+    elif thing.external:
         yield "given"
     if thing.about.get("dirty"):
         yield "with changes that no commit has"

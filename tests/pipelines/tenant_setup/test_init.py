@@ -167,6 +167,7 @@ def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> Non
     assert not screen.has_line(FORGED) and not screen.title
     readme = (tmp_path / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
     assert "\x1b" not in readme and "<b>" not in readme.replace("`docs/a\\x1b[2J<b>'x'.md`", "")
+    assert "没有用到：" in readme and "Not used" not in readme, "the README's guesses are in its language"
 
 
 HISTORY = [{"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}]

@@ -99,7 +99,7 @@ def test_the_page_shows_every_training_of_the_run_and_escapes_what_a_log_says(fo
     assert "<script>" not in page and "&lt;script&gt;" in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "\x1b" not in page and "\u202e" not in page
-    assert re.findall(r"<h2>(\w+): (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
+    assert re.findall(r"<h2>(\w+) · (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
     strict = Strict()
     strict.feed(page)
     assert (strict.open, strict.fetched) == ([], [])
