@@ -79,7 +79,8 @@ def as_contract(row: RowAnswers, service: RagUpstream) -> RagData:
 def shape_check(measured: Measurements) -> Check:
     fields, hits = measured.service.answer, measured.rows[0].first.data["recall"]
     held = ", ".join(name for name in ("id", "content", "query_score") if any(hit.get(name) for hit in hits))
-    what = f"{fields.recall}[].{fields.score}" + (f", with {held}" if held else "; neither ids nor texts")
+    score = f"{fields.recall}[].{fields.score}"
+    what = f"{score}, beside it {held}" if held else f"{score}; neither ids nor texts"
     if measured.guessed:
         return Check("warning", "shape", f"not the contract's names; these fit: {what}.", "Paste the lines below.")
     return Check("ok", "shape", f"{what}.")

@@ -218,8 +218,14 @@ class Catalogue:
         if joint == text[-1:] == "'" and " " in text and (match := self._match(text[1:-1])):
             return match._replace(text=f"“{match.text}”")
         text = text.strip()
-        known = self._whole(text) or self._sentences(text, whole=False)
+        known = self._whole(text) or self._foreign_with_remark(text) or self._sentences(text, whole=False)
         return known or Match(complete=" " not in text, letters=0, text=text)
+
+    def _foreign_with_remark(self, text: str) -> Match | None:
+        """A text that another program wrote, with the translation of our remark in brackets behind it."""
+        foreign, mark, remark = text.rpartition(" (")
+        match = self._match(f"({remark}") if mark and remark.endswith(")") else None
+        return match and match._replace(complete=False, text=f"{foreign}{match.text}")
 
     def _whole(self, text: str) -> Match | None:
         """The translation of sentences or of a list; None if a part of it has none."""
@@ -302,7 +308,7 @@ class Catalogue:
             parts = template.match(text)
             match = None if parts is None else self._filled(template, parts)
             if match is not None and match.complete:
-                return match
+                return best(match, incomplete)
             incomplete = incomplete or match
         return incomplete
 
@@ -321,8 +327,8 @@ class Catalogue:
 
 
 def best(*matches: Match | None) -> Match | None:
-    """The match that leaves no English; of several the one whose templates have the most letters, or the first."""
-    return max(filter(None, matches), key=lambda match: (match.complete, match.letters), default=None)
+    """The match whose templates have the most letters; of several the one that leaves no English, or the first."""
+    return max(filter(None, matches), key=lambda match: (match.letters, match.complete), default=None)
 
 
 def joined(matches: list[Match], text: str) -> Match:

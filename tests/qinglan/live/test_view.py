@@ -45,12 +45,12 @@ def test_what_is_written_so_far_can_be_read_after_each_step(folder: Path, tmp_pa
                 {"step": at, "loss": 1 / at} for at in range(1, step + 1)
             ]
             assert (folder / "sft" / "log.txt").read_text() == f"line {step}\n"
-            assert "sft: running" in (folder / "index.html").read_text()
+            assert "sft · running" in (folder / "index.html").read_text()
             assert 'http-equiv="refresh"' in (folder / "index.html").read_text()
     assert "polyline" in (folder / "sft" / "curve.svg").read_text()
     page = (folder / "index.html").read_text()
     assert "<title>Trainings of run-1" in page
-    assert "sft: done" in page and 'http-equiv="refresh"' in page, "the next training will be on it"
+    assert "sft · done" in page and 'http-equiv="refresh"' in page, "the next training will be on it"
     assert not list(folder.rglob("*.partial"))
 
 
@@ -198,7 +198,7 @@ def test_a_browser_shows_the_page_of_a_training_under_way(folder: Path, tmp_path
         page = open_page(folder / "index.html", tmp_path / "profile")
 
     assert page.title == f"Trainings of {run_id()}"
-    assert "sft: running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text
+    assert "sft · running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text
 
 
 def test_a_logs_tail_has_no_codes_of_a_terminal(tmp_path: Path) -> None:
