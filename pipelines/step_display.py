@@ -13,6 +13,9 @@ from qinglan.terminal import in_language, listed, say
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
 LINE_SECONDS = 5.0
+FIGURES = re.compile(r"(\w+ )*\d[\d,]*(/\d+)?(, |$)")
+"""The beginning of a line of progress, such as `rl 3/40, 2 a second` or `step 3/8, loss 0.2`."""
+
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
 
 
@@ -106,8 +109,7 @@ def format_facts(facts: dict[str, Any]) -> str:
 
 def text_in_language(text: str) -> str:
     """The newest line of a step, whose process writes English: a sentence, or figures one by one."""
-    sentence = in_language(text)
-    return listed(text.split(", ")) if sentence == text else sentence
+    return listed(text.split(", ")) if FIGURES.match(text) else in_language(text)
 
 
 def figure_name(name: str) -> str:

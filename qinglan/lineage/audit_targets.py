@@ -117,8 +117,8 @@ def name_claim(store: "Store", name: str) -> NameClaim:
     except DataError as error:
         raise AlteredError(str(error)) from error
     if history is None:
-        names = ", ".join(sorted(store.names())[:10]) or "none"
-        raise DataError(f"{name}: the store at {store.address} has no such name. It has: {names}.")
+        names = ", ".join(sorted(store.names())[:10])
+        raise DataError(f"{name}: the store at {store.address} has no such name. It has: {names or 'none'}.")
     return read_claim(store, history)
 
 

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from pipelines.comparing.recommendation import Conclusion
+from pipelines.comparing.report import headline
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import save_trust
 from qinglan.messages import chinese
@@ -158,3 +161,10 @@ def test_what_the_operating_system_says_is_chinese_in_our_sentences(number: int)
         "/a: {}. Push the artifact again.",
     ):
         assert english_left(chinese().translate(sentence.format(os.strerror(number)))) == []
+
+
+@pytest.mark.parametrize("word", [*get_args(Conclusion)])
+def test_the_recommendation_of_a_teacher_is_chinese(word: str) -> None:
+    shown = chinese().translate(headline(word, "gpt"))
+
+    assert english_left(shown) == [] and shown != headline(word, "gpt")
