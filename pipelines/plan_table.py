@@ -4,7 +4,7 @@ from typing import Any
 
 from pipelines.plan import Plan, PlanStep
 from pipelines.promotion import Promotion, promotion_lines
-from qinglan.terminal import in_language, listed
+from qinglan.terminal import in_language, labelled, listed
 
 UNFIT_SHOWN = 10
 """Rows set aside that a terminal shows."""
@@ -17,7 +17,8 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     console = Console()
     console.print(f"{plan.rows:,} questions; {plan.unfit:,} rows cannot be used and are set aside, unpaid")
     for row in plan.unfit_rows[:UNFIT_SHOWN]:
-        console.print(f"  {row}", style="yellow", highlight=False)
+        where, _, detail = row.partition(": ")
+        console.print(f"  {labelled(in_language(where), detail)}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
     console.print(listed(f"{rows:,} rows of {name}" for name, rows in plan.splits.items()), highlight=False)

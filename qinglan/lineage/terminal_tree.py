@@ -8,7 +8,7 @@ from qinglan.lineage.descendants import Descendant
 from qinglan.lineage.findings import State
 from qinglan.lineage.release_notes import format_rollout
 from qinglan.lineage.walk import ArtifactNode, Graph
-from qinglan.terminal import in_language, listed
+from qinglan.terminal import in_language, labelled, listed
 from qinglan.terminal.console import Console, styled
 
 MARKS: dict[State, tuple[str, str]] = {
@@ -77,7 +77,7 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
     for finding in audit.findings:
         mark, colour = MARKS[finding.state]
         state = (f"{mark} {in_language(finding.state)} ", colour)
-        console.print(styled(state, in_language(f"{finding.what}: {finding.why}")))
+        console.print(styled(state, labelled(finding.what, finding.why)))
     console.print(next_step(audit))
 
 

@@ -36,6 +36,9 @@ MOST_SENTENCES = 30
 SUBJECT_MARK = re.compile(": ")
 LIST_MARK = re.compile(", ")
 MOST_SUBJECTS = 4
+ARTIFACT = re.compile("[\\w./]+( [\\w./]+){0,3} [0-9a-f]{12}")
+"""An artifact's name, which may have blanks, with its digest, such as `prompt teacher 874df5cf2f8a`."""
+
 MOST_ITEMS, LONGEST_ITEM = 40, 4
 FEW_LETTERS = 8
 """With fewer letters a template would match texts that mean something else."""
@@ -241,7 +244,8 @@ class Catalogue:
             return None
         words = self._match(subject) if " " in subject else None
         match = self._ended(sentence[0], subjects + 1)
-        if match is None or (words is None and Quotes.of(subject).masked.count(" ") > 1):
+        named = words or ARTIFACT.fullmatch(subject) or Quotes.of(subject).masked.count(" ") <= 1
+        if match is None or not named:
             return None
         return match._replace(text=f"{words.text if words else subject}{JOINTS[':']}{match.text}")
 

@@ -122,3 +122,17 @@ def test_a_text_is_not_divided_in_quotes(text: str, pieces: list[str]) -> None:
     import re
 
     assert divided(text, re.compile(", ")) == pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("a.csv row 4: set aside", "a.csv 第 4 行：已搁置"),
+        (
+            "runs/x: prompt teacher 874df5cf2f8a: given, says a statement that does not count; and 3 more.",
+            "runs/x：prompt teacher 874df5cf2f8a：声明说是给定的，但声明不算数；另有 3 个。",
+        ),
+    ],
+)
+def test_a_name_with_blanks_is_a_name(text: str, translation: str) -> None:
+    assert chinese().translate(text) == translation
