@@ -102,6 +102,7 @@ def main() -> None:
     try:
         sys.exit(run_app(app))
     except typer.TyperException as error:
+        use_language()
         _explain_usage(error)
     except Exception as error:
         _explain(error)
@@ -121,9 +122,9 @@ def _explain_usage(error: typer.TyperException) -> NoReturn:
     """Say what is wrong with the words of the command, which may be text from anywhere."""
     context = getattr(error, "ctx", None)
     if message := error.format_message():  # a group without a command has printed its help, and says nothing
-        sentence = in_language(message if message.endswith((".", "?")) else f"{message}.")
-        hint = context and in_language(f"`{context.command_path} --help` shows what it takes.")
-        say(" ".join(filter(None, ("qinglan:", sentence, hint))), to=sys.stderr)
+        hint = context and f"`{context.command_path} --help` shows what it takes."
+        sentence = message if message.endswith((".", "?")) else f"{message}."
+        say(f"qinglan: {in_language(' '.join(filter(None, (sentence, hint))))}", to=sys.stderr)
     sys.exit(error.exit_code)
 
 
@@ -333,14 +334,14 @@ def why(
     as_json: Json = False,
 ) -> None:
     """Tell what became of one row of a run at each stage, and why, with the figures."""
-    from pipelines.row_history import row_history
+    from pipelines.row_history import note_lines, row_history
     from pipelines.rundir import RunDir
 
     notes = row_history(RunDir(run), row_id)
     if as_json:
         say_json([note._asdict() for note in notes])
     else:
-        say(*(line for note in notes for line in (f"{note.stage:<9} {note.outcome}", f"          {note.detail}")))
+        say(*(line for note in notes for line in note_lines(note)))
 
 
 @app.command()

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from qinglan.evaluation.headroom import Headroom
     from qinglan.evaluation.statistics import Estimate
 
-KIND_COLUMNS = 18
-COLUMNS = (6, 9, 16, 12, 14, 26, 11)
+GAP = "  "
 
 
 def headroom(
@@ -58,20 +57,18 @@ def report_lines(report: "HeadroomReport") -> Iterator[str]:
 
 
 def table_lines(by_kind: "Mapping[str, Headroom]", names: Sequence[str]) -> Iterator[str]:
-    """A line of each kind of question, under the names of the columns."""
-    yield _line("kind", "rows", "teacher", *names)
-    for kind, each in by_kind.items():
-        shares = (f"{share.value:.3f}" for share in (each.teacher, each.greedy, each.sampled, each.best))
-        yield _line(kind, str(each.rows), *shares, with_interval(each.gain), f"{each.unreached.value:.3f}")
-
-
-def _line(kind: str, *cells: str) -> str:
-    """The cells in columns; a Chinese character takes two."""
+    """A line of each kind of question, under the names of the columns; each column is as wide as its widest cell."""
     from rich.cells import cell_len, set_cell_size
 
-    words = map(in_language, cells)
-    padded = (f"{' ' * (width - cell_len(word))}{word}" for word, width in zip(words, COLUMNS, strict=True))
-    return set_cell_size(in_language(kind), KIND_COLUMNS) + "".join(padded)
+    rows = [["kind", "rows", "teacher", *names]]
+    for kind, each in by_kind.items():
+        shares = (f"{share.value:.3f}" for share in (each.teacher, each.greedy, each.sampled, each.best))
+        rows.append([kind, str(each.rows), *shares, with_interval(each.gain), f"{each.unreached.value:.3f}"])
+    rows = [[in_language(cell) for cell in row] for row in rows]
+    first, *widths = (max(map(cell_len, column)) for column in zip(*rows, strict=True))
+    for kind, *cells in rows:
+        padded = (f"{' ' * (width - cell_len(cell))}{cell}" for cell, width in zip(cells, widths, strict=True))
+        yield GAP.join([set_cell_size(kind, first), *padded])
 
 
 def with_interval(estimate: "Estimate") -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qinglan.terminal import say
+from qinglan.terminal import in_language, say
 
 keys = typer.Typer(help="Signing keys, and the trust policy beside them.", no_args_is_help=True)
 
@@ -72,7 +72,8 @@ def list_(folder: Folder = None) -> None:
     place = folder or keys_folder()
     table = Table("key", "role", "tenants", "since", "until", "", title=str(place / TRUST_FILE), title_justify="left")
     for row in key_rows(load_trust(place / TRUST_FILE), place):
-        table.add_row(*row)
+        *cells, note = row
+        table.add_row(*cells, in_language(note))
     Console().print(table)
 
 

@@ -4,8 +4,13 @@ import re
 
 WIDE = "\u2e80-\u2fff\u3040-\u9fff\uf900-\ufaff"
 OPENING, CLOSING = "“‘（《〈「【", "，。；：、！？）》〉」】”’…"
+SHORT = 4
+"""Chinese characters that brackets hold together, such as （实测）."""
+
+REMARK = rf"[{OPENING}][{WIDE}]{{1,{SHORT}}}[{CLOSING}]+"
 WORD = re.compile(
-    rf"\s*(?:[{OPENING}]*(?:[{WIDE}]|[^\s{WIDE}{OPENING}{CLOSING}]+)[{CLOSING}]*|[{OPENING}]+|[{CLOSING}]+)\s*"
+    rf"\s*(?:{REMARK}|[{OPENING}]*(?:[{WIDE}]|[^\s{WIDE}{OPENING}{CLOSING}]+)[{CLOSING}]*"
+    rf"|[{OPENING}]+|[{CLOSING}]+)\s*"
 )
 """A piece that stays on one line: a Chinese character or a run of others, with marks that must stay beside it."""
 

@@ -80,8 +80,8 @@ def match_releases(objects: ServiceObjects, namespace: str, versions: tuple[str,
 def _objects(api: Api, name: str) -> ServiceObjects:
     service = api.get("inferenceservices", name)
     if service is None:
-        names = ", ".join(item["metadata"]["name"] for item in api.all("inferenceservices", {})["items"]) or "none"
-        raise ConfigError(f"isvc:{api.namespace}/{name}: no such InferenceService. There are: {names}.")
+        names = ", ".join(item["metadata"]["name"] for item in api.all("inferenceservices", {})["items"])
+        raise ConfigError(f"isvc:{api.namespace}/{name}: no such InferenceService. There are: {names or 'none'}.")
     pods = api.all("pods", {"labelSelector": f"{SERVICE_LABEL}={name}"})["items"]
     revisions = {revision: api.get("revisions", revision) or {} for revision in _revisions(service)}
     return ServiceObjects(service, revisions, tuple(pod for pod in pods if _is_active(pod)), _rollouts(api))

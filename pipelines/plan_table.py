@@ -4,7 +4,7 @@ from typing import Any
 
 from pipelines.plan import Plan, PlanStep
 from pipelines.promotion import Promotion, promotion_lines
-from qinglan.terminal import in_language
+from qinglan.terminal import in_language, labelled, listed
 
 UNFIT_SHOWN = 10
 """Rows set aside that a terminal shows."""
@@ -17,11 +17,11 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     console = Console()
     console.print(f"{plan.rows:,} questions; {plan.unfit:,} rows cannot be used and are set aside, unpaid")
     for row in plan.unfit_rows[:UNFIT_SHOWN]:
-        console.print(f"  {row}", style="yellow", highlight=False)
+        where, _, detail = row.partition(": ")
+        console.print(f"  {labelled(in_language(where), detail)}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
-    splits = [in_language(f"{rows:,} rows of {name}") for name, rows in plan.splits.items()]
-    console.print(", ".join(splits), highlight=False)
+    console.print(listed(f"{rows:,} rows of {name}" for name, rows in plan.splits.items()), highlight=False)
     if plan.cross_fitted:
         console.print(plan.cross_fitted, highlight=False)
     console.print(_calls_table(plan))
@@ -72,7 +72,7 @@ def _calls_table(plan: Plan) -> Any:
     table = Table(
         title="Before anything is spent", title_justify="left", show_footer=True, box=None, padding=(0, 1, 0, 0)
     )
-    table.add_column("", footer="in all, paid", no_wrap=True)
+    table.add_column("", footer="in all, paid")
     for heading, footer in (
         ("calls", f"{sum(s.calls for s in paid):,}"),
         ("tokens in", f"{sum(s.input_tokens for s in plan.steps):,}"),
@@ -81,7 +81,7 @@ def _calls_table(plan: Plan) -> Any:
         ("prepaid", f"{plan.prepaid_cost:.2f}"),
         ("about", _time(plan.seconds)),
     ):
-        table.add_column(heading, footer=footer, justify="right", no_wrap=True)
+        table.add_column(heading, footer=footer, justify="right")
     for step in plan.steps:
         table.add_row(
             f"{step.step} {in_language(step.what)}", f"{step.calls:,}", f"{step.input_tokens:,}",

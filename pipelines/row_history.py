@@ -15,8 +15,13 @@ from qinglan.files import read_jsonl
 from qinglan.labels import RowLabels
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Retrieval, Rewrite, ValidatedRewrite
+from qinglan.terminal import in_language
 
 SPLITS = ("train", "dev")
+QUOTING_STAGES = ("sheet", "generate", "evaluate")
+"""Stages whose outcome is the row's own text."""
+
+LEFT_OUT = "left out:"
 
 
 class StageNote(NamedTuple):
@@ -39,6 +44,13 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
             f"{run.shown('rewrites')} has them all."
         )
     return notes
+
+
+def note_lines(note: StageNote) -> Iterator[str]:
+    """The two lines of a note; a question or a rewrite stays as it is."""
+    quotes = note.stage in QUOTING_STAGES and not note.outcome.startswith(LEFT_OUT)
+    yield f"{note.stage:<9} {note.outcome if quotes else in_language(note.outcome)}"
+    yield f"          {in_language(note.detail)}"
 
 
 def _sheet(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:

@@ -79,8 +79,12 @@ class RunDir:
         link = self.files / ARTIFACT_FILES[name]
         if name == "questions" and target.suffix == JSON_LINES:
             link = link.with_suffix(JSON_LINES)
-        place = link.parent.resolve() / link.name
-        if target.resolve() == place or (link.exists() and not link.is_symlink()) or target.absolute() == place:
+        link_path = link.parent.resolve() / link.name
+        if (
+            target.resolve() == link_path
+            or (link.exists() and not link.is_symlink())
+            or target.absolute() == link_path
+        ):
             return
         if self.shown(name) != link:  # the run before was given another kind of sheet
             self.unlink([name])

@@ -9,10 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipelines.rundir import RunDir
-from qinglan.terminal import in_language, say
+from qinglan.terminal import in_language, listed, say
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
 LINE_SECONDS = 5.0
+FIGURES = re.compile(r"(\w+ )*\d[\d,]*(/\d+)?(, |$)")
+"""The beginning of a line of progress, such as `rl 3/40, 2 a second` or `step 3/8, loss 0.2`."""
+
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
 
 
@@ -83,7 +86,7 @@ class StepDisplay:
             due = text not in ("", before[1]) and time.monotonic() - self._last_line > LINE_SECONDS
             if news or (status == "running" and due):
                 self._printed[stage], self._last_line = (status, text), time.monotonic()
-                say(f"{MARKS[status]} {stage} {in_language(status)} {text}".rstrip())
+                say(f"{MARKS[status]} {stage} {in_language(status)} {text_in_language(text)}".rstrip())
 
 
 def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple[str, str, str]:
@@ -100,9 +103,13 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
 
 def format_facts(facts: dict[str, Any]) -> str:
     """Format a step's counts; integers that are 0 and empty texts are left out."""
-    return ", ".join(
-        f"{in_language(figure_name(name))} {_shown(value)}" for name, value in facts.items() if _counts(value)
-    )
+    counts = ((figure_name(name), value) for name, value in facts.items() if _counts(value))
+    return listed(f"{in_language(name)} {_shown(value)}" for name, value in counts)
+
+
+def text_in_language(text: str) -> str:
+    """The newest line of a step, whose process writes English: a sentence, or figures one by one."""
+    return listed(text.split(", ")) if FIGURES.match(text) else in_language(text)
 
 
 def figure_name(name: str) -> str:
@@ -132,7 +139,7 @@ def _tree(name: str, states: list[tuple[str, str, str]], page: Path | None) -> A
 
     tree = Tree(styled((name, "bold")))
     for stage, status, text in states:
-        tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {in_language(text)}"))
+        tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text_in_language(text)}"))
     if page is not None:
         tree.add(styled((in_language(f"while it trains: {page}"), "dim")))
     return tree

@@ -62,7 +62,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     console.print(steps_table(record["steps"]))
     console.print(_funnel_table(funnel(record["steps"])))
     for why, rows, file in left_out(record["steps"]):
-        console.print(f"  {rows:,} {in_language(why)}: {run.files / file}", highlight=False, soft_wrap=True)
+        console.print(f"  {rows:,} rows {why}: {run.files / file}", highlight=False, soft_wrap=True)
     for line in (*label_lines(run), *augment_lines(run)):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print(_totals_table(config, record))

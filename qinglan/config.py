@@ -113,6 +113,8 @@ def _message(item: ErrorDetails, show_input: bool) -> str:
         return f"Input should be a list{example}"
     if item["type"] == "model_type":
         return "Input should be a mapping of settings"
+    if item["type"] == "path_type":
+        return "Input should be a path"
     return item["msg"].removeprefix("Value error, ")
 
 

@@ -42,6 +42,8 @@ class OurTexts:
         while grown < len(names):
             grown = len(names)
             for node in _own(scope):
+                if isinstance(node, ast.ExceptHandler) and node.name:
+                    names.add(node.name)
                 name, value = _binding(node)
                 if name and value is not None and self.is_ours(value, names):
                     names.add(name)
@@ -73,6 +75,8 @@ class OurTexts:
                 )
             case ast.Name(id=name):
                 return name in names
+            case ast.Attribute(attr="strerror"):
+                return True  # libraries.po has the common ones
             case ast.IfExp(body=body, orelse=orelse):
                 return self.is_ours(body, names) or self.is_ours(orelse, names)
             case ast.BoolOp(values=values) | ast.List(elts=values) | ast.Tuple(elts=values):

@@ -110,7 +110,7 @@ def write(table: Path, rows: list[Row], controls: list[Row]) -> None:
         "# Six runs, and what else could explain them", "",
         "Written by `make bench-science`; what was asked, and how, is in [science.md](science.md). Shares of",
         "locked questions with the gold passage first; intervals of 95 % over conversations.", "",
-        "## The six runs", "", *six,
+        "## Figures of each run", "", *six,
         "## Beside them", "", "In RL's column stands the control's model.", "", *beside,
     ]  # fmt: skip
     with atomic_write(table) as partial:

@@ -114,8 +114,10 @@ def read_dataset(folder: Path, split: str, tenant: str, knowledge_base: Path) ->
 def qrels_file(folder: Path, split: str) -> Path:
     path = folder / "qrels" / f"{split}.tsv"
     if not path.is_file():
-        known = ", ".join(sorted(file.stem for file in (folder / "qrels").glob("*.tsv"))) or "none"
-        raise ConfigError(f"{path}: no such file. Splits with judgements: {known}. Choose one with --split.")
+        known = ", ".join(sorted(file.stem for file in (folder / "qrels").glob("*.tsv")))
+        raise ConfigError(
+            f"{path}: no such file. Splits with judgements: {known or 'none'}. Choose one with --split."
+        )
     return path
 
 

@@ -14,13 +14,6 @@ SHOWN = ("top1", "ndcg", "recall", "judged_top1", "quality", "zero_hit", "copied
 DIFFERENT = "where they differ"
 EXAMPLES = 8
 PLAIN_NAME = "no rewrite"
-WORDS = {
-    "better": "Take {take}: better than every other.",
-    "as good": "Take {take}: as good as any within the margin, and the cheapest.",
-    "not shown": "Take {take}, for now: no difference is shown.",
-    "alone": "Take {take}: the only one that gave enough rewrites.",
-    "none": "None of them can be taken: too few rewrites.",
-}
 
 
 def write_report(comparison: Json, root: Path) -> None:
@@ -37,6 +30,21 @@ def print_comparison(comparison: Json, root: Path) -> None:
     console.print(f"{root / 'comparison.html'}  {root / 'comparison.json'}", highlight=False, soft_wrap=True)
 
 
+def headline(word: str, teacher: str | None) -> str:
+    """The recommendation as the first line of the report."""
+    match word:
+        case "better":
+            return f"Take {teacher}: better than every other."
+        case "as good":
+            return f"Take {teacher}: as good as any within the margin, and the cheapest."
+        case "not shown":
+            return f"Take {teacher}, for now: no difference is shown."
+        case "alone":
+            return f"Take {teacher}: the only one that gave enough rewrites."
+        case _:
+            return "None of them can be taken: too few rewrites."
+
+
 def build_report(comparison: Json, examples: Sequence[Json] = ()) -> kernel.Report:
     counts, settings, taken = comparison["counts"], comparison["settings"], comparison["recommendation"]
     names = {name: name for name in comparison["names"]}
@@ -44,7 +52,7 @@ def build_report(comparison: Json, examples: Sequence[Json] = ()) -> kernel.Repo
         "Drawn without looking, one a conversation. The number is the gold passage's place among the first ten."
     )
     return kernel.Report(
-        WORDS[taken["word"]].format(take=taken["take"]),
+        headline(taken["word"], taken["take"]),
         taken["word"] in ("better", "as good"),
         f"{counts['rows']:,} rows in {counts['conversations']:,} conversations of {comparison['tenant']}, drawn "
         f"from {counts['training_rows']:,} rows of training; {counts['locked_rows']:,} rows of dev and test were not "

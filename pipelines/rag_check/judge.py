@@ -105,7 +105,8 @@ def as_contract(rows: Sequence[RowAnswers], service: RagUpstream) -> RagData:
 
 def shape_check(measured: Measurements) -> Check:
     fields, held = measured.service.answer, ", ".join(sent_fields(measured.rows))
-    what = f"{fields.recall}[].{fields.score}" + (f", with {held}" if held else "; neither ids nor texts")
+    score = f"{fields.recall}[].{fields.score}"
+    what = f"{score}, beside it {held}" if held else f"{score}; neither ids nor texts"
     if measured.guessed:
         return Check("warning", "shape", f"not the contract's names; these fit: {what}.", "Paste the lines below.")
     return Check("ok", "shape", f"{what}.")

@@ -20,24 +20,24 @@ def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> Checke
     release_store = open_store(store or parse_release_uri(view.spec.release.uri).store)
     tenant = record.name.partition("/")[0]
     beside = read_rollout_notes(release_store.notes(record.digest), policy, record.digest, tenant)
-    statements = [
-        statement
-        for statement in beside
-        if (statement.told.rollout, statement.told.began) == (record.rollout, record.began)
+    histories = [
+        history
+        for history in beside
+        if (history.statement.rollout, history.statement.began) == (record.rollout, record.began)
     ]
-    if not statements and (changed := release_store.changed_notes(record.digest)):
+    if not histories and (changed := release_store.changed_notes(record.digest)):
         raise AlteredError(
             f"{record.rollout}: {release_store.address}: {', '.join(changed)} is not what was laid beside "
             f"{record.digest[:12]}. Believe no history of it until you know who changed it."
         )
-    if not statements:
+    if not histories:
         raise IncompleteAuditError(
             f"{record.rollout}: no signed history lies beside {record.name} {record.digest[:12]} in "
             f"{release_store.address}. Its controller keeps one where it has a key (rollout.pem); else only the API "
             "server vouches for it."
         )
-    same = [statement for statement in statements if rollout_payload(statement.told) == rollout_payload(record)]
-    if good := [statement for statement in same if statement.counts]:
+    same = [history for history in histories if rollout_payload(history.statement) == rollout_payload(record)]
+    if good := [history for history in same if history.counts]:
         return good[0]
     why = same[0].why if same else "the API server's history is another than what was signed"
     raise AlteredError(f"{record.rollout}: {why}. Believe neither until you know who changed it.")

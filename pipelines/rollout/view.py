@@ -94,8 +94,10 @@ def find_rollout(rollouts: Iterable[Object], name: str, namespace: str) -> Objec
     same_service = rollouts_of_service(every, name)
     if candidates := exact or [newest for newest in (next_rollout(same_service),) if newest] or same_service[-1:]:
         return candidates[0]
-    names = ", ".join(sorted(rollout["metadata"]["name"] for rollout in every)) or "none"
-    raise DataError(f"{name}: no rollout, and no service with one, in namespace {namespace}. There are: {names}.")
+    names = ", ".join(sorted(rollout["metadata"]["name"] for rollout in every))
+    raise DataError(
+        f"{name}: no rollout, and no service with one, in namespace {namespace}. There are: {names or 'none'}."
+    )
 
 
 HEADS = ("ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON")

@@ -17,9 +17,11 @@ def print_fit(report: FitReport) -> None:
     from qinglan.terminal.console import Console
 
     console = Console()
-    critic = f", critic {report.critic}" if report.critic else ""
     machine = f"{report.cards} x {report.card}" if report.cards else "on a CPU"
-    console.print(f"{report.profile}: {report.base}{critic}; {machine}", highlight=False)
+    console.print(
+        f"{report.profile}: base {report.base}{report.critic and f', critic {report.critic}'}; {machine}",
+        highlight=False,
+    )
     console.print(_rooms_table(report))
     if any(room.by_manifests for room in report.rooms):
         console.print("*: by this repository's manifests; your cards and volumes may be others.", style="dim")

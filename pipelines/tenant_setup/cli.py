@@ -205,4 +205,4 @@ def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool
     ]  # fmt: skip
     if not documents:
         lines.append("! Without a knowledge base there is no run: add --knowledge-base FILE to the next command.")
-    return [*lines, f"Next, for free, with stand-ins and a tiny model: qinglan run {tenant}"]
+    return [*lines, f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant}`"]

@@ -148,7 +148,7 @@ def preview(data: TenantData) -> list[str]:
     lines, names = [], FIELD_LABELS[guess_language(data)]
     for row in islice(data.rows, PREVIEW_ROWS):
         if isinstance(row, QuarantinedRow):
-            lines.append(f"{row.where}: set aside, {row.detail}")
+            lines += [f"{row.where}: set aside", f"  {row.detail}"]
             continue
         values = row.question, row.history_summary, row.user_profile, row.need, ", ".join(row.gold), row.split or ""
         lines.append(f"row {row.id} of conversation {row.conversation_id}")

@@ -51,10 +51,16 @@ class Table(NamedTuple):
             return markdown_table(self.header, [[cell.text for cell in row] for row in self.cells])
         rows = [
             [f"{words.text} ({words.note})" if words.note else words.text,
-             *(f"{cell.text} {cell.note}".strip() for cell in cells)]
+             *map(_with_note, cells)]
             for words, *cells in self.cells
         ]  # fmt: skip
         return markdown_table(self.header, rows)
+
+
+def _with_note(cell: Cell) -> str:
+    """A cell of Markdown; an interval has brackets of its own."""
+    words = cell.note and not cell.note.startswith("[")
+    return f"{cell.text} ({cell.note})" if words else f"{cell.text} {cell.note}".strip()
 
 
 class Text(NamedTuple):

@@ -157,7 +157,7 @@ def as_json(result: Audit) -> dict[str, Any]:
         "counts": counts(graph),
         "findings": [finding._asdict() for finding in result.findings],
         "overrides": [override._asdict() for override in result.overrides],
-        "rollouts": [{**item._asdict(), "told": item.told._asdict()} for item in result.rollouts],
+        "rollouts": [{**item._asdict(), "statement": item.statement._asdict()} for item in result.rollouts],
         "starts": list(graph.starts),
         "things": [{**thing._asdict(), "about": dict(thing.about)} for thing in graph.things.values()],
         "steps": [_step_json(step) for step in graph.steps.values()],

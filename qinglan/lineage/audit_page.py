@@ -136,7 +136,7 @@ def _row(card: Card, number: int, thing: ArtifactNode, anchors: dict[str, str]) 
         back = f'<rect x="{x + 5}" y="{y - 8}" width="{CARD_WIDTH - 10}" height="16" rx="4" fill="{fill}"/>'
     mark = text_element(x + 10, y + 4, MARKS[thing.state][0], "start", COLOURS[thing.state], bold=True, size=12)
     name = text_element(x + 26, y + 4, _short(thing.name), "start", INK if output else GREY, size=12, name=True)
-    title = f"<title>{escape(visible(f'{thing.name}: {thing.state}'))}</title>"
+    title = f"<title>{escape(visible(f'{thing.name}: {translated(thing.state)}'))}</title>"
     return _link(anchors[thing.digest], f"{title}{back}{mark}{name}")
 
 

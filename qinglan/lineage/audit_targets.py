@@ -120,9 +120,10 @@ def name_claim(store: "Store", name: str) -> NameClaim:
     except DataError as error:
         raise AlteredError(str(error)) from error
     if history is None:
-        names = ", ".join(sorted(store.names())[:10]) or "none"
+        names = ", ".join(sorted(store.names())[:10])
         raise DataError(
-            f"{name}: no such file or folder, and the store at {store.address} has no such name. It has: {names}."
+            f"{name}: no such file or folder, and the store at {store.address} has no such name. "
+            f"It has: {names or 'none'}."
         )
     return read_claim(store, history)
 
@@ -228,7 +229,7 @@ def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[
         Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
         for statement in statements
         for part in statement.made
-        if part.is_bytes and not run.places(part.digest, part.name)
+        if part.is_bytes and not run.locations(part.digest, part.name)
     ]
 
 

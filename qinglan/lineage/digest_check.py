@@ -38,34 +38,40 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
     Records are not signed: a place outside of the run is read only for a digest that a statement which counts names,
     and only if it is a file where that names a file.
     """
-    places = {
+    locations = {
         digest: [
-            place for place in evidence.places(digest, part.name) if place.hashed or place.root or digest in signed
+            location
+            for location in evidence.locations(digest, part.name)
+            if location.hashed or location.root or digest in signed
         ]
         for digest, part in parts.items()
     }
-    faults = {place: _place_fault(parts[digest], place) for digest in places for place in places[digest]}
-    unknown = {place.path for place, fault in faults.items() if not place.hashed and not fault}
+    faults = {
+        location: _location_fault(parts[digest], location) for digest in locations for location in locations[digest]
+    }
+    unknown = {location.path for location, fault in faults.items() if not location.hashed and not fault}
     hashes = hash_paths(sorted(path for path in unknown if path.exists()))
     return {
-        digest: min((check_location(digest, place, faults[place], hashes) for place in candidates), key=_gravity)
-        for digest, candidates in places.items()
+        digest: min(
+            (check_location(digest, location, faults[location], hashes) for location in candidates), key=_gravity
+        )
+        for digest, candidates in locations.items()
         if candidates
     }
 
 
-def _may_read(place: EvidenceLocation, digest: str, signed: Set[str]) -> bool:
-    return place.hashed or place.root is not None or digest in signed
+def _may_read(location: EvidenceLocation, digest: str, signed: Set[str]) -> bool:
+    return location.hashed or location.root is not None or digest in signed
 
 
-def _place_fault(part: ArtifactRef, place: EvidenceLocation) -> str:
+def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
     """Why the bytes at this place need not be read; "" where they must be."""
-    if place.hashed:
+    if location.hashed:
         return ""
-    if place.root is None:
-        return algorithm_fault(part, place.path.is_dir()) if place.path.exists() else ""
-    root = place.root.absolute()
-    steps = place.path.absolute().relative_to(root).parts
+    if location.root is None:
+        return algorithm_fault(part, location.path.is_dir()) if location.path.exists() else ""
+    root = location.root.absolute()
+    steps = location.path.absolute().relative_to(root).parts
     prefixes = (root.joinpath(*steps[:end]) for end in range(1, len(steps) + 1))
     link = next((prefix for prefix in prefixes if prefix.is_symlink()), None)
     return f"{link} is a symbolic link: its bytes are elsewhere, and can be others tomorrow" if link else ""
@@ -76,20 +82,20 @@ def _gravity(check: DigestCheck) -> int:
 
 
 def check_location(
-    digest: str, place: EvidenceLocation, fault: str, hashes: Mapping[Path, HashedPath]
+    digest: str, location: EvidenceLocation, fault: str, hashes: Mapping[Path, HashedPath]
 ) -> DigestCheck:
-    where = str(place.path)
+    where = str(location.path)
     if fault:
         return DigestCheck("altered", where, None, f"{where}: {fault}" if where not in fault else fault)
-    if place.hashed:
-        return DigestCheck("verified", where, place.path.stat().st_size if place.path.is_file() else None)
-    hashed = hashes.get(place.path)
+    if location.hashed:
+        return DigestCheck("verified", where, location.path.stat().st_size if location.path.is_file() else None)
+    hashed = hashes.get(location.path)
     if hashed is None:
         return DigestCheck("missing", where, None, f"a record says that it is at {where}, and it is not")
-    if odd := _special_file(place.path):
+    if odd := _special_file(location.path):
         return DigestCheck("altered", where, hashed.size, f"{odd}: a link or a device, where files belong")
     if hashed.digest != digest:
-        actual = f"have digest {hashed.digest[:12]}, not {digest[:12]}" if place.root else f"are not {digest[:12]}"
+        actual = f"have digest {hashed.digest[:12]}, not {digest[:12]}" if location.root else f"are not {digest[:12]}"
         why = f"the bytes at {where} {actual}"
         return DigestCheck("altered", where, hashed.size, why)
     return DigestCheck("verified", where, hashed.size)

@@ -38,7 +38,7 @@ class Evidence:
         """Each envelope with where it lies; the same one may come more than once."""
         return iter(())
 
-    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
         """Places that may hold these bytes."""
         return ()
 
@@ -55,7 +55,7 @@ class Evidence:
         """Places by digest: a lineage holds the papers of all steps before it, too."""
         return {}
 
-    def _paper_places(self, digest: str) -> tuple[EvidenceLocation, ...]:
+    def _paper_locations(self, digest: str) -> tuple[EvidenceLocation, ...]:
         return tuple(EvidenceLocation(path, hashed=True) for path in self._papers.get(digest, ())[:1])
 
 
@@ -66,9 +66,9 @@ class CombinedEvidence(Evidence):
     def statements(self) -> Iterator[tuple[str, bytes]]:
         return (statement for part in self.parts for statement in part.statements())
 
-    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
-        places = (place for part in self.parts for place in part.places(digest, name))
-        return tuple({place.path: place for place in places}.values())
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        locations = (location for part in self.parts for location in part.locations(digest, name))
+        return tuple({location.path: location for location in locations}.values())
 
     def papers(self) -> Iterator[tuple[Path, str]]:
         return (paper for part in self.parts for paper in part.papers())
@@ -88,7 +88,7 @@ class FileEvidence(Evidence):
     def statements(self) -> Iterator[tuple[str, bytes]]:
         return read_statements(self.path)
 
-    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
         if len(digest) == 40:
             path = self.path if has_commit(self.path, digest) else None
         else:
@@ -121,9 +121,9 @@ class ReleaseFolder(Evidence):
             yield str(path), read_plain(path)
         yield from read_statements(self.path / LINEAGE)
 
-    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
         signed = (EvidenceLocation(path, root=self.path) for path in self._signed_paths.get(digest, ()))
-        return (*signed, *self._paper_places(digest))
+        return (*signed, *self._paper_locations(digest))
 
     @cached_property
     def _papers(self) -> Mapping[str, Sequence[Path]]:
@@ -157,13 +157,13 @@ class RunFolder(Evidence):
         yield from read_statements(self.root / "records")
         yield from read_statements(self.root / "artifacts")
 
-    def places(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
         recorded = (
             EvidenceLocation(path, root=self.root if self._is_inside(path) else None)
             for path in self._recorded_paths.get(digest, ())
         )
-        released = (place for release in self.releases for place in release.places(digest, name))
-        return (*recorded, *released, *self._paper_places(digest))
+        released = (location for release in self.releases for location in release.locations(digest, name))
+        return (*recorded, *released, *self._paper_locations(digest))
 
     def journals(self) -> Sequence[Path]:
         journal = self.root / "journal.sqlite"

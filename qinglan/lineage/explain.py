@@ -85,8 +85,8 @@ def data_lines(graph: Graph) -> list[str]:
     lines = []
     for thing in graph.things.values():
         rows = thing.about.get("rows")
-        if thing.given and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, JOURNAL, "prices"):
-            lines.append(f"given: {thing.name} {thing.digest[:12]} ({thing.state})")
+        if thing.external and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, JOURNAL, "prices"):
+            lines.append(f"given to the run: {thing.name} {thing.digest[:12]} ({thing.state})")
         elif rows is not None:
             stage = graph.steps[thing.step].statement.stage if thing.step else "nobody"
             lines.append(f"{stage} made {thing.name} {thing.digest[:12]}, {_number(rows)} rows ({thing.state})")
@@ -211,11 +211,21 @@ COMPARED = {
 }
 
 
+TITLES = {
+    "data": "Data",
+    "code": "Code",
+    "parameter": "Parameters",
+    "environment": "Environment",
+    "metric": "Metrics",
+    "key": "Keys",
+}
+
+
 def format_changes(changes: Sequence[Change]) -> list[str]:
     """A line for each change, under its kind."""
     lines = []
     for kind in dict.fromkeys(change.kind for change in changes):
-        lines.append(f"{kind}:")
+        lines.append(f"{TITLES[kind]}:")
         lines += [f"  {change.name}: {change.old} -> {change.new}" for change in changes if change.kind == kind]
     return lines or ["Nothing changed."]
 

@@ -76,7 +76,7 @@ class RolloutStatement(NamedTuple):
 class CheckedRollout(NamedTuple):
     """A rollout's statement beside a release, and what it is worth."""
 
-    told: RolloutStatement
+    statement: RolloutStatement
     state: State
     why: str
     key: str
@@ -161,8 +161,8 @@ def read_rollout_notes(
 ) -> list[CheckedRollout]:
     """The rollouts among a release's notes, in the order of time, each once."""
     checked = (read_rollout_note(note, policy, digest, tenant, now or datetime.now(UTC)) for note in notes)
-    unique = {(rollout_payload(item.told), item.state, item.why): item for item in checked if item is not None}
-    return sorted(unique.values(), key=lambda item: (item.told.ended, item.told.rollout))
+    unique = {(rollout_payload(item.statement), item.state, item.why): item for item in checked if item is not None}
+    return sorted(unique.values(), key=lambda item: (item.statement.ended, item.statement.rollout))
 
 
 def read_rollout_note(
@@ -200,13 +200,13 @@ def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) ->
     why = "it is not what was laid beside the release, so nobody believes it"
     findings = [Finding(f"note {name}", "altered", why) for name in changed]
     return findings + [
-        Finding(f"rollout {item.told.rollout}", item.state, item.why) for item in rollouts if not item.counts
+        Finding(f"rollout {item.statement.rollout}", item.state, item.why) for item in rollouts if not item.counts
     ]
 
 
 def format_rollout(item: CheckedRollout) -> str:
     """A line for an audit's tree."""
-    rollout = item.told
+    rollout = item.statement
     reasons = f": {'; '.join(rollout.reasons)}" if rollout.reasons else ""
     signed = f"signed by key {item.key[:8]}" if item.counts else f"{item.state}: {item.why}"
     ended = rollout.ended[:19]

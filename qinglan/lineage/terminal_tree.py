@@ -8,7 +8,7 @@ from qinglan.lineage.descendants import Descendant
 from qinglan.lineage.findings import State
 from qinglan.lineage.release_notes import format_rollout
 from qinglan.lineage.walk import ArtifactNode, Graph
-from qinglan.terminal import in_language
+from qinglan.terminal import in_language, labelled, listed
 from qinglan.terminal.console import Console, styled
 
 MARKS: dict[State, tuple[str, str]] = {
@@ -72,12 +72,12 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
             console.print(_format_line(audit.graph, line))
     if hidden:
         console.print(f"... and {hidden:,} more, deeper than {MAX_DEPTH} levels; --page or --json shows all")
-    total = [f"{count:,} {in_language(state)}" for state, count in reversed(counts(audit.graph).items()) if count]
-    console.print(", ".join(total))
+    total = (f"{count:,} {in_language(state)}" for state, count in reversed(counts(audit.graph).items()) if count)
+    console.print(listed(total))
     for finding in audit.findings:
         mark, colour = MARKS[finding.state]
         state = (f"{mark} {in_language(finding.state)} ", colour)
-        console.print(styled(state, f"{finding.what}: {in_language(finding.why)}"))
+        console.print(styled(state, labelled(finding.what, finding.why)))
     console.print(next_step(audit))
 
 
@@ -86,7 +86,7 @@ def _format_line(graph: Graph, line: TreeLine) -> "object":
     thing = line.thing
     mark, colour = MARKS[thing.state]
     details = ["see above"] if line.again else _details(graph, thing)
-    about = ", ".join([thing.digest[:12], *map(in_language, details)])
+    about = listed([thing.digest[:12], *details])
     return styled("  " * line.depth, (f"{mark} {thing.name} ", colour), (about, "dim"))
 
 
@@ -98,7 +98,7 @@ def _details(graph: Graph, thing: ArtifactNode) -> Iterator[str]:
     if thing.step:
         step = graph.steps[thing.step]
         yield f"by {step.statement.stage}, {step.statement.ended[:19]}, key {step.signer[:8] or 'none'}"
-    elif thing.given:
+    elif thing.external:
         yield "given"
     if thing.about.get("dirty"):
         yield "with changes that no commit has"

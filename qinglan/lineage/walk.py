@@ -31,7 +31,7 @@ class ArtifactNode(NamedTuple):
     step: str = ""
     """The id of the step that made it; empty where the chain ends."""
 
-    given: bool = False
+    external: bool = False
     """An external input: no step made it."""
 
     where: str = ""

@@ -7,6 +7,7 @@ from typing import Any
 
 from qinglan.curves import curve_svg
 from qinglan.live.snapshot import TrainingSnapshot
+from qinglan.messages import translated
 from qinglan.page import render_page
 
 REFRESH_SECONDS, IDLE_REFRESH_SECONDS = 3, 15
@@ -23,7 +24,7 @@ def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
         headline(trainings),
         refresh=REFRESH_SECONDS if running else IDLE_REFRESH_SECONDS,
         trainings=[
-            {"at": training, "curve": Markup(curve_svg(training.title, training.curves)), **_words(training)}  # noqa: S704 - its texts are escaped
+            {"at": training, "curve": Markup(_curve(training)), **_words(training)}  # noqa: S704 - its texts are escaped
             for training in ordered
         ],
     )
@@ -34,6 +35,13 @@ def headline(trainings: Sequence[TrainingSnapshot]) -> str:
     runs = sorted({training.run for training in trainings})
     more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
     return f"Trainings of {runs[0]}{more}" if runs else "Trainings"
+
+
+def _curve(training: TrainingSnapshot) -> str:
+    """The curve in the reader's language; the file beside it stays English, as a log does."""
+    return curve_svg(
+        translated(training.title), {translated(label): points for label, points in training.curves.items()}
+    )
 
 
 def _words(training: TrainingSnapshot) -> dict[str, Any]:

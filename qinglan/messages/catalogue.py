@@ -6,10 +6,12 @@ msgstr "{0}：{1} 行，{2:t}"
 A text matches a template if it has the template's words in their order; each {N} holds what stands between them, and
 {N:n} a number. The parts are put into the translation as they are, so nothing of a text is lost. A part that the
 translation marks {N:t} is a text of ours, and is translated too; all other parts may be a user's words, and are not.
+No text is divided inside of quotes, backquotes or braces: an example of JSON is one word.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -29,16 +31,79 @@ ENDS = {".": "。", ";": "；", ":": "："}
 """Marks behind a text that its template may lack, as they were put there when it was joined to others."""
 
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
-SENTENCE_END = re.compile(r"[.!?] [A-Z0-9]|; ")
+SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
 MOST_SENTENCES = 30
-PLACE_MARK, LIST_MARK = ": ", ", "
+SUBJECT_MARK = re.compile(": ")
+LIST_MARK = re.compile(", ")
+MOST_SUBJECTS = 4
+ARTIFACT = re.compile("[\\w./]+( [\\w./]+){0,3} [0-9a-f]{12}")
+"""An artifact's name, which may have blanks, with its digest, such as `prompt teacher 874df5cf2f8a`."""
+
 MOST_ITEMS, LONGEST_ITEM = 40, 4
 FEW_LETTERS = 8
 """With fewer letters a template would match texts that mean something else."""
 
+QUOTE = re.compile(r"""`[^`]*`|"[^"]*"|(?<![^\s([{,:=])'[^']*'(?!\w)|[{}]""")
+FILLER = "·"
+
 CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
+NAME = re.compile("[a-z_]+:")
+"""A single word before a colon: it may name a setting or a column."""
+
 FULL_WIDTH = "\u3000"
 """The first of the full-width signs; behind them stands no blank."""
+
+
+class Quotes(NamedTuple):
+    """Which characters of a text stand in quotes, backquotes or braces."""
+
+    numbers: tuple[int, ...]
+    """For each gap between two characters the number of the quote that it lies in; 0 outside of all."""
+
+    masked: str
+    """The text with a filler for each quoted character, which is no mark of a sentence."""
+
+    @classmethod
+    @lru_cache(maxsize=32)
+    def of(cls, text: str) -> Self:
+        numbers, masked, end = [0] * (len(text) + 1), [], 0
+        for number, (begin, behind) in enumerate(_outer_quotes(text), 1):
+            numbers[begin + 1 : behind] = [number] * (behind - begin - 1)
+            masked += [text[end : begin + 1], FILLER * (behind - begin - 2), text[behind - 1]]
+            end = behind
+        return cls(tuple(numbers), "".join([*masked, text[end:]]))
+
+    def are_whole(self, start: int, end: int) -> bool:
+        """True if the text from start to end holds no quote that begins or ends outside of it."""
+        return self.numbers[start] == self.numbers[end]
+
+
+def _outer_quotes(text: str) -> Iterator[tuple[int, int]]:
+    """Begin and end of each quote that lies in no other; a sign that nothing closes begins none."""
+    pairs, opened = [], []
+    for sign in QUOTE.finditer(text):
+        if sign[0] == "{":
+            opened.append(sign.start())
+        elif sign[0] != "}":
+            pairs.append(sign.span())
+        elif opened:
+            pairs.append((opened.pop(), sign.end()))
+    behind = 0
+    for begin, end in sorted(pairs):
+        if begin >= behind:
+            yield begin, end
+            behind = end
+
+
+def divided(text: str, mark: re.Pattern[str], most: int = 0) -> list[str]:
+    """The pieces between the marks that stand outside of quotes; with `most`, only the first marks count."""
+    quotes = Quotes.of(text)
+    pieces, start = [], 0
+    for at in mark.finditer(text):
+        if not quotes.numbers[at.start()] and (not most or len(pieces) < most):
+            pieces.append(text[start : at.start()])
+            start = at.end()
+    return [*pieces, text[start:]]
 
 
 class Template(NamedTuple):
@@ -73,30 +138,52 @@ class Template(NamedTuple):
         start, end = len(first), len(text) - len(last)
         if end < start or not text.startswith(first) or not text.endswith(last):
             return None
+        quotes = Quotes.of(text)
         parts = []
         for literal, kind in zip(middle, self.kinds[1:], strict=True):
             at = text.find(literal, start, end)
-            while kind == "n" and at >= 0 and not NUMBER.match(text, at + len(literal)):
+            while at >= 0 and not (
+                quotes.are_whole(start, at) and (kind != "n" or NUMBER.match(text, at + len(literal)))
+            ):
                 at = text.find(literal, at + 1, end)
             if at < 0:
                 return None
-            parts.append(text[start:at])
+            parts.append((start, at))
             start = at + len(literal)
-        parts.append(text[start:end])
-        return parts if self._fits(parts) else None
+        parts.append((start, end))
+        if not quotes.are_whole(start, end) or not self._fits([quotes.masked[slice(*part)] for part in parts]):
+            return None
+        return [text[slice(*part)] for part in parts]
+
+    def swallows(self, part: str) -> bool:
+        """True if the last part has the beginning of a sentence that may have a template of its own."""
+        is_open = self.literals[-1] in ("", ".") and self.kinds[-1] != "t"
+        return is_open and SENTENCE_END.search(Quotes.of(part).masked) is not None
 
     def _fits(self, parts: list[str]) -> bool:
-        """True if numbers are numbers, and if nothing that is quoted is a part of the sentence itself."""
+        """True if numbers are numbers, and if no part, its quotes masked, is a piece of the sentence itself."""
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
             if kind == "n" and not NUMBER.fullmatch(part):
                 return False
             if not kind and (part != part.strip() or (self.short and _is_long(before, part))):
                 return False
-            if before.endswith("(") and not _is_closed(part):
+            if before.count("(") > before.count(")") and not _is_closed(part):
                 return False
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
         stopped = parts[-1].endswith((".", ";")) and not parts[-1].endswith("...")
         return not begins and not (stopped and not self.literals[-1] and self.kinds[-1] != "t")
+
+
+class Match(NamedTuple):
+    """The translation of a text."""
+
+    complete: bool
+    """No sentence of ours in it is left in English."""
+
+    letters: int
+    """How many letters of the text a template has; the rest it puts in."""
+
+    text: str
 
 
 class Catalogue:
@@ -120,90 +207,136 @@ class Catalogue:
         words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
         if not LETTERS.search(words):
             return line
-        translation = self._ended(words)
-        if translation is None:
-            translation = self._sentences(words)
-        return line if translation is None else line.replace(words, translation, 1)
+        match = best(self._ended(words), self._sentences(words))
+        return line if match is None else line.replace(words, match.text, 1)
 
     def translate_part(self, text: str) -> str:
         """The translation of a part that is ours: of its sentences, those that have a template."""
+        return self._part(text).text
+
+    def _part(self, text: str) -> Match:
         if (joint := text[:1]) in JOINTS:
-            return JOINTS[joint] + self.translate_part(text[1:])
-        if joint == text[-1:] == "'" and (words := self._match(text[1:-1])):
-            return f"“{words}”"
+            match = self._part(text[1:])
+            return match._replace(text=JOINTS[joint] + match.text)
+        if joint == text[-1:] == "'" and " " in text and (match := self._match(text[1:-1])):
+            return match._replace(text=f"“{match.text}”")
         text = text.strip()
-        return self._whole(text) or self._sentences(text, whole=False) or text
+        known = self._whole(text) or self._foreign_with_remark(text) or self._sentences(text, whole=False)
+        return known or Match(complete=" " not in text, letters=0, text=text)
 
-    def _whole(self, text: str) -> str | None:
+    def _foreign_with_remark(self, text: str) -> Match | None:
+        """A text that another program wrote, with the translation of our remark in brackets behind it."""
+        foreign, mark, remark = text.rpartition(" (")
+        match = self._match(f"({remark}") if mark and remark.endswith(")") else None
+        return match and match._replace(complete=False, text=f"{foreign}{match.text}")
+
+    def _whole(self, text: str) -> Match | None:
         """The translation of sentences or of a list; None if a part of it has none."""
-        return self._sentences(text) or self._list(text)
+        return best(self._sentences(text), self._list(text))
 
-    def _sentence_with_place(self, text: str) -> str | None:
-        """The translation of a sentence with its place before it: a file, a stage, or a word of ours."""
-        place, mark, sentence = text.partition(PLACE_MARK)
-        place = self._match(place) or ("" if place.count(" ") > 1 else place)
-        translation = self._ended(sentence) if mark and place else None
-        return None if translation is None else f"{place}{JOINTS[mark[0]]}{translation}"
+    def _with_subject(self, text: str, subjects: int) -> Match | None:
+        """The translation of a sentence with its subject before it: a file, a stage, a setting, or words of ours.
 
-    def _list(self, text: str) -> str | None:
+        A single word may be the name of a setting or column, and stays.
+        """
+        subject, *sentence = divided(text, SUBJECT_MARK, most=1)
+        if not sentence or not subject or subjects == MOST_SUBJECTS:
+            return None
+        words = self._match(subject) if " " in subject else None
+        match = self._ended(sentence[0], subjects + 1)
+        named = words or ARTIFACT.fullmatch(subject) or Quotes.of(subject).masked.count(" ") <= 1
+        if match is None or not named:
+            return None
+        return match._replace(text=f"{words.text if words else subject}{JOINTS[':']}{match.text}")
+
+    def _list(self, text: str) -> Match | None:
         """The translation of a list, whose items are texts of ours, or words; None if an item is something else."""
-        items, start, shown = text.split(LIST_MARK), 0, []
-        if not 1 < len(items) <= MOST_ITEMS:
+        items, start, shown = divided(text, LIST_MARK), 0, []
+        if not 1 < len(items) <= MOST_ITEMS or not LETTERS.search(text):
             return None
         while start < len(items):
             ends = range(min(start + LONGEST_ITEM, len(items)), start, -1)  # an item may have commas of its own
-            runs = ((end, self._ended(LIST_MARK.join(items[start:end]))) for end in ends)
-            word = (start + 1, None if " " in items[start] else items[start])
-            start, item = next(((end, run) for end, run in runs if run is not None), word)
-            if item is None:
+            runs = ((end, self._ended(", ".join(items[start:end]))) for end in ends)
+            end, match = next(((end, match) for end, match in runs if match is not None), (start + 1, None))
+            if match is None and " " in items[start]:
                 return None
-            shown.append(item)
-        return "、".join(shown)
+            shown.append(match or Match(complete=True, letters=0, text=items[start]))
+            start = end
+        return joined(shown, "、".join(match.text for match in shown))
 
-    def _sentences(self, text: str, whole: bool = True) -> str | None:
+    def _sentences(self, text: str, whole: bool = True) -> Match | None:
         """The translation of texts of ours that were joined: each time the longest run that has a template.
 
         None if there are many; and where the whole is asked for, if one of them has none.
         """
-        sentences, start, shown = SENTENCES.split(text), 0, ""
+        sentences, start, matches, shown = divided(text, SENTENCES), 0, [], ""
         if len(sentences) > MOST_SENTENCES:
             return None
         while start < len(sentences):
-            ends = range(len(sentences), start, -1)
-            runs = ((end, self._ended(" ".join(sentences[start:end]))) for end in ends)
-            end, run = next(((end, run) for end, run in runs if run is not None), (start + 1, None))
-            if run is None and whole:
+            end, match = self._longest_run(sentences, start)
+            if match is None and whole:
                 return None
             blank = " " if shown and shown[-1] < FULL_WIDTH else ""
-            start, shown = end, f"{shown}{blank}{sentences[start] if run is None else run}"
-        return shown
+            matches.append(match or Match(complete=False, letters=0, text=sentences[start]))
+            start, shown = end, f"{shown}{blank}{matches[-1].text}"
+        return joined(matches, shown)
 
-    def _ended(self, text: str) -> str | None:
-        """The translation of a text, or of the text without the mark at its end."""
-        translation = self._match(text)
-        if translation is None and (end := text[-1:]) in ENDS:
-            translation = self._match(text[:-1])
-            translation = None if translation is None else translation + ENDS[end]
-        return self._sentence_with_place(text) if translation is None else translation
+    def _longest_run(self, sentences: list[str], start: int) -> tuple[int, Match | None]:
+        """The end of the longest run from `start` that has a template, best one that leaves nothing in English."""
+        incomplete: tuple[int, Match | None] = start + 1, None
+        for end in range(len(sentences), start, -1):
+            match = self._ended(" ".join(sentences[start:end]))
+            if match is not None and match.complete:
+                return end, match
+            if match is not None and incomplete[1] is None:
+                incomplete = end, match
+        return incomplete
 
-    def _match(self, text: str) -> str | None:
+    def _ended(self, text: str, subjects: int = 0) -> Match | None:
+        """The translation of a text, or of the text without the mark at its end.
+
+        Where a template of more letters fits behind a subject, the one that fits the whole has cut a sentence.
+        """
+        match = self._match(text)
+        if match is None and (end := text[-1:]) in ENDS and not NAME.fullmatch(text):
+            bare = self._match(text[:-1])
+            match = bare and bare._replace(text=bare.text + ENDS[end])
+        return best(match, self._with_subject(text, subjects))
+
+    def _match(self, text: str) -> Match | None:
+        """The translation of a text as one template has it, best one that leaves nothing of ours in English."""
         if text in self._texts:
-            return self._texts[text]
+            return Match(complete=True, letters=len(text), text=self._texts[text])
+        incomplete = None
         for template in self._templates:  # the longest first: it says most about the text
             parts = template.match(text)
-            if parts is not None and (translation := self._filled(template, parts)) is not None:
-                return translation
-        return None
+            match = None if parts is None else self._filled(template, parts)
+            if match is not None and match.complete:
+                return best(match, incomplete)
+            incomplete = incomplete or match
+        return incomplete
 
-    def _filled(self, template: Template, parts: list[str]) -> str | None:
+    def _filled(self, template: Template, parts: list[str]) -> Match | None:
         """The translation with the parts; None if a short template would cut a sentence that it does not know."""
-        shown = list(parts)
-        for place, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
+        shown, letters = list(parts), len("".join(template.literals))
+        complete = not template.swallows(parts[-1])
+        for number, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
             if kind == "t":
-                if template.short and _is_long(before, part) and self._whole(part) is None:
+                match = self._part(part)
+                if template.short and _is_long(before, part) and not (match.complete and match.letters):
                     return None
-                shown[place] = self.translate_part(part)
-        return SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
+                shown[number], complete, letters = match.text, complete and match.complete, letters + match.letters
+        text = SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
+        return Match(complete, letters, text)
+
+
+def best(*matches: Match | None) -> Match | None:
+    """The match whose templates have the most letters; of several the one that leaves no English, or the first."""
+    return max(filter(None, matches), key=lambda match: (match.letters, match.complete), default=None)
+
+
+def joined(matches: list[Match], text: str) -> Match:
+    return Match(all(match.complete for match in matches), sum(match.letters for match in matches), text)
 
 
 def _is_closed(part: str) -> bool:

@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from qinglan.errors import QinglanError
@@ -27,18 +27,31 @@ EMOJI_STYLE = "\ufe0f"
 _in_language: Callable[[str], str] = str
 """Translates what is printed: in the process of a person's command, and not in those that write a log."""
 
+_comma, _colon = ", ", ": "
+"""Marks between the texts of a list, and behind a name, as the language has them."""
+
 
 def use_language() -> None:
     """From now on print in the language of the person at this terminal."""
     from qinglan.messages import reads_chinese, translated
 
-    global _in_language
-    _in_language = translated if reads_chinese() else str
+    global _in_language, _comma, _colon
+    _in_language, _comma, _colon = (translated, "，", "：") if reads_chinese() else (str, ", ", ": ")
 
 
 def in_language(text: object) -> str:
     """A text of ours as this process prints it."""
     return _in_language(str(text))
+
+
+def listed(texts: Iterable[object]) -> str:
+    """Texts of ours on one line, each in the language of this process, with its comma between them."""
+    return _comma.join(map(in_language, texts))
+
+
+def labelled(name: str, text: object) -> str:
+    """A text of ours behind the name of what it is about, which stays as it is."""
+    return f"{name}{_colon}{in_language(text)}"
 
 
 def program_name(module: str) -> str:

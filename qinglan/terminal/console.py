@@ -47,6 +47,7 @@ def _sentence_in_language(thing: Any) -> Any:
         thing.title = thing.title and in_language(thing.title)
         for column in thing.columns:
             column.header, column.footer = in_language(column.header), in_language(column.footer)
+            column.overflow = "fold"  # a narrow terminal breaks a cell, and cuts nothing of it
     return in_language(thing) if isinstance(thing, str) else thing
 
 

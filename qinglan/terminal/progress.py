@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Protocol
 
-from qinglan.terminal import say, visible
+from qinglan.terminal import listed, say, visible
 
 EVERY_SECONDS = 2.0
 
@@ -35,7 +35,7 @@ def step_progress(label: str) -> Iterator[ShowStep]:
             printed = now
             pace = (now - first[1]) / (step - first[0]) if step > first[0] else 0.0
             left = f"{pace * (total - step):.0f} s left" if pace and step < total else ""
-            say(f"[{label}] " + ", ".join(part for part in (f"step {step}/{total}", note, left) if part))
+            say(f"[{label}] {listed(part for part in (f'step {step}/{total}', note, left) if part)}")
 
     yield show
 
@@ -94,7 +94,7 @@ def progress_line(label: str, done: int, total: int | None, seconds: float, note
     parts = [f"{done}/{total}" if total is not None else str(done), f"{rate:.0f} a second"]
     if total is not None and rate > 0 and done < total:
         parts.append(f"{(total - done) / rate:.0f} s left")
-    return f"[{label}] " + ", ".join(parts + ([note] if note else []))
+    return f"[{label}] {listed(parts + ([note] if note else []))}"
 
 
 class Transfer:
@@ -167,7 +167,7 @@ def bytes_line(label: str, total: int, moved: int, existing: int, seconds: float
         parts.append(f"{left / rate:.0f} s left")
     if existing:
         parts.append(f"{size_of(existing)} were there already")
-    return f"[{label}] " + ", ".join(parts)
+    return f"[{label}] {listed(parts)}"
 
 
 def size_of(count: float) -> str:

@@ -193,7 +193,7 @@ def until_kept(world: World, model: Model) -> RolloutStatement:
     until(lambda: bool(kept()), "its history lies beside the release")
     [one] = kept()
     assert one.counts, one.why
-    return one.told
+    return one.statement
 
 
 PROMOTING = ("Verify", "Apply", "WaitReady", "Analyse", "Promote")

@@ -195,7 +195,7 @@ SHEETS = [
           "first sheet that is not hidden"),
     sheet("typed numbers", book("q.xlsx", [["问题"], [10086], [3.5]]), "q.xlsx", 0, "问题: 10086"),
     sheet("10,000 characters", book("q.xlsx", [["问题"], ["怎么洗" * 3400], ["怎么晾"]]), "q.xlsx", 0,
-          "1 questions of 2 rows", "q.xlsx row 2: set aside, 问题 has 10200 characters, more than 2000"),
+          "1 questions of 2 rows", "q.xlsx row 2: set aside", "问题 has 10200 characters, more than 2000"),
     sheet("all for test", book("q.xlsx", [["问题", "划分"], ["怎么洗", "测试"]]), "q.xlsx", 3,
           "no row is for training", "Write train into 划分"),
     sheet("another split", book("q.xlsx", [["问题", "划分"], ["怎么洗", "验收"]]), "q.xlsx", 0,

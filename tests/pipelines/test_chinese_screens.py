@@ -1,14 +1,24 @@
 """What a person who reads Chinese sees of common commands and mistakes has no English sentence, nor half of one."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from pipelines.comparing.recommendation import Conclusion
+from pipelines.comparing.report import headline
+from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.trust import save_trust
+from qinglan.messages import chinese
 from standins.samples import write_sample
 from tests.english import english_left
+from tests.lineage_world import make_keys, write_run
+from tests.pipelines.row_history_files import write_stage_files
 
 RUN_ALL = """
 import json, sys
@@ -47,8 +57,26 @@ MISTAKES = (
     "style predict",
     "demo-audit --out /tmp/none",
     "doctor nobody",
+    "plan fivedoctors {sheet} --set questions=3 --set no=1",
+    "serve nope",
+    "keys rotate",
+    "keys new builder --folder /proc/none",
+    "compare-teachers fivedoctors {sheet} --rows 3",
+    "audit {run} --page /proc/none/page.html",
+    "audit {altered}",
+    "audit {altered} --why",
+    "audit {incomplete}",
+    "init holes {holes} --yes --knowledge-base {bad}.jsonl",
 )
 COMMANDS = (
+    "init holes {holes} --yes",
+    "plan holes",
+    "keys list",
+    "audit {run}",
+    "audit {run} --why",
+    "audit {run} --diff {altered}",
+    *(f"why {row} {{stages}}" for row in ("tested", "twin", "learned", "rejected", "long")),
+    "fit cpu",
     "plan fivedoctors {sheet} --profile gpt",
     "plan chengla {sheet}",
     "doctor fivedoctors {sheet}",
@@ -56,15 +84,39 @@ COMMANDS = (
 )
 
 
+COMMON = {
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST,
+    errno.ENAMETOOLONG, errno.EMFILE, errno.EIO, errno.ENOTEMPTY, errno.EDQUOT, errno.ELOOP, errno.ENOMEM,
+    errno.EBUSY, errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EADDRINUSE, errno.EHOSTUNREACH, errno.ENETUNREACH,
+}  # fmt: skip
+"""Errors of the operating system that a person meets."""
+
+HOLES = (
+    "会话,问题,用户画像\n"
+    + "".join(f"c{n // 2},怎么退货{n},老客户\n" for n in range(60))
+    + "c90,,\nc91,   ,\nc92,TRUE,\n"
+)
+"""A sheet with rows that are no questions."""
+
+
 @pytest.fixture(scope="module")
 def screen(tmp_path_factory: pytest.TempPathFactory) -> str:
     """All lines of these commands, which one process runs one after the other."""
     folder = tmp_path_factory.mktemp("screens")
     write_sample("fivedoctors", folder, conversations=30, seed=5)
+    keys = make_keys(folder / "keys")
+    save_trust(folder / "keys" / "trust.yaml", keys.policy)
+    runs = {name: write_run(folder / "runs" / name, keys) for name in ("run", "altered", "incomplete")}
+    (runs["altered"] / "artifacts/line-1/sft/model/model.safetensors").write_bytes(b"x")
+    (runs["incomplete"] / "artifacts/line-1/generate/rewrites").unlink()
+    (folder / "stages").mkdir()
+    write_stage_files(folder / "stages")
+    (folder / "holes.csv").write_text(HOLES, encoding="utf-8")
     (folder / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     (folder / "bad.jsonl").write_text('{"id": 1}\n', encoding="utf-8")
     sheet = f"--questions {folder / 'questions.xlsx'} --knowledge-base {folder / 'knowledge_base.jsonl'}"
-    commands = [words.format(sheet=sheet, bad=folder / "bad").split() for words in (*MISTAKES, *COMMANDS)]
+    paths = {"sheet": sheet, "bad": folder / "bad", "stages": folder / "stages", "holes": folder / "holes.csv"}
+    commands = [words.format(**paths, **runs).split() for words in (*MISTAKES, *COMMANDS)]
     run = subprocess.run(
         [sys.executable, "-c", RUN_ALL, json.dumps(commands)], capture_output=True, text=True, check=True,
         cwd=folder, env=_environment(folder),
@@ -73,10 +125,9 @@ def screen(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    import os
-
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "KFP_"))}
-    return kept | {"QINGLAN_LANG": "zh", "COLUMNS": "400", "HOME": str(folder), "PYTHONUTF8": "1"}
+    ours = {"QINGLAN_LANG": "zh", "COLUMNS": "400", "HOME": str(folder), "PYTHONUTF8": "1"}
+    return kept | ours | {KEYS_VARIABLE: str(folder / "keys")}
 
 
 def test_no_line_is_english_or_half_english(screen: str) -> None:
@@ -91,7 +142,29 @@ def test_no_line_is_english_or_half_english(screen: str) -> None:
         ("主机 'a b' (teacher.base_url), host 'c' of it", True),
         ("请运行 `qinglan init acme SHEET`，或用 --set gateway.budget=20", False),
         ("闸门暂缓：sft 的 dev 行", False),
+        ("给定：questions d62482fc5caa（verified）", True),
+        ("Judges:", True),
+        ("validate  accepted", True),
+        ("dev 3 行, 测试 5 行", True),
+        ("没有叫 content, 内容 的列；现有 id", False),
     ],
 )
 def test_english_that_is_left_is_noticed(line: str, left: bool) -> None:
     assert bool(english_left(line)) is left
+
+
+@pytest.mark.parametrize("number", sorted(set(errno.errorcode) & COMMON), ids=errno.errorcode.get)
+def test_what_the_operating_system_says_is_chinese_in_our_sentences(number: int) -> None:
+    for sentence in (
+        "/a/b: {}. Choose another place, or make room.",
+        "/a/b: cannot be read ({}).",
+        "/a: {}. Push the artifact again.",
+    ):
+        assert english_left(chinese().translate(sentence.format(os.strerror(number)))) == []
+
+
+@pytest.mark.parametrize("word", [*get_args(Conclusion)])
+def test_the_recommendation_of_a_teacher_is_chinese(word: str) -> None:
+    shown = chinese().translate(headline(word, "gpt"))
+
+    assert english_left(shown) == [] and shown != headline(word, "gpt")

@@ -263,7 +263,7 @@ def test_a_held_release_serves_by_its_override_alone_which_later_audits_list(ran
         f"{REASON} {' '.join(ran.record['verdict']['reasons'])}"
     ]
     assert later.verdict == "incomplete" and [finding.what for finding in later.findings] == ["verdict"]
-    assert [kept.told.outcome for kept in later.rollouts] == ["RolledBack"]
+    assert [kept.statement.outcome for kept in later.rollouts] == ["RolledBack"]
 
 
 def test_after_such_a_demo_its_audit_refuses_a_changed_ancestor_and_its_rollout_runs_again(shown: Shown) -> None:

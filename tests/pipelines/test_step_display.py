@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.rundir import RunDir, write_json
-from pipelines.step_display import StepDisplay, format_facts, step_line
+from pipelines.step_display import StepDisplay, format_facts, step_line, text_in_language
+from qinglan.messages import chinese
 
 DONE = {
     "status": "done",
@@ -85,3 +86,22 @@ def test_a_training_says_once_where_it_shows_itself(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().out.splitlines() == [
         "▶ sft running", f"  sft while it trains: {tmp_path / 'live' / 'index.html'}",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("8/260, 4 a second, 69 s left, loss 3.64", "8/260，每秒 4，还剩 69 秒，损失 3.64"),
+        ("sft 5/5, 138 a second", "sft 5/5，每秒 138"),
+        ("step 1/8, loss 7.038", "第 1/8 步，损失 7.038"),
+        ("0.5 s  行 32，已改写 30", "0.5 s  行 32，已改写 30"),
+        ("Give more rows, or another base", "Give more rows, or another base"),
+    ],
+)
+def test_the_progress_of_a_step_is_chinese_figure_by_figure(
+    monkeypatch: pytest.MonkeyPatch, text: str, shown: str
+) -> None:
+    monkeypatch.setattr("qinglan.terminal._in_language", chinese().translate)
+    monkeypatch.setattr("qinglan.terminal._comma", "，")
+
+    assert text_in_language(text) == shown

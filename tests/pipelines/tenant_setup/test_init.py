@@ -78,7 +78,7 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
         "    问题: 那它能机洗吗",
         "    历史摘要: 用户：有背包吗 / 助手：有的",
         "The locked test has 0 rows with gold passages",
-        "Next, for free, with stand-ins and a tiny model: qinglan run acme",
+        "Next, for free, with stand-ins and a tiny model: `qinglan run acme`",
     ):
         assert line in made.out
     tenant = company / "tenants" / "acme"
@@ -209,6 +209,7 @@ def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> Non
     assert not screen.has_line(FORGED) and not screen.title
     readme = (tmp_path / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
     assert "\x1b" not in readme and "<b>" not in readme.replace("`docs/a\\x1b[2J<b>'x'.md`", "")
+    assert "没有用到：" in readme and "Not used" not in readme, "the README's guesses are in its language"
 
 
 HISTORY = [{"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}]

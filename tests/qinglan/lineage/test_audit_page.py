@@ -170,3 +170,12 @@ def test_as_json_holds_things_steps_and_findings(found: Audit) -> None:
     assert {one["digest"] for one in told["things"]} >= {sha("questions"), sha("judge_model")}
     assert told["steps"][0]["statement"]["stage"]
     assert sum(told["counts"].values()) == len(told["things"])
+
+
+def test_yes_and_no_are_words_in_the_readers_language(found: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+
+    page = audit_page.page(found)
+
+    assert "<dd>是</dd>" in page
+    assert not re.search(r"<dd>(True|False)</dd>", page)

@@ -189,4 +189,4 @@ def test_a_rollouts_history_of_before_is_read_and_is_the_same_history(keys: Keys
     assert is_same_statement(before, told)
     assert not is_same_statement(before, told._replace(outcome="RolledBack"))
     [kept] = read_rollout_notes([before], keys.policy, "a" * 64, "fivedoctors", NOW)
-    assert rollout_payload(kept.told) == rollout_payload(told)
+    assert rollout_payload(kept.statement) == rollout_payload(told)

@@ -93,7 +93,7 @@ def test_diff_names_data_rows_parameters_code_metrics_and_keys(keys: Keys, tmp_p
     assert by_name["sft environment"].old == "-"
     assert (by_name["top1"].old, by_name["top1"].new) == ("0.82 [0.8, 0.84]", "0.9 [0.88, 0.92]")
     assert by_name["sft"].new == keys.stranger.id[:12]
-    assert "parameter:" in format_changes(found)
+    assert "Parameters:" in format_changes(found)
     assert not any("ppo.steps" in one.name for one in found)
 
 

@@ -45,12 +45,12 @@ def test_what_is_written_so_far_can_be_read_after_each_step(folder: Path, tmp_pa
                 {"step": at, "loss": 1 / at} for at in range(1, step + 1)
             ]
             assert (folder / "sft" / "log.txt").read_text() == f"line {step}\n"
-            assert "sft: running" in (folder / "index.html").read_text()
+            assert "sft · running" in (folder / "index.html").read_text()
             assert 'http-equiv="refresh"' in (folder / "index.html").read_text()
     assert "polyline" in (folder / "sft" / "curve.svg").read_text()
     page = (folder / "index.html").read_text()
     assert "<title>Trainings of run-1" in page
-    assert "sft: done" in page and 'http-equiv="refresh"' in page, "the next training will be on it"
+    assert "sft · done" in page and 'http-equiv="refresh"' in page, "the next training will be on it"
     assert not list(folder.rglob("*.partial"))
 
 
@@ -99,7 +99,7 @@ def test_the_page_shows_every_training_of_the_run_and_escapes_what_a_log_says(fo
     assert "<script>" not in page and "&lt;script&gt;" in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "\x1b" not in page and "\u202e" not in page
-    assert re.findall(r"<h2>(\w+): (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
+    assert re.findall(r"<h2>(\w+) · (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
     strict = Strict()
     strict.feed(page)
     assert (strict.open, strict.fetched) == ([], [])
@@ -198,7 +198,7 @@ def test_a_browser_shows_the_page_of_a_training_under_way(folder: Path, tmp_path
         page = open_page(folder / "index.html", tmp_path / "profile")
 
     assert page.title == f"Trainings of {run_id()}"
-    assert "sft: running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text
+    assert "sft · running" in page.text and "step 3 of 12" in page.text and "step 3/12 loss 0.500" in page.text
 
 
 def test_a_logs_tail_has_no_codes_of_a_terminal(tmp_path: Path) -> None:
@@ -206,3 +206,15 @@ def test_a_logs_tail_has_no_codes_of_a_terminal(tmp_path: Path) -> None:
     log.write_text("\x1b[36m(WorkerDict pid=7)\x1b[0m step 1\n")
 
     assert log_tail(log, 5, 100) == ["(WorkerDict pid=7) step 1"]
+
+
+def test_the_page_is_chinese_with_the_curves_titles_and_the_file_of_the_curve_english(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+    with live_training("sft", "SFT: loss by step", CURVES) as live:
+        live.step({"step": 1, "loss": 1.0}, 2)
+
+    page = (folder / "index.html").read_text()
+    assert "SFT：各步的损失" in page and "loss by step" not in page
+    assert "SFT: loss by step" in (folder / "sft" / "curve.svg").read_text()

@@ -45,7 +45,7 @@ def test_a_training_is_seen_at_its_gateway_while_it_runs(tmp_path: Path, monkeyp
     assert running["curves"]["training"] == [[1, 1.0], [2, 0.5]]
     page = answers["/trainings"].text
     assert answers["/trainings"].headers["content-type"].startswith("text/html")
-    assert "sft: running" in page and "validation loss rises." in page
+    assert "sft · running" in page and "validation loss rises." in page
     assert "&lt;script&gt;" in page and "<script" not in page
     labels = 'run="run-7",stage="sft"'
     metrics = answers["/metrics"].text

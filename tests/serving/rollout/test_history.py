@@ -91,16 +91,16 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
 
     [kept] = found.rollouts
     assert kept.counts and rollout_faults(found) == []
-    assert (kept.told.rollout, kept.told.outcome, kept.told.spec["run"]) == (
+    assert (kept.statement.rollout, kept.statement.outcome, kept.statement.spec["run"]) == (
         "qinglan/rewriter-3",
         "RolledBack",
         "a-run",
     )
-    assert kept.told.history[1]["figures"][0]["canary"] == [500, 30]
+    assert kept.statement.history[1]["figures"][0]["canary"] == [500, 30]
     signer = load_signer("rollout", keys).id
     said = capsys.readouterr().out
     assert "rollout qinglan/rewriter-3 to rewriter, RolledBack" in said and f"signed by key {signer[:8]}" in said
-    assert as_json(found)["rollouts"][0]["told"]["reasons"] == ("errors: worse",)
+    assert as_json(found)["rollouts"][0]["statement"]["reasons"] == ("errors: worse",)
     assert "errors: worse" in (shown := page(found)) and f"key {signer[:8]}" in shown
 
 
