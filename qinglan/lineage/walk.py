@@ -16,7 +16,7 @@ from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.findings import FAULTS, GRAVE, Finding, State, worst_state
 from qinglan.lineage.release_folder import MODEL, paper_faults
 from qinglan.lineage.statement import RELEASE_STAGE, UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
-from qinglan.lineage.statement_index import StatementIndex, Step, index_statements, maker_of
+from qinglan.lineage.statement_index import StatementIndex, Step, future_finding, index_statements, maker_of
 from qinglan.lineage.trust import TrustPolicy
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
@@ -76,10 +76,19 @@ def walk(
     now: datetime | None = None,
     until: datetime | None = None,
 ) -> Graph:
-    """The starts and all they come from, each with its state. `until`: nothing in the chain is younger."""
+    """The starts and all they come from, each with its state. `until`: nothing in the chain is younger.
+
+    Signed statements that are dated in the future are one finding, which says what to do; everything else is shown as
+    it will be when their time has come.
+    """
+    now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
     with _garbage_collection_paused():
-        index = index_statements(evidence.statements(), policy, tenant, now or datetime.now(UTC))
+        index = index_statements(evidence.statements(), policy, tenant, now)
+        future = future_finding(index.steps.values(), now)
+        if future:
+            newest = max(step.done for step in index.steps.values() if step.is_ahead)
+            index = index_statements(evidence.statements(), policy, tenant, newest)
         chain = collect_chain(starts, index)
         steps = {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
         steps = {step_id: _check_times(step, chain, steps, until) for step_id, step in steps.items()}
@@ -87,7 +96,8 @@ def walk(
         signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
         checks = check_digests(chain.parts, evidence, signed)
         things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
-        return Graph(starts, things, steps, (*index.findings, *paper_findings(evidence, index)))
+        findings = (*((future,) if future else ()), *index.findings, *paper_findings(evidence, index))
+        return Graph(starts, things, steps, findings)
 
 
 @contextmanager

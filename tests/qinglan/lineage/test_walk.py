@@ -167,7 +167,6 @@ def test_a_statement_of_another_shape_is_a_finding(keys: Keys, about: object) ->
     [
         (((1, 2), (1.5, 4)), "before rewrites was made"),
         (((1, 2), (4, 3)), "before it started"),
-        (((1, 2), (3, 24 * 365)), "yet to come"),
     ],
 )
 def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[float, float]], why: str) -> None:
@@ -175,6 +174,34 @@ def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[floa
 
     assert states(graph)["model"] == "altered"
     assert why in graph.things[sha("model")].why
+
+
+def test_dates_in_the_future_are_one_finding_that_says_by_how_much_and_what_to_do(keys: Keys) -> None:
+    """Each artifact keeps its own state: whatever else is wrong is not hidden behind a clock."""
+    late = 24 * 365.0
+    foreign = sealed(keys.stranger, "ppo", [made("rl_model")], [made("model")], (late, late + 1))
+
+    graph = walk(
+        [sha("rl_model")], Statements(*line(keys, ((1, 2), (3, late))), foreign), keys.policy, TENANT, now=NOW
+    )
+
+    [dates] = [finding for finding in findings_of(graph) if finding.what == "dates"]
+    assert dates.state == "altered"
+    assert dates.why.startswith(
+        "1 signed statements are dated up to 335.0 d in the future (it is 2026-02-04 08:00:00Z"
+    )
+    assert "wait, or set that clock and run the same command again" in dates.why
+    assert states(graph) == {
+        "questions": "attested", "rewrites": "attested", "code": "attested", "model": "attested",
+        "rl_model": "untrusted",
+    }  # fmt: skip
+
+
+def test_an_unsigned_date_in_the_future_is_no_matter_of_clocks(keys: Keys) -> None:
+    late = 24 * 365.0
+    graph = walked(sealed(None, "sft", [made("model")], [], (1, late)), start="model", policy=keys.policy)
+
+    assert [finding.what for finding in findings_of(graph)] == [f"model {sha('model')[:12]}"]
 
 
 def test_nothing_is_younger_than_its_release(keys: Keys) -> None:
