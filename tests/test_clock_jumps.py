@@ -23,10 +23,12 @@ from qinglan.kubernetes.client import Api
 from qinglan.lineage import step_clock
 from qinglan.lineage.audit import audit, next_step
 from qinglan.lineage.deploy_gate import may_deploy
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.evidence import FileEvidence
 from qinglan.lineage.findings import GRAVE
-from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.keys import KEYS_VARIABLE, load_signer, make_key
 from qinglan.lineage.record import recorded
+from qinglan.lineage.statement import Statement, to_payload
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.llm.limits import retry_after
@@ -94,6 +96,33 @@ def test_steps_stay_in_their_order_and_are_audited(
 
     assert len(graph.steps) == 2
     assert [str(finding) for finding in findings_of(graph) if finding.state in GRAVE] == []
+
+
+@pytest.mark.parametrize("policy", ["policy", "keys alone"])
+@pytest.mark.parametrize("signer", ["nobody", "stranger", "builder", "releaser"])
+def test_only_steps_whose_signature_is_proven_set_the_order(
+    signer: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can lay a file among the statements would date all that follow: they would never count."""
+    keys = use_keys(tmp_path / "keys", monkeypatch)
+    make_key(tmp_path / "stranger" / "builder.pem")
+    signers = {
+        "nobody": [], "stranger": [load_signer("builder", tmp_path / "stranger")],
+        "builder": [load_signer("builder")], "releaser": [load_signer("releaser")],
+    }  # fmt: skip
+    late = datetime.now(UTC) + timedelta(days=9)
+    stage = "release" if signer == "releaser" else "sft"
+    statement = Statement(stage, (), (), {}, {}, "", late.isoformat(), late.isoformat(), {})
+    (tmp_path / "lineage").mkdir()
+    (tmp_path / "lineage" / f"sft{ENVELOPE_SUFFIX}").write_bytes(
+        sign_envelope(to_payload(statement), IN_TOTO, signers[signer])
+    )
+    if policy == "keys alone":
+        (keys / TRUST_FILE).unlink()
+
+    began = step_clock.step_clock(load_signer("builder"), tmp_path / "lineage").began
+
+    assert (began == late) == (signer in ("builder", "releaser"))
 
 
 def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_once_its_time_has_come(
