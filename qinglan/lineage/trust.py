@@ -44,7 +44,7 @@ class KeyRotation(NamedTuple):
     old: str
     new: str
     until: datetime
-    """What the old key signed with a later date counts no more."""
+    """The last date that a signature of the old key may have."""
 
     clock_behind: timedelta
     """How far the policy's newest date is ahead of this machine's clock; zero where none is."""
