@@ -193,8 +193,8 @@ class S3Connection:
         if code == TOO_SKEWED or (code in {*WRONG_KEYS, "AccessDenied"} and clock_error(error) > MAX_SKEW):
             return ConfigError(
                 f"{self.address}: refused with {code}: this machine's clock differs by "
-                f"{how_long(clock_error(error))} from that "
-                f"of the S3 at {self.settings.endpoint}. Set the clock that is wrong, then try again."
+                f"{how_long(clock_error(error))} from that of the S3 at {self.settings.endpoint}. Set the clock that "
+                "is wrong, then try again."
             )
         if code in WRONG_KEYS:
             return ConfigError(f"{self.address}: {code}. Check {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}.")

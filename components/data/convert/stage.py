@@ -21,6 +21,7 @@ from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.labels import RELEVANT, RowLabels
 from qinglan.near_duplicates import question_key
 from qinglan.prompt_parquet import ParquetRows
+from qinglan.prompts import student_prompt
 from qinglan.rows import ValidatedRewrite, quarantine_row
 from qinglan.terminal.progress import progress
 from qinglan.training_rows import ppo_row, sft_row
@@ -107,6 +108,12 @@ def convert(
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, len(assigned), counts)
     return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
+
+
+def student_prompts(validated: Path, config: ConvertConfig) -> dict[str, str]:
+    """The system prompt that the rows of each tenant show."""
+    tenants = sorted({row.tenant_id for _, row in read_jsonl(validated, ValidatedRewrite)})
+    return {tenant: student_prompt(tenant, config.system_prompt) for tenant in tenants}
 
 
 def read_labels(path: Path) -> Labels:
