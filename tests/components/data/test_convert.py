@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from components.data.convert.component import convert as convert_step
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import SplitInput, assign_splits, left_out_for_balance, split_of
+from components.data.convert.split_rows import (
+    SplitInput,
+    assign_splits,
+    conversation_splits,
+    left_out_for_balance,
+    split_of,
+)
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line, sha256_bytes
@@ -313,6 +319,26 @@ def test_the_released_model_of_a_folded_sheet_learns_from_all_rows(tmp_path: Pat
     train, dev = (ids(folder / f"ppo/{name}.parquet") for name in ("train", "dev"))
     assert (counts.test, len(train | dev)) == (0, 30)
     assert dev and "r0" in train, "what the sheet marks stays as it is"
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_folds_of_which_one_could_not_be_trained_are_refused_before_any_is(split: str, tmp_path: Path) -> None:
+    """Its SFT would fail after the trainings of the released model and of the folds before it, all paid."""
+    rows = [row(n) for n in range(30)]
+    inputs = [
+        SplitInput(n, one.id, (one.tenant_id, one.conversation_id), None, one.question) for n, one in enumerate(rows)
+    ]
+    second = conversation_splits(inputs, FOLDED.model_copy(update={"fold": 2}))
+    poor = [
+        one.model_copy(
+            update={"accepted": second[one.tenant_id, one.conversation_id] != split, "reason": "nothing found"}
+        )
+        for one in rows
+    ]
+
+    with pytest.raises(DataError, match=rf"in fold 2 of 3 no row of {split} is accepted.*Nothing is trained yet"):
+        run(tmp_path, poor, FOLDED)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("settings", [{"folds": 1}, {"folds": 3, "fold": 4}, {"fold": 1}])
