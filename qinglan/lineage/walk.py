@@ -16,7 +16,14 @@ from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.findings import FAULTS, GRAVE, Finding, State, worst_state
 from qinglan.lineage.release_folder import MODEL, paper_faults
 from qinglan.lineage.statement import RELEASE_STAGE, UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
-from qinglan.lineage.statement_index import StatementIndex, Step, future_finding, index_statements, maker_of
+from qinglan.lineage.statement_index import (
+    MAX_CLOCK_AHEAD,
+    StatementIndex,
+    Step,
+    future_finding,
+    index_statements,
+    maker_of,
+)
 from qinglan.lineage.trust import TrustPolicy
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
@@ -88,7 +95,7 @@ def walk(
         future = future_finding(index.steps.values(), now)
         if future:
             newest = max(step.done for step in index.steps.values() if step.is_ahead)
-            index = index_statements(evidence.statements(), policy, tenant, newest)
+            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD)
         chain = collect_chain(starts, index)
         steps = {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
         steps = {step_id: _check_times(step, chain, steps, until) for step_id, step in steps.items()}

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,15 @@ def test_dates_in_the_future_are_one_finding_that_says_by_how_much_and_what_to_d
         "questions": "attested", "rewrites": "attested", "code": "attested", "model": "attested",
         "rl_model": "untrusted",
     }  # fmt: skip
+
+
+def test_the_last_second_of_the_calendar_is_a_finding_too(keys: Keys) -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    hours = int((last - DAWN) / timedelta(hours=1)) + 59 / 60
+
+    graph = walk([sha("model")], Statements(*line(keys, ((1, 2), (3, hours)))), keys.policy, TENANT, now=NOW)
+
+    assert [finding.what for finding in findings_of(graph)] == ["dates"]
 
 
 def test_an_unsigned_date_in_the_future_is_no_matter_of_clocks(keys: Keys) -> None:
