@@ -1,7 +1,7 @@
 """The statements of some evidence, each opened, verified and read once."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -90,7 +90,7 @@ def index_statements(
             findings.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
             continue
         steps[step_id] = step
-        if step.state == "altered":
+        if step.state == "altered" and not step.is_ahead:
             findings.append(Finding(f"statement of {step.statement.stage}", "altered", f"{where}: {step.why}"))
     return _build_index(steps, findings)
 
@@ -145,9 +145,8 @@ def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
     return ""
 
 
-def future_finding(steps: Iterable[Step], now: datetime) -> Finding | None:
-    """Tell by how much signed statements are dated in the future, and what to do; None where none is."""
-    ahead = [step for step in steps if step.is_ahead]
+def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
+    """Tell by how much these statements are dated in the future, and what to do; None where there is none."""
     if not ahead:
         return None
     newest = max(step.done for step in ahead)

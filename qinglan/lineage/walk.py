@@ -92,12 +92,14 @@ def walk(
     starts = tuple(dict.fromkeys(starts))
     with _garbage_collection_paused():
         index = index_statements(evidence.statements(), policy, tenant, now)
-        future = future_finding(index.steps.values(), now)
-        if future:
-            newest = max(step.done for step in index.steps.values() if step.is_ahead)
-            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD)
         chain = collect_chain(starts, index)
-        steps = {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
+        ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
+        future = future_finding(ahead, now)
+        if future:
+            newest = max(step.done for step in ahead)
+            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD)
+            chain = collect_chain(starts, index)
+        steps = steps_of(chain, index)
         steps = {step_id: _check_times(step, chain, steps, until) for step_id, step in steps.items()}
         counting = (step.statement for step in index.steps.values() if step.counts)
         signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
@@ -148,6 +150,11 @@ def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceCha
     return ProvenanceChain(done, makers, frozenset(loops - {""}))
 
 
+def steps_of(chain: ProvenanceChain, index: StatementIndex) -> dict[str, Step]:
+    """The steps that made what is in the chain, by id."""
+    return {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
+
+
 def artifact_node(
     digest: str,
     chain: ProvenanceChain,
@@ -185,9 +192,9 @@ def artifact_node(
 
 
 def paper_findings(evidence: Evidence, index: StatementIndex) -> Iterator[Finding]:
-    """Papers that no statement that counts names so: somebody changed them, exchanged them, or put them there."""
+    """Papers that no signed statement names so: somebody changed them, exchanged them, or put them there."""
     papers = {str(path): digest for path, digest in evidence.papers()}
-    counting = [step.statement for step in index.steps.values() if papers and step.counts]
+    counting = [step.statement for step in index.steps.values() if papers and (step.counts or step.is_ahead)]
     for path, why in paper_faults(counting, papers).items():
         yield Finding(path, "altered", why)
 

@@ -158,7 +158,7 @@ def test_a_key_made_under_a_clock_ahead_is_rotated_for_one_that_signs_todays_dat
     for role in ("builder", "releaser"):
         (keys / f"{role}.pem").unlink()
         monkeypatch.setattr("qinglan.lineage.trust._now", lambda: right + timedelta(days=900))
-        new_key(keys, role)  # type: ignore[arg-type]
+        new_key(keys, role)
     monkeypatch.setattr("qinglan.lineage.trust._now", lambda: right)
 
     done = rotate_key(keys, "builder")

@@ -197,6 +197,15 @@ def test_dates_in_the_future_are_one_finding_that_says_by_how_much_and_what_to_d
     }  # fmt: skip
 
 
+def test_what_was_dated_ahead_and_is_made_again_under_the_right_clock_is_intact(keys: Keys) -> None:
+    """The same command again makes the same bytes; the statements of before stay in the run's folder."""
+    late = 24 * 365.0
+    ahead = line(keys, ((late, late + 1), (late + 2, late + 3)))
+
+    assert verdict(walked(*ahead, start="model", policy=keys.policy)) == "altered"
+    assert verdict(walked(*ahead, *line(keys), start="model", policy=keys.policy)) == "intact"
+
+
 def test_the_last_second_of_the_calendar_is_a_finding_too(keys: Keys) -> None:
     last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     hours = int((last - DAWN) / timedelta(hours=1)) + 59 / 60
