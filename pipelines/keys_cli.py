@@ -36,11 +36,25 @@ def new(
 @keys.command()
 def rotate(role: RoleName, folder: Folder = None) -> None:
     """Replace a role's key: what the old one has signed counts as of its time, and it signs nothing more."""
+    from qinglan.clock import how_long
     from qinglan.lineage.keys import keys_folder
-    from qinglan.lineage.trust import rotate_key
+    from qinglan.lineage.trust import TRUST_FILE, rotate_key
 
-    old, replacement = rotate_key(folder or keys_folder(), _role(role))
-    say(f"{role}: key {old[:12]} is rotated out, its private half deleted; key {replacement[:12]} signs from now on")
+    place = folder or keys_folder()
+    done = rotate_key(place, _role(role))
+    say(
+        f"{role}: key {done.old[:12]} is rotated out, its private half deleted; key {done.new[:12]} signs from now on"
+    )
+    say(
+        f"What {done.old[:12]} signed counts up to {done.until:%F %T}Z, and nothing that is dated later. If it has "
+        "signed later dates, since a clock was wrong here or there, set its `until` in "
+        f"{place / TRUST_FILE} after them."
+    )
+    if done.clock_behind:
+        say(
+            f"{place / TRUST_FILE} has a date that is {how_long(done.clock_behind)} ahead of this machine's clock: "
+            "this clock is behind, or one was ahead when that was written. See which, and set `until` right."
+        )
 
 
 @keys.command()

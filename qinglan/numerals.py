@@ -16,6 +16,14 @@ DIGITS = {char: value for value, char in enumerate("零一二三四五六七八�
 UNITS = {"十": 10, "百": 100, "千": 1000}
 MYRIADS = {"万": 10_000, "亿": 100_000_000}
 SPELLED = re.compile("[零〇一二两三四五六七八九十][零〇一二两三四五六七八九十百千万亿]*")
+LONGEST_RUN = 60
+"""Numerals in a row that are read, of digits, of characters and of English words alike: nobody means a longer number,
+and to look for what may follow each of thousands takes seconds."""
+
+TOO_MANY_DIGITS = re.compile(rf"(\d{{{LONGEST_RUN}}})\d+")
+TOO_MANY_CHARACTERS = re.compile(
+    rf"([零〇一二两三四五六七八九十百千万亿]{{{LONGEST_RUN}}})[零〇一二两三四五六七八九十百千万亿]+"
+)
 MEASURE_WORDS = "次粒片颗袋瓶盒包滴勺克毫微升斤公岁天日周个月年小分钟秒元块折%节课门题页期套本支罐板针剂杯碗倍人"
 LATIN_UNITS = "mg|mcg|ug|μg|kg|g|ml|l|iu|cm|mm|km|m|kcal|cal|kj|h|min|pcs"
 COUNTED = re.compile(
@@ -124,7 +132,7 @@ def english_values(text: str) -> set[str]:
     numbers = set()
     for match in ENGLISH_NUMBER.finditer(text.lower()):
         total = part = 0
-        for word in re.findall("[a-z]+", match.group()):
+        for word in re.findall("[a-z]+", match.group())[:LONGEST_RUN]:
             value = ENGLISH.get(word, 0)
             if value >= 1000:
                 total, part = total + (part or 1) * value, 0
@@ -137,11 +145,13 @@ def english_values(text: str) -> set[str]:
 
 
 def normalise_numerals(text: str) -> str:
-    """The text in half-width characters, with Roman and formal numerals, 1,000 and 2 million in one form."""
+    """The text in half-width characters, with Roman and formal numerals, 1,000 and 2 million in one form, and the
+    beginning alone of a number that nobody means."""
     roman = "".join(str(int(unicodedata.numeric(char))) if "Ⅰ" <= char <= "ⅿ" else char for char in text)
     plain = FULL_HOUR.sub("", SEPARATOR.sub("", unicodedata.normalize("NFKC", roman)))
+    plain = TOO_MANY_DIGITS.sub(r"\1", plain)
     plain = SCALED.sub(lambda match: canonical_number(str(Decimal(match[1]) * SCALES[match[2].lower()])), plain)
-    return FORMAL.sub(lambda match: FORMAL_NUMERALS[match.group()], plain)
+    return TOO_MANY_CHARACTERS.sub(r"\1", FORMAL.sub(lambda match: FORMAL_NUMERALS[match.group()], plain))
 
 
 def canonical_number(number: str) -> str:

@@ -14,7 +14,7 @@ from qinglan.digests import digest
 from qinglan.evaluation.rewriter_gate import GateConfig, decide
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.record import recorded
-from qinglan.lineage.step_inputs import add_verdict
+from qinglan.lineage.step_inputs import add_student_prompts, add_verdict
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
 from qinglan.rewriter.card import RewriterCard, write_card
 from tests.qinglan.evaluation.test_rewriter_gate import good
@@ -79,8 +79,10 @@ def write_judged(path: Path, evaluation: Mapping[str, Any]) -> Path:
     return path
 
 
-def write_lineage(folder: Path, model: Path, evaluation: Path, report: Path) -> Path:
-    """What convert, base, ppo, evaluate and gate leave, each signed by the builder."""
+def write_lineage(
+    folder: Path, model: Path, evaluation: Path, report: Path, prompts: Mapping[str, str] | None = None
+) -> Path:
+    """What convert, base, ppo, evaluate and gate leave, each signed by the builder. `prompts`: of its rows."""
     things = {name: Thing(folder / name) for name in ("chats", "base_model")}
     for one in things.values():
         Path(one.path).parent.mkdir(parents=True, exist_ok=True)
@@ -98,6 +100,7 @@ def write_lineage(folder: Path, model: Path, evaluation: Path, report: Path) -> 
         with recorded(stage, used, made, {"seed": 1}, lineage, before) as step:
             if stage == "convert":
                 step.facts.update(sft_train=400, sft_dev=50, ppo_train=300, ppo_dev=40, test=1000)
+                add_student_prompts(step, prompts or {})
             if stage == "gate":
                 add_verdict(step, decide(orjson.loads(evaluation.read_bytes()), GateConfig()))
         before = lineage
@@ -105,12 +108,12 @@ def write_lineage(folder: Path, model: Path, evaluation: Path, report: Path) -> 
     return Path(before.path)
 
 
-def make_inputs(folder: Path, model: Path, lead: float = 0.06) -> Inputs:
+def make_inputs(folder: Path, model: Path, lead: float = 0.06, prompts: Mapping[str, str] | None = None) -> Inputs:
     """Everything that the register stage takes."""
     evaluation = write_judged(folder / "evaluation.json", judged(model, lead))
     report = folder / "report.html"
     report.write_text(f"<!doctype html><title>{lead:+.1%}</title>", encoding="utf-8")
-    return Inputs(evaluation, model, report, write_lineage(folder / "run", model, evaluation, report))
+    return Inputs(evaluation, model, report, write_lineage(folder / "run", model, evaluation, report, prompts))
 
 
 def make_held_inputs(folder: Path) -> Inputs:

@@ -21,11 +21,14 @@ from qinglan.jobs.pod_log import PodLog
 from qinglan.jobs.snapshot import JobSnapshot
 from qinglan.kubernetes.client import Api
 from qinglan.lineage import step_clock
-from qinglan.lineage.audit import audit
+from qinglan.lineage.audit import audit, next_step
+from qinglan.lineage.deploy_gate import may_deploy
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.evidence import FileEvidence
 from qinglan.lineage.findings import GRAVE
-from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.keys import KEYS_VARIABLE, load_signer, make_key
 from qinglan.lineage.record import recorded
+from qinglan.lineage.statement import Statement, to_payload
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.llm.limits import retry_after
@@ -42,6 +45,7 @@ from tests.qinglan.jobs.job_objects import HOURS as JOB_HOURS
 from tests.qinglan.jobs.job_objects import MADE_AT, job, pod, seen
 from tests.registered_release import NAME, make_inputs, tiny_weights, use_keys
 from tests.serving.rollout.test_decide import decided, passing, served, state, window
+from tests.whole_release import make_whole_release
 
 REPOSITORY = Path(__file__).parents[1]
 NOW = 1_800_000_000.0
@@ -94,6 +98,33 @@ def test_steps_stay_in_their_order_and_are_audited(
     assert [str(finding) for finding in findings_of(graph) if finding.state in GRAVE] == []
 
 
+@pytest.mark.parametrize("policy", ["policy", "keys alone"])
+@pytest.mark.parametrize("signer", ["nobody", "stranger", "builder", "releaser"])
+def test_only_steps_whose_signature_is_proven_set_the_order(
+    signer: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can lay a file among the statements would date all that follow: they would never count."""
+    keys = use_keys(tmp_path / "keys", monkeypatch)
+    make_key(tmp_path / "stranger" / "builder.pem")
+    signers = {
+        "nobody": [], "stranger": [load_signer("builder", tmp_path / "stranger")],
+        "builder": [load_signer("builder")], "releaser": [load_signer("releaser")],
+    }  # fmt: skip
+    late = datetime.now(UTC) + timedelta(days=9)
+    stage = "release" if signer == "releaser" else "sft"
+    statement = Statement(stage, (), (), {}, {}, "", late.isoformat(), late.isoformat(), {})
+    (tmp_path / "lineage").mkdir()
+    (tmp_path / "lineage" / f"sft{ENVELOPE_SUFFIX}").write_bytes(
+        sign_envelope(to_payload(statement), IN_TOTO, signers[signer])
+    )
+    if policy == "keys alone":
+        (keys / TRUST_FILE).unlink()
+
+    began = step_clock.step_clock(load_signer("builder"), tmp_path / "lineage").began
+
+    assert (began == late) == (signer in ("builder", "releaser"))
+
+
 def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_once_its_time_has_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
 ) -> None:
@@ -108,11 +139,25 @@ def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_o
     early = audit(str(tmp_path / "release"), policy)
     later = audit(str(tmp_path / "release"), policy, now=datetime.now(UTC) + timedelta(hours=HOURS, minutes=1))
 
-    assert early.verdict == "altered"
-    assert "yet to come. If a clock was ahead there, it counts from that time on" in " ".join(
-        map(str, early.findings)
-    )
+    [dates] = [finding for finding in early.findings if finding.state in GRAVE]
+    assert dates.what == "dates" and "up to 3.0 h in the future" in dates.why
+    assert next_step(early) == "Deploy nothing of it before: its bytes and signatures are right, its dates are not."
     assert [str(finding) for finding in later.findings if finding.state in GRAVE] == []
+
+
+def test_a_deployment_that_waits_for_its_date_says_so_and_the_same_steps_under_the_right_clock_are_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
+) -> None:
+    keys = use_keys(tmp_path / "keys", monkeypatch)
+    machine(HOURS)
+    ahead = make_whole_release(tmp_path / "ahead", keys)
+    machine(0)
+    right = make_whole_release(tmp_path / "right", keys)
+
+    [reason] = may_deploy(ahead.folder, ahead.policy, NAME).reasons
+
+    assert "dated up to 3.0 h in the future" in reason and "run the same command again" in reason
+    assert may_deploy(right.folder, right.policy, NAME).allowed
 
 
 @pytest.mark.parametrize("hours", [-HOURS, HOURS])

@@ -42,8 +42,9 @@ class Metric(NamedTuple):
         return f"{value:+z.3f}" if self.unit == "loss" else f"{value:+z.2f}"
 
     def difference_interval(self, gap: Mapping[str, Any]) -> str:
-        """`[low, high]` of a difference."""
-        return f"[{self.difference(gap.get('low'))}, {self.difference(gap.get('high'))}]"
+        """`[low, high]` of a difference; empty where there is none."""
+        ends = [gap.get(end) for end in ("low", "high")]
+        return f"[{', '.join(map(self.difference, ends))}]" if any(map(is_number, ends)) else ""
 
 
 def is_number(value: Any) -> bool:

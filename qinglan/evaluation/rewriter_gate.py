@@ -102,13 +102,9 @@ def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
     return verdict._replace(reasons=[*lines, *verdict.reasons])
 
 
-def _is_cross_fitted(numbers: EvaluationNumbers) -> bool:
-    return numbers.has("cross_fitted")
-
-
 def _describe_folds(numbers: EvaluationNumbers, candidate: str) -> Iterator[str]:
     """The way a small sheet was tested, with its figure, whatever the verdict."""
-    if _is_cross_fitted(numbers):
+    if numbers.cross_fitted:
         against = _against_teacher(numbers, candidate)
         yield (
             f"Cross-fitted: {numbers('counts', 'rows'):.0f} questions, each rewritten by one of "
@@ -124,7 +120,7 @@ def _against_teacher(numbers: EvaluationNumbers, candidate: str) -> Comparison:
 
 
 def _check_query_count(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    n, cross_fitted = numbers("paired", f"{candidate}_vs_teacher", "n"), _is_cross_fitted(numbers)
+    n, cross_fitted = numbers("paired", f"{candidate}_vs_teacher", "n"), numbers.cross_fitted
     if cross_fitted and n < gate.cross_rows:
         yield f"Too few: {n:.0f} queries were cross-fitted, and {gate.cross_rows} are wanted. Label more."
     if not cross_fitted and n < gate.rows:
@@ -278,7 +274,7 @@ def _model(name: Any) -> str:
 def _check_digests(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
     yield from missing_digests(numbers, ("digests", "predictions"))
     yield from _check_origins(numbers, candidate, "digests")
-    if _is_cross_fitted(numbers):
+    if numbers.cross_fitted:
         folds = numbers.value("digests", "folds")
         if not isinstance(folds, Mapping) or len(folds) != numbers("cross_fitted", "folds"):
             yield "digests.folds does not name every fold: nobody can tell what each row was rewritten by."

@@ -78,7 +78,7 @@ def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:
 
 def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:
     """The way a small data set was judged, with its figure, whatever the verdict."""
-    if not _is_cross_fitted(numbers):
+    if not numbers.cross_fitted:
         return
     value, low, high = (numbers("systems", "model", "macro_f1", name) for name in ("value", "low", "high"))
     yield (
@@ -88,12 +88,8 @@ def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:
     )
 
 
-def _is_cross_fitted(numbers: EvaluationNumbers) -> bool:
-    return numbers.has("cross_fitted", "folds")
-
-
 def _check_row_count(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
-    if _is_cross_fitted(numbers):
+    if numbers.cross_fitted:
         if (rows := numbers("counts", "rows")) < gate.cross_rows:
             yield f"Too few: {rows:.0f} rows were cross-fitted, and {gate.cross_rows} are wanted. Label more."
         return
@@ -102,7 +98,7 @@ def _check_row_count(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Itera
 
 
 def _enough_of_each(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
-    if _is_cross_fitted(numbers):
+    if numbers.cross_fitted:
         return  # prepare refuses a label with one answer; its interval says the rest
     for label in _labels(numbers):
         if (rows := numbers("systems", "model", "classes", label, "support")) < gate.class_rows:

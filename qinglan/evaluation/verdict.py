@@ -51,6 +51,15 @@ class EvaluationNumbers:
             return False
         return True
 
+    @property
+    def cross_fitted(self) -> bool:
+        """Tell if no test was locked away; a MissingNumberError where nobody can tell the number of folds."""
+        if not self.has("cross_fitted"):
+            return False
+        if (folds := self("cross_fitted", "folds")) < 2:
+            raise MissingNumberError(f"cross_fitted.folds is {folds:.0f}, and rows of one fold teach nobody")
+        return True
+
     def __call__(self, *path: str) -> float:
         value = self.value(*path)
         if value is None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from qinglan.errors import AlteredError, IncompleteAuditError, QinglanError
 from qinglan.lineage.audit_targets import AuditTarget, Kind, open_target
-from qinglan.lineage.findings import FAULTS, WORST_FIRST, AuditVerdict, Finding, verdict_of
+from qinglan.lineage.findings import FAULTS, GRAVE, WORST_FIRST, AuditVerdict, Finding, verdict_of
 from qinglan.lineage.name_moves import name_findings
 from qinglan.lineage.paid_answers import check_journals
 from qinglan.lineage.release_check import check_release
@@ -23,7 +23,7 @@ from qinglan.lineage.release_notes import (
     read_rollout_notes,
 )
 from qinglan.lineage.statement import ArtifactRef
-from qinglan.lineage.statement_index import Step
+from qinglan.lineage.statement_index import DATES, Step
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import Graph, findings_of, walk
 
@@ -139,6 +139,8 @@ def audit_error(result: Audit) -> QinglanError | None:
 def next_step(result: Audit) -> str:
     """Advice for whoever reads the audit."""
     states = {finding.state for finding in result.findings}
+    if {finding.what for finding in result.findings if finding.state in GRAVE} == {DATES}:
+        return "Deploy nothing of it before: its bytes and signatures are right, its dates are not."
     if "altered" in states:
         return "Deploy nothing of it: take the bytes from where they were made, or make them anew."
     if "untrusted" in states:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from qinglan.clock import how_long
 from qinglan.errors import DataError
 from qinglan.lineage.dsse import Envelope, Signature, open_envelope, pre_authentication_encoding, verify_signature
 from qinglan.lineage.findings import Finding, State
@@ -81,8 +82,13 @@ def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Fin
     """Why the newest entry does not count; None where it does."""
     newest = history.current
     state, why = _entry_worth(history.name, newest, policy)
-    if state == "attested" and datetime.fromisoformat(newest.time) > now + MAX_CLOCK_AHEAD:
-        state, why = "altered", f"it is of {newest.time}, which is yet to come"
+    ahead = datetime.fromisoformat(newest.time) - now
+    if state == "attested" and ahead > MAX_CLOCK_AHEAD:
+        state = "altered"
+        why = (
+            f"it is dated {how_long(ahead)} in the future ({newest.time}). If a clock was ahead there, it counts "
+            "from that time on, and register under the right clock moves the name again"
+        )
     if state == "attested":
         return None
     return Finding(f"name {history.name}", state, f"entry {len(history.history)}: {why}")

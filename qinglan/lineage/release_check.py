@@ -45,10 +45,12 @@ from qinglan.lineage.release_folder import (
 )
 from qinglan.lineage.statement import ArtifactRef, algorithm_fault
 from qinglan.lineage.statement_index import verify_signatures
+from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.models.model_files import disallowed_reason
 from qinglan.models.references import reference_faults
 from qinglan.plain_files import Listing, plain_files, read_plain
+from qinglan.rewriter.card import CARD, read_card
 
 REQUIRED_FILES = (SIGNATURE, BOM, EVALUATION, REPORT)
 
@@ -240,6 +242,20 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
             yield Finding(name, "altered", why)
 
 
+def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
+    """The prompts of the model's card are those that its training rows showed."""
+    name = f"{MODEL}/{CARD}"
+    if name not in contents.listing.files:
+        return
+    try:
+        prompts = read_card(contents.folder / MODEL).system_prompts
+    except QinglanError as error:
+        yield Finding(name, "altered", str(error).removeprefix(f"{contents.folder / MODEL / CARD}: "))
+        return
+    for fault in prompt_faults(prompts, [item.statement for item in contents.lineage_statements()]):
+        yield Finding(name, "altered", fault)
+
+
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
     """This evaluation has led to this verdict, and the verdict to this release."""
     release, verdict = contents.release.statement, _verdict_digest(contents)
@@ -298,6 +314,7 @@ CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
     _check_bom,
     _check_origin,
     _check_lineage,
+    _check_prompts,
     _check_gate_verdict,
     _check_figures,
 )

@@ -1,10 +1,11 @@
 """The statements of some evidence, each opened, verified and read once."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from qinglan.clock import how_long
 from qinglan.errors import DataError
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope
 from qinglan.lineage.findings import Finding, State
@@ -16,6 +17,9 @@ MAX_CLOCK_AHEAD = timedelta(minutes=1)
 """How far a signer's clock may be ahead of the auditor's."""
 
 BREAK_GLASS = "urn:qinglan:break-glass:v1"
+DATES = "dates"
+"""The name of the finding that signed statements are dated in the future."""
+
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -38,6 +42,9 @@ class Step(NamedTuple):
     began: datetime = NEVER
     done: datetime = NEVER
     """When it started and ended, by its own statement."""
+
+    is_ahead: bool = False
+    """Its signature counts, and it is dated in the future: by itself it counts once that time has come."""
 
     @property
     def counts(self) -> bool:
@@ -83,7 +90,7 @@ def index_statements(
             findings.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
             continue
         steps[step_id] = step
-        if step.state == "altered":
+        if step.state == "altered" and not step.is_ahead:
             findings.append(Finding(f"statement of {step.statement.stage}", "altered", f"{where}: {step.why}"))
     return _build_index(steps, findings)
 
@@ -97,11 +104,12 @@ def read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy,
     except DataError as error:
         return Step(step_id, statement, "altered", str(error), "", where)
     state, why, signer = verify_signatures(envelope, policy, signing_role(statement), tenant, ended)
+    is_ahead = state == "attested" and started <= ended > now + MAX_CLOCK_AHEAD
     if state == "attested" and (why := time_fault(started, ended, now)):
         state = "altered"
     elif state == "attested" and (why := tenant_fault(statement, tenant)):
         state = "untrusted"
-    return Step(step_id, statement, state, why, signer, where, started, ended)
+    return Step(step_id, statement, state, why, signer, where, started, ended, is_ahead)
 
 
 def signing_role(statement: Statement) -> Role:
@@ -132,10 +140,25 @@ def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
         return f"it says that it ended {ended:%F %T}Z, before it started {started:%F %T}Z"
     if ended > now + MAX_CLOCK_AHEAD:
         return (
-            f"it says that it ended {ended:%F %T}Z, which is yet to come. If a clock was ahead there, it counts from "
-            "that time on; if none was, somebody made it up"
+            f"it is dated {how_long(ended - now)} in the future: it ended {ended:%F %T}Z, and it is {now:%F %T}Z now"
         )
     return ""
+
+
+def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
+    """Tell by how much these statements are dated in the future, and what to do; None where there is none."""
+    if not ahead:
+        return None
+    newest = max(step.done for step in ahead)
+    return Finding(
+        DATES,
+        "altered",
+        f"{len(ahead)} signed statements are dated up to {how_long(newest - now)} in the future (it is {now:%F %T}Z "
+        "here). If this machine's clock is behind, set it. If a clock was ahead there, they count from "
+        f"{newest:%F %T}Z on: wait, or set that clock and run the same command again. It signs each step with the "
+        "right date, pays for no answer twice and repeats no finished training; on a cluster see docs/audit.md. If "
+        "no clock was ahead, somebody made the dates up",
+    )
 
 
 def shape_fault(statement: Statement) -> str:

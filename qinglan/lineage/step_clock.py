@@ -9,15 +9,20 @@ back while a run works would leave such statements, for good.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from qinglan.errors import DataError
-from qinglan.lineage.dsse import ENVELOPE_SUFFIX
-from qinglan.lineage.keys import Signer
-from qinglan.lineage.release_folder import read_lineage_statement
-from qinglan.lineage.trust import policy_at_hand
+from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope, verify_signature
+from qinglan.lineage.keys import ROLES, PublicKey, Signer, keys_folder, load_signer
+from qinglan.lineage.statement import Statement, from_payload
+from qinglan.lineage.statement_index import signing_role
+from qinglan.lineage.trust import TrustPolicy, policy_at_hand
+from qinglan.plain_files import read_plain
+
+Verified = Callable[[Envelope, Statement], bool]
+"""Tell if a statement's signature is proven."""
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -44,22 +49,56 @@ def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
     """
     policy = policy_at_hand()
     key = policy.keys.get(signer.id) if policy else None
-    return StepClock(max(last_time(lineage), key.since if key else LONG_AGO))
+    verified = _by_policy(policy) if policy else _by_keys([signer, *_signers_at_hand()])
+    return StepClock(max(last_time(lineage, verified), key.since if key else LONG_AGO))
 
 
 def iso_time(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
-def last_time(lineage: Path | None) -> datetime:
-    """The newest end of the steps whose statements lie there; a file that is no statement says nothing of time."""
+def last_time(lineage: Path | None, verified: Verified) -> datetime:
+    """The newest end of the steps whose verified statements lie there.
+
+    A statement that anybody may have laid there sets no order: dated in the year 9999, it would date all that follow.
+    """
     paths = lineage.glob(f"*{ENVELOPE_SUFFIX}") if lineage else ()
-    return max(_times(paths), default=LONG_AGO)
+    return max(_times(paths, verified), default=LONG_AGO)
 
 
-def _times(paths: Iterable[Path]) -> Iterable[datetime]:
+def _times(paths: Iterable[Path], verified: Verified) -> Iterable[datetime]:
     for path in paths:
         try:
-            yield read_lineage_statement(path).statement.at
+            envelope = open_envelope(read_plain(path), str(path))
+            statement = from_payload(envelope.payload, str(path))
+            if verified(envelope, statement):
+                yield statement.at
         except (DataError, OSError):
             continue
+
+
+def _by_policy(policy: TrustPolicy) -> Verified:
+    """Signed by a key that counts, whichever tenant it may sign for: no tenant is known here."""
+
+    def verified(envelope: Envelope, statement: Statement) -> bool:
+        signing = (policy.keys[signature.key] for signature in envelope.signatures if signature.key in policy.keys)
+        tenants = {tenant for key in signing for tenant in key.tenants}
+        role = signing_role(statement)
+        return any(policy.worth(envelope, role, tenant, statement.at)[0] == "attested" for tenant in tenants)
+
+    return verified
+
+
+def _by_keys(signers: Iterable[Signer]) -> Verified:
+    """Signed by one of these keys: a pod has those of its step, and may have no policy."""
+    keys = {signer.id: PublicKey(signer.id, signer.key.public_key()) for signer in signers}
+
+    def verified(envelope: Envelope, statement: Statement) -> bool:
+        known = (signature for signature in envelope.signatures if signature.key in keys)
+        return any(verify_signature(envelope, signature, keys[signature.key]) for signature in known)
+
+    return verified
+
+
+def _signers_at_hand() -> list[Signer]:
+    return [load_signer(role) for role in ROLES if (keys_folder() / f"{role}.pem").is_file()]

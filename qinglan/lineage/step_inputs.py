@@ -7,6 +7,7 @@ Neither a question nor an answer is in it: a line of the paper names a call by t
 answer by its own digest.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from qinglan.http_client import trusted_certificates
 from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
+from qinglan.lineage.student_prompts import STUDENT_PROMPT
 from qinglan.llm.contract import PAID_PATH, PRICES_PATH
 from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
@@ -64,6 +66,12 @@ def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> No
         contents = files | contents
     for stem, content in sorted(contents.items()):
         add_supporting_file(step, f"prompt {stem}", f"prompt-{stem}.txt", content)
+
+
+def add_student_prompts(step: StepReport, prompts: Mapping[str, str]) -> None:
+    """Add what the student is shown, by tenant: a release's card must name the same (student_prompts.py)."""
+    for tenant, text in sorted(prompts.items()):
+        add_supporting_file(step, f"{STUDENT_PROMPT}{tenant}", f"prompt-student.{tenant}.txt", text.encode())
 
 
 def add_reward(step: StepReport, config: RewardConfig) -> None:

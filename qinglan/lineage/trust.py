@@ -17,10 +17,10 @@ rotate_key(folder, "releaser")
 
 import os
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -36,6 +36,18 @@ TRUST_VARIABLE = "QINGLAN_TRUST"
 """The policy itself, in YAML, for pods: a storage container of KServe has an environment, and no volumes."""
 
 EVERYONE = "*"
+
+
+class KeyRotation(NamedTuple):
+    """A key that was replaced."""
+
+    old: str
+    new: str
+    until: datetime
+    """The last date that a signature of the old key may have."""
+
+    clock_behind: timedelta
+    """How far the policy's newest date is ahead of this machine's clock; zero where none is."""
 
 
 def _utc(moment: datetime) -> datetime:
@@ -193,10 +205,11 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
     return trusted.key.id
 
 
-def rotate_key(folder: Path, role: Role) -> tuple[str, str]:
-    """The old key's id and the new one's; the old private key is deleted, for it must sign nothing more.
+def rotate_key(folder: Path, role: Role) -> KeyRotation:
+    """Replace a role's key; the old private key is deleted, for it must sign nothing more.
 
-    The old key ends no earlier than it began, whatever the clock says: it would never have counted.
+    The old key ends no earlier than it began, whatever the clock says: it would never have counted. The new one
+    begins now, also where a clock was ahead when the old one was made: it would sign nothing but dates in the future.
     """
     old, policy = load_signer(role, folder), _policy(folder)
     if old.id not in policy.keys:
@@ -204,14 +217,23 @@ def rotate_key(folder: Path, role: Role) -> tuple[str, str]:
             f"{folder / TRUST_FILE}: does not know {old.path}, key {old.id[:12]}. Name it there, or delete it "
             "and make a new one."
         )
-    now = max(_now(), policy.keys[old.id].since)
-    ended = policy.keys[old.id].model_copy(update={"until": now})
+    now, newest = _now(), max(_dates(policy))
+    until = max(now, policy.keys[old.id].since)
+    ended = policy.keys[old.id].model_copy(update={"until": until})
     fresh = folder / f".{role}.new.pem"
     fresh.unlink(missing_ok=True)
     trusted = TrustedKey(role=role, tenants=ended.tenants, since=now, public=make_key(fresh))
     save_trust(folder / TRUST_FILE, _with_key(_with_key(policy, old.id, ended), trusted.key.id, trusted))
     fresh.replace(old.path)
-    return old.id, trusted.key.id
+    return KeyRotation(old.id, trusted.key.id, until, newest - now if newest > now else timedelta())
+
+
+def _dates(policy: TrustPolicy) -> Iterator[datetime]:
+    """When its keys were made and rotated out: this was the time then, by the clock of that machine."""
+    for key in policy.keys.values():
+        yield key.since
+        if key.until:
+            yield key.until
 
 
 def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, str]:

@@ -16,7 +16,14 @@ from qinglan.lineage.evidence import Evidence
 from qinglan.lineage.findings import FAULTS, GRAVE, Finding, State, worst_state
 from qinglan.lineage.release_folder import MODEL, paper_faults
 from qinglan.lineage.statement import RELEASE_STAGE, UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
-from qinglan.lineage.statement_index import StatementIndex, Step, index_statements, maker_of
+from qinglan.lineage.statement_index import (
+    MAX_CLOCK_AHEAD,
+    StatementIndex,
+    Step,
+    future_finding,
+    index_statements,
+    maker_of,
+)
 from qinglan.lineage.trust import TrustPolicy
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
@@ -76,18 +83,30 @@ def walk(
     now: datetime | None = None,
     until: datetime | None = None,
 ) -> Graph:
-    """The starts and all they come from, each with its state. `until`: nothing in the chain is younger."""
+    """The starts and all they come from, each with its state. `until`: nothing in the chain is younger.
+
+    Signed statements that are dated in the future are one finding, which says what to do; everything else is shown as
+    it will be when their time has come.
+    """
+    now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
     with _garbage_collection_paused():
-        index = index_statements(evidence.statements(), policy, tenant, now or datetime.now(UTC))
+        index = index_statements(evidence.statements(), policy, tenant, now)
         chain = collect_chain(starts, index)
-        steps = {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
+        ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
+        future = future_finding(ahead, now)
+        if future:
+            newest = max(step.done for step in ahead)
+            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD)
+            chain = collect_chain(starts, index)
+        steps = steps_of(chain, index)
         steps = {step_id: _check_times(step, chain, steps, until) for step_id, step in steps.items()}
         counting = (step.statement for step in index.steps.values() if step.counts)
         signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
         checks = check_digests(chain.parts, evidence, signed)
         things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
-        return Graph(starts, things, steps, (*index.findings, *paper_findings(evidence, index)))
+        findings = (*((future,) if future else ()), *index.findings, *paper_findings(evidence, index))
+        return Graph(starts, things, steps, findings)
 
 
 @contextmanager
@@ -131,6 +150,11 @@ def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceCha
     return ProvenanceChain(done, makers, frozenset(loops - {""}))
 
 
+def steps_of(chain: ProvenanceChain, index: StatementIndex) -> dict[str, Step]:
+    """The steps that made what is in the chain, by id."""
+    return {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
+
+
 def artifact_node(
     digest: str,
     chain: ProvenanceChain,
@@ -168,9 +192,9 @@ def artifact_node(
 
 
 def paper_findings(evidence: Evidence, index: StatementIndex) -> Iterator[Finding]:
-    """Papers that no statement that counts names so: somebody changed them, exchanged them, or put them there."""
+    """Papers that no signed statement names so: somebody changed them, exchanged them, or put them there."""
     papers = {str(path): digest for path, digest in evidence.papers()}
-    counting = [step.statement for step in index.steps.values() if papers and step.counts]
+    counting = [step.statement for step in index.steps.values() if papers and (step.counts or step.is_ahead)]
     for path, why in paper_faults(counting, papers).items():
         yield Finding(path, "altered", why)
 

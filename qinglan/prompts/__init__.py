@@ -192,10 +192,14 @@ def teacher_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> li
     return _chat(text, prompt_input, words_of(text).teacher)
 
 
+def student_prompt(tenant: str, system: SystemPrompt = "") -> str:
+    """The student's system prompt of a tenant."""
+    return own_prompt(system, tenant) or template(f"student.{tenant}")
+
+
 def student_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
     """The student's prompt, in training and in serving."""
-    tenant = prompt_input.tenant_id
-    text = own_prompt(system, tenant) or template(f"student.{tenant}")
+    text = student_prompt(prompt_input.tenant_id, system)
     return _chat(text, prompt_input, words_of(text).student)
 
 

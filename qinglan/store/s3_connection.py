@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlsplit
 from xml.etree import ElementTree
 
+from qinglan.clock import how_long
 from qinglan.errors import ConfigError, DataError, OutageError, QinglanError
 
 if TYPE_CHECKING:
@@ -37,6 +40,10 @@ PART_RETRIES = 5
 UNSIGNED = "UNSIGNED-PAYLOAD"
 TRY_AGAIN = {"SlowDown", "ConditionalRequestConflict", "RequestTimeout"}
 WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidTokenId", "ExpiredToken", "InvalidToken"}
+TOO_SKEWED = "RequestTimeTooSkewed"
+MAX_SKEW = timedelta(minutes=15)
+"""S3 takes no request that is dated further from its own clock."""
+
 FULL = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
 RIGHTS = (
     "s3:ListBucket, GetBucketLocation, ListBucketMultipartUploads of the bucket, and s3:GetObject, PutObject, "
@@ -183,11 +190,14 @@ class S3Connection:
 
     def _explained(self, error: "S3Error") -> QinglanError:
         code = error.code or ""
-        if code in WRONG_KEYS:
+        if code == TOO_SKEWED or (code in {*WRONG_KEYS, "AccessDenied"} and clock_error(error) > MAX_SKEW):
             return ConfigError(
-                f"{self.address}: {code}. Check {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}, and the clock "
-                "of this machine."
+                f"{self.address}: refused with {code}: this machine's clock differs by "
+                f"{how_long(clock_error(error))} from that of the S3 at {self.settings.endpoint}. Set the clock that "
+                "is wrong, then try again."
             )
+        if code in WRONG_KEYS:
+            return ConfigError(f"{self.address}: {code}. Check {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}.")
         if code == "AccessDenied":
             return ConfigError(f"{self.address}: {code} ({error.resource}). Let this key do {RIGHTS}.")
         if code == "NoSuchBucket":
@@ -208,6 +218,15 @@ class S3Connection:
             "that it runs, then try again: a push or a pull goes on where it was. After a failed `point`, look first "
             "where the name points."
         )
+
+
+def clock_error(error: "S3Error") -> timedelta:
+    """How far this machine's clock is from the one that dated the answer; zero where the answer has no date."""
+    try:
+        date = parsedate_to_datetime(error.response.headers["date"])
+    except (KeyError, ValueError):
+        return timedelta()
+    return abs(datetime.now(UTC) - date.astimezone(UTC))
 
 
 def _retry(times: int) -> "Retry":

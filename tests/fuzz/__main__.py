@@ -37,7 +37,8 @@ def search(name: str, target: Target, seconds: float, first: int) -> bool:
         try:
             seed(number)(checked(target, tried))()
         except Exception as error:
-            print(f"{name}: seed {number}: {type(error).__name__}: {error}\n{''.join(error.__notes__)}", flush=True)
+            notes = "".join(getattr(error, "__notes__", ()))
+            print(f"{name}: seed {number}: {type(error).__name__}: {error}\n{notes}", flush=True)
             return False
         number += 1
     print(f"{name}: {tried[0]:,} inputs in {time.monotonic() - started:.0f} s, from seed {first}", flush=True)

@@ -19,8 +19,11 @@ from qinglan.addresses import address_fault, hide_secrets
 from qinglan.config import yaml_mapping
 from qinglan.documents import parse_json
 from qinglan.errors import QinglanError
+from qinglan.evaluation.evaluation_file import read_evaluation
+from qinglan.evaluation.kinds import kind_of
 from qinglan.lineage.dsse import open_envelope
 from qinglan.lineage.statement import from_payload
+from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.llm.batch_api import _outcome
 from qinglan.llm.client import read_error, usable_text
@@ -38,11 +41,15 @@ from qinglan.rag.knowledge_base import read_knowledge_base
 from qinglan.request_bundles import FrameDecoder, FrameHeader, encode_frame
 from qinglan.reward.judge import read_choice, read_score
 from qinglan.rewriter import engine
+from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card, refuse_other_prompts
 from qinglan.rewriter.guard import failed_guards
 from qinglan.store.manifest import Manifest
+from qinglan.store.name_history import HistoryEntry, check_history
 from qinglan.style.service_responses import read_style_response, read_style_responses
 from qinglan.tables import write_table
 from serving.gateway.bundle_handler import answer_bundle, read_bundle
+from tests.qinglan.evaluation.test_rewriter_gate import cross_fitted, good
+from tests.qinglan.evaluation.test_style_gate import good as good_style
 from tests.qwen3 import CHAT_TEMPLATE
 
 Parse = Callable[[bytes], object]
@@ -230,6 +237,27 @@ def read_index(content: bytes) -> None:
         refuse_foreign_files(Path(folder), weights=False)
 
 
+def judge_figures(content: bytes) -> None:
+    """What register does with evaluation.json: its kind, its model, and the verdict by the settings in it."""
+    with file_of(content, "evaluation.json") as path:
+        evaluation = read_evaluation(path)
+        kind = kind_of(evaluation, "evaluation.json")
+        kind.model(evaluation), kind.verdict(evaluation, "evaluation.json")
+
+
+def read_model_card(content: bytes) -> None:
+    with file_of(content, CARD) as path:
+        card = read_card(path.parent)
+        list(prompt_faults(card.system_prompts, [from_payload(json.dumps(STATEMENT).encode())]))
+        refuse_other_prompts(path.parent, card)
+
+
+def read_history_entry(content: bytes) -> None:
+    entry = HistoryEntry.parse(content, "entry")
+    assert HistoryEntry.parse(entry.dump(), "entry") == entry
+    check_history([entry, entry])
+
+
 def jsonl(*rows: Any) -> bytes:
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
 
@@ -328,6 +356,16 @@ def targets() -> dict[str, Target]:
             json.dumps(value, ensure_ascii=False).encode() for value in ({"instances": [INSTANCE]}, CHAT)
         )),
         "bundle": Target(answer_frames, (frames(b"{}", b"", b"\n[0]"),)),
+        "evaluation": Target(judge_figures, tuple(
+            json.dumps(figures | {"settings": {"gate": {}}}).encode()
+            for figures in (good(), cross_fitted(), good_style())
+        )),
+        "card": Target(read_model_card, (card_bytes(RewriterCard(stage="ppo", system_prompts={"a": "改写"})),)),
+        "name-history": Target(read_history_entry, (
+            HistoryEntry(digest=SHA, time="2026-11-25T08:00:00+00:00", by="releaser", previous=None).dump(),
+            HistoryEntry(digest=SHA, time="2026-11-25T08:00:00+00:00", by="a", previous=SHA, name="a/b", key=SHA,
+                         signature="AA==").dump(),
+        )),
         "model-settings": Target(read_model_settings, (json.dumps(SETTINGS).encode(),)),
         "model-index": Target(read_index, (b'{"metadata": {}, "weight_map": {"a": "model.safetensors"}}',)),
         "safetensors": Target(

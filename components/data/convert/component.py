@@ -26,6 +26,7 @@ def convert(
     from components.data.convert.config import ConvertConfig
     from components.step_figures import log_figures
     from qinglan.lineage.record import recorded
+    from qinglan.lineage.step_inputs import add_student_prompts
 
     settings = ConvertConfig.parse(config, "convert")
     outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test, "left_out": left_out}
@@ -41,4 +42,5 @@ def convert(
             Path(labels.path),
         )
         step.facts.update(counts._asdict())
+        add_student_prompts(step, stage.student_prompts(Path(validated.path), settings))
     log_figures(convert_metrics, counts._asdict(), stage.FIGURES)

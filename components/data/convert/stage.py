@@ -7,7 +7,7 @@ nothing relevant was found.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -21,6 +21,7 @@ from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.labels import RELEVANT, RowLabels
 from qinglan.near_duplicates import question_key
 from qinglan.prompt_parquet import ParquetRows
+from qinglan.prompts import student_prompt
 from qinglan.rows import ValidatedRewrite, quarantine_row
 from qinglan.terminal.progress import progress
 from qinglan.training_rows import ppo_row, sft_row
@@ -75,8 +76,10 @@ def convert(
 
     All follows from the input and the seed.
     """
-    assigned = assign_splits(read_split_inputs(validated), config)
-    labelled = read_labels(labels) if labels else {}
+    inputs, labelled = read_split_inputs(validated), read_labels(labels) if labels else {}
+    if config.folds and not config.fold:
+        _refuse_poor_folds(validated, inputs, labelled, config)
+    assigned = assign_splits(inputs, config)
     counts = Counter[str]()
     with ExitStack() as files, progress(STEP, len(assigned)) as tick:
         chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
@@ -107,6 +110,12 @@ def convert(
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, len(assigned), counts)
     return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
+
+
+def student_prompts(validated: Path, config: ConvertConfig) -> dict[str, str]:
+    """The system prompt that the rows of each tenant show."""
+    tenants = sorted({row.tenant_id for _, row in read_jsonl(validated, ValidatedRewrite)})
+    return {tenant: student_prompt(tenant, config.system_prompt) for tenant in tenants}
 
 
 def read_labels(path: Path) -> Labels:
@@ -166,3 +175,22 @@ def _refuse_nothing_to_learn(validated: Path, rows: int, counts: Counter[str]) -
             f"{validated}: of {rows} rows none in the train split is accepted, so there is nothing to "
             "learn from. Look at `reason` in that file, and at `quality_threshold` in the profile."
         )
+
+
+def _refuse_poor_folds(
+    validated: Path, inputs: Sequence[SplitInput], labelled: Labels, config: ConvertConfig
+) -> None:
+    """Refuse folds of which one could not be trained, before the first of them, and the released model, is.
+
+    A fold's own convert would find it after all trainings of those before it.
+    """
+    accepted = [with_labels(row, labelled).accepted for _, row in read_jsonl(validated, ValidatedRewrite)]
+    for fold in range(1, config.folds + 1):
+        assigned = assign_splits(inputs, config.model_copy(update={"fold": fold}))
+        fit = {assignment.split for assignment, good in zip(assigned, accepted, strict=True) if good}
+        if poor := [split for split in ("train", "dev") if split not in fit]:
+            raise DataError(
+                f"{validated}: in fold {fold} of {config.folds} no row of {poor[0]} is accepted, so its SFT could "
+                "not be trained. Nothing is trained yet. Take another number of folds (`cross_fit`) or another "
+                "`convert.seed`, mark conversations with accepted rows for dev in the sheet, or bring more questions."
+            )

@@ -20,6 +20,7 @@ STAND_IN_NOTE = (
     "The teacher was a stand-in, which puts words of the knowledge base together: figures and model show that the "
     "machinery works, and nothing about a real teacher. "
 )
+NO_ROWS = "no rows"
 PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
 EXAMPLE_KINDS = ("won", "lost", "still failing")
@@ -199,6 +200,9 @@ def _kinds(evaluation: Json) -> Blocks:
     ps, rows = loss_ps(EvaluationNumbers(evaluation), gate), []
     for kind, part in evaluation["kinds"].items():
         gap = part["difference"]
+        if not part["rows"]:
+            rows.append([kind, "0", "", "", "", NO_ROWS])
+            continue
         cells = [kernel.level_cell(part[name], TOP1) for name in ("teacher", "candidate")]
         difference = kernel.Cell(TOP1.difference(gap["difference"]), TOP1.difference_interval(gap), strong=True)
         rows.append([kind, f"{part['rows']:,}", *cells, difference, _loss_words(gap, ps.get(kind), gate)])

@@ -46,6 +46,7 @@ from qinglan.lineage.release_folder import (
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, to_payload
 from qinglan.lineage.statement_index import tenant_fault
 from qinglan.lineage.step_clock import StepClock, step_clock
+from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.lineage.trust import policy_at_hand
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.models.model_files import refuse_disallowed_files
@@ -151,6 +152,18 @@ def refuse_unservable(model: Path) -> None:
         refuse_other_prompts(model, read_card(model))
 
 
+def refuse_untrained_prompts(model: Path, judged: ReleaseDecision) -> None:
+    """Refuse a card whose prompts are not those that the lineage says the model was trained with."""
+    if not (model / CARD).exists():
+        return
+    statements = [entry.statement for entry in judged.statements]
+    if faults := list(prompt_faults(read_card(model).system_prompts, statements)):
+        raise AlteredError(
+            f"{model / CARD}: {faults[0]}. Somebody exchanged the card, or this model is another run's: release the "
+            "model as its training wrote it."
+        )
+
+
 def refuse_stand_in(config: RegisterConfig) -> None:
     """Refuse a model that a stand-in taught, unless the profile says that it is wanted."""
     if config.stand_in_teacher and not config.allow_stand_in:
@@ -208,6 +221,7 @@ def refuse_untrusted_steps(judged: ReleaseDecision, inputs: Inputs, config: Regi
     are allowed: the release is dated after them, and an audit believes it as soon as that time has come.
     """
     tenant = config.name.partition("/")[0]
+    refuse_untrained_prompts(inputs.model, judged)
     for entry in judged.statements:
         if why := tenant_fault(entry.statement, tenant):
             raise ConfigError(

@@ -10,15 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.data.convert.component import convert as convert_step
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import SplitInput, assign_splits, left_out_for_balance, split_of
+from components.data.convert.split_rows import (
+    SplitInput,
+    assign_splits,
+    conversation_splits,
+    left_out_for_balance,
+    split_of,
+)
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import dump_line
+from qinglan.files import dump_line, sha256_bytes
 from qinglan.labels import JudgedPassage, RowLabels
+from qinglan.lineage.release_folder import read_lineage
+from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.prompts import student_messages
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import ValidatedRewrite
+from tests.kfp_artifacts import File
+from tests.registered_release import use_keys
 from tests.validated_rows import validated
 
 CONFIG = ConvertConfig()
@@ -310,7 +321,54 @@ def test_the_released_model_of_a_folded_sheet_learns_from_all_rows(tmp_path: Pat
     assert dev and "r0" in train, "what the sheet marks stays as it is"
 
 
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_folds_of_which_one_could_not_be_trained_are_refused_before_any_is(split: str, tmp_path: Path) -> None:
+    """Its SFT would fail after the trainings of the released model and of the folds before it, all paid."""
+    rows = [row(n) for n in range(30)]
+    inputs = [
+        SplitInput(n, one.id, (one.tenant_id, one.conversation_id), None, one.question) for n, one in enumerate(rows)
+    ]
+    second = conversation_splits(inputs, FOLDED.model_copy(update={"fold": 2}))
+    poor = [
+        one.model_copy(
+            update={"accepted": second[one.tenant_id, one.conversation_id] != split, "reason": "nothing found"}
+        )
+        for one in rows
+    ]
+
+    with pytest.raises(DataError, match=rf"in fold 2 of 3 no row of {split} is accepted.*Nothing is trained yet"):
+        run(tmp_path, poor, FOLDED)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("settings", [{"folds": 1}, {"folds": 3, "fold": 4}, {"fold": 1}])
 def test_a_fold_that_is_none_is_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="take at least two folds, and a fold from 0 to their number"):
         ConvertConfig.parse(settings, "convert")
+
+
+@pytest.mark.parametrize("prompt", ["", "你是户外用品店的助手。", {"chengla": "你是助教。"}])
+def test_the_step_names_the_prompt_that_each_tenants_rows_show(
+    prompt: str | dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit compares a release's card with them."""
+    use_keys(tmp_path / "keys", monkeypatch)
+    tenants = ("chengla", "fivedoctors")
+    source = write(tmp_path / "validated", [row(n, tenant_id=tenants[n % 2]) for n in range(60)])
+    write(tmp_path / "labels", [])
+    outputs = ("chats", "prompts", "locked_test", "left_out", "convert_metrics", "lineage")
+    (tmp_path / "before").mkdir()
+    files = {name: File(str(tmp_path / name)) for name in ("before", "labels", *outputs)}
+    monkeypatch.setattr("components.step_figures.log_figures", lambda *given: None)
+
+    convert_step.python_func(validated=File(str(source)), config={"system_prompt": prompt}, **files)
+
+    [entry] = read_lineage(Path(files["lineage"].path))
+    named = {part.name: part.digest for part in entry.statement.used if part.name.startswith("prompt")}
+    shown = {
+        chat["metadata"]["tenant_id"]: chat["messages"][0]["content"]
+        for chat in read(Path(files["chats"].path) / "train.jsonl")
+    }
+    assert set(shown) == set(tenants)
+    assert named == {f"prompt student.{tenant}": sha256_bytes(text.encode()) for tenant, text in shown.items()}
+    assert not list(prompt_faults(shown, [entry.statement]))

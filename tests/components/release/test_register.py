@@ -360,3 +360,38 @@ def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tm
         publish(made.folder, made.registered.release, config, before, load_signer("releaser"))
 
     assert [one.by for one in open_store(config.store).history(NAME)] == [load_signer("builder").id]
+
+
+@pytest.mark.parametrize(
+    ("trained", "why"),
+    [
+        ({"chengla": "你是助教。"}, r"the prompt of 'fivedoctors' is in it, and no training row was that tenant's"),
+        ({"fivedoctors": "你是助教。"}, r"the prompt of 'fivedoctors' is another than its training rows showed"),
+    ],
+)
+def test_a_card_with_prompts_that_no_training_row_showed_is_not_released_and_an_audit_finds_it(
+    trained: dict[str, str], why: str, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own digest is no proof: whoever exchanges the prompts writes that anew."""
+    inputs = make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"), prompts=trained)
+
+    with pytest.raises(AlteredError, match=rf"rewriter\.json: {why}\. Somebody exchanged the card"):
+        register(inputs, tmp_path / "release", CONFIG)
+    monkeypatch.setattr("components.release.register.stage.refuse_untrained_prompts", lambda *given: None)
+    register(inputs, tmp_path / "release", CONFIG)
+
+    [finding] = [
+        one for one in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE)) if one.state != "verified"
+    ]
+    assert (finding.what, finding.state) == ("model/rewriter.json", "altered")
+    assert finding.why in why
+
+
+def test_a_card_with_the_prompts_of_its_training_rows_is_released(keys: Path, tmp_path: Path) -> None:
+    inputs = make_inputs(
+        tmp_path, tiny_weights(tmp_path / "rl_model"), prompts={"fivedoctors": "0.5", "chengla": "x"}
+    )
+
+    register(inputs, tmp_path / "release", CONFIG)
+
+    assert {one.state for one in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))} == {"verified"}

@@ -95,6 +95,19 @@ def test_validations_are_spread_over_the_steps_that_there_are(
     assert flags["--eval_steps"] == flags["--save_steps"] == str(every)
 
 
+def test_a_kill_costs_at_most_one_interval_and_transformers_saves_none_between_validations(tmp_path: Path) -> None:
+    """The README says why a training that is killed before its first validation begins anew."""
+    from transformers import TrainingArguments
+
+    steps, every = training_steps(SftConfig(), 100_000), validation_interval(SftConfig(), 100_000)
+    assert every <= ceil(steps / SftConfig().validations)
+
+    best = {"eval_strategy": "steps", "save_strategy": "steps", "load_best_model_at_end": True, "use_cpu": True}
+    TrainingArguments(output_dir=str(tmp_path), eval_steps=every, save_steps=every, **best)
+    with pytest.raises(ValueError, match="multiple of the evaluation"):
+        TrainingArguments(output_dir=str(tmp_path), eval_steps=every, save_steps=every // 2, **best)
+
+
 def test_full_tuning_has_no_adapter() -> None:
     assert not {"lora_rank", "lora_alpha", "target_modules"} & set(given(SftConfig(tuner="full")))
 

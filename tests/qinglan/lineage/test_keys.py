@@ -125,8 +125,9 @@ def test_a_single_trusted_signature_is_enough(keys: Path, tmp_path: Path) -> Non
 def test_a_rotated_keys_signatures_count_as_of_their_time(keys: Path) -> None:
     before, signed_at = sealed(keys), policy(keys).keys[load_signer("builder", keys).id].since
 
-    old, new = rotate_key(keys, "builder")
+    old, new, _, behind = rotate_key(keys, "builder")
 
+    assert behind == timedelta()
     assert load_signer("builder", keys).id == new != old
     trust = policy(keys)
     assert trust.worth(before, "builder", "x", signed_at) == ("attested", "", old)
@@ -141,11 +142,44 @@ def test_a_key_that_is_rotated_under_a_clock_set_back_has_counted(
     before, since = sealed(keys), policy(keys).keys[load_signer("builder", keys).id].since
     monkeypatch.setattr("qinglan.lineage.trust._now", lambda: since - timedelta(hours=3))
 
-    old, new = rotate_key(keys, "builder")
+    done = rotate_key(keys, "builder")
 
     trust = policy(keys)
-    assert trust.worth(before, "builder", "x", since) == ("attested", "", old)
-    assert trust.keys[new].since == since, "no earlier than the key that it replaces"
+    assert trust.worth(before, "builder", "x", since) == ("attested", "", done.old)
+    assert done.until == trust.keys[done.old].until == since
+    assert timedelta(hours=3) <= done.clock_behind < timedelta(hours=3, minutes=1)
+
+
+def test_a_key_made_under_a_clock_ahead_is_rotated_for_one_that_signs_todays_dates(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nothing that is signed from now on would count before that date."""
+    right = now()
+    for role in ("builder", "releaser"):
+        (keys / f"{role}.pem").unlink()
+        monkeypatch.setattr("qinglan.lineage.trust._now", lambda: right + timedelta(days=900))
+        new_key(keys, role)
+    monkeypatch.setattr("qinglan.lineage.trust._now", lambda: right)
+
+    done = rotate_key(keys, "builder")
+
+    assert policy(keys).worth(sealed(keys), "builder", "x", right)[0] == "attested"
+    assert done.clock_behind == timedelta(days=900)
+
+
+def test_a_rotation_says_up_to_when_the_old_key_counts_and_when_the_clock_is_in_doubt(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a clock set back it disowns what was signed meanwhile, and nobody would know why."""
+    command = ["keys", "rotate", "builder", "--folder", str(keys)]
+    right = CliRunner().invoke(app, command).output
+    since = policy(keys).keys[load_signer("builder", keys).id].since
+    monkeypatch.setattr("qinglan.lineage.trust._now", lambda: since - timedelta(hours=3))
+    behind = " ".join(CliRunner().invoke(app, command).output.split())
+
+    assert "ahead of this machine's clock" not in right
+    assert f"counts up to {since:%F %T}Z" in behind and "set its `until`" in behind
+    assert "3.0 h ahead of this machine's clock" in behind
 
 
 def test_a_revoked_keys_signatures_count_before_that_time_alone(keys: Path) -> None:

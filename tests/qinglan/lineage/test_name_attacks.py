@@ -277,6 +277,17 @@ def test_a_rotated_or_revoked_key_at_the_end_of_a_history_lets_register_go_on(wo
     assert len(moved.history) == 3
 
 
+def test_a_name_that_moved_under_a_clock_ahead_says_by_how_much_and_register_moves_it_again(world: World) -> None:
+    later = (datetime.now(UTC) + timedelta(hours=3, seconds=9)).isoformat(timespec="milliseconds")
+    world.append(3, world.digests[1], sign_with(world.signer()), time=later)
+
+    [found] = name_findings(name_claim(world.store, NAME), world.policy, datetime.now(UTC))
+
+    assert "it is dated 3.0 h in the future" in found.why and "moves the name again" in found.why
+    world.store.point(NAME, world.digests[1], world.digests[1], "gate", sign_with(world.signer()))
+    assert find_release(world.store, NAME, world.policy, []) == world.digests[1]
+
+
 def test_a_history_from_before_entries_were_signed_is_not_believed_until_register_signs_on_top(
     world: World,
 ) -> None:

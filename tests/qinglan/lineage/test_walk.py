@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,6 @@ def test_a_statement_of_another_shape_is_a_finding(keys: Keys, about: object) ->
     [
         (((1, 2), (1.5, 4)), "before rewrites was made"),
         (((1, 2), (4, 3)), "before it started"),
-        (((1, 2), (3, 24 * 365)), "yet to come"),
     ],
 )
 def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[float, float]], why: str) -> None:
@@ -175,6 +174,52 @@ def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[floa
 
     assert states(graph)["model"] == "altered"
     assert why in graph.things[sha("model")].why
+
+
+def test_dates_in_the_future_are_one_finding_that_says_by_how_much_and_what_to_do(keys: Keys) -> None:
+    """Each artifact keeps its own state: whatever else is wrong is not hidden behind a clock."""
+    late = 24 * 365.0
+    foreign = sealed(keys.stranger, "ppo", [made("rl_model")], [made("model")], (late, late + 1))
+
+    graph = walk(
+        [sha("rl_model")], Statements(*line(keys, ((1, 2), (3, late))), foreign), keys.policy, TENANT, now=NOW
+    )
+
+    [dates] = [finding for finding in findings_of(graph) if finding.what == "dates"]
+    assert dates.state == "altered"
+    assert dates.why.startswith(
+        "1 signed statements are dated up to 335.0 d in the future (it is 2026-02-04 08:00:00Z"
+    )
+    assert "wait, or set that clock and run the same command again" in dates.why
+    assert states(graph) == {
+        "questions": "attested", "rewrites": "attested", "code": "attested", "model": "attested",
+        "rl_model": "untrusted",
+    }  # fmt: skip
+
+
+def test_what_was_dated_ahead_and_is_made_again_under_the_right_clock_is_intact(keys: Keys) -> None:
+    """The same command again makes the same bytes; the statements of before stay in the run's folder."""
+    late = 24 * 365.0
+    ahead = line(keys, ((late, late + 1), (late + 2, late + 3)))
+
+    assert verdict(walked(*ahead, start="model", policy=keys.policy)) == "altered"
+    assert verdict(walked(*ahead, *line(keys), start="model", policy=keys.policy)) == "intact"
+
+
+def test_the_last_second_of_the_calendar_is_a_finding_too(keys: Keys) -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    hours = int((last - DAWN) / timedelta(hours=1)) + 59 / 60
+
+    graph = walk([sha("model")], Statements(*line(keys, ((1, 2), (3, hours)))), keys.policy, TENANT, now=NOW)
+
+    assert [finding.what for finding in findings_of(graph)] == ["dates"]
+
+
+def test_an_unsigned_date_in_the_future_is_no_matter_of_clocks(keys: Keys) -> None:
+    late = 24 * 365.0
+    graph = walked(sealed(None, "sft", [made("model")], [], (1, late)), start="model", policy=keys.policy)
+
+    assert [finding.what for finding in findings_of(graph)] == [f"model {sha('model')[:12]}"]
 
 
 def test_nothing_is_younger_than_its_release(keys: Keys) -> None:

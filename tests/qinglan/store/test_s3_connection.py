@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -18,18 +20,22 @@ SET = {
 
 
 @contextmanager
-def answering(status: int, body: bytes = b"") -> Iterator[str]:
-    """A server that says the same to everything."""
+def answering(status: int, body: bytes = b"", date: str = "") -> Iterator[str]:
+    """A server that says the same to everything, at this date where one is named."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Type", "application/xml" if body.startswith(b"<Error>") else "text/html")
             self.end_headers()
             self.wfile.write(body)
 
         do_GET = do_PUT = do_HEAD = answer
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return date or super().date_time_string(timestamp)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -95,3 +101,30 @@ def test_a_server_that_ignores_conditions_keeps_no_names() -> None:
 def test_an_answer_that_is_not_s3s_is_an_outage(ask: Callable[[Store], object], status: int, body: bytes) -> None:
     with answering(status, body) as endpoint, pytest.raises(OutageError, match=f"bucket: the S3 at {endpoint}"):
         ask(open_store("s3://bucket", {**SET, "QINGLAN_S3_ENDPOINT": endpoint}))
+
+
+REFUSED = b"<Error><Code>%s</Code><Message>no</Message><Resource>/bucket</Resource></Error>"
+LATER = timedelta(hours=3, minutes=12)
+
+
+@pytest.mark.parametrize("code", [b"RequestTimeTooSkewed", b"SignatureDoesNotMatch", b"AccessDenied"])
+@pytest.mark.parametrize("ahead", [LATER, -LATER])
+def test_a_refusal_for_a_wrong_clock_says_by_how_much_it_is_wrong(code: bytes, ahead: timedelta) -> None:
+    date = format_datetime(datetime.now(UTC) + ahead, usegmt=True)
+    with answering(403, REFUSED % code, date) as endpoint, pytest.raises(ConfigError) as error:
+        list(open_store("s3://bucket", {**SET, "QINGLAN_S3_ENDPOINT": endpoint}).names())
+
+    assert f"this machine's clock differs by 3.2 h from that of the S3 at {endpoint}. Set the clock" in str(
+        error.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(b"SignatureDoesNotMatch", "Check AWS_ACCESS_KEY_ID"), (b"AccessDenied", "Let this key do")],
+)
+def test_a_refusal_under_the_right_clock_is_not_put_down_to_it(code: bytes, message: str) -> None:
+    with answering(403, REFUSED % code) as endpoint, pytest.raises(ConfigError, match=message) as error:
+        list(open_store("s3://bucket", {**SET, "QINGLAN_S3_ENDPOINT": endpoint}).names())
+
+    assert "clock" not in str(error.value)

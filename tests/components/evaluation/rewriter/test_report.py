@@ -8,7 +8,7 @@ import pytest
 from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.training_curves import curves, read_series
-from qinglan.evaluation.report import write_report
+from qinglan.evaluation.report import to_markdown, write_report
 from qinglan.messages import LANGUAGE
 from tests.browser import Page
 from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, HOSTILE, Evaluated
@@ -52,6 +52,18 @@ def test_the_page_shows_verdict_expected_examples_and_curves(evaluated: Evaluate
         assert said in text
     assert text.count("<svg") >= 8
     assert "<title>loss</title>" in text
+
+
+def test_a_kind_without_rows_says_so_in_words(evaluated: Evaluated) -> None:
+    empty = {"value": None, "low": None, "high": None}
+    nothing = {"rows": 0, "teacher": empty, "candidate": empty, "difference": {**empty, "difference": None}}
+    kinds = {**evaluated.value["kinds"], "in_pieces": nothing}
+
+    report = build_report({**evaluated.value, "kinds": kinds})
+
+    text = to_markdown(report)
+    assert "| in_pieces | 0 |  |  |  | no rows |" in text
+    assert "[–, –]" not in text
 
 
 def test_a_report_begins_with_a_stand_in_that_taught(evaluated: Evaluated, tmp_path: Path) -> None:
