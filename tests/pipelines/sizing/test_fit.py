@@ -262,8 +262,8 @@ def test_a_number_of_cards_that_the_settings_cannot_share_is_an_error() -> None:
     )
     with pytest.raises(ConfigError, match=message):
         load_profile("a100x4", gpus=3)
-    with pytest.raises(ConfigError, match=r"2 cards x accumulation 64: .* or take 1 of them$"):
-        load_profile("one-gpu-24", gpus=2)
+    with pytest.raises(ConfigError, match=r"4 cards x accumulation 32: .* or take 1, 2 of them$"):
+        load_profile("one-gpu-24", gpus=4)
 
 
 @pytest.mark.parametrize("size", ["inf", "nan", "1e300", "0"])
