@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 from qinglan.messages.po import read_po
 
 LETTERS = re.compile("[A-Za-z]{2}|[0-9] [a-z]$")
-"""What a text without a word or a unit has not: it needs no translation."""
+"""A word, or a unit behind a number: a text that has neither needs no translation."""
 
 SLOT = re.compile(r"\{(\d+)(:[nt])?\}")
 NUMBER = re.compile(r"\s*[-+]?(\d[\d,.]*(e[-+]?\d+)?%?|nan|inf)\s*")
