@@ -112,4 +112,4 @@ def _original_table(plan: Plan) -> Any:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    return in_language(f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s")

@@ -95,7 +95,7 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
         return stage, "waiting", ""
     if record["status"] == "running":
         return stage, "running", progress
-    text = f"{duration_seconds(record):.1f} s"
+    text = in_language(f"{duration_seconds(record):.1f} s")
     if record["status"] == "done":
         text = f"{text}  {format_facts(record['facts'])}"
     return stage, record["status"], text

@@ -17,7 +17,9 @@ from typing import NamedTuple, Self
 
 from qinglan.messages.po import read_po
 
-LETTERS = re.compile("[A-Za-z]{2}")
+LETTERS = re.compile("[A-Za-z]{2}|[0-9] [a-z]$")
+"""A word, or a unit behind a number: a text that has neither needs no translation."""
+
 SLOT = re.compile(r"\{(\d+)(:[nt])?\}")
 NUMBER = re.compile(r"\s*[-+]?(\d[\d,.]*(e[-+]?\d+)?%?|nan|inf)\s*")
 
@@ -98,7 +100,7 @@ def _outer_quotes(text: str) -> Iterator[tuple[int, int]]:
 def divided(text: str, mark: re.Pattern[str], most: int = 0) -> list[str]:
     """The pieces between the marks that stand outside of quotes; with `most`, only the first marks count."""
     quotes = Quotes.of(text)
-    pieces, start = [], 0
+    pieces, start = list[str](), 0
     for at in mark.finditer(text):
         if not quotes.numbers[at.start()] and (not most or len(pieces) < most):
             pieces.append(text[start : at.start()])
@@ -210,16 +212,13 @@ class Catalogue:
         match = best(self._ended(words), self._sentences(words))
         return line if match is None else line.replace(words, match.text, 1)
 
-    def translate_part(self, text: str) -> str:
-        """The translation of a part that is ours: of its sentences, those that have a template."""
-        return self._part(text).text
-
     def _part(self, text: str) -> Match:
+        """The translation of a part that is ours: of its sentences, those that have a template."""
         if (joint := text[:1]) in JOINTS:
-            match = self._part(text[1:])
-            return match._replace(text=JOINTS[joint] + match.text)
-        if joint == text[-1:] == "'" and " " in text and (match := self._match(text[1:-1])):
-            return match._replace(text=f"“{match.text}”")
+            rest = self._part(text[1:])
+            return rest._replace(text=JOINTS[joint] + rest.text)
+        if joint == text[-1:] == "'" and " " in text and (quoted := self._match(text[1:-1])):
+            return quoted._replace(text=f"“{quoted.text}”")
         text = text.strip()
         known = self._whole(text) or self._foreign_with_remark(text) or self._sentences(text, whole=False)
         return known or Match(complete=" " not in text, letters=0, text=text)

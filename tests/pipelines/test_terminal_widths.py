@@ -51,7 +51,7 @@ def test_a_short_remark_in_brackets_is_not_torn() -> None:
 
 
 def test_the_columns_of_headroom_are_as_wide_as_their_cells() -> None:
-    each = Headroom(*(SHARE if field != "rows" else 12 for field in Headroom._fields))
+    each = Headroom(*[SHARE for _ in Headroom._fields])
     kinds = {"带有很长名字的一种用户问题类型": each, "gap": each}
 
     lines = list(table_lines(kinds, ["sft greedy", "one sample", "best of 8", "gain", "unreached"]))
