@@ -167,7 +167,7 @@ def test_fields_that_only_later_answers_have_are_not_called_missing() -> None:
 
     what = {check.subject: check.what for check in verdict.checks}
     assert what["ids"] == "1 of 1 retrieved ids are in the knowledge base."
-    assert what["shape"].endswith("with id.") and NO_IDS not in verdict.meaning and NO_CONTENT in verdict.meaning
+    assert what["shape"].endswith("beside it id.") and NO_IDS not in verdict.meaning and NO_CONTENT in verdict.meaning
 
 
 @pytest.mark.parametrize(
