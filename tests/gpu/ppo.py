@@ -18,7 +18,6 @@ from components.training.ppo.stage import ppo
 from qinglan.prompt_parquet import ParquetRows
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rows import Split
-from qinglan.sizing.cards import known_cards
 from qinglan.sizing.shape import shape_of
 from qinglan.terminal import say_json
 from qinglan.training_rows import ppo_row
@@ -36,6 +35,8 @@ FIGURES = ("perf/", "timing_s/", "training/rollout", "response_length/mean", "pr
 
 
 def train(out: Path, training: str) -> dict[str, Any]:
+    import torch
+
     os.environ["QINGLAN_SCRATCH"] = str(out / "scratch")
     values = read_training_file(training)
     names = values["base"]["model"], values["ppo"]["critic_model"]
@@ -45,7 +46,7 @@ def train(out: Path, training: str) -> dict[str, Any]:
     reward.write_text(REWARD, encoding="utf-8")
     rows, config = write_rows(out / "rows"), ppo_config(values, critic)
     shapes = [shape_of(settings(name), name) for name in names]
-    usable = known_cards()["NVIDIA-H100-80GB-HBM3"].usable
+    usable = torch.cuda.get_device_properties(0).total_memory
     figures = measured(
         lambda: ppo(model, rows, out / "model", out / "log", NOWHERE, config, reward),
         card_phases(config, shapes[0], shapes[1], usable),
