@@ -59,7 +59,7 @@ def _sheet(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
         return
     for row in read_questions(path, config.generate.columns, config.generate.tenant_id):
         if row.id == row_id and isinstance(row, Question):
-            facts = [f"conversation {row.conversation_id}", row.tenant_id]
+            facts = [f"conversation {row.conversation_id} of {row.tenant_id}"]
             facts += [f"need: {row.need}"] if row.need else []
             facts += [f"gold {', '.join(row.gold)}"] if row.gold else []
             yield StageNote("sheet", row.question, "; ".join(facts))

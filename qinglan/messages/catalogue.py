@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple, Self
 
 from qinglan.messages.po import read_po
@@ -37,7 +38,7 @@ SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
 MOST_SENTENCES = 30
 SUBJECT_MARK = re.compile(": ")
 LIST_MARK = re.compile(", ")
-MOST_SUBJECTS = 4
+MOST_SUBJECTS, MOST_NESTED = 4, 8
 ARTIFACT = re.compile("[\\w./]+( [\\w./]+){0,3} [0-9a-f]{12}")
 """An artifact's name, which may have blanks, with its digest, such as `prompt teacher 874df5cf2f8a`."""
 
@@ -193,11 +194,16 @@ class Catalogue:
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         self.entries = entries
+        self._matches: dict[str, Match | None] = {}
+        """The matches of the pieces of one line: its pieces are asked for again and again."""
+
+        self._lock = Lock()
+        self._nested = 0
+        """How many parts the part that is translated now lies in."""
+
         self._texts = {text: translation for text, translation in entries.items() if not SLOT.search(text)}
         templates = [Template.parse(text, entries[text]) for text in entries.keys() - self._texts.keys()]
-        self._templates = sorted(
-            templates, key=lambda template: (-len("".join(template.literals)), template.literals)
-        )
+        self._templates = sorted(templates, key=_order)
 
     @classmethod
     def read(cls, *files: Path) -> Self:
@@ -209,7 +215,9 @@ class Catalogue:
         words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
         if not LETTERS.search(words):
             return line
-        match = best(self._ended(words), self._sentences(words))
+        with self._lock:
+            self._matches.clear()
+            match = best(self._ended(words), self._sentences(words))
         return line if match is None else line.replace(words, match.text, 1)
 
     def _part(self, text: str) -> Match:
@@ -220,8 +228,15 @@ class Catalogue:
         if joint == text[-1:] == "'" and " " in text and (quoted := self._match(text[1:-1])):
             return quoted._replace(text=f"“{quoted.text}”")
         text = text.strip()
-        known = self._whole(text) or self._foreign_with_remark(text) or self._sentences(text, whole=False)
-        return known or Match(complete=" " not in text, letters=0, text=text)
+        unknown = Match(complete=" " not in text, letters=0, text=text)
+        if self._nested == MOST_NESTED:
+            return unknown
+        self._nested += 1
+        try:
+            known = self._whole(text) or self._foreign_with_remark(text) or self._sentences(text, whole=False)
+        finally:
+            self._nested -= 1
+        return known or unknown
 
     def _foreign_with_remark(self, text: str) -> Match | None:
         """A text that another program wrote, with the translation of our remark in brackets behind it."""
@@ -304,6 +319,11 @@ class Catalogue:
 
     def _match(self, text: str) -> Match | None:
         """The translation of a text as one template has it, best one that leaves nothing of ours in English."""
+        if text not in self._matches:
+            self._matches[text] = self._first_match(text)
+        return self._matches[text]
+
+    def _first_match(self, text: str) -> Match | None:
         if text in self._texts:
             return Match(complete=True, letters=len(text), text=self._texts[text])
         incomplete = None
@@ -336,6 +356,12 @@ def best(*matches: Match | None) -> Match | None:
 
 def joined(matches: list[Match], text: str) -> Match:
     return Match(all(match.complete for match in matches), sum(match.letters for match in matches), text)
+
+
+def _order(template: Template) -> tuple[object, ...]:
+    """The longest first, and of equal ones that whose slot takes a number alone."""
+    is_open = tuple(kind != "n" for kind in template.kinds)
+    return -len("".join(template.literals)), template.literals, is_open, template.translation
 
 
 def _is_closed(part: str) -> bool:

@@ -70,7 +70,10 @@ def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, 
     filled = read_sheet(sheet, rows, [QUESTION, *letters, *map(SCORE.format, letters)], _shown)
     scores = [score for row in filled for score in _scores(row)]
     if not scores:
-        raise DataError(f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')} ... with 1 to 5.")
+        raise DataError(
+            f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')}, {SCORE.format('B')} and so on "
+            "with 1 to 5."
+        )
     examiner = {
         (row["id"], name): answer["quality"]
         for row in read_predictions(predictions)
