@@ -1,6 +1,7 @@
 """A clock is set hours back or forward: nothing is lost, paid twice, waited for without end, or promoted."""
 
 import ast
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,16 +21,16 @@ from qinglan.jobs.follower import Follower, FollowTimeouts, ProgressReporter
 from qinglan.jobs.pod_log import PodLog
 from qinglan.jobs.snapshot import JobSnapshot
 from qinglan.kubernetes.client import Api
-from qinglan.lineage import step_clock
+from qinglan.lineage import step_clock, trust
 from qinglan.lineage.audit import audit, next_step
 from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
 from qinglan.lineage.evidence import FileEvidence
-from qinglan.lineage.findings import GRAVE
+from qinglan.lineage.findings import GRAVE, Finding
 from qinglan.lineage.keys import KEYS_VARIABLE, load_signer, make_key
 from qinglan.lineage.record import recorded
 from qinglan.lineage.statement import Statement, to_payload
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
+from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust, rotate_key
 from qinglan.lineage.walk import findings_of, walk
 from qinglan.llm.limits import retry_after
 from qinglan.store import open_store
@@ -141,7 +142,14 @@ def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_o
 
     [dates] = [finding for finding in early.findings if finding.state in GRAVE]
     assert dates.what == "dates" and "up to 3.0 h in the future" in dates.why
-    assert next_step(early) == "Deploy nothing of it before: its bytes and signatures are right, its dates are not."
+    [time_named] = re.findall(r"they count from (\S+ \S+Z) on", dates.why)
+    assert next_step(early) == (
+        f"Deploy nothing of it before {time_named}: its bytes and signatures are right, its dates are not."
+    )
+    incomplete = early._replace(findings=(*early.findings, Finding("chats", "missing", "gone")))
+    assert next_step(incomplete).startswith(
+        f"Deploy nothing of it before {time_named}: its dates are not right. Name"
+    )
     assert [str(finding) for finding in later.findings if finding.state in GRAVE] == []
 
 
@@ -158,6 +166,28 @@ def test_a_deployment_that_waits_for_its_date_says_so_and_the_same_steps_under_t
 
     assert "dated up to 3.0 h in the future" in reason and "run the same command again" in reason
     assert may_deploy(right.folder, right.policy, NAME).allowed
+
+
+def test_the_finding_names_the_rotation_without_which_keys_of_the_wrong_clock_date_every_step_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
+) -> None:
+    """A first run makes its keys itself, and no step is dated before its key."""
+    right_now = trust._now
+    with monkeypatch.context() as ahead:
+        ahead.setattr(trust, "_now", lambda: right_now() + timedelta(hours=HOURS))
+        keys = use_keys(tmp_path / "keys", monkeypatch)
+    machine(HOURS)
+    first = make_whole_release(tmp_path / "first", keys)
+    machine(0)
+    again = make_whole_release(tmp_path / "again", keys)
+    [reason] = may_deploy(again.folder, again.policy, NAME).reasons
+
+    for role in re.findall(r"`qinglan keys rotate (\w+)`", reason):
+        rotate_key(keys, role)
+    rotated = make_whole_release(tmp_path / "rotated", keys)
+
+    assert not may_deploy(first.folder, first.policy, NAME).allowed
+    assert may_deploy(rotated.folder, rotated.policy, NAME).allowed
 
 
 @pytest.mark.parametrize("hours", [-HOURS, HOURS])

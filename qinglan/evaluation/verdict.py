@@ -57,7 +57,7 @@ class EvaluationNumbers:
         if not self.has("cross_fitted"):
             return False
         if (folds := self("cross_fitted", "folds")) < 2:
-            raise MissingNumberError(f"cross_fitted.folds is {folds:.0f}, and rows of one fold teach nobody")
+            raise MissingNumberError(f"cross_fitted.folds is {folds:.0f}; at least 2 are needed. Run evaluate again")
         return True
 
     def __call__(self, *path: str) -> float:

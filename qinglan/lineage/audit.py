@@ -139,8 +139,9 @@ def audit_error(result: Audit) -> QinglanError | None:
 def next_step(result: Audit) -> str:
     """Advice for whoever reads the audit."""
     states = {finding.state for finding in result.findings}
-    if {finding.what for finding in result.findings if finding.state in GRAVE} == {DATES}:
-        return "Deploy nothing of it before: its bytes and signatures are right, its dates are not."
+    grave = {finding.what for finding in result.findings if finding.state in GRAVE}
+    if grave == {DATES} and (counts_from := result.graph.counts_from):
+        return _wait_until(counts_from, "missing" in states)
     if "altered" in states:
         return "Deploy nothing of it: take the bytes from where they were made, or make them anew."
     if "untrusted" in states:
@@ -148,6 +149,15 @@ def next_step(result: Audit) -> str:
     if "missing" in states:
         return "Name where the missing ones are kept with --files, or run their stages again."
     return "Nothing is to be done."
+
+
+def _wait_until(counts_from: datetime, is_incomplete: bool) -> str:
+    if is_incomplete:
+        return (
+            f"Deploy nothing of it before {counts_from:%F %T}Z: its dates are not right. Name where the missing ones "
+            "are kept with --files, or run their stages again."
+        )
+    return f"Deploy nothing of it before {counts_from:%F %T}Z: its bytes and signatures are right, its dates are not."
 
 
 def as_json(result: Audit) -> dict[str, Any]:

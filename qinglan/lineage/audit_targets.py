@@ -88,7 +88,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
         claim = name_claim(opened, target) if NAME.fullmatch(target) else None
         digest = claim.history.digest if claim else resolve_digest(opened, target)
     except ConfigError as error:
-        raise ConfigError(f"{target}: no such file or folder, and a store has nothing by it. {error}") from error
+        raise ConfigError(f"{target}: no such file or folder, and no store could be asked: {error}") from error
     with TemporaryDirectory(prefix="qinglan-audit-") as temporary:
         folder = Path(temporary) / digest[:12]
         try:

@@ -40,9 +40,7 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
     """
     locations = {
         digest: [
-            location
-            for location in evidence.locations(digest, part.name)
-            if location.hashed or location.root or digest in signed
+            location for location in evidence.locations(digest, part.name) if _may_read(location, digest, signed)
         ]
         for digest, part in parts.items()
     }

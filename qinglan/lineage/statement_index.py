@@ -153,11 +153,13 @@ def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
     return Finding(
         DATES,
         "altered",
-        f"{len(ahead)} signed statements are dated up to {how_long(newest - now)} in the future (it is {now:%F %T}Z "
+        f"signed statements dated up to {how_long(newest - now)} in the future: {len(ahead)} (it is {now:%F %T}Z "
         "here). If this machine's clock is behind, set it. If a clock was ahead there, they count from "
-        f"{newest:%F %T}Z on: wait, or set that clock and run the same command again. It signs each step with the "
-        "right date, pays for no answer twice and repeats no finished training; on a cluster see docs/audit.md. If "
-        "no clock was ahead, somebody made the dates up",
+        f"{newest:%F %T}Z on: wait, or set that clock and run the same command again. If the keys were made under "
+        "that clock as well, as a first run makes them, run `qinglan keys rotate builder` and `qinglan keys rotate "
+        "releaser` before, since no step is dated before its key. The command signs each step with the right date, "
+        "pays for no answer twice and repeats no finished training; on a cluster see docs/audit.md. If no clock was "
+        "ahead, somebody made the dates up",
     )
 
 

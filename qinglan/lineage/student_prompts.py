@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from qinglan.files import sha256_bytes
 from qinglan.lineage.statement import Statement
 
+CONVERT = "convert"
+"""The stage whose statement names the students' prompts."""
+
 STUDENT_PROMPT = "prompt student."
 """The artifact's name before the tenant's, in the statement of convert."""
 
@@ -21,7 +24,8 @@ def prompt_faults(prompts: Mapping[str, str], statements: Iterable[Statement]) -
     Statements of older runs name no student's prompt; they say nothing of it.
     """
     trained = defaultdict[str, set[str]](set)
-    for part in (part for statement in statements for part in statement.used):
+    convert = (statement for statement in statements if statement.stage == CONVERT)
+    for part in (part for statement in convert for part in statement.used):
         if part.name.startswith(STUDENT_PROMPT):
             trained[part.name.removeprefix(STUDENT_PROMPT)].add(part.digest)
     if not trained:

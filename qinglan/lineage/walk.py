@@ -58,6 +58,9 @@ class Graph(NamedTuple):
     findings: tuple[Finding, ...] = ()
     """About files that are no artifact of the chain: changed statements, papers that no statement names."""
 
+    counts_from: datetime | None = None
+    """When the last statement that is dated in the future counts; None where none is."""
+
     def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
         """The inputs of the step that made it."""
         return self.steps[thing.step].statement.used if thing.step else ()
@@ -95,8 +98,8 @@ def walk(
         chain = collect_chain(starts, index)
         ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
         future = future_finding(ahead, now)
-        if future:
-            newest = max(step.done for step in ahead)
+        newest = max((step.done for step in ahead), default=None)
+        if newest:
             index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD)
             chain = collect_chain(starts, index)
         steps = steps_of(chain, index)
@@ -106,7 +109,7 @@ def walk(
         checks = check_digests(chain.parts, evidence, signed)
         things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
         findings = (*((future,) if future else ()), *index.findings, *paper_findings(evidence, index))
-        return Graph(starts, things, steps, findings)
+        return Graph(starts, things, steps, findings, newest)
 
 
 @contextmanager

@@ -101,6 +101,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     judged = judge(inputs, signer)
     refuse_unservable(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
+    refuse_untrained_prompts(inputs.model, judged)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
     publish(out, registered.release, config, before, signer)
@@ -142,6 +143,7 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     judged = judge(inputs, signer, "hold")
     refuse_unservable(inputs.model)
     refuse_untrusted_steps(judged, inputs, config)
+    refuse_untrained_prompts(inputs.model, judged)
     return write_release(inputs, out, judged, config, signer)
 
 
@@ -221,7 +223,6 @@ def refuse_untrusted_steps(judged: ReleaseDecision, inputs: Inputs, config: Regi
     are allowed: the release is dated after them, and an audit believes it as soon as that time has come.
     """
     tenant = config.name.partition("/")[0]
-    refuse_untrained_prompts(inputs.model, judged)
     for entry in judged.statements:
         if why := tenant_fault(entry.statement, tenant):
             raise ConfigError(

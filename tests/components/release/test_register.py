@@ -26,7 +26,9 @@ from qinglan.lineage.record import recorded
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.release_folder import read_lineage, read_release
 from qinglan.lineage.release_notes import read_override
+from qinglan.lineage.statement import ArtifactRef, Statement
 from qinglan.lineage.step_inputs import add_verdict
+from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.store import open_store
 from tests.qinglan.evaluation.test_rewriter_gate import GATE, changed, cross_fitted, good
@@ -384,7 +386,27 @@ def test_a_card_with_prompts_that_no_training_row_showed_is_not_released_and_an_
         one for one in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE)) if one.state != "verified"
     ]
     assert (finding.what, finding.state) == ("model/rewriter.json", "altered")
-    assert finding.why in why
+    assert finding.why == why
+
+
+def test_statements_that_do_not_count_are_named_before_the_prompts_in_them(
+    keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forged statement must not put the blame on the card."""
+    inputs = make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"), prompts={"fivedoctors": "你是助教。"})
+    use_keys(tmp_path / "others", monkeypatch)
+
+    with pytest.raises(AlteredError, match=r"is not in the trust policy.*An audit would refuse this release"):
+        register(inputs, tmp_path / "release", CONFIG)
+
+
+def test_a_prompt_in_the_statement_of_another_stage_than_convert_says_nothing_of_the_training_rows() -> None:
+    part = ArtifactRef("prompt student.fivedoctors", "0" * 64)
+    statements = {stage: Statement(stage, (), (part,), {}, {}, "", "", "", {}) for stage in ("convert", "sft")}
+
+    faults = {stage: list(prompt_faults({"fivedoctors": "你是助教。"}, [statements[stage]])) for stage in statements}
+
+    assert [stage for stage in faults if faults[stage]] == ["convert"]
 
 
 def test_a_card_with_the_prompts_of_its_training_rows_is_released(keys: Path, tmp_path: Path) -> None:

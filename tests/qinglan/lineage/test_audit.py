@@ -346,7 +346,10 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
         assert (found.verdict, found.digest) == ("intact", name)
     with pytest.raises(DataError, match=r"no such file or folder, and the store at .* has no such name"):
         audit("fivedoctors/other", keys.policy, store=address)
-    with pytest.raises(ConfigError, match=r"^runs/nope: no such file or folder, .*there is no store here"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^runs/nope: no such file or folder, and no store could be asked: .*there is no store here",
+    ):
         audit("runs/nope", keys.policy, store=str(tmp_path / "nowhere"))
 
     kept = next((tmp_path / "store").rglob("report.html"))

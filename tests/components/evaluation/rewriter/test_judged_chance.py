@@ -1,145 +1,31 @@
-"""By labels, with a judge that errs in a tenth of its grades, the better student is promoted and no other.
+"""By labels, with a judge that errs in a tenth of its grades, the better student is promoted and no other."""
 
-Each draw is an evaluation table of 240 questions without gold, two turns a conversation, whose truth is known. Under
-test is everything between the examiner's grades and the verdict.
-"""
+from tests.components.evaluation.rewriter.judged_chance import DRAWS, TEACHER, Skill, count_verdicts, leaning_judge
 
-import math
-from collections import Counter
-from collections.abc import Callable
-from functools import cache
-from random import Random
-from typing import Any, NamedTuple
-
-from components.evaluation.rewriter import stage
-from components.evaluation.rewriter.measures import RetrievalResult, measure_judged, measure_rewrite
-from components.evaluation.rewriter.score_systems import ScoredRows
-from components.evaluation.rewriter.student_timing import StudentOutput
-from qinglan.evaluation.rewriter_gate import GateConfig
-from qinglan.rows import ValidatedRewrite
-from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, NOTHING, ORIGINS, writing
-from tests.validated_rows import validated
-
-DRAWS = 200
-TURNS = 2
-CONVERSATIONS = 120
 ALPHA = 0.05
-JUDGE_ERRS = 0.1
-SHARED = 0.6
-"""Share of the questions on which teacher and student have the same luck, and find the same passage."""
-
-REPORT = {
-    "models": {"teacher": {"typical_seconds": 1.0}, "judge": {"model": "a"}, "examiner": {"model": "b"}},
-    "by_step": [{"role": "teacher", "answered": 100, "cost": 25.0}],
-}
-CONFIGURED = CONFIG.model_copy(update={"draws": 300, "gate": GateConfig(by="labels")})
-Grade = Callable[[Random, str], int]
-
-
-class Skill(NamedTuple):
-    """Shares of questions whose right passage is found first."""
-
-    teacher: float
-    rl: float
-    plain: float = 0.3
-
-
-@cache
-def questions() -> list[ValidatedRewrite]:
-    return [
-        validated(
-            id=f"q{number}", conversation_id=f"c{number // TURNS}", question=f"问题{number}", need=f"问题{number}",
-            history_summary="", gold=(), split="test", rewritten_query=f"改写{number}", plain=NOTHING,
-            rewritten=NOTHING,
-        )
-        for number in range(TURNS * CONVERSATIONS)
-    ]  # fmt: skip
-
-
-@cache
-def students() -> dict[str, StudentOutput]:
-    texts = [f"改写{number}" for number in range(TURNS * CONVERSATIONS)]
-    return {"rl": writing(texts)}
-
-
-def first_passages(chance: Random, skill: Skill, hardness: float) -> dict[str, str]:
-    """Each system's first passage in one row: `right`, or a wrong one."""
-    luck = chance.random()
-    alike = chance.random() < SHARED
-    lucks = {"teacher": luck, "rl": luck if alike else chance.random(), "plain": chance.random()}
-    wrong = {name: "wrong" if alike else f"wrong {name}" for name in lucks}
-    shares = {name: getattr(skill, name) + hardness for name in lucks}
-    return {name: "right" if lucks[name] < shares[name] else wrong[name] for name in lucks}
-
-
-def erring_judge(chance: Random, passage: str) -> int:
-    """Right in nine of ten grades, whichever way."""
-    relevant = (passage == "right") != (chance.random() < JUDGE_ERRS)
-    return 3 if relevant else 0
-
-
-def row_values(
-    chance: Random, row: ValidatedRewrite, skill: Skill, hardness: float, judge: Grade
-) -> dict[str, dict[str, float]]:
-    first = first_passages(chance, skill, hardness)
-    grades = {passage: judge(chance, passage) for passage in dict.fromkeys(first.values())}
-    values = {}
-    for name, passage in first.items():
-        ids = (passage, *(["right"] if passage != "right" and chance.random() < 0.5 else []), f"{name} behind")
-        values[name] = alike_in_all(row.id) | measure_judged(grades, ids)
-    return values
-
-
-@cache
-def alike_in_all(row_id: str) -> dict[str, float]:
-    """Measures of a row that say nothing of who is better: length, copies, invented numbers."""
-    row = questions()[int(row_id.removeprefix("q"))]
-    return measure_rewrite(row, row.rewritten_query, RetrievalResult(("any",), ("文",), 0.5)) | {"quality": math.nan}
-
-
-def leaning_judge(chance: Random, passage: str) -> int:
-    """Takes half of the student's own wrong passages for right ones, as one does that praised them in training."""
-    return 3 if passage == "wrong rl" and chance.random() < 0.5 else erring_judge(chance, passage)
-
-
-def evaluate(seed: int, skill: Skill, judge: Grade) -> dict[str, Any]:
-    chance, rows = Random(seed), questions()
-    hardness = [chance.gauss(0, 0.1) for _ in range(CONVERSATIONS)]
-    values = [row_values(chance, row, skill, hardness[number // TURNS], judge) for number, row in enumerate(rows)]
-    scored = ScoredRows(values, [{} for _ in rows], Counter(), [], REPORT)
-    kinds = [("complete",)] * len(rows)
-    return stage.build_evaluation(rows, kinds, {}, students(), scored, ORIGINS, CONFIGURED)
-
-
-def count_verdicts(draws: int, skill: Skill, judge: Grade = erring_judge) -> tuple[int, int]:
-    """Evaluations that are promoted, and those whose difference in right first passages alone passes the gate."""
-    evaluations = [evaluate(seed, skill, judge) for seed in range(draws)]
-    gaps = [evaluation["paired"]["rl_vs_teacher"] for evaluation in evaluations]
-    promoted = sum(evaluation["verdict"]["promote"] for evaluation in evaluations)
-    return promoted, sum(gap["low"] > 0 and gap["p"] < CONFIGURED.gate.p for gap in gaps)
 
 
 def test_an_equal_student_is_promoted_by_chance_alone_and_no_more_often_than_alpha() -> None:
-    promoted, better = count_verdicts(DRAWS, Skill(teacher=0.7, rl=0.7))
+    promoted, better = count_verdicts(DRAWS, Skill(teacher=TEACHER, rl=0.7))
 
     assert better <= ALPHA * DRAWS, "by itself, too: the limits on nDCG and recall do not make up for it"
     assert promoted <= better
 
 
 def test_a_worse_student_is_not_promoted() -> None:
-    promoted, better = count_verdicts(DRAWS // 2, Skill(teacher=0.7, rl=0.65))
+    promoted, better = count_verdicts(DRAWS // 2, Skill(teacher=TEACHER, rl=0.65))
 
     assert (promoted, better) == (0, 0)
 
 
 def test_a_student_that_is_better_by_far_is_promoted_although_the_judge_errs() -> None:
-    promoted, _ = count_verdicts(DRAWS // 4, Skill(teacher=0.7, rl=0.85))
+    promoted, _ = count_verdicts(DRAWS // 4, Skill(teacher=TEACHER, rl=0.85))
 
     assert promoted >= 0.75 * (DRAWS // 4)
 
 
 def test_nothing_guards_against_a_judge_that_errs_in_the_students_favour() -> None:
     """The README says so, and that people should check some of the grades."""
-    promoted, _ = count_verdicts(DRAWS // 4, Skill(teacher=0.7, rl=0.7), leaning_judge)
+    promoted, _ = count_verdicts(DRAWS // 4, Skill(teacher=TEACHER, rl=0.7), leaning_judge(0.5))
 
     assert promoted > 3 * ALPHA * (DRAWS // 4)
