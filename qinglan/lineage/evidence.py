@@ -3,6 +3,7 @@
 evidence = CombinedEvidence([RunFolder(Path("runs/demo/fivedoctors")), FileEvidence(Path("data"))])
 """
 
+import hashlib
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -38,6 +39,10 @@ class Evidence:
         """Each envelope with where it lies; the same one may come more than once."""
         return iter(())
 
+    def newest_steps(self) -> frozenset[str]:
+        """Ids of the steps that an audited run shows as its own: of each stage its newest."""
+        return frozenset()
+
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
         """Places that may hold these bytes."""
         return ()
@@ -65,6 +70,9 @@ class CombinedEvidence(Evidence):
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
         return (statement for part in self.parts for statement in part.statements())
+
+    def newest_steps(self) -> frozenset[str]:
+        return frozenset().union(*(part.newest_steps() for part in self.parts))
 
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
         locations = (location for part in self.parts for location in part.locations(digest, name))
@@ -156,6 +164,9 @@ class RunFolder(Evidence):
     def statements(self) -> Iterator[tuple[str, bytes]]:
         yield from read_statements(self.root / "records")
         yield from read_statements(self.root / "artifacts")
+
+    def newest_steps(self) -> frozenset[str]:
+        return frozenset(hashlib.sha256(sealed).hexdigest() for _, sealed in read_statements(self.root / "records"))
 
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
         recorded = (

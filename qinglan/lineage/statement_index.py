@@ -69,12 +69,21 @@ class StatementIndex(NamedTuple):
     """Digests that a statement which does not count declares as external inputs."""
 
     findings: tuple[Finding, ...]
+    newest: frozenset[str] = frozenset()
+    """Ids of the steps that an audited run shows as its own."""
 
 
 def index_statements(
-    envelopes: Iterable[tuple[str, bytes]], policy: TrustPolicy, tenant: str, now: datetime
+    envelopes: Iterable[tuple[str, bytes]],
+    policy: TrustPolicy,
+    tenant: str,
+    now: datetime,
+    newest: frozenset[str] = frozenset(),
 ) -> StatementIndex:
-    """Read each statement once; what claims to be one and is not, or was changed, is a finding."""
+    """Read each statement once; what claims to be one and is not, or was changed, is a finding.
+
+    `newest`: ids of the steps that an audited run shows as its own.
+    """
     steps: dict[str, Step] = {}
     findings: list[Finding] = []
     for where, sealed in envelopes:
@@ -92,7 +101,7 @@ def index_statements(
         steps[step_id] = step
         if step.state == "altered" and not step.is_ahead:
             findings.append(Finding(f"statement of {step.statement.stage}", "altered", f"{where}: {step.why}"))
-    return _build_index(steps, findings)
+    return _build_index(steps, findings, newest)
 
 
 def read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy, tenant: str, now: datetime) -> Step:
@@ -178,7 +187,7 @@ def is_break_glass(envelope: Envelope) -> bool:
     return BREAK_GLASS.encode() in envelope.payload[:300]
 
 
-def _build_index(steps: dict[str, Step], findings: list[Finding]) -> StatementIndex:
+def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozenset[str]) -> StatementIndex:
     makers: dict[str, list[str]] = {}
     external: set[str] = set()
     named: set[str] = set()
@@ -194,16 +203,25 @@ def _build_index(steps: dict[str, Step], findings: list[Finding]) -> StatementIn
             named |= used
         roots = external if step.counts else doubtful
         roots.update(part.digest for part in step.statement.used if part.about and part.is_external)
-    return StatementIndex(steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings))
+    return StatementIndex(
+        steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings), newest
+    )
 
 
 def maker_of(digest: str, index: StatementIndex) -> str:
-    """The id of the step that made it: one that counts before one that does not, the first before a later one.
+    """The id of the step that made it: one that counts before one that does not, then one of the audited run's newest
+    steps, then the first.
 
-    Several may have: the same stage again, on the same bytes. An external input needs no maker that does not count.
+    Several may have: the same stage again, or an empty file. An external input needs no maker that does not count.
     """
     makers = [index.steps[step_id] for step_id in index.makers.get(digest, ())]
     if not makers:
         return ""
-    maker = min(makers, key=lambda step: (not step.counts, step.done, step.id))
+    maker = min(makers, key=lambda step: (not step.counts, step.id not in index.newest, step.done, step.id))
     return maker.id if digest not in index.external or maker.counts else ""
+
+
+def first_made(digest: str, maker: Step, index: StatementIndex) -> datetime:
+    """The time since which the bytes are known to be there: its maker may not be the first that made them."""
+    others = (index.steps[step_id] for step_id in index.makers[digest])
+    return min([maker.done, *(step.done for step in others if step.counts)])

@@ -20,6 +20,7 @@ from qinglan.lineage.statement_index import (
     MAX_CLOCK_AHEAD,
     StatementIndex,
     Step,
+    first_made,
     future_finding,
     index_statements,
     maker_of,
@@ -94,16 +95,17 @@ def walk(
     now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
     with _garbage_collection_paused():
-        index = index_statements(evidence.statements(), policy, tenant, now)
+        own = evidence.newest_steps()
+        index = index_statements(evidence.statements(), policy, tenant, now, own)
         chain = collect_chain(starts, index)
         ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
         future = future_finding(ahead, now)
         newest = max((step.done for step in ahead), default=None)
         if newest:
-            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD)
+            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD, own)
             chain = collect_chain(starts, index)
         steps = steps_of(chain, index)
-        steps = {step_id: _check_times(step, chain, steps, until) for step_id, step in steps.items()}
+        steps = {step_id: _check_times(step, chain, steps, index, until) for step_id, step in steps.items()}
         counting = (step.statement for step in index.steps.values() if step.counts)
         signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
         checks = check_digests(chain.parts, evidence, signed)
@@ -251,7 +253,9 @@ def _output_name(digest: str, index: StatementIndex) -> str:
     return next((part.name for part in outputs if part.digest == digest), digest[:12])
 
 
-def _check_times(step: Step, chain: ProvenanceChain, steps: Mapping[str, Step], until: datetime | None) -> Step:
+def _check_times(
+    step: Step, chain: ProvenanceChain, steps: Mapping[str, Step], index: StatementIndex, until: datetime | None
+) -> Step:
     """The step; altered where its times or its place in the chain are impossible."""
     if step.state in GRAVE:
         return step
@@ -263,7 +267,7 @@ def _check_times(step: Step, chain: ProvenanceChain, steps: Mapping[str, Step], 
     latest = step.began + MAX_CLOCK_DIFFERENCE
     for part in step.statement.used:
         maker = chain.makers.get(part.digest, "")
-        if maker and steps[maker].done > latest:
-            why = f"it started {step.began:%F %T}Z, before {part.name} was made {steps[maker].done:%F %T}Z"
+        if maker and (made := first_made(part.digest, steps[maker], index)) > latest:
+            why = f"it started {step.began:%F %T}Z, before {part.name} was made {made:%F %T}Z"
             return step._replace(state="altered", why=why)
     return step

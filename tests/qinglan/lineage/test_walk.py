@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.evidence import CombinedEvidence, FileEvidence
+from qinglan.lineage.evidence import CombinedEvidence, FileEvidence, RunFolder
 from qinglan.lineage.findings import verdict_of
 from qinglan.lineage.statement import Statement, to_payload
 from qinglan.lineage.trust import TrustPolicy
@@ -239,6 +239,28 @@ def test_a_stage_that_ran_again_on_the_same_bytes_is_one_maker(keys: Keys) -> No
     again = sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], (5, 6))
 
     assert verdict(walked(*line(keys), again, start="model", policy=keys.policy)) == "intact"
+
+
+def test_of_equal_outputs_a_run_shows_the_one_of_its_newest_steps(keys: Keys, tmp_path: Path) -> None:
+    """An empty file of set-aside rows is the same before and after another sheet was given."""
+    old = sealed(keys.builder, "generate", [made("rewrites"), made("set aside", "")], [given("old sheet")], (1, 2))
+    new = sealed(
+        keys.builder, "generate", [made("new rewrites"), made("set aside", "")], [given("new sheet")], (5, 6)
+    )
+    earlier_user = sealed(keys.builder, "report", [made("report")], [made("set aside", "")], (3, 4))
+    run = tmp_path / "run"
+    for folder, sealed_bytes in (
+        ("records", new),
+        ("artifacts/line-1/lineage", old),
+        ("artifacts/line-2", earlier_user),
+    ):
+        (run / folder).mkdir(parents=True)
+        (run / folder / f"{folder[-1]}.dsse.json").write_bytes(sealed_bytes)
+
+    graph = walk([sha("set aside"), sha("report")], RunFolder(run), keys.policy, TENANT, now=NOW)
+
+    assert {thing.name for thing in graph.things.values()} == {"set aside", "new sheet", "report"}
+    assert {step.state for step in graph.steps.values()} == {"attested"}, "the bytes were there before the report"
 
 
 def test_an_artifact_that_a_step_only_passes_on_is_not_its_output(keys: Keys) -> None:
