@@ -68,7 +68,7 @@ PROFILES ?=
 rehearse: $(READY) ## each step of the files for GPUs, here, both lines: narrow models, each step in its own image's environment; PROFILES="a100x4"
 	@$(BIN)/python -m tests.rehearsal $(PROFILES)
 
-test-gpu: $(READY) ## the checks that want a GPU: ten minutes on one card; elsewhere each says that it was skipped
+test-gpu: $(READY) ## the checks that want a GPU: two minutes on an H100; elsewhere each says that it was skipped
 	@$(BIN)/python -m tests.gpu
 
 SECONDS ?= 600

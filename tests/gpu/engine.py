@@ -26,6 +26,7 @@ from benchmarks.open_loop import ask_by_the_clock, latency
 from qinglan.rewriter.engine import COMPLETIONS_PATH, completion_request, engine_options
 from qinglan.rewriter.engine_process import run_engine
 from qinglan.terminal import say_json
+from tests.gpu.training_files import new_folder_on_a_gpu
 from tests.gpu.wide_models import write_folder
 
 NAME = "rewriter"
@@ -145,7 +146,7 @@ def main() -> None:
         kinds.choices["same"].add_argument(f"--{folder}", type=Path, required=True)
     kinds.choices["load"].add_argument("--shape", default="Qwen/Qwen3-32B", help="of qinglan/sizing/shapes.yaml")
     options = vars(parser.parse_args())
-    options["out"].mkdir(parents=True)
+    new_folder_on_a_gpu(options["out"])
     checks: dict[str, Callable[..., dict[str, Any]]] = {"start": start, "same": same, "load": load}
     say_json(checks[options.pop("kind")](**options))
 

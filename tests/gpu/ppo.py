@@ -21,7 +21,7 @@ from qinglan.rows import Split
 from qinglan.sizing.shape import shape_of
 from qinglan.terminal import say_json
 from qinglan.training_rows import ppo_row
-from tests.gpu.training_files import HISTORY, log_folder, measured, read_training_file
+from tests.gpu.training_files import HISTORY, log_folder, measured, new_folder_on_a_gpu, read_training_file
 from tests.gpu.wide_models import settings, write_folder
 from tests.ppo_world import REWARD, validated
 from tests.tiny_rewriter import SYSTEM
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--training", default="one-gpu-24", help="a file of pipelines/configs/training for one GPU")
     options = parser.parse_args()
-    options.out.mkdir(parents=True)
+    new_folder_on_a_gpu(options.out)
     say_json(train(options.out.resolve(), options.training))
 
 

@@ -18,7 +18,7 @@ from components.training.sft.stage import sft
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.sizing.shape import shape_of
 from qinglan.terminal import say_json
-from tests.gpu.training_files import HISTORY, log_folder, measured, read_training_file
+from tests.gpu.training_files import HISTORY, log_folder, measured, new_folder_on_a_gpu, read_training_file
 from tests.gpu.wide_models import settings, write_folder
 from tests.training_rows import chat, write_chats
 
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--training", default="one-gpu-24", help="a file of pipelines/configs/training for one GPU")
     options = parser.parse_args()
-    options.out.mkdir(parents=True)
+    new_folder_on_a_gpu(options.out)
     say_json(train(options.out.resolve(), options.training))
 
 

@@ -9,12 +9,24 @@ import yaml
 
 from qinglan.errors import QinglanError
 from qinglan.sizing.ledger import Phase
+from tests.gpu.__main__ import NO_GPU
 from tests.gpu.card_memory import CardMemory
 from tests.gpu.wheels import ROOT
 
 GIB = 1024**3
 HISTORY = "用户正在了解虾青素软胶囊，问过每日服用频次、饭前还是饭后、老人能不能吃。" * 3
 """Some two hundred tokens, as a row of the plan has."""
+
+
+def new_folder_on_a_gpu(out: Path) -> None:
+    """The folder of results, or words for whoever has no GPU or has named one that is there already."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit(f"This check {NO_GPU}.")
+    if out.exists():
+        raise SystemExit(f"{out}: is there already. Name a new folder.")
+    out.mkdir(parents=True)
 
 
 def read_training_file(name: str) -> dict[str, Any]:
