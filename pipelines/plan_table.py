@@ -29,7 +29,7 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         if step.model:
             console.print(f"{step.step} asks the model {step.model} for {step.what}.", highlight=False)
     console.print(prepayment_in_words(plan), highlight=False)
-    console.print(f"{plan.training} The hours of training are not part of the table.", highlight=False)
+    console.print(f"{plan.training} The hours of this training are not part of the table.", highlight=False)
     console.print("Calls of label, ppo and evaluate are the most there can be: equal texts are asked once.")
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     if plan.fit:

@@ -26,7 +26,7 @@ def _hours(profile: str, stage: str, rows: int) -> str:
     report = planned_fit_report(load_profile(profile), profile, Workload(rows))
     paces = [pace for pace in report.paces if pace.stage == stage] if report else []
     if paces and not paces[0].steps:
-        return f"{rows:,} rows are too few for a step"
+        return f"{rows:,} rows are too few for a step of {profile}"
     if not paces or paces[0].hours is None:
         return "not estimated"
     return f"{paces[0].cost:.2f} for {paces[0].hours:.1f} h (estimate)"
