@@ -346,6 +346,6 @@ def test_the_plan_says_whether_the_training_fits_and_estimates_the_plans_days(qu
     days = {line.planned: line.cost for line in plan.original}
     assert "h (estimate)" in days["4 A100-80GB, 2-3 days"]
     assert plan.fit[3] == "ppo: no step over so few rows." and days["3-5 days"].endswith(
-        "rows are too few for a step"
+        "rows are too few for a step of a100x4"
     )
     assert "h (estimate)" in planned_hours(560).ppo
