@@ -89,11 +89,11 @@ def guess_columns(
             raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
         if column:
             columns = {other: name for other, name in columns.items() if name != column} | {field: column}
-    unsure = _named(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
+    unsure = _with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
     if "history_summary" not in columns and (history := _history(rows[:SAMPLE], unsure)):
         columns["history_summary"] = history
         notes.append(_history_note(history))
-    ids = _named(CONVERSATION_NAMES, [name for name in unsure if name not in columns.values()])
+    ids = _with_names(CONVERSATION_NAMES, [name for name in unsure if name not in columns.values()])
     if "conversation_id" not in columns and (column := _conversation_ids(rows[:SAMPLE], ids)):
         columns["conversation_id"] = column
         notes.append(f"{column} was taken for the conversation's id: it holds ids.")
@@ -120,10 +120,10 @@ def guess_columns(
 
 
 def _by_name(field: str, names: Sequence[str]) -> str:
-    return next(iter(_named(NAMES[field], names)), "")
+    return next(iter(_with_names(NAMES[field], names)), "")
 
 
-def _named(usual: Sequence[str], names: Sequence[str]) -> list[str]:
+def _with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
     """The columns with these names, in the order of the usual ones."""
     plain = {_plain(name): name for name in reversed(names)}
     return [plain[_plain(name)] for name in usual if _plain(name) in plain]
