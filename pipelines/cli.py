@@ -191,6 +191,7 @@ def plan(
     Where `qinglan run` with the same arguments would be refused, the last lines say so, and the exit code is its own.
     """
     from pipelines.config import load_config
+    from pipelines.execution import check_existing_keys
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
     from pipelines.preflight import (
@@ -199,10 +200,12 @@ def plan(
         raise_missing,
         raise_refusals,
         refused_by_run,
+        with_run_files,
     )
     from pipelines.readiness import check_readiness
     from pipelines.rewriter import REWRITER
-    from pipelines.rundir import run_folder
+    from pipelines.rundir import RunDir, run_folder
+    from pipelines.sheet import read_sheet, with_folds
     from pipelines.sizing.check import check_room, disk_warnings
     from qinglan.errors import QinglanError
 
@@ -213,13 +216,16 @@ def plan(
     if any(input_file_problems(config, knowledge_base=False)):
         raise_missing(ready.missing)
     folder = run_folder(tenant, profile)
+    config = with_folds(config, read_sheet(config))
     warnings = [*base_warnings(config, stages), *ready.rag.limits, *disk_warnings(config, folder)]
     run_plan = make_plan(config, missing=ready.missing, warnings=warnings, snapshot=ready.rag.snapshot)
     say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
     try:
+        with_run_files(config, RunDir(folder), "")
         raise_missing(ready.missing)
         check_room(config, folder, stages)
         raise_refusals(run_plan.promotion.refusals)
+        check_existing_keys()
     except QinglanError as error:
         raise refused_by_run(error) from error
 

@@ -30,10 +30,10 @@ from qinglan.jobs.processes import wait_for_process_group
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.lineage.record import code_version
-from qinglan.lineage.trust import ensure_keys
+from qinglan.lineage.trust import ensure_keys, has_keys
 from qinglan.services import end_with_parent
 from qinglan.store import STORE_VARIABLE
-from qinglan.terminal import quoted, say
+from qinglan.terminal import quoted, say, visible
 from qinglan.trackers import check_installed, check_trackers
 
 Config = TypeVar("Config", bound=LineConfig)
@@ -41,6 +41,9 @@ KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "
 AGAIN = "Run the same command again"
 STEP_ENDS_SECONDS = 60.0
 """Time for a step that was stopped to end its training, before it is killed."""
+
+SHOWN_FILES = 3
+"""Files of a foreign folder that an error names."""
 
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
 
@@ -107,29 +110,52 @@ def refuse_foreign_folder(run: RunDir) -> None:
     begun = run.lock.exists() or run.journal.exists() or (run.config.exists() and run.files.exists())
     if begun or not run.root.exists():
         return
-    if not run.root.is_dir() or any(run.root.iterdir()):
+    if not run.root.is_dir():
+        raise ConfigError(f"{run.root}: a file, and a run needs a folder. Give --out a new folder.")
+    if files := [path.name for path in sorted(run.root.iterdir()) if not _of_the_system(path.name)]:
+        shown = [*map(visible, files[:SHOWN_FILES]), *(["..."] if len(files) > SHOWN_FILES else [])]
         raise ConfigError(
-            f"{run.root}: holds files that are no run's, and nothing was changed. Give --out a new folder, or an "
-            "earlier run's to go on there."
+            f"{run.root}: holds files that are no run's ({', '.join(shown)}), and nothing was changed. Give --out a "
+            "new folder, or an earlier run's to go on there."
         )
+
+
+def _of_the_system(name: str) -> bool:
+    """Tell if a desktop, an editor or a file system makes such a file by itself: .DS_Store, lost+found."""
+    return name.startswith(".") or name == "lost+found"
 
 
 def refuse_other_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> None:
     """A ConfigError where a run of the folder began with other files, which would be lost under the new ones.
 
-    A file that was mended where it lies is the same, and so is one with the same bytes elsewhere.
+    A file that was mended where it lies is the same, and so is one with the same bytes elsewhere: those of the first
+    file or, where that was moved, those that a step has noted.
     """
     before = load_yaml(run.config) if run.config.is_file() else {}
     for name, path in inputs.items():
         earlier = before.get(name)
         if not earlier or path is None or not path.exists() or Path(earlier).resolve() == path.resolve():
             continue
-        if not Path(earlier).exists() or digest(Path(earlier)) != digest(path):
-            option = f"--{name.replace('_', '-')}"
+        known = digest(Path(earlier)) if Path(earlier).exists() else _recorded_digest(run, name)
+        option = f"--{name.replace('_', '-')}"
+        if not known:
+            raise ConfigError(
+                f"{run.root}: its run began with {option} {earlier}, which is not there any more, and no step has "
+                f"noted its digest to compare {path} with. Give --out another folder; or, to go on here with what "
+                f"was paid for so far, remove {run.config} first."
+            )
+        if known != digest(path):
             raise ConfigError(
                 f"{run.root}: its run began with {option} {earlier}, and {path} holds other bytes. Give --out "
                 f"another folder; or, to begin again here with what was paid for so far, remove {run.config} first."
             )
+
+
+def _recorded_digest(run: RunDir, name: str) -> str:
+    """The digest of a file that the run began with, by the record of a step that read it; empty for none."""
+    records = (run.step_record(path.stem) for path in sorted(run.records.glob("*.json")))
+    digests = ((record or {}).get("inputs", {}).get(name, {}).get("sha256", "") for record in records)
+    return next(filter(None, digests), "")
 
 
 @contextmanager
@@ -167,6 +193,12 @@ def check_keys() -> None:
         message = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
         say(message, to=sys.stderr)
     load_signer("builder")
+
+
+def check_existing_keys() -> None:
+    """The same where keys are, and nothing is made."""
+    if has_keys(keys_folder()):
+        load_signer("builder")
 
 
 def with_store(config: Config, run: RunDir) -> Config:

@@ -19,9 +19,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     "user_profile": ("user_profile", "用户画像", "客户画像", "画像", "用户信息", "profile", "persona", "userinfo"),
     "history_summary": (
         "history_summary", "历史摘要", "对话历史", "历史对话", "聊天记录", "历史记录", "上下文", "上文",
-        "历史", "对话", "对话记录", "聊天历史", "聊天", "会话历史", "会话记录", "历史消息", "历史会话", "前文",
-        "之前聊的", "之前的对话", "history", "context", "previous", "chat", "conversation", "chathistory",
-        "conversationhistory", "dialoguehistory", "previousturns", "previousmessages", "messages", "dialogue",
+        "历史", "对话记录", "聊天历史", "会话历史", "会话记录", "历史消息", "历史会话", "前文", "之前聊的",
+        "之前的对话", "history", "context", "chathistory", "conversationhistory", "dialoguehistory", "previousturns",
+        "previousmessages", "messages",
     ),
     "id": ("id", "编号", "问题编号", "序号", "rowid", "questionid", "qid", "no"),
     "conversation_id": (
@@ -41,11 +41,30 @@ NAMES: dict[str, tuple[str, ...]] = {
 QUESTION_WORDS = re.compile(
     r"[?？]|吗|呢|什么|怎么|如何|多少|几|哪|\b(how|what|which|when|where|can|does|do|is|why)\b", re.I
 )
+CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
+"""Names of a conversation's texts in some sheets and of its ids in others: what they hold decides."""
+
+HISTORY_OR_OTHER_NAMES = (*CONVERSATION_NAMES, "聊天", "previous")
+"""Names of what was said before, or of something else about it."""
+
 HISTORY_PARTS = re.compile("历史|上文|前文|之前|聊天|对话|history|previous|context|chat|conversation", re.I)
-"""Parts of other names for what was said before; a column of ids has them, too, so its texts count as well."""
+"""Parts of other names for what was said before; columns of ids and dates have them, too, so its texts count."""
 
 SHORTEST_HISTORY = 10
 """Characters of a text that is no id and no label, on average."""
+
+LEAST_DIFFERENT = 0.5
+"""Share of different texts in a history; labels repeat."""
+
+ASCII_WORD = re.compile("[!-~]+")
+"""An id, a link, a number: no sentence."""
+
+DATE = re.compile(
+    r"([\d\s年月日时分秒点号周星期一二三四五六七八九十上下午:：/.,+-]|(?<=\d)T(?=\d)|Z|[ap]m|GMT|UTC"
+    r"|\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun)[a-z]*)+",
+    re.I,
+)
+ID = re.compile(r"[\w.:#-]{1,64}")
 
 SAMPLE = 500
 LONGEST_QUESTION = 300
@@ -70,13 +89,22 @@ def guess_columns(
             raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
         if column:
             columns = {other: name for other, name in columns.items() if name != column} | {field: column}
-    if "question" not in columns:
-        columns["question"] = _by_content(rows[:SAMPLE], [name for name in names if name not in columns.values()])
-        notes.append(f"No column has a usual name for questions: {columns['question']} was taken for what it holds.")
-    free = [name for name in names if name not in columns.values()]
-    if "history_summary" not in columns and (history := _history_by_part(rows[:SAMPLE], free)):
+    unsure = _with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
+    if "history_summary" not in columns and (history := _history(rows[:SAMPLE], unsure)):
         columns["history_summary"] = history
-        notes.append(f"{history} was taken for the history by a part of its name. --history-column names another.")
+        notes.append(_history_note(history))
+    ids = _with_names(CONVERSATION_NAMES, [name for name in unsure if name not in columns.values()])
+    if "conversation_id" not in columns and (column := _conversation_ids(rows[:SAMPLE], ids)):
+        columns["conversation_id"] = column
+        notes.append(f"{column} was taken for the conversation's id: it holds ids.")
+    if "question" not in columns:
+        free = [name for name in names if name not in (*columns.values(), *unsure)]
+        columns["question"] = _by_content(rows[:SAMPLE], free)
+        notes.append(f"No column has a usual name for questions: {columns['question']} was taken for what it holds.")
+    named_so = [name for name in names if name not in columns.values() and HISTORY_PARTS.search(name)]
+    if "history_summary" not in columns and (history := _history(rows[:SAMPLE], named_so)):
+        columns["history_summary"] = history
+        notes.append(_history_note(history))
     for field, fault in (
         ("id", _repeated(rows, columns)),
         ("split", _unknown_splits(rows, columns)),
@@ -92,17 +120,48 @@ def guess_columns(
 
 
 def _by_name(field: str, names: Sequence[str]) -> str:
+    return next(iter(_with_names(NAMES[field], names)), "")
+
+
+def _with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The columns with these names, in the order of the usual ones."""
     plain = {_plain(name): name for name in reversed(names)}
-    return next((plain[_plain(usual)] for usual in NAMES[field] if _plain(usual) in plain), "")
+    return [plain[_plain(name)] for name in usual if _plain(name) in plain]
 
 
-def _history_by_part(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The first column whose name has a usual part and whose texts are longer than ids; empty for none."""
+def _history_note(column: str) -> str:
+    return f"{column} was taken for the history by its name and its texts. --history-column names another."
+
+
+def _history(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The first column with turns or different sentences; ids, labels, dates and links are none. Empty for none."""
     for name in names:
-        texts = [str(row[name]) for row in rows if row.get(name)]
-        if HISTORY_PARTS.search(name) and texts and sum(map(len, texts)) >= SHORTEST_HISTORY * len(texts):
+        values = [row[name] for row in rows if row.get(name)]
+        if values and (all(map(read_turns, values)) or _sentences([str(value).strip() for value in values])):
             return name
     return ""
+
+
+def _sentences(texts: Sequence[str]) -> bool:
+    length, different = sum(map(len, texts)) / len(texts), len(set(texts)) / len(texts)
+    single_words = sum(bool(ASCII_WORD.fullmatch(text) or DATE.fullmatch(text)) for text in texts)
+    return (
+        length >= SHORTEST_HISTORY and different >= LEAST_DIFFERENT and single_words <= LEAST_DIFFERENT * len(texts)
+    )
+
+
+def _conversation_ids(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The first column of ids: a word without spaces in each row, with a digit in most. Empty for none."""
+    for name in names:
+        texts = [str(row[name]).strip() for row in rows if row.get(name)]
+        digits = sum(any(map(str.isdigit, text)) for text in texts)
+        if texts and all(map(_is_id, texts)) and digits >= 0.5 * len(texts):
+            return name
+    return ""
+
+
+def _is_id(text: str) -> bool:
+    return bool(ID.fullmatch(text)) and (text.isdigit() or not DATE.fullmatch(text))
 
 
 def _plain(name: str) -> str:

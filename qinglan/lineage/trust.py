@@ -187,11 +187,16 @@ def ensure_keys(folder: Path) -> bool:
 
     Someone who tries this out has no keys. Where one exists, the others are missing for a reason.
     """
-    if any((folder / f"{role}.pem").exists() for role in ROLES) or (folder / TRUST_FILE).exists():
+    if has_keys(folder):
         return False
     for role in ROLES:
         new_key(folder, role)
     return True
+
+
+def has_keys(folder: Path) -> bool:
+    """Tell if anything of a set of keys is there, be it the policy alone."""
+    return any((folder / f"{role}.pem").exists() for role in ROLES) or (folder / TRUST_FILE).exists()
 
 
 def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) -> str:

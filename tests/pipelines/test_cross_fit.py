@@ -21,9 +21,11 @@ from pipelines.promotion import cluster_promotion_notes
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet, with_folds
+from pipelines.sizing import check
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.run_id import RUN_VARIABLE
+from tests.pipelines.conftest import Here
 
 STAGES = REWRITER.until(REWRITER.last)
 
@@ -113,6 +115,26 @@ def test_a_profile_that_sets_the_folds_itself_is_refused(tmp_path: Path, convert
     """A submission would make an empty test of them, and fail after both trainings."""
     with pytest.raises(ConfigError, match=r"gpt\.yaml: convert\.folds is set, .*write `cross_fit: 5`"):
         config_of(tmp_path / "q.jsonl", convert=convert)
+
+
+def test_the_room_that_a_plan_checks_is_that_of_the_cross_fitted_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
+    folds: list[int] = []
+
+    def count(config: RunConfig, *_: Any) -> tuple[str, ...]:
+        folds.append(config.convert.folds)
+        return ()
+
+    monkeypatch.setattr(check, "check_room", count)
+    monkeypatch.setattr(check, "disk_warnings", count)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
+    files = ("--questions", sheet(tmp_path / "q.jsonl"), "--knowledge-base", tmp_path / "kb.jsonl")
+
+    here("plan", "fivedoctors", *files, "--set", "cross_fit=3")
+
+    assert folds == [3, 3]
 
 
 def test_the_folds_of_another_run_are_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A run's folder is its own: nobody else's files, and no other run's inputs, are written over."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from pipelines.config import dump_config, load_config
 from pipelines.execution import run_lock
 from pipelines.preflight import with_run_files
 from pipelines.rewriter import RunConfig
-from pipelines.rundir import RunDir
+from pipelines.rundir import RunDir, run_folder
+from qinglan.digests import digest
 from qinglan.errors import ConfigError
+from qinglan.lineage.keys import KEYS_VARIABLE
 from tests.pipelines.conftest import Here
 
 
@@ -36,16 +39,33 @@ def test_a_folder_with_somebodys_files_is_left_as_it_is(tmp_path: Path, here: He
 
     ended = here("run", "fivedoctors", *words)
 
-    assert (
-        ended.code == 2
-        and "holds files that are no run's" in ended.errors
-        and "Give --out a new folder" in ended.errors
-    )
+    assert ended.code == 2
+    assert "holds files that are no run's (chapter.docx), and nothing was changed" in ended.errors
+    assert "Give --out a new folder" in ended.errors
     assert [path.name for path in theirs.iterdir()] == ["chapter.docx"]
     with pytest.raises(ConfigError, match="no run's"), run_lock(RunDir(theirs)):
         pass
-    (tmp_path / "empty").mkdir()
-    with_run_files(config, RunDir(tmp_path / "empty"), "")
+    for name in ("run.log", "b", "a"):
+        (theirs / name).touch()
+    with pytest.raises(ConfigError, match=r"\(a, b, chapter.docx, \.\.\.\)"):
+        with_run_files(config, RunDir(theirs), "")
+
+
+def test_what_a_desktop_or_a_file_system_makes_by_itself_is_nobodys_file(tmp_path: Path) -> None:
+    config, folder = inputs(tmp_path / "data"), tmp_path / "empty"
+    folder.mkdir()
+    with_run_files(config, RunDir(folder), "")
+
+    (folder / ".DS_Store").touch()
+    (folder / "lost+found").mkdir()
+    with_run_files(config, RunDir(folder), "")
+
+
+def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+
+    with pytest.raises(ConfigError, match=r"out: a file, and a run needs a folder. Give --out a new folder"):
+        with_run_files(inputs(tmp_path / "data"), RunDir(tmp_path / "out"), "")
 
 
 @pytest.mark.parametrize("name", ["questions", "knowledge_base"])
@@ -70,3 +90,53 @@ def test_a_run_goes_on_with_its_files_mended_copied_or_named_otherwise(
     with_run_files(inputs(tmp_path / "data", "怎么洗"), run, "")
     monkeypatch.chdir(tmp_path)
     with_run_files(inputs(Path("data")), run, "")
+
+
+def test_a_moved_file_is_known_by_what_a_step_has_noted(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", inputs(tmp_path / "data"))
+    (tmp_path / "data").rename(tmp_path / "moved")
+    moved = inputs(tmp_path / "moved")
+    assert moved.questions and moved.knowledge_base
+
+    with pytest.raises(ConfigError, match=r"began with --questions .*, which is not there any more, and no step"):
+        with_run_files(moved, run, "")
+    for stage, name, path in (
+        ("generate", "questions", moved.questions),
+        ("validate", "knowledge_base", moved.knowledge_base),
+    ):
+        noted = {"inputs": {name: {"uri": "gone", "sha256": digest(path)}}}
+        run.records.mkdir(exist_ok=True)
+        (run.records / f"{stage}.json").write_text(json.dumps(noted))
+    with_run_files(moved, run, "")
+    with pytest.raises(ConfigError, match=r"q\.jsonl holds other bytes"):
+        with_run_files(inputs(tmp_path / "moved", "怎么洗"), run, "")
+
+
+@pytest.mark.parametrize("reason", ["files", "other sheet", "tenant", "key"])
+def test_a_plan_says_where_a_run_would_be_refused_and_writes_nothing(
+    reason: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config, folder, keys = inputs(Path("data")), run_folder("fivedoctors", "demo"), tmp_path / "keys"
+    assert config.questions
+    rows = [{"question": f"怎么吃{at}", "split": split} for split in ("train", "dev", "test") for at in range(160)]
+    config.questions.write_text("".join(json.dumps({**row, "gold": "k1"}) + "\n" for row in rows))
+    monkeypatch.setenv(KEYS_VARIABLE, str(keys))
+    words = ("plan", "fivedoctors", "--questions", config.questions, "--knowledge-base", config.knowledge_base)
+    if reason == "files":
+        folder.mkdir(parents=True)
+        (folder / "chapter.docx").touch()
+    elif reason == "key":
+        keys.mkdir()
+        (keys / "releaser.pem").touch()
+    else:
+        other = config if reason == "tenant" else inputs(Path("other"), "怎么洗")
+        begun(folder, other.model_copy(update={"tenant_id": "acme"}) if reason == "tenant" else other)
+    before = sorted(tmp_path.rglob("*"))
+
+    ended = here(*words)
+
+    expected = {"files": "(chapter.docx)", "other sheet": "holds other bytes", "tenant": "'acme'", "key": "builder"}
+    assert ended.errors.startswith("qinglan: `qinglan run` with the same arguments would be refused:")
+    assert ended.code == 2 and expected[reason] in ended.errors
+    assert sorted(tmp_path.rglob("*")) == before

@@ -22,20 +22,56 @@ def test_usual_names_are_known_in_both_languages_whatever_their_case_and_marks()
     assert chinese["history_summary"] == "聊天记录" and english["question"] == "User Query"
 
 
-@pytest.mark.parametrize(
-    "name", ["之前聊的", "上文", "对话历史", "聊天记录", "previous", "history", "context", "Chat", "前文", "对话"]
-)
+@pytest.mark.parametrize("name", ["之前聊的", "上文", "对话历史", "聊天记录", "history", "context", "前文"])
 def test_what_was_said_before_has_many_names(name: str) -> None:
     assert guess({"问题": "怎么洗", name: "有"})[0]["history_summary"] == name
 
 
-def test_a_part_of_a_name_is_enough_for_a_history_of_sentences_and_not_for_ids() -> None:
-    rows = [{"问题": "怎么洗", "聊天流水": f"c{at}", "用户之前说过": "想买一个能机洗的背包，有吗"} for at in range(5)]
-    columns, notes = guess(*rows)
+@pytest.mark.parametrize("name", ["Conversation", "chat", "对话", "聊天", "previous", "会话", "聊天流水"])
+def test_an_unsure_name_is_a_history_of_sentences_with_a_note(name: str) -> None:
+    rows = [{"问题": "怎么洗", name: f"用户：想买{at}号背包\n客服：有的，能机洗"} for at in range(5)]
+    columns, notes = guess(*rows, {"问题": "多少钱", name: ""})
 
-    assert columns["history_summary"] == "用户之前说过" and "--history-column names another" in notes
-    assert "history_summary" not in guess({"问题": "怎么洗", "聊天流水": "c1"})[0]
-    assert guess(*rows, history_summary="聊天流水")[0]["history_summary"] == "聊天流水"
+    assert columns["history_summary"] == name and "--history-column names another" in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("conversation", ["c0", "c0", "c1"]),
+        ("对话创建时间", ["2026-01-02 10:11:12", "2026-01-03 10:11:12"]),
+        ("对话创建时间", ["2026年1月2日 上午10:11", "2026年1月3日 下午3:20"]),
+        ("chat date", ["Fri, Jan 2, 2026 10:11 AM", "Sat, Jan 3, 2026 1:11 PM"]),
+        ("聊天链接", ["https://kf.example/c?id=1", "https://kf.example/c?id=2"]),
+        ("聊天渠道", ["微信公众号的在线客服窗口"] * 9),
+        ("previous", ["有", "没有"]),
+        ("聊天流水", ["c1"]),
+    ],
+)
+def test_ids_dates_links_and_labels_are_no_history(name: str, values: list[str]) -> None:
+    assert "history_summary" not in guess(*({"问题": "怎么洗", name: value} for value in values))[0]
+
+
+def test_a_history_column_may_be_exported_turns_and_a_person_may_name_any() -> None:
+    turns = '[{"role":"user","content":"bag?"}]'
+
+    assert guess(*[{"q": "how", "chat": turns}] * 5)[0]["history_summary"] == "chat"
+    assert guess({"q": "how", "chat date": "1"}, history_summary="chat date")[0]["history_summary"] == "chat date"
+
+
+@pytest.mark.parametrize("name", ["conversation", "对话", "Chat"])
+@pytest.mark.parametrize("values", [["c0", "c0", "c1"], [1, 1, 2], ["会话1", "会话1", "会话2"]])
+def test_a_conversation_of_ids_is_the_conversations_id_with_a_note(name: str, values: list[Any]) -> None:
+    columns, notes = guess(*({"问题": "怎么洗", name: value} for value in values))
+
+    assert columns == {"question": "问题", "conversation_id": name} and f"{name} was taken for the conv" in notes
+    beside, _ = guess({"问题": "怎么洗", "会话编号": "s1", name: "c1"})
+    assert beside["conversation_id"] == "会话编号"
+
+
+@pytest.mark.parametrize("value", ["2026-01-02", "小程序", "https://kf.example/1", "你好，1号包"])
+def test_dates_labels_and_texts_are_no_ids_of_conversations(value: str) -> None:
+    assert "conversation_id" not in guess({"问题": "怎么洗", "对话": value})[0]
 
 
 def test_a_column_that_a_person_names_is_no_other_fields() -> None:
