@@ -27,10 +27,10 @@ def new(
     from qinglan.lineage.keys import ROLES, keys_folder
     from qinglan.lineage.trust import new_key
 
-    place = folder or keys_folder()
+    folder = folder or keys_folder()
     for role_name in role or ROLES:
-        key_id = new_key(place, _role(role_name), tuple(tenant or ("*",)))
-        say(f"{place / role_name}.pem: key {key_id[:12]}, named in {place / 'trust.yaml'}")
+        key_id = new_key(folder, _role(role_name), tuple(tenant or ("*",)))
+        say(f"{folder / role_name}.pem: key {key_id[:12]}, named in {folder / 'trust.yaml'}")
 
 
 @keys.command()
@@ -40,20 +40,22 @@ def rotate(role: RoleName, folder: Folder = None) -> None:
     from qinglan.lineage.keys import keys_folder
     from qinglan.lineage.trust import TRUST_FILE, rotate_key
 
-    place = folder or keys_folder()
-    done = rotate_key(place, _role(role))
+    folder = folder or keys_folder()
+    done = rotate_key(folder, _role(role))
     say(
         f"{role}: key {done.old[:12]} is rotated out, its private half deleted; key {done.new[:12]} signs from now on"
     )
     say(
         f"What {done.old[:12]} signed counts up to {done.until:%F %T}Z, and nothing that is dated later. If it has "
         "signed later dates, since a clock was wrong here or there, set its `until` in "
-        f"{place / TRUST_FILE} after them."
+        f"{folder / TRUST_FILE} after them."
     )
     if done.clock_behind:
         say(
-            f"{place / TRUST_FILE} has a date that is {how_long(done.clock_behind)} ahead of this machine's clock: "
-            "this clock is behind, or one was ahead when that was written. See which, and set `until` right."
+            f"{folder / TRUST_FILE} has a date that is {how_long(done.clock_behind)} ahead of this machine's clock: "
+            "this clock is behind, or one was ahead when that was written. If this clock is behind, set it, and set "
+            f"the `until` of key {done.old[:12]} in that file to the right time. If one was ahead, rotate each key "
+            "that `qinglan keys list` dates in the future."
         )
 
 
@@ -83,9 +85,11 @@ def list_(folder: Folder = None) -> None:
     from qinglan.lineage.trust import TRUST_FILE, key_rows, load_trust
     from qinglan.terminal.console import Console
 
-    place = folder or keys_folder()
-    table = Table("key", "role", "tenants", "since", "until", "", title=str(place / TRUST_FILE), title_justify="left")
-    for row in key_rows(load_trust(place / TRUST_FILE), place):
+    folder = folder or keys_folder()
+    table = Table(
+        "key", "role", "tenants", "since", "until", "", title=str(folder / TRUST_FILE), title_justify="left"
+    )
+    for row in key_rows(load_trust(folder / TRUST_FILE), folder):
         *cells, note = row
         table.add_row(*cells, in_language(note))
     Console().print(table)

@@ -126,6 +126,16 @@ def test_only_steps_whose_signature_is_proven_set_the_order(
     assert (began == late) == (signer in ("builder", "releaser"))
 
 
+def test_a_foreign_key_that_cannot_be_loaded_ends_no_step_that_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = use_keys(tmp_path / "keys", monkeypatch)
+    (keys / TRUST_FILE).unlink()
+    (keys / "releaser.pem").write_text("no key")
+
+    assert step_clock.step_clock(load_signer("builder"), None).began <= datetime.now(UTC)
+
+
 def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_once_its_time_has_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
 ) -> None:

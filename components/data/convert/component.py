@@ -32,7 +32,7 @@ def convert(
     outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test, "left_out": left_out}
     inputs = {"validated": validated, "labels": labels}
     with recorded("convert", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
-        counts = stage.convert(
+        counts, student_prompts = stage.convert(
             Path(validated.path),
             Path(chats.path),
             Path(prompts.path),
@@ -42,5 +42,5 @@ def convert(
             Path(labels.path),
         )
         step.facts.update(counts._asdict())
-        add_student_prompts(step, stage.student_prompts(Path(validated.path), settings))
+        add_student_prompts(step, student_prompts)
     log_figures(convert_metrics, counts._asdict(), stage.FIGURES)

@@ -7,7 +7,7 @@ nothing relevant was found.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -49,6 +49,19 @@ class ConvertCounts(NamedTuple):
     test: int
 
 
+class Conversion(NamedTuple):
+    counts: ConvertCounts
+    student_prompts: dict[str, str]
+    """The system prompt that the rows of each tenant show."""
+
+
+class SplitInputs(NamedTuple):
+    """The fields of all rows that decide splits, and which rows are accepted, from one reading of the file."""
+
+    rows: list[SplitInput]
+    accepted: list[bool]
+
+
 FIGURES = {
     "rows": "rewrites",
     "near_duplicates": "left out as near-duplicates, rows",
@@ -71,15 +84,16 @@ def convert(
     left_out: Path,
     config: ConvertConfig,
     labels: Path | None = None,
-) -> ConvertCounts:
+) -> Conversion:
     """Write sft/{train,dev}.jsonl, ppo/{train,dev}.parquet, the locked test, and the rows that are in none of them.
 
     All follows from the input and the seed.
     """
-    inputs, labelled = read_split_inputs(validated), read_labels(labels) if labels else {}
+    labelled = read_labels(labels) if labels else {}
+    inputs = read_split_inputs(validated, labelled)
     if config.folds and not config.fold:
-        _refuse_poor_folds(validated, inputs, labelled, config)
-    assigned = assign_splits(inputs, config)
+        _refuse_poor_folds(validated, inputs, config)
+    assigned = assign_splits(inputs.rows, config)
     counts = Counter[str]()
     with ExitStack() as files, progress(STEP, len(assigned)) as tick:
         chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
@@ -109,13 +123,11 @@ def convert(
                     )
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, len(assigned), counts)
-    return ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:]))
-
-
-def student_prompts(validated: Path, config: ConvertConfig) -> dict[str, str]:
-    """The system prompt that the rows of each tenant show."""
-    tenants = sorted({row.tenant_id for _, row in read_jsonl(validated, ValidatedRewrite)})
-    return {tenant: student_prompt(tenant, config.system_prompt) for tenant in tenants}
+    tenants = sorted({tenant for tenant, _ in (row.conversation for row in inputs.rows)})
+    return Conversion(
+        ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:])),
+        {tenant: student_prompt(tenant, config.system_prompt) for tenant in tenants},
+    )
 
 
 def read_labels(path: Path) -> Labels:
@@ -146,21 +158,17 @@ def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
     return f"without gold, and by its labels: {labels.outcome} among {len(labels.judged)} judged passages"
 
 
-def read_split_inputs(validated: Path) -> list[SplitInput]:
-    """The fields that decide each row's split, small enough to hold for all rows."""
-    rows = [
-        SplitInput(
-            number,
-            row.id,
-            (row.tenant_id, row.conversation_id),
-            row.split,
-            question_key(row.question, row.history_summary),
-        )
-        for number, row in read_jsonl(validated, ValidatedRewrite)
-    ]
-    if not rows:
+def read_split_inputs(validated: Path, labelled: Labels) -> SplitInputs:
+    """Read each row once for what splitting needs, small enough to hold for all rows."""
+    inputs = SplitInputs([], [])
+    for number, row in read_jsonl(validated, ValidatedRewrite):
+        conversation = (row.tenant_id, row.conversation_id)
+        question = question_key(row.question, row.history_summary)
+        inputs.rows.append(SplitInput(number, row.id, conversation, row.split, question))
+        inputs.accepted.append(with_labels(row, labelled).accepted)
+    if not inputs.rows:
         raise DataError(f"{validated}: no rows. Look at the quarantine files of the earlier stages for why.")
-    return rows
+    return inputs
 
 
 @contextmanager
@@ -177,17 +185,14 @@ def _refuse_nothing_to_learn(validated: Path, rows: int, counts: Counter[str]) -
         )
 
 
-def _refuse_poor_folds(
-    validated: Path, inputs: Sequence[SplitInput], labelled: Labels, config: ConvertConfig
-) -> None:
+def _refuse_poor_folds(validated: Path, inputs: SplitInputs, config: ConvertConfig) -> None:
     """Refuse folds of which one could not be trained, before the first of them, and the released model, is.
 
     A fold's own convert would find it after all trainings of those before it.
     """
-    accepted = [with_labels(row, labelled).accepted for _, row in read_jsonl(validated, ValidatedRewrite)]
     for fold in range(1, config.folds + 1):
-        assigned = assign_splits(inputs, config.model_copy(update={"fold": fold}))
-        fit = {assignment.split for assignment, good in zip(assigned, accepted, strict=True) if good}
+        assigned = assign_splits(inputs.rows, config.model_copy(update={"fold": fold}))
+        fit = {assignment.split for assignment, good in zip(assigned, inputs.accepted, strict=True) if good}
         if poor := [split for split in ("train", "dev") if split not in fit]:
             raise DataError(
                 f"{validated}: in fold {fold} of {config.folds} no row of {poor[0]} is accepted, so its SFT could "

@@ -60,7 +60,7 @@ def run(
     counts = convert(
         write(tmp_path / "in.jsonl", rows), folder / "sft", folder / "ppo", folder / "test.jsonl",
         folder / "left_out.jsonl", config, labels,
-    )  # fmt: skip
+    ).counts  # fmt: skip
     return folder, counts
 
 

@@ -175,11 +175,13 @@ def test_a_rotation_says_up_to_when_the_old_key_counts_and_when_the_clock_is_in_
     right = CliRunner().invoke(app, command).output
     since = policy(keys).keys[load_signer("builder", keys).id].since
     monkeypatch.setattr("qinglan.lineage.trust._now", lambda: since - timedelta(hours=3))
+    old = load_signer("builder", keys).id
     behind = " ".join(CliRunner().invoke(app, command).output.split())
 
     assert "ahead of this machine's clock" not in right
     assert f"counts up to {since:%F %T}Z" in behind and "set its `until`" in behind
     assert "3.0 h ahead of this machine's clock" in behind
+    assert f"set the `until` of key {old[:12]} in that file to the right time" in behind
 
 
 def test_a_revoked_keys_signatures_count_before_that_time_alone(keys: Path) -> None:

@@ -173,11 +173,11 @@ def test_converted_training_rows_hold_no_near_duplicate_of_a_test_row(tmp_path: 
     (tmp_path / "in").write_bytes(b"".join(map(dump_line, [*near, own])))
     training = {"sft": tmp_path / "sft", "ppo": tmp_path / "ppo"}
 
-    counts = convert(
+    converted = convert(
         tmp_path / "in", training["sft"], training["ppo"], tmp_path / "test", tmp_path / "left_out", CONFIG
     )
     test = [row for _, row in read_jsonl(tmp_path / "test", ValidatedRewrite)]
     leaks = leak.check(test, training, 0.8)
 
-    assert counts.near_duplicates > 20 and test
+    assert converted.counts.near_duplicates > 20 and test
     assert {(part["same"], part["alike"]) for part in leaks["parts"].values()} == {(0, 0)}
