@@ -75,7 +75,20 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     values = merge_settings(values, {name: value for name, value in options.items() if value is not None})
     values = with_training(training_settings(values), values)
     _refuse_folds(values.get("convert"), path)
+    _refuse_two_services(values, path)
     return RunConfig.parse(values, str(path))
+
+
+def _refuse_two_services(values: dict[str, Any], path: Path) -> None:
+    """Refuse the address of a RAG service beside `stand_ins.rag`, which would silently be used in its place."""
+    gateway, stand_ins = values.get("gateway"), values.get("stand_ins")
+    rag = gateway.get("rag") if isinstance(gateway, dict) else None
+    address = rag.get("base_url") if isinstance(rag, dict) else None
+    if address and isinstance(stand_ins, dict) and stand_ins.get("rag"):
+        raise ConfigError(
+            f"{path}: gateway.rag.base_url names a RAG service, and `stand_ins: {{rag: true}}` starts this project's "
+            "in its place. Write `stand_ins: {rag: false}` to use yours, or delete gateway.rag.base_url."
+        )
 
 
 def _refuse_folds(convert: Any, path: Path) -> None:

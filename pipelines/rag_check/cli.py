@@ -61,7 +61,8 @@ def check_rag(
     with advised("" if profile else SERVICE_WITHOUT_PROFILE):
         measured = asyncio.run(measure(inputs.service, inputs.retrieval, sample))
     verdict = judge(measured, inputs.retrieval.score_threshold, inputs.passages())
-    lines = profile_lines(verdict.settings)
+    lines = {"stand_ins": {"rag": False}} if inputs.starts_project_service else {}
+    lines |= profile_lines(verdict.settings)
     if as_json:
         checks: list[dict[str, Any]] = [check._asdict() for check in verdict.checks]
         say_json({"checks": checks, "limits": verdict.meaning, "settings": lines})

@@ -30,6 +30,8 @@ class CheckInputs(NamedTuple):
     tenant: str
     questions: Path | None
     knowledge_base: Path | None
+    starts_project_service: bool
+    """The profile starts this project's RAG service, so a line must switch that off."""
 
     def with_questions(self, texts: Sequence[str]) -> Iterator[Question]:
         """Questions of the command line, else the sheet's for training."""
@@ -61,19 +63,24 @@ def read_inputs(
         {"gateway": {"rag": {name: value for name, value in service_options.items() if value}}},
     )
     if profile:
-        config = load_config(tenant, profile, **overrides)
+        starts = load_config(tenant, profile, **parse_overrides(options)).stand_ins.rag
+        config = load_config(
+            tenant, profile, **merge_settings(overrides, {"stand_ins": {"rag": False}} if url else {})
+        )
         if not url:
             check_host(config.gateway.rag.base_url, "gateway.rag.base_url")
         return CheckInputs(
             config.gateway.rag, config.retrieval, config.generate.columns, config.convert, tenant,
-            questions or config.questions, knowledge_base or config.knowledge_base,
+            questions or config.questions, knowledge_base or config.knowledge_base, starts,
         )  # fmt: skip
     if not url:
         raise ConfigError("Give the address of the service, or a tenant with --profile that names it.")
     service = RagUpstream.parse(overrides["gateway"]["rag"], "check-rag")
     retrieval = RetrievalConfig.parse(overrides.get("retrieval", {}), "check-rag")
     columns = Columns.parse(overrides.get("generate", {}).get("columns", {}), "check-rag")
-    return CheckInputs(service, retrieval, columns, ConvertConfig(), tenant or "default", questions, knowledge_base)
+    return CheckInputs(
+        service, retrieval, columns, ConvertConfig(), tenant or "default", questions, knowledge_base, False
+    )
 
 
 def parse_header(text: str) -> tuple[str, str]:

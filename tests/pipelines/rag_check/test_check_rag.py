@@ -7,13 +7,16 @@ from typing import Any
 
 import orjson
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from pipelines.checks import Check, State
 from pipelines.cli import app
+from pipelines.config import CONFIGS, load_config
 from pipelines.rag_check.ask import Measurements, RowAnswers, TimedAnswer
 from pipelines.rag_check.judge import KnownPassages, closing_lines, judge
-from qinglan.errors import DataError
+from qinglan.config import load_yaml, merge_settings
+from qinglan.errors import ConfigError, DataError
 from qinglan.llm.config import RagUpstream
 from qinglan.rag.service_limits import NO_CONTENT, NO_IDS
 from qinglan.rows import Question
@@ -238,3 +241,24 @@ def test_wrong_options_are_refused_before_anything_is_sent(options: tuple[str, .
     result = CliRunner().invoke(app, ["check-rag", *options])
 
     assert said in str(result.exception)
+
+
+def test_a_profile_that_starts_our_service_is_switched_to_the_checked_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lines are pasted over the profile: without the switch a run would go on with another service."""
+    monkeypatch.chdir(tmp_path)
+    mine = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
+    path = tmp_path / "tenants/acme/gpt.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(yaml.safe_dump({**mine, "stand_ins": {"rag": True}}))
+    with checked(tmp_path, "--profile", "gpt") as outcome:
+        settings = outcome.json["settings"]
+
+    assert settings["stand_ins"] == {"rag": False}
+    path.write_text(yaml.safe_dump(merge_settings({**mine, "stand_ins": {"rag": True}}, settings)))
+    assert load_config("acme", "gpt").gateway.rag.base_url == settings["gateway"]["rag"]["base_url"]
+    del settings["stand_ins"]
+    path.write_text(yaml.safe_dump(merge_settings({**mine, "stand_ins": {"rag": True}}, settings)))
+    with pytest.raises(ConfigError, match=r"gateway.rag.base_url names .* Write `stand_ins: .rag: false."):
+        load_config("acme", "gpt")
