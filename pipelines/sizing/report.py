@@ -29,7 +29,7 @@ from qinglan.sizing.cards import Card, card_of_labels, card_of_size
 from qinglan.sizing.constants import GB, GIB, ROW_TOKENS, Basis
 from qinglan.sizing.ledger import Need
 from qinglan.sizing.shape import ModelShape
-from qinglan.sizing.speed import Steps
+from qinglan.sizing.speed import Steps, steps_of_all
 from qinglan.sizing.vllm import cache_tokens
 
 PLAN_ROWS = 560
@@ -75,7 +75,7 @@ class Pace(Config):
 
     stage: str
     steps_each: int
-    """Optimizer steps of one pass over the rows."""
+    """Optimizer steps of one pass over the rows; of several trainings, the released model's."""
 
     steps: int
     validations: int
@@ -239,8 +239,8 @@ def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     known = cards and card.teraflops
     trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
     seconds = sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in trainings) if known else None
-    yield _pace("sft", sft.steps_of_all(config.sft, trainings), seconds, cards, price)
-    steps = ppo.steps_of_all(config.ppo, trainings)
+    yield _pace("sft", steps_of_all(sft.steps(config.sft, rows) for rows in trainings), seconds, cards, price)
+    steps = steps_of_all(ppo.steps(config.ppo, rows) for rows in trainings)
     counted = known and steps.total
     shapes = (models.base, models.critic)
     seconds = sum(ppo.seconds(config.ppo, *shapes, rows, tokens, card) for rows in trainings) if counted else None
