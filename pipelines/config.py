@@ -65,7 +65,10 @@ def _missing_profile(tenant: str, profile: str) -> str:
     """The next step: a profile of this tenant; `init` for a tenant that has no folder, as it writes only new ones."""
     folders = tenant_folders(tenant)
     if not folders:
-        return f"No profile {profile!r} for tenant {tenant!r}. `qinglan init {tenant} SHEET` writes one for your own data."
+        return (
+            f"No profile {profile!r} for tenant {tenant!r}. "
+            f"`qinglan init {tenant} SHEET` writes one for your own data."
+        )
     if known := sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}):
         return f"No profile {profile!r} for tenant {tenant!r}. It has {', '.join(known)}: choose one by --profile."
     return f"No profile {profile!r} for tenant {tenant!r}. {folders[0]} holds none: write {profile}.yaml there."
