@@ -69,6 +69,19 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     if (record["steps"].get("evaluate") or {}).get("status") == "done":
         console.print(_evaluation(run, record["verdict"]))
     print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
+    if line := next_step(record):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def next_step(record: dict[str, Any]) -> str:
+    """The next command after a run that --until ended early; empty after the last stage, a hold or a stage alone."""
+    ran, order = record["ran"], REWRITER.until(REWRITER.last)
+    if len(ran) < 2 or ran[-1] == order[-1] or record.get("verdict", {}).get("word") == "hold":
+        return ""
+    return (
+        f"Next: the same command with --until {order[order.index(ran[-1]) + 1]}, or without --until to the end; it "
+        "goes on from here."
+    )
 
 
 def label_lines(run: RunDir) -> list[str]:
