@@ -271,8 +271,8 @@ def _advice(config: RunConfig, needs: Sequence[Need], card: Card, machine: Machi
             changed = with_changes(changed, options[0], "advice")
     models = rewriter_models(changed)
     rest = rewriter_needs(changed, models, card, machine) if models else needs
-    after = "" if changed is config else ", with the first of these changes,"
-    yield from _direct_advice([need for need in rest if need.stage not in TRAININGS], machine, after)
+    direct = _direct_advice([need for need in rest if need.stage not in TRAININGS], machine)
+    yield from direct if changed is config else (f"With the first of these changes: {line}" for line in direct)
     yield from _direct_advice(_hosts_alone(needs), machine)
 
 
@@ -306,7 +306,7 @@ def _hosts_alone(needs: Sequence[Need]) -> list[Need]:
     return [need for need in needs if need.room == "host" and need.stage not in small_cards]
 
 
-def _direct_advice(needs: Sequence[Need], machine: Machine | None, after: str = "") -> Iterator[str]:
+def _direct_advice(needs: Sequence[Need], machine: Machine | None) -> Iterator[str]:
     """More room, in the table's units and a manifest's, where a stage's settings do not decide over it."""
     for need in needs:
         if need.fits:
@@ -318,9 +318,9 @@ def _direct_advice(needs: Sequence[Need], machine: Machine | None, after: str = 
             yield f"Or {size} of memory for {need.stage} in each machine{setting}."
         elif need.room == "card":
             times = math.ceil(10 * need.peak.bytes / need.available) / 10
-            yield f"{need.stage}{after} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
+            yield f"{need.stage} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
         else:
-            yield f"The {need.room}{after} needs {size}, which are {gib:,}Gi of a claim."
+            yield f"The {need.room} needs {size}, which are {gib:,}Gi of a claim."
 
 
 def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[str]:
