@@ -68,8 +68,8 @@ def test_a_submitted_run_takes_settings_with_dots_and_its_own_parameters_without
 
 def test_every_command_on_a_tenant_takes_the_same_profile_by_default() -> None:
     """doctor would otherwise check another profile than the one that run then uses."""
-    commands = [command for command in app.registered_commands if command.callback]
-    by_name = {str(command.name or command.callback.__name__): signature(command.callback) for command in commands}
+    callbacks = [(command.name, command.callback) for command in app.registered_commands]
+    by_name = {name or callback.__name__: signature(callback) for name, callback in callbacks if callback}
     taken = {
         name: command.parameters["profile"].default
         for name, command in by_name.items()
