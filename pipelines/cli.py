@@ -23,7 +23,7 @@ from pipelines.headroom_cli import headroom
 from pipelines.help_language import run_app, translate_argparse
 from pipelines.interrupts import TERMINATED, end_at_sigterm, interrupted
 from pipelines.keys_cli import keys
-from pipelines.overrides import SetOption, parse_overrides, with_overrides
+from pipelines.overrides import DEFAULT_PROFILE, SetOption, parse_overrides, with_overrides
 from pipelines.rag_check.cli import check_rag
 from pipelines.rollout.cli import rollout
 from pipelines.sizing.cli import fit
@@ -233,7 +233,7 @@ def plan(
 @app.command()
 def run(
     tenant: Tenant,
-    profile: Profile = "demo",
+    profile: Profile = DEFAULT_PROFILE,
     training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
@@ -293,7 +293,7 @@ def _confirm_spending(without_terminal: str) -> bool:
 @app.command()
 def prepay(
     tenant: Tenant,
-    profile: Profile = "demo",
+    profile: Profile = DEFAULT_PROFILE,
     training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,

@@ -51,11 +51,7 @@ def profile_path(tenant: str, profile: str) -> Path:
     if not path.is_file() and profile.endswith(".yaml"):
         raise ConfigError(f"--profile {path}: no such file.")
     if not path.is_file():
-        known = ", ".join(f"{p.parent.name}/{p.stem}" for p in (*sorted(TENANTS.glob("*/*.yaml")), *profiles()))
-        raise ConfigError(
-            f"No profile {profile!r} for tenant {tenant!r}. There are: {known}. "
-            f"`qinglan init {tenant} SHEET` writes one for your own data."
-        )
+        raise ConfigError(_missing_profile(tenant, profile))
     owner = path.resolve().parent
     if owner.parent == CONFIGS.resolve() and owner.name != tenant:
         raise ConfigError(
@@ -65,6 +61,19 @@ def profile_path(tenant: str, profile: str) -> Path:
     return path
 
 
+def _missing_profile(tenant: str, profile: str) -> str:
+    """The next step: a profile of this tenant; `init` for a tenant that has no folder, as it writes only new ones."""
+    folders = tenant_folders(tenant)
+    if not folders:
+        return (
+            f"No profile {profile!r} for tenant {tenant!r}. "
+            f"`qinglan init {tenant} SHEET` writes one for your own data."
+        )
+    if known := sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}):
+        return f"No profile {profile!r} for tenant {tenant!r}. It has {', '.join(known)}: choose one by --profile."
+    return f"No profile {profile!r} for tenant {tenant!r}. {folders[0]} holds none: write {profile}.yaml there."
+
+
 def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     """A profile, with what the command line gave on top."""
     path = profile_path(tenant, profile)
@@ -72,30 +81,40 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     if values.setdefault("tenant_id", tenant) != tenant:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
     values = with_prompt_texts(with_own_files(values, path), path)
-    values = merge_settings(values, {name: value for name, value in options.items() if value is not None})
+    options = {name: value for name, value in options.items() if value is not None}
+    try:
+        return _parse_run(merge_settings(values, options), str(path))
+    except ConfigError:
+        if not options:
+            raise
+        _parse_run(values, str(path))  # an error of the file itself is told of the file
+        return _parse_run(merge_settings(values, options), "--set")
+
+
+def _parse_run(values: dict[str, Any], where: str) -> RunConfig:
     values = with_training(training_settings(values), values)
-    _refuse_folds(values.get("convert"), path)
-    _refuse_two_services(values, path)
-    return RunConfig.parse(values, str(path))
+    _refuse_folds(values.get("convert"), where)
+    _refuse_two_services(values, where)
+    return RunConfig.parse(values, where)
 
 
-def _refuse_two_services(values: dict[str, Any], path: Path) -> None:
+def _refuse_two_services(values: dict[str, Any], where: str) -> None:
     """Refuse the address of a RAG service beside `stand_ins.rag`, which would silently be used in its place."""
     gateway, stand_ins = values.get("gateway"), values.get("stand_ins")
     rag = gateway.get("rag") if isinstance(gateway, dict) else None
     address = rag.get("base_url") if isinstance(rag, dict) else None
     if address and isinstance(stand_ins, dict) and stand_ins.get("rag"):
         raise ConfigError(
-            f"{path}: gateway.rag.base_url names a RAG service, and `stand_ins: {{rag: true}}` starts this project's "
-            "in its place. Write `stand_ins: {rag: false}` to use yours, or delete gateway.rag.base_url."
+            f"{where}: gateway.rag.base_url names a RAG service, and `stand_ins: {{rag: true}}` starts this "
+            "project's in its place. Write `stand_ins: {rag: false}` to use yours, or delete gateway.rag.base_url."
         )
 
 
-def _refuse_folds(convert: Any, path: Path) -> None:
+def _refuse_folds(convert: Any, where: str) -> None:
     """Refuse folds that a profile sets: only a run that trains a model for each can test in them."""
     if named := [name for name in FOLD_SETTINGS if isinstance(convert, dict) and convert.get(name)]:
         raise ConfigError(
-            f"{path}: convert.{named[0]} is set, and only `qinglan run` itself may set it. Delete it, and write "
+            f"{where}: convert.{named[0]} is set, and only `qinglan run` itself may set it. Delete it, and write "
             "`cross_fit: 5` beside `convert`: a sheet too small for a locked test is then tested in five folds."
         )
 

@@ -6,6 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+DEFAULT_PROFILE = "demo"
+"""The profile of every command that is given a tenant and no --profile: it pays nothing."""
+
 NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
 
 SetOption = Annotated[

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from components.training.ppo.fit import steps_of_all
+from components.training.ppo import fit as ppo
 from pipelines.cross_fit import cross_fit_words
 from pipelines.preflight import (
     knowledge_bases,
@@ -341,7 +341,8 @@ def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
 
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
     """Compute the upper bounds; near-duplicates and rows that a stage refuses are left out later."""
-    share, steps = config.ppo.reward.judge_share, steps_of_all(config.ppo, sheet.trainings).total
+    share = config.ppo.reward.judge_share
+    steps = sum(ppo.steps(config.ppo, rows).total for rows in sheet.trainings)
     rollouts, learning = steps * config.ppo.collection, sum(sheet.trainings)
     return TrainingCalls(
         rollouts=rollouts,

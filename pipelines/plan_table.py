@@ -15,13 +15,15 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     from qinglan.terminal.console import Console
 
     console = Console()
-    console.print(f"{plan.rows:,} questions; {plan.unfit:,} rows cannot be used and are set aside, unpaid")
+    console.print(f"{plan.rows:,} questions")
+    if plan.unfit:
+        console.print(f"Rows that cannot be used, set aside unpaid: {plan.unfit:,}")
     for row in plan.unfit_rows[:UNFIT_SHOWN]:
         where, _, detail = row.partition(": ")
         console.print(f"  {labelled(in_language(where), detail)}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
-    console.print(listed(f"{rows:,} rows of {name}" for name, rows in plan.splits.items()), highlight=False)
+    console.print(listed(split_in_words(*split) for split in plan.splits.items()), highlight=False)
     if plan.cross_fitted:
         console.print(plan.cross_fitted, highlight=False)
     console.print(_calls_table(plan))
@@ -113,3 +115,7 @@ def _original_table(plan: Plan) -> Any:
 
 def _time(seconds: float) -> str:
     return in_language(f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s")
+
+
+def split_in_words(name: str, rows: int) -> str:
+    return f"1 row of {name}" if rows == 1 else f"{rows:,} rows of {name}"

@@ -49,7 +49,8 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
 def note_lines(note: StageNote) -> Iterator[str]:
     """The two lines of a note; a question or a rewrite stays as it is."""
     quotes = note.stage in QUOTING_STAGES and not note.outcome.startswith(LEFT_OUT)
-    yield f"{note.stage:<9} {note.outcome if quotes else in_language(note.outcome)}"
+    stage = in_language(note.stage) if note.stage == "sheet" else note.stage  # the others are names of stages
+    yield f"{stage:<9} {note.outcome if quotes else in_language(note.outcome)}"
     yield f"          {in_language(note.detail)}"
 
 
@@ -82,6 +83,8 @@ def _validate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 
 def _retrieval_line(retrieval: Retrieval) -> str:
     rank = f", gold passage at {retrieval.gold_rank}" if retrieval.gold_rank else ""
+    if retrieval.count == 1:
+        return f"1 passage, with {retrieval.top1_score:.2f}{rank}"
     return f"{retrieval.count:,} passages, the first with {retrieval.top1_score:.2f}{rank}"
 
 

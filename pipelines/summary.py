@@ -69,6 +69,19 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     if (record["steps"].get("evaluate") or {}).get("status") == "done":
         console.print(_evaluation(run, record["verdict"]))
     print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
+    if line := next_step(record):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def next_step(record: dict[str, Any]) -> str:
+    """The next command after a run that --until ended early; empty after the last stage, a hold or a stage alone."""
+    ran, order = record["ran"], REWRITER.until(REWRITER.last)
+    if len(ran) < 2 or ran[-1] == order[-1] or record.get("verdict", {}).get("word") == "hold":
+        return ""
+    return (
+        f"Next: the same command with --until {order[order.index(ran[-1]) + 1]}, or without --until to the end; it "
+        "goes on from here."
+    )
 
 
 def label_lines(run: RunDir) -> list[str]:
@@ -203,6 +216,12 @@ def answered_calls(report: dict[str, Any]) -> int:
     return sum(step["answered"] for step in report.get("by_step", []))
 
 
+def journal_share(report: dict[str, Any], before: dict[str, Any], paid: int) -> str:
+    """Answers that this run took from the journal, and their share of all that it was given."""
+    hits = report["hits"] - before.get("hits", 0)
+    return f"{hits:,} ({hits / (hits + paid):.0%})" if hits + paid else "0"
+
+
 def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     from rich.table import Table
 
@@ -218,7 +237,7 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     if money:
         currency = config.gateway.teacher.price.currency
         answered = answered_calls(money)
-        now = answered - answered_calls(record.get("gateway_before", {}))
+        now = answered - answered_calls(record.get("gateway_before") or {})
         rows += [
             (
                 "cost" if config.pays else "cost, as if paid",
@@ -230,7 +249,7 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
         if unanswered := money["attempts"] - answered:
             rows.append(("requests without an answer, in the journal", f"{unanswered:,}"))
         rows += [
-            ("answers from the journal", f"{money['hits']:,} ({money['hit_rate']:.0%})"),
+            ("answers from the journal, this time", journal_share(money, record.get("gateway_before") or {}, now)),
             ("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}"),
         ]
         if billed := money.get("possibly_billed"):

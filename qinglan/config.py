@@ -21,6 +21,10 @@ TENANT_MODEL = r"^[a-z0-9][a-z0-9_-]{0,62}/[a-z0-9][a-z0-9_-]{0,62}$"
 """The form of a release's name, such as fivedoctors/rewriter."""
 
 
+UNKNOWN_FIELD = "Extra inputs are not permitted"
+"""pydantic's words for a name that a model lacks."""
+
+
 class Config(BaseModel):
     """Frozen and closed: a typo in a file is an error that names the field."""
 
@@ -43,7 +47,8 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {explain_validation_error(error)}{_similar_names(model, error)}") from error
+        explanation = explain_validation_error(error).replace(UNKNOWN_FIELD, "there is no such setting")
+        raise ConfigError(f"{where}: {explanation}{_similar_names(model, error)}") from error
 
 
 def explain_validation_error(error: ValidationError, show_input: bool = True) -> str:

@@ -79,7 +79,8 @@ def refuse_bomb(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a readable document ({error}). Save it again and retry.") from error
+        reason = f"not a readable document ({error}). Save it again and retry."
+        raise DataError(f"{path}: {reason}") from error
     if size > UNCOMPRESSED_LIMIT:
         raise DataError(f"{path}: unpacks to {size >> 20} MB, more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
 

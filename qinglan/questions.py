@@ -187,7 +187,7 @@ def _question(
             user_profile=_text(cells, columns.user_profile, HISTORY_LIMIT),
             history_summary=_history(cells, columns.history_summary),
             need=_text(cells, columns.need, QUESTION_LIMIT),
-            gold=_ids(_text(cells, columns.gold, GOLD_LIMIT)),
+            gold=gold_ids(_text(cells, columns.gold, GOLD_LIMIT)),
             split=_split(where, _label(cells, columns.split)),
         )
     except InvalidCellError as unfit:
@@ -237,7 +237,7 @@ def _label(cells: Cells, column: str) -> str:
     return _text(cells, column, 200)
 
 
-def _ids(text: str) -> tuple[str, ...]:
+def gold_ids(text: str) -> tuple[str, ...]:
     """The ids of a cell; a separator with a backslash before it is part of an id."""
     ids = (ESCAPED_SEPARATOR.sub(r"\1", part).strip() for part in ID_SEPARATOR.split(text))
     return tuple(dict.fromkeys(filter(None, ids)))

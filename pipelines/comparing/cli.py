@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.overrides import SetOption, with_overrides
+from pipelines.overrides import DEFAULT_PROFILE, SetOption, with_overrides
 from qinglan.terminal import say_json
 
 
@@ -19,7 +19,7 @@ def compare_teachers(
     ] = None,
     profile: Annotated[
         str, typer.Option(help="Of tenants/<tenant> or pipelines/configs/<tenant>, or a path that ends in .yaml.")
-    ] = "demo",
+    ] = DEFAULT_PROFILE,
     questions: Annotated[
         Path | None, typer.Option(help="The spreadsheet (.xlsx), CSV or JSONL of questions.")
     ] = None,

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from pipelines.overrides import SetOption
+from pipelines.overrides import DEFAULT_PROFILE, SetOption
 from qinglan.terminal import say_json
 
 
 def doctor(
     tenant: Annotated[str, typer.Argument(help="Checks a profile of this tenant too.")] = "",
-    profile: Annotated[str, typer.Option(help="Of the tenant: a name, or a path that ends in .yaml.")] = "gpt",
+    profile: Annotated[
+        str, typer.Option(help="Of the tenant: a name, or a path that ends in .yaml.")
+    ] = DEFAULT_PROFILE,
     questions: Annotated[Path | None, typer.Option(help="The spreadsheet or JSONL of questions.")] = None,
     knowledge_base: Annotated[Path | None, typer.Option(help="The knowledge base.")] = None,
     paid: Annotated[

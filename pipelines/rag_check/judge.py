@@ -184,7 +184,7 @@ def judge_scores(rows: Sequence[RowAnswers], service: RagUpstream) -> tuple[Cali
     ranged = f"{min(scores):.3g} to {max(scores):.3g}, median {statistics.median(scores):.3g}"
     if scale == "probability":
         return None, [Check("ok", "scores", f"{ranged}: within [0, 1].")]
-    calibrated = rows[0].row.tenant_id in service.calibration
+    calibrated = {row.row.tenant_id for row in rows} <= service.calibration.keys()
     labelled = [row for row in rows if gold_rank(row)]
     if len(labelled) < FEWEST_LABELLED and calibrated:
         return None, [Check("ok", "scores", f"{ranged}: logits, which the calibration of the settings maps.")]

@@ -29,7 +29,7 @@ from qinglan.sizing.cards import Card, card_of_labels, card_of_size
 from qinglan.sizing.constants import GB, GIB, ROW_TOKENS, Basis
 from qinglan.sizing.ledger import Need
 from qinglan.sizing.shape import ModelShape
-from qinglan.sizing.speed import Steps
+from qinglan.sizing.speed import Steps, steps_of_all
 from qinglan.sizing.vllm import cache_tokens
 
 PLAN_ROWS = 560
@@ -75,7 +75,7 @@ class Pace(Config):
 
     stage: str
     steps_each: int
-    """Optimizer steps of one pass over the rows."""
+    """Optimizer steps of one pass over the rows; of several trainings, the released model's."""
 
     steps: int
     validations: int
@@ -239,8 +239,8 @@ def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     known = cards and card.teraflops
     trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
     seconds = sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in trainings) if known else None
-    yield _pace("sft", sft.steps_of_all(config.sft, trainings), seconds, cards, price)
-    steps = ppo.steps_of_all(config.ppo, trainings)
+    yield _pace("sft", steps_of_all(sft.steps(config.sft, rows) for rows in trainings), seconds, cards, price)
+    steps = steps_of_all(ppo.steps(config.ppo, rows) for rows in trainings)
     counted = known and steps.total
     shapes = (models.base, models.critic)
     seconds = sum(ppo.seconds(config.ppo, *shapes, rows, tokens, card) for rows in trainings) if counted else None
@@ -271,8 +271,8 @@ def _advice(config: RunConfig, needs: Sequence[Need], card: Card, machine: Machi
             changed = with_changes(changed, options[0], "advice")
     models = rewriter_models(changed)
     rest = rewriter_needs(changed, models, card, machine) if models else needs
-    after = "" if changed is config else ", with the first of these changes,"
-    yield from _direct_advice([need for need in rest if need.stage not in TRAININGS], machine, after)
+    direct = _direct_advice([need for need in rest if need.stage not in TRAININGS], machine)
+    yield from direct if changed is config else (f"With the first of these changes: {line}" for line in direct)
     yield from _direct_advice(_hosts_alone(needs), machine)
 
 
@@ -306,7 +306,7 @@ def _hosts_alone(needs: Sequence[Need]) -> list[Need]:
     return [need for need in needs if need.room == "host" and need.stage not in small_cards]
 
 
-def _direct_advice(needs: Sequence[Need], machine: Machine | None, after: str = "") -> Iterator[str]:
+def _direct_advice(needs: Sequence[Need], machine: Machine | None) -> Iterator[str]:
     """More room, in the table's units and a manifest's, where a stage's settings do not decide over it."""
     for need in needs:
         if need.fits:
@@ -318,9 +318,9 @@ def _direct_advice(needs: Sequence[Need], machine: Machine | None, after: str = 
             yield f"Or {size} of memory for {need.stage} in each machine{setting}."
         elif need.room == "card":
             times = math.ceil(10 * need.peak.bytes / need.available) / 10
-            yield f"{need.stage}{after} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
+            yield f"{need.stage} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
         else:
-            yield f"The {need.room}{after} needs {size}, which are {gib:,}Gi of a claim."
+            yield f"The {need.room} needs {size}, which are {gib:,}Gi of a claim."
 
 
 def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[str]:

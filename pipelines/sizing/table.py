@@ -27,7 +27,7 @@ def print_fit(report: FitReport) -> None:
         console.print("*: by this repository's manifests; your cards and volumes may be others.", style="dim")
     console.print("The parts of each. m: measured, p: published, g: guessed; the rest is counted.", style="dim")
     for room in report.rooms:
-        console.print(f"The {room.room} of {room.stage} holds {parts_in_words(room)}.", highlight=False)
+        console.print(f"{room.stage}, {in_language(room.room)}: {parts_in_words(room)}.", highlight=False)
     console.print(_paces_table(report))
     for line in verdict_lines(report):
         console.print(line, style="" if report.fits else "yellow", highlight=False)

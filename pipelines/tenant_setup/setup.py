@@ -16,6 +16,7 @@ from components.data.convert.split_rows import split_of
 from pipelines.config import TENANTS
 from pipelines.tenant_setup.documents import Documents, read_documents
 from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns
+from pipelines.tenant_setup.guess_gold import guess_gold
 from pipelines.tenant_setup.profiles import (
     Answers,
     DataSettings,
@@ -108,7 +109,8 @@ def read_data(
             f"{sheet}: no rows below the header, and no message of a user. Is it the right file, and do the "
             "questions stand on its first sheet that is not hidden?"
         )
-    guess = guess_columns(records.rows, tenant, named)
+    documents = read_documents(places) if places else None
+    guess = _guess_with_gold(records.rows, tenant, named, documents)
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
@@ -122,7 +124,23 @@ def read_data(
             f"{sheet}: none of {len(rows)} rows is a question. The first, {first.where}: {first.detail} "
             "If another column holds the questions, name it: --question-column NAME."
         )
-    return TenantData(sheet, guess, records, rows, read_documents(places) if places else None)
+    return TenantData(sheet, guess, records, rows, documents)
+
+
+def _guess_with_gold(
+    rows: Sequence[Record], tenant: str, named: Mapping[str, str], documents: Documents | None
+) -> ColumnGuess:
+    """The columns by name; a column of the documents' ids is gold whatever its name."""
+    guess = guess_columns(rows, tenant, named)
+    if "gold" in guess.columns or documents is None:
+        return guess
+    names = dict.fromkeys(name for row in rows for name in row if name)
+    free = [name for name in names if name not in guess.columns.values()]
+    if not (gold := guess_gold(rows, free, {passage.id for passage in documents.passages})):
+        return guess
+    guess = guess_columns(rows, tenant, {**named, "gold": gold})
+    note = f"{gold} was taken for gold passages: its cells are ids of the knowledge base."
+    return guess._replace(notes=(*guess.notes, note))
 
 
 def _as_the_pipeline_reads(

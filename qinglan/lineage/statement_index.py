@@ -223,5 +223,5 @@ def maker_of(digest: str, index: StatementIndex) -> str:
 
 def first_made(digest: str, maker: Step, index: StatementIndex) -> datetime:
     """The time since which the bytes are known to be there: its maker may not be the first that made them."""
-    others = (index.steps[step_id] for step_id in index.makers[digest])
-    return min([maker.done, *(step.done for step in others if step.counts)])
+    makers = (index.steps[step_id] for step_id in index.makers[digest])
+    return min([maker.done, *(step.done for step in makers if step.counts)])

@@ -95,14 +95,14 @@ def walk(
     now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
     with _garbage_collection_paused():
-        own = evidence.newest_steps()
-        index = index_statements(evidence.statements(), policy, tenant, now, own)
+        newest_steps = evidence.newest_steps()
+        index = index_statements(evidence.statements(), policy, tenant, now, newest_steps)
         chain = collect_chain(starts, index)
         ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
         future = future_finding(ahead, now)
         newest = max((step.done for step in ahead), default=None)
         if newest:
-            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD, own)
+            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD, newest_steps)
             chain = collect_chain(starts, index)
         steps = steps_of(chain, index)
         steps = {step_id: _check_times(step, chain, steps, index, until) for step_id, step in steps.items()}
@@ -267,7 +267,7 @@ def _check_times(
     latest = step.began + MAX_CLOCK_DIFFERENCE
     for part in step.statement.used:
         maker = chain.makers.get(part.digest, "")
-        if maker and (made := first_made(part.digest, steps[maker], index)) > latest:
-            why = f"it started {step.began:%F %T}Z, before {part.name} was made {made:%F %T}Z"
+        if maker and (first_time := first_made(part.digest, steps[maker], index)) > latest:
+            why = f"it started {step.began:%F %T}Z, before {part.name} was made {first_time:%F %T}Z"
             return step._replace(state="altered", why=why)
     return step

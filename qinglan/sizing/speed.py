@@ -1,5 +1,6 @@
 """Steps and hours of a training, estimated from operations, bytes and a card's published speeds."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from qinglan.sizing.cards import Card
@@ -14,6 +15,13 @@ class Steps(NamedTuple):
     total: int
     tests: int
     """Validations in all."""
+
+
+def steps_of_all(trainings: Iterable[Steps]) -> Steps:
+    """Steps of several trainings, one after another; a pass is that of the first, the released model's."""
+    first, *siblings = trainings
+    total = first.total + sum(steps.total for steps in siblings)
+    return Steps(first.each, total, first.tests + sum(steps.tests for steps in siblings))
 
 
 def training_operations(multiplied: int, tokens: float, all_weights: bool) -> float:

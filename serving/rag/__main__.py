@@ -15,7 +15,8 @@ from serving.rag.server import serve_knowledge_bases
 def main() -> None:
     parser = argparse.ArgumentParser(prog=program_name("serving.rag"), description="The RAG service.")
     parser.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]")
-    parser.add_argument("--index-root", type=Path, help="keeps the indexes of files; default: runs/index")
+    indexes = "folder for the indexes of knowledge bases with a PATH; default: runs/index"
+    parser.add_argument("--index-root", type=Path, metavar="FOLDER", help=indexes)
     parser.add_argument("--opensearch", default="", metavar="URL", help="searches the knowledge bases without a PATH")
     parser.add_argument("--opensearch-deadline", type=float, metavar="SECONDS", help="for one search there")
     parser.add_argument("--host", default="127.0.0.1")

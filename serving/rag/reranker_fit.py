@@ -3,7 +3,6 @@
 fit_from_rows(Path("labelled.jsonl"), Path("kb.jsonl"), Path("indexes"), "fivedoctors", Path("reranker.json"))
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -22,8 +21,8 @@ from serving.rag.score_report import ScoredPassage, build_report
 CANDIDATES = 20
 HELD_OUT = 0.2
 FEWEST_CONVERSATIONS = 20
-
-log = logging.getLogger("serving.rag")
+ENOUGH_CONVERSATIONS = round(FEWEST_CONVERSATIONS / (1 - HELD_OUT))
+"""Labelled conversations of training, of which about the fewest are left for the fit."""
 
 
 class Example(NamedTuple):
@@ -97,7 +96,6 @@ def fit_reranker(labelled: Iterable[Example], index: Index, labels: str) -> Rera
         part.setdefault(example.conversation, []).extend(_labelled_passages(scorer, example))
     pairs = [pair for rows in fitted.values() for pair in rows]
     if len(fitted) < FEWEST_CONVERSATIONS or len({pair.answers for pair in pairs}) < 2:
-        log.warning("labels in %d conversations are too few to calibrate scores with", len(fitted))
         return DEFAULT_RERANKER
     model = _fit_logistic_regression(pairs)
     judged = [

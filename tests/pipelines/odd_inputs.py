@@ -290,9 +290,9 @@ PROVIDERS = [
         text=PAID.replace("URL/v1", "https://api.openai.com/v1", 1)),
 ]  # fmt: skip
 PROFILES = [
-    settings("an unknown stage", STAND_INS + "validat: {}\n", "validat: Extra", "Did you mean `validate`?"),
-    settings("a typo", STAND_INS + "sft: {epoch: 3}\n", "sft.epoch: Extra inputs", "Did you mean `epochs`?"),
-    settings("a typo on the command line", STAND_INS, "Did you mean `epochs`?", options=" --set sft.epoch=3"),
+    settings("an unknown stage", STAND_INS + "validat: {}\n", "validat: there is no", "Did you mean `validate`?"),
+    settings("a typo", STAND_INS + "sft: {epoch: 3}\n", "sft.epoch: there is no such", "Did you mean `epochs`?"),
+    settings("a typo on the command line", STAND_INS, "--set: sft.epoch", options=" --set sft.epoch=3"),
     settings("a word for a number", STAND_INS + "sft: {epochs: three}\n", "sft.epochs: Input should be a valid n"),
     settings("a list for settings", STAND_INS + "sft: [1]\n", "sft: Input should be a mapping of settings"),
     settings("too few passages", STAND_INS + "retrieval: {top_k: 5}\n", "mine.yaml: retrieval.top_k: Input should be "
@@ -303,7 +303,7 @@ PROFILES = [
     settings("no models", "", "gateway: Field required"),
     settings("an unknown machine", STAND_INS, "no 'a100x5'", "one-gpu-80", options=" --training a100x5"),
     Odd("an unknown profile", profile(STAND_INS), "plan acme --profile min", 2,
-        ("No profile 'min' for tenant 'acme'. There are: acme/mine", "`qinglan init acme SHEET` writes one")),
+        ("No profile 'min' for tenant 'acme'. It has mine: choose one by --profile.",)),
     settings("a prompt that is not there", STAND_INS + "validate: {need_prompt: need.txt}\n",
              "names the prompt tenants/acme/need.txt, and there is none. Write it"),
     settings("a budget of nothing", STAND_INS.replace("gateway: {", "gateway: {budget: 0, "), "greater than 0"),

@@ -55,8 +55,12 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["plan", "acme"], 2, "No profile 'demo' for tenant 'acme'. There are: chengla/demo"),
-        (["plan", "fivedoctors", "--profile", "none"], 2, "No profile 'none'"),
+        (["plan", "acme"], 2, "No profile 'demo' for tenant 'acme'. `qinglan init acme SHEET` writes one"),
+        (
+            ["plan", "fivedoctors", "--profile", "none"],
+            2,
+            "No profile 'none' for tenant 'fivedoctors'. It has deepseek, deepseek-only, demo, gpt: choose",
+        ),
         (["plan", "fivedoctors", "--profile", "mine.yaml"], 2, "--profile mine.yaml: no such file"),
         (["plan", "fivedoctors"], 2, "--questions is missing"),
         (["run", "fivedoctors", "--questions", "none.xlsx"], 2, "--questions none.xlsx: no such file"),

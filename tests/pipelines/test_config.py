@@ -195,14 +195,14 @@ def test_the_resolved_configuration_reads_back_as_itself(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"validate": {"quality_treshold": 0.4}}, "validate.quality_treshold: Extra inputs"),
+        ({"validate": {"quality_treshold": 0.4}}, "validate.quality_treshold: there is no such setting"),
         ({"validate": {"quality_threshold": 1.5}}, "less than or equal to 1 .given: '1.5'"),
         ({"retrieval": {"top_k": 5}}, "retrieval.top_k"),
         ({"validate": {"retrieval": {"top_k": 20}}}, "validate.retrieval: a run has one retrieval"),
         ({"gateway": {"budget": 0}}, "gateway.budget"),
         ({"tenant_id": "Five Doctors"}, "tenant_id"),
         ({"cluster": {"pods": {"stf": {"cpu": 4}}}}, "cluster.pods: no stage stf. There are: generate, validate"),
-        ({"cluster": {"pods": {"sft": {"gpus": 4}}}}, "cluster.pods.sft.gpus: Extra inputs"),
+        ({"cluster": {"pods": {"sft": {"gpus": 4}}}}, "cluster.pods.sft.gpus: there is no such setting"),
         ({"deploy": {"namespace": "qinglan"}}, "^profile: deploy: no store of releases. Set register.store"),
         ({"trackers": "wandb"}, r"trackers: Input should be a list, such as \[wandb\] .given: 'wandb'"),
         ({"ppo": {"hardware": {"per_node": 3}}}, "^profile: ppo: batch 64 .* 3 cards .* 1, 2, 4, 8, 16 of them$"),

@@ -7,7 +7,7 @@ import pytest
 from pipelines.execution import step_failure
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
-from pipelines.summary import answered_calls
+from pipelines.summary import answered_calls, journal_share, next_step
 from serving.gateway.paid_calls import RUN_AGAIN
 
 
@@ -30,3 +30,18 @@ def test_a_call_that_was_refused_is_no_paid_call() -> None:
 
     assert answered_calls({"attempts": 5, "by_step": [step]}) == 3
     assert answered_calls({}) == 0
+
+
+def test_a_resumed_run_that_pays_nothing_took_every_answer_from_the_journal() -> None:
+    """The journal's own rate is of all runs: after a first run without hits it would say 50 %."""
+    assert journal_share({"hits": 40}, {"hits": 0}, paid=0) == "40 (100%)"
+    assert journal_share({"hits": 40}, {"hits": 30}, paid=30) == "10 (25%)"
+    assert journal_share({"hits": 0}, {}, paid=0) == "0"
+
+
+def test_a_run_that_ends_early_names_the_next_command() -> None:
+    stages = REWRITER.until("convert")
+
+    assert "with --until augment, or without --until" in next_step({"ran": stages})
+    assert next_step({"ran": REWRITER.until(REWRITER.last)}) == next_step({"ran": ("evaluate",)}) == ""
+    assert next_step({"ran": REWRITER.until("gate"), "verdict": {"word": "hold"}}) == ""

@@ -74,7 +74,7 @@ def test_a_servers_help_is_chinese_and_so_is_its_refusal_at_a_terminal(tmp_path:
     help_text = qinglan("serve", "rag", "--help", QINGLAN_LANG="zh").stdout
     screen = on_terminal("serve", "rag", "--kb", "x", cwd=tmp_path, QINGLAN_LANG="zh")
 
-    assert "带 PATH 的知识库的索引放在哪里" in help_text and "TENANT[/KB][=PATH]" in help_text
+    assert "带 PATH 的知识库的索引文件夹" in help_text and "TENANT[/KB][=PATH]" in help_text
     assert "请给出它的文件" in "".join(screen.lines)
 
 

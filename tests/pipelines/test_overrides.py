@@ -1,5 +1,6 @@
 """`--set a.b=VALUE` on every command that takes a profile: one value over the profile's, checked like the file."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.config import load_config
-from pipelines.overrides import is_setting, parse_overrides, with_overrides
+from pipelines.overrides import DEFAULT_PROFILE, is_setting, parse_overrides, with_overrides
 from pipelines.submit.graph import read_graph
 from qinglan.errors import ConfigError
 
@@ -38,7 +39,8 @@ def test_a_files_option_wins_over_set_and_a_typo_is_named() -> None:
     config = load_config("fivedoctors", "gpt", **options)
 
     assert (config.questions, config.gateway.budget) == (Path("b.xlsx"), 7)
-    with pytest.raises(ConfigError, match=r"gateway\.bugdet"):
+    blamed = r"^--set: gateway\.bugdet: there is no such setting .*Did you mean `budget`\?$"
+    with pytest.raises(ConfigError, match=blamed):
         load_config("fivedoctors", "gpt", **parse_overrides(["gateway.bugdet=7"]))
 
 
@@ -62,3 +64,16 @@ def test_a_submitted_run_takes_settings_with_dots_and_its_own_parameters_without
     [path] = tmp_path.glob("*.yaml")
     assert '"epochs": 9' in path.read_text().replace("epochs: 9", '"epochs": 9')
     assert read_graph(path).name
+
+
+def test_every_command_on_a_tenant_takes_the_same_profile_by_default() -> None:
+    """doctor would otherwise check another profile than the one that run then uses."""
+    commands = [command for command in app.registered_commands if command.callback]
+    by_name = {str(command.name or command.callback.__name__): signature(command.callback) for command in commands}
+    taken = {
+        name: command.parameters["profile"].default
+        for name, command in by_name.items()
+        if {"tenant", "profile"} <= set(command.parameters)
+    }
+
+    assert {taken[name] for name in ("doctor", "plan", "run", "prepay", "compare-teachers")} == {DEFAULT_PROFILE}

@@ -49,9 +49,9 @@ def test_a_question_that_is_too_long_is_not_called_none(tmp_path: Path, capsys: 
 
     print_plan(make_plan(load_config("fivedoctors", "gpt", questions=sheet), TODAY))
 
-    first, second = capsys.readouterr().out.splitlines()[:2]
-    assert first == "1 questions; 1 rows cannot be used and are set aside, unpaid"
-    assert second == "  q.jsonl line 1: 问题 has 2100 characters, more than 2000."
+    first, *lines = capsys.readouterr().out.splitlines()[:3]
+    assert (first, lines[0]) == ("1 questions", "Rows that cannot be used, set aside unpaid: 1")
+    assert lines[1] == "  q.jsonl line 1: 问题 has 2100 characters, more than 2000."
 
 
 def test_a_plan_counts_the_most_that_training_and_evaluation_can_ask(questions: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_row_that_is_learned_is_followed_from_its_rewrite_to_its_split(run: Ru
 
     assert (generate.outcome, generate.detail) == ("虾青素 每日服用频次", "by standin, call c")
     assert validate.outcome == "accepted"
-    assert "rewritten: 1 passages, the first with 0.50, gold passage at 1; scored against the need" in validate.detail
+    assert "rewritten: 1 passage, with 0.50, gold passage at 1; scored against the need" in validate.detail
     assert (convert.outcome, convert.detail) == ("train", "in SFT and PPO; the teacher finds its gold passage at 1")
 
 

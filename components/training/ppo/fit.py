@@ -5,7 +5,6 @@ sleeps while they train, and fills its share of each card while it writes.
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
@@ -196,12 +195,6 @@ def steps(config: PpoConfig, rows: int) -> Steps:
     """Steps over so many training prompts, and tests on dev; one comes before the first step."""
     counted = config.with_steps(rows)
     return Steps(rows // config.prompts, counted.steps, 1 + math.ceil(counted.steps / counted.every))
-
-
-def steps_of_all(config: PpoConfig, trainings: Sequence[int]) -> Steps:
-    """The same for several trainings, one after another, each over so many prompts."""
-    each, total, tests = (sum(figures) for figures in zip(*(steps(config, rows) for rows in trainings), strict=True))
-    return Steps(each, total, tests)
 
 
 def seconds(

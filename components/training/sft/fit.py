@@ -1,7 +1,6 @@
 """Memory, disk, steps and hours of the supervised training, computed from its settings and the model's shape."""
 
 import math
-from collections.abc import Sequence
 
 from components.training.sft.config import SftConfig
 from components.training.sft.steps import training_steps, validation_interval
@@ -113,12 +112,6 @@ def steps(config: SftConfig, rows: int) -> Steps:
     """Optimizer steps and validations over so many training rows."""
     total = training_steps(config, rows)
     return Steps(math.ceil(total / config.epochs), total, math.ceil(total / validation_interval(config, rows)))
-
-
-def steps_of_all(config: SftConfig, trainings: Sequence[int]) -> Steps:
-    """The same for several trainings, one after another, each over so many rows."""
-    each, total, tests = (sum(figures) for figures in zip(*(steps(config, rows) for rows in trainings), strict=True))
-    return Steps(each, total, tests)
 
 
 def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, card: Card) -> float:

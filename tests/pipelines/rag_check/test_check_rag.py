@@ -14,10 +14,11 @@ from pipelines.checks import Check, State
 from pipelines.cli import app
 from pipelines.config import CONFIGS, load_config
 from pipelines.rag_check.ask import Measurements, RowAnswers, TimedAnswer
-from pipelines.rag_check.judge import KnownPassages, closing_lines, judge
+from pipelines.rag_check.judge import KnownPassages, closing_lines, judge, judge_scores
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError
 from qinglan.llm.config import RagUpstream
+from qinglan.rag.calibration import Calibration
 from qinglan.rag.service_limits import NO_CONTENT, NO_IDS
 from qinglan.rows import Question
 from tests.company_rags import PASSAGES, company_rag
@@ -194,6 +195,24 @@ def test_the_closing_statement_follows_from_the_findings(
     states: dict[str, State], limits: list[str], closing: list[str]
 ) -> None:
     assert closing_lines([Check(state, subject, "x") for subject, state in states.items()], limits) == closing
+
+
+@pytest.mark.parametrize(("tenants", "state"), [(("acme",), "warning"), (("acme", "umbrella"), "ok")])
+def test_logits_are_mapped_where_every_tenant_of_the_sheet_has_a_calibration(
+    tenants: tuple[str, ...], state: State
+) -> None:
+    hits = [{"id": "k1", "content": "一天一粒", "reranker_score": score} for score in (-3.0, 4.0)]
+    answer = TimedAnswer({"recall": hits}, 0.1)
+    questions = [
+        Question(id=tenant, conversation_id=tenant, question="怎么吃", tenant_id=tenant)
+        for tenant in ("acme", "umbrella")
+    ]
+    known = Calibration(scale="logit", slope=1.0, intercept=0.0)
+    service = RagUpstream(calibration=dict.fromkeys(tenants, known))
+
+    _, [check] = judge_scores([RowAnswers(question, answer, answer) for question in questions], service)
+
+    assert check.state == state
 
 
 def test_a_404_names_the_tenant_that_was_asked_about_and_says_nothing_of_columns() -> None:

@@ -178,6 +178,18 @@ def test_no_rows_and_no_paid_call_are_needed_to_count_steps() -> None:
     assert ppo.hours and ppo.cost == pytest.approx(ppo.hours * 4 * config.evaluate.gpu_hour_price, rel=0.05)
 
 
+def test_steps_a_pass_are_the_released_models_and_steps_those_of_all_trainings() -> None:
+    config = rewriter()
+    folded = config.model_copy(update={"convert": config.convert.model_copy(update={"folds": 5})})
+    alone = fit_report(config, "test", load=Workload(560))
+    crossed = fit_report(folded, "test", load=Workload(560, folds=(448,) * 5))
+    assert alone and crossed
+
+    for once, all_six in zip(alone.paces, crossed.paces, strict=True):
+        assert all_six.steps_each == once.steps_each
+        assert all_six.steps > 3 * once.steps and all_six.validations > 4 * once.validations
+
+
 def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:
     assert [pace.hours for pace in report_of(rewriter(), memory=90).paces] == [None, None]
 
