@@ -267,7 +267,8 @@ def _check_times(
     latest = step.began + MAX_CLOCK_DIFFERENCE
     for part in step.statement.used:
         maker = chain.makers.get(part.digest, "")
-        if maker and (first_time := first_made(part.digest, steps[maker], index)) > latest:
-            why = f"it started {step.began:%F %T}Z, before {part.name} was made {first_time:%F %T}Z"
+        since = first_made(part.digest, steps[maker], index) if maker else None
+        if since is not None and since > latest:
+            why = f"it started {step.began:%F %T}Z, before {part.name} was made {since:%F %T}Z"
             return step._replace(state="altered", why=why)
     return step
