@@ -1,10 +1,11 @@
-"""No heading of a document says again what the document's title says."""
+"""Documents as a reader sees them: no heading says again what the title says, and bold words are bold."""
 
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
@@ -50,3 +51,19 @@ def test_no_heading_repeats_the_title(document: str) -> None:
 )
 def test_a_repeated_heading_is_noticed(text: str, repeated: list[str]) -> None:
     assert repetitions(text) == repeated
+
+
+def bold_marks_left(text: str) -> list[str]:
+    """Texts in which a reader sees the two stars: Markdown ends no bold words between a full stop and a letter."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    pieces = (piece for token in tokens for piece in token.children or ())
+    return [piece.content for piece in pieces if piece.type == "text" and "**" in piece.content]
+
+
+@pytest.mark.parametrize("document", documents())
+def test_bold_words_are_bold(document: str) -> None:
+    assert bold_marks_left((ROOT / document).read_text(encoding="utf-8")) == []
+
+
+def test_a_full_stop_inside_of_bold_words_is_noticed() -> None:
+    assert bold_marks_left("**照做。**从这里") and not bold_marks_left("**照做**。从这里")

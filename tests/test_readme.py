@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "README.zh.md")
 MOST_LINES, MOST_BYTES = 140, 9_000
 
-PAGES = ("demo", "guide", "commands", "plan", "performance", "architecture", "audit")
+PAGES = (
+    "demo", "guide", "commands", "plan", "performance", "architecture", "audit", "submit", "pipelines", "teachers",
+    "beir",
+)  # fmt: skip
 PAIRS = ("README", "CONTRIBUTING", *(f"docs/{page}" for page in PAGES))
 """Documents in English and Chinese: X.md and X.zh.md."""
 

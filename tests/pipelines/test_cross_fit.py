@@ -111,9 +111,9 @@ def test_one_fold_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("convert", [{"folds": 5}, {"folds": 5, "fold": 2}])
-def test_a_profile_that_sets_the_folds_itself_is_refused(tmp_path: Path, convert: dict[str, int]) -> None:
+def test_settings_that_name_the_folds_themselves_are_refused(tmp_path: Path, convert: dict[str, int]) -> None:
     """A submission would make an empty test of them, and fail after both trainings."""
-    with pytest.raises(ConfigError, match=r"gpt\.yaml: convert\.folds is set, .*write `cross_fit: 5`"):
+    with pytest.raises(ConfigError, match=r"--set: convert\.folds is set, .*write `cross_fit: 5`"):
         config_of(tmp_path / "q.jsonl", convert=convert)
 
 
