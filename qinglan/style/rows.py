@@ -24,8 +24,9 @@ Split = Literal["train", "dev", "test"]
 SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 UNLABELLED_FILE = "texts.jsonl"
 FOLDS_FILE = "folds.json"
-CROSS_FITTED_FILE = "cross_fitted.jsonl"
-"""In a model's folder: the answers about each row of a model that did not learn from it."""
+CROSS_FITTED_FILE = "cross_fitted.json"
+"""In a model's folder: the answers about each row of a model that did not learn from it. One JSON document, since a
+release holds no JSON lines."""
 
 
 class StyleRow(Config):

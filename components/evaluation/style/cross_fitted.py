@@ -9,9 +9,9 @@ import numpy as np
 from components.evaluation.style.baseline import Baseline, fit_baseline
 from components.evaluation.style.measures import undo_temperature
 from components.evaluation.style.results import BASELINE, BEFORE, MODEL
+from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.evaluation.statistics import Columns
-from qinglan.files import read_jsonl
 from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow
 
 
@@ -33,7 +33,8 @@ def read_answers(
     path = model / CROSS_FITTED_FILE
     if not path.is_file():
         raise DataError(f"{path}: no such file, and the rows are cross-fitted. Train again on these rows.")
-    answers = {answer.id: answer for _, answer in read_jsonl(path, CrossFitted)}
+    listed = [CrossFitted.parse(item, str(path)) for item in parse_json(path.read_bytes(), str(path))]
+    answers = {answer.id: answer for answer in listed}
     if strange := [row.id for row in rows if row.id not in answers or answers[row.id].fold != folds[row.id]]:
         raise DataError(f"{path}: row {strange[0]} was not judged by the model of its fold. Train again.")
     ordered = [answers[row.id] for row in rows]

@@ -6,10 +6,12 @@ and asked about the fold's rows. The answers lie in the released model's folder,
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import orjson
 
 from qinglan.errors import DataError
-from qinglan.files import atomic_write, dump_line
+from qinglan.files import atomic_write
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow, question_only_text
 
@@ -29,13 +31,13 @@ Train = Callable[[Fold, Path], None]
 
 def cross_fit(folds: Sequence[Fold], train: Train, work: Path, model: Path) -> None:
     """Train a model for each fold and write what each says of the rows that it did not learn from."""
-    lines = list[bytes]()
+    answers = list[dict[str, Any]]()
     for fold in folds:
         folder = work / f"fold-{fold.number}"
         train(fold, folder)
-        lines += [dump_line(answer) for answer in _answers(fold, folder)]
+        answers += [answer.model_dump(mode="json") for answer in _answers(fold, folder)]
     with atomic_write(model / CROSS_FITTED_FILE) as partial:
-        partial.write_bytes(b"".join(lines))
+        partial.write_bytes(orjson.dumps(answers))
 
 
 def _answers(fold: Fold, folder: Path) -> Iterator[CrossFitted]:

@@ -29,6 +29,7 @@ from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
 from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import sha256_file
+from qinglan.models.model_files import disallowed_files
 from qinglan.models.weights import count_parameters
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import CROSS_FITTED_FILE, FOLDS_FILE, read_folds, read_split
@@ -118,7 +119,8 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
     assert (counts.train, counts.dev, counts.test) == (21, 5, 0)
 
     train_style(made / "base", rows, model, tmp_path / "log", StyleConfig(device="cpu", max_length=64))
-    answered = [orjson.loads(line) for line in (model / CROSS_FITTED_FILE).read_bytes().splitlines()]
+    answered = orjson.loads((model / CROSS_FITTED_FILE).read_bytes())
+    assert disallowed_files(model) == {}, "a release may hold all of it"
     assert {row["id"]: row["fold"] for row in answered} == read_folds(rows) and len(answered) == 26
     assert read_card(model).cross_fitted == 5
 
