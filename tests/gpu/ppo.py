@@ -5,7 +5,6 @@
 Weights are random, and rewards are for short answers; two steps. The last line is JSON.
 """
 
-import argparse
 import os
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from qinglan.prompt_parquet import ParquetRows
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rows import Split
 from qinglan.sizing.shape import shape_of
-from qinglan.terminal import say_json
 from qinglan.training_rows import ppo_row
-from tests.gpu.training_files import HISTORY, log_folder, measured, new_folder_on_a_gpu, read_training_file
+from tests.gpu.training_files import HISTORY, log_folder, main, measured, read_training_file
 from tests.gpu.wide_models import settings, write_folder
 from tests.ppo_world import REWARD, validated
 from tests.tiny_rewriter import SYSTEM
@@ -79,14 +77,5 @@ def read_figures(path: Path) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name.startswith(FIGURES)} for row in rows]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu.ppo", description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--training", default="one-gpu-24", help="a file of pipelines/configs/training for one GPU")
-    options = parser.parse_args()
-    new_folder_on_a_gpu(options.out)
-    say_json(train(options.out.resolve(), options.training))
-
-
 if __name__ == "__main__":
-    main()
+    main("ppo", __doc__, train)

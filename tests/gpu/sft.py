@@ -5,7 +5,6 @@
 Weights are random. The last line is JSON.
 """
 
-import argparse
 import os
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,7 @@ from components.training.sft.fit import card_phases
 from components.training.sft.stage import sft
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.sizing.shape import shape_of
-from qinglan.terminal import say_json
-from tests.gpu.training_files import HISTORY, log_folder, measured, new_folder_on_a_gpu, read_training_file
+from tests.gpu.training_files import HISTORY, log_folder, main, measured, read_training_file
 from tests.gpu.wide_models import settings, write_folder
 from tests.training_rows import chat, write_chats
 
@@ -54,14 +52,5 @@ def write_rows(folder: Path) -> Path:
     return folder
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu.sft", description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--training", default="one-gpu-24", help="a file of pipelines/configs/training for one GPU")
-    options = parser.parse_args()
-    new_folder_on_a_gpu(options.out)
-    say_json(train(options.out.resolve(), options.training))
-
-
 if __name__ == "__main__":
-    main()
+    main("sft", __doc__, train)

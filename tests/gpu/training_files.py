@@ -1,5 +1,6 @@
 """What the checks of whole stages share: a file of pipelines/configs/training, and a stage that is measured."""
 
+import argparse
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ import yaml
 
 from qinglan.errors import QinglanError
 from qinglan.sizing.ledger import Phase
+from qinglan.terminal import say_json
 from tests.gpu.__main__ import NO_GPU
 from tests.gpu.card_memory import CardMemory
 from tests.gpu.wheels import ROOT
@@ -56,3 +58,13 @@ def log_folder(out: Path, stage: str) -> Path:
     """The stage's folder in the scratch space that `out` holds."""
     [folder] = (out / "scratch" / stage).iterdir()
     return folder
+
+
+def main(check: str, description: str | None, train: Callable[[Path, str], dict[str, Any]]) -> None:
+    """The command line of a stage's check."""
+    parser = argparse.ArgumentParser(prog=f"python -m tests.gpu.{check}", description=description)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--training", default="one-gpu-24", help="a file of pipelines/configs/training for one GPU")
+    options = parser.parse_args()
+    new_folder_on_a_gpu(options.out)
+    say_json(train(options.out.resolve(), options.training))
