@@ -120,7 +120,7 @@ class S3Connection:
 
     @cached_property
     def _http(self) -> "PoolManager":
-        """Of our own: minio's waits five minutes for a connection, six times."""
+        """Connections with our own time limits: minio's wait five minutes for one, six times."""
         import certifi
         from urllib3 import PoolManager, Timeout
 
@@ -136,9 +136,9 @@ class S3Connection:
         """One request of the bucket (without a key) or of an object; an S3Error where S3 refuses it."""
         from minio.error import S3Error, ServerError
 
-        place = "/".join([self.settings.endpoint, self.settings.bucket, *([quote(key)] if key else [])])
+        address = "/".join([self.settings.endpoint, self.settings.bucket, *([quote(key)] if key else [])])
         parameters = "&".join(f"{name}={quote(value, safe='')}" for name, value in sorted((query or {}).items()))
-        url = f"{place}?{parameters}" if parameters else place
+        url = f"{address}?{parameters}" if parameters else address
         response = self._http.request(
             method, url, body=body, headers=self._signed(method, url, dict(headers or {}), sha256, self._region),
             retries=_retry(retries),
