@@ -195,7 +195,8 @@ def _fold_notes(folds: int) -> Iterator[str]:
     if folds:
         yield (
             f"style trains {folds + 1} times on so few rows: the released model, and {folds} that judge the rows "
-            "they did not learn from (prepare.cross_fit_below). All are in its steps."
+            "they did not learn from (prepare.cross_fit_below). All are in its steps. They leave no test for a small "
+            "model, so `distil` refuses: `--until register` ends the run before it."
         )
 
 

@@ -89,6 +89,16 @@ def read_folds(folder: Path) -> dict[str, int]:
     return folds
 
 
+def refuse_folds(rows: Path) -> None:
+    """Refuse to make or judge a smaller model where the rows are cross-fitted."""
+    if read_folds(rows):
+        raise DataError(
+            f"{rows}: cross-fitted rows leave no test for a distilled model, whose teacher learned from all of them. "
+            "Serve the larger model, which is judged by the folds and released without it, or label rows until a "
+            "test can be locked away (prepare.cross_fit_below)."
+        )
+
+
 def question_only_text(row: StyleRow) -> str:
     """The form in which the model learned, without its answer."""
     question, answer_mark, _ = row.input.removeprefix(QUESTION).partition(ANSWER)

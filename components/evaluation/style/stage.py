@@ -32,7 +32,7 @@ from qinglan.models.weights import count_parameters
 from qinglan.near_duplicates import group_near_duplicates
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.model import EngineName, StyleCard, StyleModel, read_card
-from qinglan.style.rows import FOLDS_FILE, SPLITS, StyleRow, read_folds, read_split
+from qinglan.style.rows import FOLDS_FILE, SPLITS, StyleRow, read_folds, read_split, refuse_folds
 from qinglan.text import normalise
 
 HARMLESS = "harmless"
@@ -93,11 +93,8 @@ def evaluate(
     and what the teacher said of the same rows is compared with it.
     """
     splits = read_splits(rows)
-    if teacher and splits.folds:
-        raise DataError(
-            f"{rows}: cross-fitted rows leave no test for a distilled model, whose teacher learned from all of them. "
-            "Serve the larger model, or label rows until a test can be locked away (prepare.cross_fit_below)."
-        )
+    if teacher:
+        refuse_folds(rows)
     leaks = _check_leaks(rows, splits, config)
     card = read_card(model)
     leak.check_parents(card, model, rows)

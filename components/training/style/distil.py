@@ -27,7 +27,7 @@ from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.labels import Labels
 from qinglan.style.model import ONNX_FILE, StyleCard, StyleModel
 from qinglan.style.predict import encode
-from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_split
+from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_split, refuse_folds
 
 TITLE = "Distillation: loss and macro-F1 by step"
 FLOAT_BYTES, LARGEST_GRAPH = 4, 2 * 2**30
@@ -84,6 +84,7 @@ def distil(
 
     `gateway_url`: the gateway that shows the training while it runs; empty where there is none.
     """
+    refuse_folds(rows)
     if config.device == "cuda":
         need_gpus("distil", 1)
     parents = {"teacher": digest(teacher), **files_digests(rows)}

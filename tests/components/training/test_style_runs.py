@@ -139,6 +139,11 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
 
     with pytest.raises(DataError, match="leave no test for a distilled model"):
         evaluate(rows, model, out, EvaluateStyleConfig(draws=200), TeacherFiles(out.evaluation, out.predictions))
+    with pytest.raises(DataError, match="leave no test for a distilled model"):
+        distil(
+            model, rows, tmp_path / "small", tmp_path / "table", tmp_path / "small-log", DistilConfig(device="cpu")
+        )
+    assert not (tmp_path / "small-log").exists()
     (rows / FOLDS_FILE).write_bytes(orjson.dumps(dict.fromkeys(read_folds(rows), 1)))
     with pytest.raises(DataError, match="was not judged by the model of its fold"):
         evaluate(rows, model, out, EvaluateStyleConfig(draws=200))
