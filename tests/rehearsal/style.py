@@ -49,8 +49,8 @@ SIZES: dict[str, Any] = {
     "style": {"learning_rate": 2e-3}, "distil": {"learning_rate": 2e-3, "epochs": 1.0},
     "evaluate": {"draws": 200, "examples": 1, "blind_rows": 5},
 }  # fmt: skip
-"""Sizes that take minutes here. So few rows would be cross-fitted, which leaves no test for the small model, so a test
-is locked away all the same. The learning rates are those of a small model with random weights."""
+"""Sizes that take minutes here. So few rows would be cross-fitted, which leaves no test for the small model, so
+a test is locked away all the same. The learning rates are those of a small model with random weights."""
 
 DEVICE: dict[str, Any] = {"style": {"device": "cpu"}, "distil": {"device": "cpu"}}
 
