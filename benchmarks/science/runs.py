@@ -21,6 +21,7 @@ from qinglan.tables import read_table, write_table
 from standins.samples import write_sample
 
 CONVERSATIONS = 1600
+WITHOUT_GOLD = "without_gold.xlsx"
 
 
 def sample(tenant: str, seed: int, folder: Path) -> Path:
@@ -31,11 +32,11 @@ def sample(tenant: str, seed: int, folder: Path) -> Path:
     return data
 
 
-def settings(tenant: str, data: Path, sheet: str = "questions.xlsx") -> RunConfig:
-    """The demo's settings; where the sheet lacks gold, nothing takes its place."""
+def settings(tenant: str, data: Path, sheet: str = "questions.xlsx", labels: bool = False) -> RunConfig:
+    """The demo's settings. Where the sheet lacks gold, judges label passages in its place, or nothing does."""
     return load_config(
-        tenant, "demo", questions=data / sheet, knowledge_base=data / "knowledge_base.jsonl", label={"calls": 0},
-        evaluate={"slices": str((data / "slices.jsonl").resolve())},
+        tenant, "demo", questions=data / sheet, knowledge_base=data / "knowledge_base.jsonl",
+        evaluate={"slices": str((data / "slices.jsonl").resolve())}, **({} if labels else {"label": {"calls": 0}}),
     )  # fmt: skip
 
 
@@ -50,7 +51,7 @@ def thread(config: RunConfig, root: Path) -> dict[str, Any]:
 
 def without_gold(data: Path) -> Path:
     """The sheet with labels in its test rows alone: nothing that learns or chooses sees one."""
-    out = data / "without_gold.xlsx"
+    out = data / WITHOUT_GOLD
     rows = [cells for _, cells in read_table(data / "questions.xlsx")]
     with write_table(out, list(rows[0])) as add:
         for row in rows:

@@ -18,7 +18,7 @@ def main(folder: Path) -> None:
     questions = [orjson.loads(line) for line in (folder / "data" / "slices.jsonl").read_bytes().splitlines()]
     gap = {entry["id"]: entry["gap"] for entry in questions}
     scores: dict[tuple[bool, bool], list[float]] = defaultdict(list)
-    for rollouts in (folder / "run").glob("scratch/ppo/*/reward"):
+    for rollouts in (folder / "gold-yes").glob("scratch/ppo/*/reward"):
         for entry in read_rollouts(rollouts):
             if entry["split"] == "train" and entry["gold_known"]:
                 scores[gap[entry["id"]], bool(entry["gold"])].append(entry["top1"])
@@ -28,4 +28,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/science/fivedoctors-11"))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("runs/science/fivedoctors-21"))
