@@ -180,6 +180,11 @@ def notes(
                 f"{student.otherwise} of {len(student.latencies)} timed rewrites of {name} read otherwise than in a "
                 "batch."
             )
+    if "rl" in students and students["rl"].texts == students["sft"].texts:
+        lines.append(
+            "RL and SFT wrote the same in every row. Where every checkpoint of ppo stands below the SFT model on "
+            "dev, ppo hands on the SFT model."
+        )
     lines.append("The teacher's latency and prices are settings; its tokens and failed calls are the journal's.")
     lines.append("Costs are in the currency of the prices.")
     lines += _judged_notes(scored) if judged_rows(scored) else _labels_notes(scored, table)

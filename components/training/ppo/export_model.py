@@ -31,6 +31,12 @@ def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: Rewriter
     write_card(folder, card)
 
 
+def export_untrained(sft_model: Path, folder: Path, card: RewriterCard) -> None:
+    """Fill the folder with the SFT model as it is, where PPO made nothing better of it."""
+    shutil.copytree(sft_model, folder, dirs_exist_ok=True)
+    write_card(folder, card)
+
+
 def _model(folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 

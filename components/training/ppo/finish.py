@@ -1,4 +1,4 @@
-"""Turn the best checkpoint into a model folder, joined from its shards, and try it with the serving prompt.
+"""Turn the best checkpoint, joined from its shards, or the SFT model into a model folder, and try it as it is served.
 
     python -m components.training.ppo.finish SETTINGS
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.training.ppo.export_model import export_checkpoint
+from components.training.ppo.export_model import export_checkpoint, export_untrained
 from qinglan.files import atomic_folder
 from qinglan.jobs.module_job import module_job_main
 from qinglan.rewriter.card import RewriterCard
@@ -23,7 +23,11 @@ TRIED = 64
 def finish(settings: Mapping[str, Any]) -> dict[str, Any]:
     work, sft_model = Path(settings["work"]), Path(settings["sft_model"])
     with atomic_folder(work / "model") as folder:
-        export_checkpoint(work / "best" / "actor", sft_model, folder, RewriterCard.model_validate(settings["card"]))
+        card = RewriterCard.model_validate(settings["card"])
+        if settings["trained"]:
+            export_checkpoint(work / "best" / "actor", sft_model, folder, card)
+        else:
+            export_untrained(sft_model, folder, card)
         _smoke_test(folder, work / "dev.parquet")
     return {}
 

@@ -65,11 +65,13 @@ class PpoCounts(NamedTuple):
 
     steps: int
     best_step: int
+    """Step whose weights became the model; 0 is the SFT model, where every checkpoint stood below it on dev."""
+
     dev_before: float
     """Share of dev rows with the gold passage first (or, without gold, the mean reward) before any step."""
 
     dev_after: float
-    """The same, of the checkpoint that became the model."""
+    """The same, of what became the model."""
 
     win_rate: float
     """Share of rollouts in the last five steps that retrieve better than the teacher."""
@@ -126,11 +128,10 @@ def ppo(
         if runner.remote:
             sft_model = copy_to_scratch(sft_model, parents["sft_model"])
         watched = _train(sft_model, work, gateway_url, config, prompts, reward_function, runner)
-        _finish(sft_model, work, _card(card, parents, prompts, config), config, runner)
+        step = training_monitor.model_step(watched.steps)
+        _finish(sft_model, work, _card(card, parents, prompts, config), config, runner, trained=step > 0)
         with atomic_write(work / DONE) as partial:
-            partial.write_bytes(
-                orjson.dumps(_facts(watched, prompts, checkpoints.best_checkpoint_step(work / "best")))
-            )
+            partial.write_bytes(orjson.dumps(_facts(watched, prompts, step)))
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
     for subfolder, target in (("model", model), ("log", log)):
         with atomic_folder(target) as partial:
@@ -255,12 +256,16 @@ def _card(card: RewriterCard, parents: dict[str, str], prompts: PreparedPrompts,
     )  # fmt: skip
 
 
-def _finish(sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, runner: Runner) -> None:
-    """Turn the best checkpoint into a model folder, and try the model with the serving prompt.
+def _finish(
+    sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, runner: Runner, trained: bool
+) -> None:
+    """Turn the best checkpoint, or the SFT model, into a model folder, and try it with the serving prompt.
 
     A model trained on this machine's CPU is small: starting another process would take longer than the work.
     """
-    settings = {"sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json")}
+    settings = {
+        "sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json"), "trained": trained,
+    }  # fmt: skip
     if config.hardware.device == "cpu" and not runner.remote:
         finish(settings)
         return
@@ -268,7 +273,7 @@ def _finish(sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, 
     run_module_job(runner, "ppo-finish", module, settings, work / "finish.json", log, config.hardware.per_node)
 
 
-def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, best: int) -> dict[str, Any]:
+def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, step: int) -> dict[str, Any]:
     trained = [step for step in watched.steps.values() if "avg_reward" in step]
     wins = [step.get("win_rate", 0.0) for step in trained[-5:]]
     first = watched.steps.get(0)
@@ -279,9 +284,9 @@ def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, 
         "too_long": prompts.too_long,
         "labelled": prompts.labelled,
         "steps": int(trained[-1]["step"]),
-        "best_step": best,
+        "best_step": step,
         "dev_before": (dev_score(first) if first else None) or 0.0,
-        "dev_after": dev_score(watched.steps[best]) or 0.0,
+        "dev_after": dev_score(watched.steps[step]) or 0.0,
         "win_rate": sum(wins) / len(wins),
         "stopped": int(watched.stopped is not None),
     }

@@ -85,13 +85,25 @@ def headroom_message(first: Step) -> str:
     return message
 
 
+def model_step(steps: Mapping[int, Step]) -> int:
+    """Step whose weights become the model: the best checkpoint's, or 0, the SFT model's, where it is worse on dev."""
+    best = best_step(steps) or 0
+    before, after = (dev_score(steps.get(at, {})) for at in (0, best))
+    return 0 if before is not None and after is not None and after < before else best
+
+
 def no_gain_message(steps: Mapping[int, Step]) -> str:
     """The warning if the best checkpoint is no better on dev than the SFT model; else empty."""
     best = best_step(steps)
     before, after = (dev_score(steps.get(at, {})) for at in (0, best or 0))
     if before is None or after is None or after > before:
         return ""
-    return f"no checkpoint stands above the SFT model on dev: {before:.3f} before, {after:.3f} at best (step {best})."
+    if after < before:
+        return (
+            "every checkpoint stands below the SFT model on dev, so the SFT model is the result: "
+            f"{before:.3f} before, {after:.3f} at best (step {best})."
+        )
+    return f"no checkpoint stands above the SFT model on dev: {before:.3f} before and at best (step {best})."
 
 
 def read_steps(path: Path) -> dict[int, Step]:

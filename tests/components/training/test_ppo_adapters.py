@@ -12,8 +12,11 @@ from components.training.ppo.adapters import (
     read_adapter,
     write_adapter,
 )
+from components.training.ppo.finish import finish
 from qinglan.errors import DataError
-from tests.tiny_rewriter import tiny_model
+from qinglan.files import sha256_file
+from qinglan.rewriter.card import RewriterCard, read_card
+from tests.tiny_rewriter import SYSTEM, taught_model, tiny_model
 
 pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4
@@ -100,3 +103,19 @@ def test_an_adapter_of_another_base_is_refused(trained: Path) -> None:
 
     with pytest.raises(DataError, match="another base"):
         merge_adapter(load(trained / "base").state_dict(), stranger, scale)
+
+
+def test_where_training_made_nothing_better_the_sft_model_is_handed_on(tmp_path: Path) -> None:
+    import pandas
+
+    sft_model, work = taught_model(tmp_path / "sft"), tmp_path / "work"
+    work.mkdir()
+    prompt = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "一天吃几次"}]
+    pandas.DataFrame({"prompt": [prompt]}).to_parquet(work / "dev.parquet")
+    card = RewriterCard(stage="ppo", system_prompts={"fivedoctors": SYSTEM}, max_new_tokens=8)
+
+    finish({"sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json"), "trained": False})
+
+    weights = "model.safetensors"
+    assert sha256_file(work / "model" / weights) == sha256_file(sft_model / weights)
+    assert read_card(work / "model").stage == "ppo"

@@ -215,16 +215,24 @@ def test_reward_time_that_hides_behind_generation_is_not_counted_as_waiting() ->
     assert found["seconds_mean"] == pytest.approx(0.35)
 
 
-@pytest.mark.parametrize(("golds", "told"), [((0.7, 0.4, 0.3), True), ((0.7, 0.7), True), ((0.7, 0.6, 0.8), False)])
-def test_a_training_that_gained_nothing_says_so(golds: tuple[float, ...], told: bool) -> None:
+@pytest.mark.parametrize(
+    ("golds", "message", "step"),
+    [
+        ((0.7, 0.4, 0.3), "so the SFT model is the result: 0.700 before, 0.400 at best (step 1)", 0),
+        ((0.7, 0.7), "no checkpoint stands above the SFT model on dev: 0.700 before and at best (step 1)", 1),
+        ((0.7, 0.6, 0.8), "", 2),
+    ],
+)
+def test_a_training_that_gained_nothing_says_so_and_never_ends_below_sft(
+    golds: tuple[float, ...], message: str, step: int
+) -> None:
     steps: dict[int, Step] = {at: {"step": at, "gold_dev": gold} for at, gold in enumerate(golds)}
 
-    assert bool(training_monitor.no_gain_message(steps)) == told
-    assert (
-        not told
-        or f"{golds[0]:.3f} before, {max(golds[1:]):.3f} at best (step 1)" in training_monitor.no_gain_message(steps)
-    )
+    assert message in training_monitor.no_gain_message(steps)
+    assert bool(message) == bool(training_monitor.no_gain_message(steps))
+    assert training_monitor.model_step(steps) == step
 
 
 def test_a_training_whose_start_was_not_tested_says_nothing_of_a_gain() -> None:
     assert training_monitor.no_gain_message({1: {"step": 1, "gold_dev": 0.1}}) == ""
+    assert training_monitor.model_step({1: {"step": 1, "gold_dev": 0.1}}) == 1

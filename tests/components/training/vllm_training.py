@@ -137,7 +137,7 @@ def compare(out: Path, sft_model: Path, work: Path) -> dict[str, Any]:
         "adapter_dtypes": sorted({str(tensor.dtype) for weights in adapters.values() for tensor in weights.values()}),
         "adapter_norms": [norm(adapters[step]) for step in sorted(adapters)],
         "merged_equals_adapter": logits_difference(sft_model, out / "model"),
-        "released": sum(map(str.__eq__, texts(out / "model", messages), answers[best_step(out / "log")])),
+        "released": sum(map(str.__eq__, texts(out / "model", messages), answers[model_step(out / "log")])),
     }
 
 
@@ -170,10 +170,10 @@ def norm(adapter: dict[str, Any]) -> float:
     return float(sum(float(tensor.double().square().sum()) for name, tensor in adapter.items() if "lora_B" in name))
 
 
-def best_step(log: Path) -> int:
+def model_step(log: Path) -> int:
     from components.training.ppo import training_monitor
 
-    return training_monitor.best_step(training_monitor.read_steps(log / "metrics.jsonl")) or 0
+    return training_monitor.model_step(training_monitor.read_steps(log / "metrics.jsonl"))
 
 
 def logits_difference(sft_model: Path, model: Path) -> float:
