@@ -272,14 +272,12 @@ def shorten(profile: Path, changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_a_company_folder_runs_to_its_report(company: Path, here: Here) -> None:
+def test_a_company_folder_runs_as_it_was_written_until_a_model_could_be_trained(company: Path, here: Here) -> None:
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
     assert here("init", "acme", *words).code == 0
     shorten(company / "tenants" / "acme" / "demo.yaml", SHORTEST)
-    run = qinglan(["run", "acme", "--json"], company)
+    run = qinglan(["run", "acme", "--until", "base", "--json"], company)
 
-    assert run.code == 7, run.errors
-    assert run.record["verdict"]["word"] == "hold"
+    assert run.code == 0, run.errors
     assert run.record["steps"]["generate"]["facts"]["rewritten"] == 64
-    report = (company / "runs" / "acme-demo" / "files" / "report.html").read_text(encoding="utf-8")
-    assert "locked questions" in report and "Hold" in report
+    assert run.record["steps"]["base"]["facts"]["parameters"] > 0
