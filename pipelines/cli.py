@@ -86,6 +86,10 @@ Profile = Annotated[
 Training = Annotated[str, typer.Option(help="Of pipelines/configs/training, in place of the profile's own.")]
 Questions = Annotated[Path | None, typer.Option(help="The spreadsheet (.xlsx), CSV or JSONL of questions.")]
 KnowledgeBase = Annotated[Path | None, typer.Option(help="The knowledge base, JSONL; or a folder of <tenant>.jsonl.")]
+Out = Annotated[
+    Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default. Again: goes on.")
+]
+Until = Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.", show_default="the last")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 
 
@@ -179,10 +183,12 @@ def sample(
 @app.command()
 def plan(
     tenant: Tenant,
-    profile: Profile = "demo",
+    profile: Profile = DEFAULT_PROFILE,
     training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
+    out: Out = None,
+    until: Until = "",
     set_: SetOption = None,
     as_json: Json = False,
 ) -> None:
@@ -191,43 +197,18 @@ def plan(
     Where `qinglan run` with the same arguments would be refused, the last lines say so, and the exit code is its own.
     """
     from pipelines.config import load_config
-    from pipelines.execution import check_existing_keys
-    from pipelines.plan import make_plan
+    from pipelines.execution import select_stages
     from pipelines.plan_table import print_plan
-    from pipelines.preflight import (
-        base_warnings,
-        input_file_problems,
-        raise_missing,
-        raise_refusals,
-        refused_by_run,
-        with_run_files,
-    )
-    from pipelines.readiness import check_readiness
+    from pipelines.planned_run import plan_run
     from pipelines.rewriter import REWRITER
-    from pipelines.rundir import RunDir, run_folder
-    from pipelines.sheet import read_sheet, with_folds
-    from pipelines.sizing.check import check_room, disk_warnings
-    from qinglan.errors import QinglanError
+    from pipelines.rundir import run_folder
 
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
     config = load_config(tenant, profile, **options)
-    stages = REWRITER.until(REWRITER.last)
-    ready = check_readiness(config, stages)
-    if any(input_file_problems(config, knowledge_base=False)):
-        raise_missing(ready.missing)
-    folder = run_folder(tenant, profile)
-    config = with_folds(config, read_sheet(config))
-    warnings = [*base_warnings(config, stages), *ready.rag.limits, *disk_warnings(config, folder)]
-    run_plan = make_plan(config, missing=ready.missing, warnings=warnings, snapshot=ready.rag.snapshot)
-    say_json(run_plan.model_dump(mode="json")) if as_json else print_plan(run_plan)
-    try:
-        with_run_files(config, RunDir(folder), "")
-        raise_missing(ready.missing)
-        check_room(config, folder, stages)
-        raise_refusals(run_plan.promotion.refusals)
-        check_existing_keys()
-    except QinglanError as error:
-        raise refused_by_run(error) from error
+    planned = plan_run(config, out or run_folder(tenant, profile), select_stages(REWRITER, "", until))
+    say_json(planned.plan.model_dump(mode="json")) if as_json else print_plan(planned.plan)
+    if planned.refusal:
+        raise planned.refusal
 
 
 @app.command()
@@ -237,13 +218,9 @@ def run(
     training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default. Again: goes on.")
-    ] = None,
+    out: Out = None,
     only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
-    until: Annotated[
-        str, typer.Option(help="Stop after this stage, such as convert or sft.", show_default="the last")
-    ] = "",
+    until: Until = "",
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
     set_: SetOption = None,
     as_json: Json = False,
@@ -266,18 +243,18 @@ def run(
 
     def approve(config: Any, stages: Sequence[str]) -> None:
         if config.pays and not yes and REWRITER.gateway & set(stages):
-            _ask_to_spend(config, evaluates="evaluate" in stages)
+            _ask_to_spend(config, stages)
 
     record = run_pipeline(config, root, only, until, quiet=as_json, approve=approve)
     say_json(record) if as_json else print_summary(config, root, record)
     raise_if_held(record)
 
 
-def _ask_to_spend(config: Any, evaluates: bool) -> None:
+def _ask_to_spend(config: Any, stages: Sequence[str]) -> None:
     from pipelines.plan import make_plan
     from pipelines.plan_table import print_plan
 
-    print_plan(make_plan(config), evaluates)
+    print_plan(make_plan(config, stages=stages))
     if not _confirm_spending("This run spends money. Look at the plan above, then add --yes."):
         raise typer.Exit(0)
 
@@ -297,7 +274,7 @@ def prepay(
     training: Training = "",
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder, runs/<tenant>-<profile> by default.")] = None,
+    out: Out = None,
     batch_rows: Annotated[int, typer.Option(min=1, max=50_000, help="Most rows of one batch.")] = 50_000,
     give_up: Annotated[
         bool, typer.Option("--give-up", help="Leave open batches for good; their rows may have been billed.")

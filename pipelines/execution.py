@@ -71,10 +71,24 @@ def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
 def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
     """Tell if a stage that runs alone takes what earlier stages have made; where that is missing, it is refused."""
     taken = [name for name in line.stages[only].inputs if name not in line.inputs] if only else []
-    for name in taken:
-        if not run.shown(name).exists():
-            raise ConfigError(f"{run.root}: no {ARTIFACT_FILES[name]} there. Run the stage before {only!r} first.")
+    if missing := [name for name in taken if not run.shown(name).exists()]:
+        raise ConfigError(*_missing_stages(line, run, only, missing))
     return bool(taken)
+
+
+def _missing_stages(line: Line, run: RunDir, only: str, missing: Sequence[str]) -> tuple[str, str]:
+    """Name the files that a stage lacks, the stages that have not run, and the command that runs all of them."""
+    stages = line.stages
+    last = [name for name, stage in stages.items() if stage.outputs.keys() & {*missing}][-1]
+    absent = [
+        name for name in line.until(last) if not all(run.shown(output).exists() for output in stages[name].outputs)
+    ]
+    return (
+        f"{run.root}: lacks {', '.join(ARTIFACT_FILES[name] for name in missing)}, which {only} takes: "
+        f"{', '.join(absent)} must run first.",
+        f"The same command with --until {last} instead of --only {only} runs everything up to there; "
+        f"{line.rerun_note}",
+    )
 
 
 def check_machine(line: Line, config: LineConfig, stages: Sequence[str]) -> None:
@@ -125,13 +139,15 @@ def _of_the_system(name: str) -> bool:
     return name.startswith(".") or name == "lost+found"
 
 
-def refuse_other_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> None:
-    """A ConfigError where a run of the folder began with other files, which would be lost under the new ones.
+def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str, Path]:
+    """The files that a run of the folder began with, where these are copies of them; other files are refused.
 
-    A file that was mended where it lies is the same, and so is one with the same bytes elsewhere: those of the first
-    file or, where that was moved, those that a step has noted.
+    Other files would be lost under the new ones. A file that was mended where it lies is the same. One elsewhere is
+    the same by its bytes: those of the first file or, where that was moved, those that a step has noted. The run goes
+    on with the first file while that is there: a copy may be somebody's for a moment.
     """
     before = load_yaml(run.config) if run.config.is_file() else {}
+    recorded = {}
     for name, path in inputs.items():
         earlier = before.get(name)
         if not earlier or path is None or not path.exists() or Path(earlier).resolve() == path.resolve():
@@ -149,6 +165,9 @@ def refuse_other_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> None:
                 f"{run.root}: its run began with {option} {earlier}, and {path} holds other bytes. Give --out "
                 f"another folder; or, to begin again here with what was paid for so far, remove {run.config} first."
             )
+        if Path(earlier).exists():
+            recorded[name] = Path(earlier)
+    return recorded
 
 
 def _recorded_digest(run: RunDir, name: str) -> str:

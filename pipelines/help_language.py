@@ -1,6 +1,7 @@
 """Show the help of the commands, and typer's own texts about them, in the language of the person at the terminal."""
 
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 import typer
 
@@ -58,8 +59,10 @@ def is_usage(text: object) -> bool:
 
 
 def translate_argparse() -> None:
-    """Show the help of a server, which reads its own flags, in the language that this process prints."""
+    """Show the help of a server, and what is wrong with its flags, in the language that this process prints."""
     import argparse
+
+    from qinglan.terminal import say
 
     format_help = argparse.ArgumentParser.format_help
 
@@ -72,4 +75,10 @@ def translate_argparse() -> None:
         text = format_help(parser)
         return text.replace("usage:", in_language("usage:"), 1)
 
+    def end_with_hint(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+        hint = f"`{parser.prog} --help` shows what it takes."
+        say(f"{parser.prog}: {in_language(f'{message}. {hint}')}", to=sys.stderr)
+        sys.exit(2)
+
     argparse.ArgumentParser.format_help = in_our_language  # type: ignore[assignment, method-assign]
+    argparse.ArgumentParser.error = end_with_hint  # type: ignore[assignment, method-assign]

@@ -1,6 +1,7 @@
 """`qinglan plan`: the calls, cost and time of a run, counted from its sheet before anything is spent."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from itertools import islice
 from typing import NamedTuple
@@ -91,7 +92,7 @@ class OriginalBudgetLine(Config):
 
 class Plan(Config):
     stages: tuple[str, ...]
-    """The stages of a whole run, in order."""
+    """The stages of the run, in order."""
 
     rows: int
     unfit: int
@@ -107,7 +108,7 @@ class Plan(Config):
     """Total cost if `qinglan prepay` pays for all the calls that it can."""
 
     training: str
-    """Steps and rollouts of the reinforcement learning, in words."""
+    """Steps and rollouts of the reinforcement learning, in words; empty where the run ends before it."""
 
     budget: float
     currency: str
@@ -152,61 +153,6 @@ class TokenCount(NamedTuple):
 
     def plus(self, messages: list[Message]) -> "TokenCount":
         return TokenCount(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
-
-
-def make_plan(
-    config: RunConfig,
-    today: date | None = None,
-    missing: Sequence[QinglanError] = (),
-    warnings: Sequence[str] = (),
-    snapshot: bool | None = None,
-) -> Plan:
-    """Count the calls and the cost of a run from its sheet; no service is called.
-
-    The input files have been checked. `missing`, `warnings` and whether the RAG service sends a `snapshot` are what
-    the caller has noticed, for the plan to show.
-    """
-    sheet, tokens = count_tokens(config)
-    config = with_folds(config, sheet)
-    known = known_gold(config, sheet) if config.knowledge_base else {}
-    refusals = sheet_refusals(config, sheet, known, REWRITER.until(REWRITER.last))
-    steps = _steps(config, sheet, tokens)
-    total = sum(step.cost for step in steps)
-    return Plan(
-        stages=REWRITER.until(REWRITER.last),
-        rows=sheet.splits.total(),
-        unfit=len(sheet.unfit),
-        unfit_rows=tuple(sheet.unfit),
-        steps=steps,
-        cost=total,
-        seconds=sum(step.seconds for step in steps),
-        prepaid_cost=sum(step.cost if step.prepaid_cost is None else step.prepaid_cost for step in steps),
-        training=_training_in_words(config, training_calls(config, sheet)),
-        budget=config.gateway.budget,
-        currency=config.gateway.teacher.price.currency,
-        pays=config.pays,
-        splits=dict(sorted(sheet.splits.items())),
-        cross_fitted=cross_fit_words(config, sheet),
-        promotion=promotion(config, sheet, snapshot, refusals=refusals),
-        fit=fit_lines(config, sheet),
-        warnings=(
-            *_warnings(config, total, today or date.today()),
-            *_gold_warnings(config, sheet, known),
-            *uncalibrated_scores(config, sheet),
-            *without_history(config, sheet),
-            *long_row_warnings(config, sheet, REWRITER.until(REWRITER.last)),
-            *warnings,
-            *uncounted_calls(steps),
-        ),
-        missing=tuple(missing_lines(missing)),
-        original=original_budget(
-            steps[0],
-            sheet.splits.total(),
-            tokens.judgements,
-            config.gateway.judge,
-            planned_hours(sheet.splits["train"]),
-        ),
-    )
 
 
 class CallTokens(NamedTuple):
@@ -254,6 +200,66 @@ def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
         tokens = tokens.plus(row, config, passage)
 
     return read_sheet(config, count), tokens
+
+
+def make_plan(
+    config: RunConfig,
+    today: date | None = None,
+    missing: Sequence[QinglanError] = (),
+    warnings: Sequence[str] = (),
+    snapshot: bool | None = None,
+    stages: Sequence[str] = REWRITER.until(REWRITER.last),
+    counted: tuple[Sheet, CallTokens] | None = None,
+) -> Plan:
+    """Count the calls and the cost of a run of these stages from its sheet; no service is called.
+
+    The input files have been checked. `missing`, `warnings` and whether the RAG service sends a `snapshot` are what
+    the caller has noticed, for the plan to show; `counted` is the sheet where it was read already.
+    """
+    sheet, tokens = counted or count_tokens(config)
+    config = with_folds(config, sheet)
+    known = known_gold(config, sheet) if config.knowledge_base else {}
+    chance = promotion(config, sheet, snapshot, refusals=sheet_refusals(config, sheet, known, stages))
+    if "evaluate" not in stages:  # no row is tested, so that no fold trains
+        sheet = replace(sheet, folds=[])
+    every_step = _steps(config, sheet, tokens)
+    steps = tuple(step for step in every_step if step.step in stages)
+    total, trains = sum(step.cost for step in steps), bool({"sft", "ppo"} & {*stages})
+    return Plan(
+        stages=tuple(stages),
+        rows=sheet.splits.total(),
+        unfit=len(sheet.unfit),
+        unfit_rows=tuple(sheet.unfit),
+        steps=steps,
+        cost=total,
+        seconds=sum(step.seconds for step in steps),
+        prepaid_cost=sum(step.cost if step.prepaid_cost is None else step.prepaid_cost for step in steps),
+        training=_training_in_words(config, training_calls(config, sheet)) if "ppo" in stages else "",
+        budget=config.gateway.budget,
+        currency=config.gateway.teacher.price.currency,
+        pays=config.pays,
+        splits=dict(sorted(sheet.splits.items())),
+        cross_fitted=cross_fit_words(config, sheet),
+        promotion=chance,
+        fit=fit_lines(config, sheet) if trains else (),
+        warnings=(
+            *_warnings(config, total, today or date.today()),
+            *_gold_warnings(config, sheet, known),
+            *uncalibrated_scores(config, sheet),
+            *without_history(config, sheet),
+            *long_row_warnings(config, sheet, stages),
+            *warnings,
+            *uncounted_calls(every_step, stages),
+        ),
+        missing=tuple(missing_lines(missing)),
+        original=original_budget(
+            every_step[0],
+            sheet.splits.total(),
+            tokens.judgements,
+            config.gateway.judge,
+            planned_hours(sheet.splits["train"]),
+        ),
+    )
 
 
 def typical_passage(config: RunConfig) -> str:
@@ -405,11 +411,11 @@ def without_history(config: RunConfig, sheet: Sheet) -> list[str]:
     ]
 
 
-def uncounted_calls(steps: Sequence[PlanStep]) -> list[str]:
+def uncounted_calls(steps: Sequence[PlanStep], stages: Sequence[str]) -> list[str]:
     """Warn of stages that call the gateway and whose calls this plan does not count; labels and further rows may need
     none."""
     counted = {step.step for step in steps} | {"label", "augment"}
-    names = [name for name in REWRITER.stages if name in REWRITER.gateway - counted]
+    names = [name for name in stages if name in REWRITER.gateway - counted]
     return [f"The calls of {', '.join(names)} are not counted here."] if names else []
 
 

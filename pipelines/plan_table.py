@@ -10,12 +10,12 @@ UNFIT_SHOWN = 10
 """Rows set aside that a terminal shows."""
 
 
-def print_plan(plan: Plan, evaluates: bool = True) -> None:
+def print_plan(plan: Plan) -> None:
     """Print the plan; the promotion part only if the run reaches the evaluation, or would be refused."""
     from qinglan.terminal.console import Console
 
     console = Console()
-    console.print(f"{plan.rows:,} questions")
+    console.print(f"{plan.rows:,} question{'' if plan.rows == 1 else 's'}")
     if plan.unfit:
         console.print(f"Rows that cannot be used, set aside unpaid: {plan.unfit:,}")
     for row in plan.unfit_rows[:UNFIT_SHOWN]:
@@ -31,8 +31,11 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
         if step.model:
             console.print(f"{step.step} asks the model {step.model} for {step.what}.", highlight=False)
     console.print(prepayment_in_words(plan), highlight=False)
-    console.print(f"{plan.training} The hours of this training are not part of the table.", highlight=False)
-    console.print("Calls of label, ppo and evaluate are the most there can be: equal texts are asked once.")
+    if plan.training:
+        console.print(f"{plan.training} The hours of this training are not part of the table.", highlight=False)
+    if bounded := [name for name in ("label", "ppo", "evaluate") if name in plan.stages]:
+        calls = f"Calls of {', '.join(bounded)} are the most there can be: equal texts are asked once."
+        console.print(calls, highlight=False)
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     if plan.fit:
         console.print("Does the training fit?", style="bold")
@@ -41,8 +44,10 @@ def print_plan(plan: Plan, evaluates: bool = True) -> None:
     console.print(_original_table(plan))
     for warning in plan.warnings:
         console.print(f"! {warning}", style="yellow", highlight=False)
-    if evaluates or plan.promotion.refusals:
+    if "evaluate" in plan.stages or plan.promotion.refusals:
         print_promotion(console, plan.promotion)
+    else:
+        console.print(f"The run ends with {plan.stages[-1]}: nothing is evaluated or promoted.", highlight=False)
     if not plan.pays:
         console.print(
             "A stand-in teaches in this profile, to try the machinery: nothing is paid; the cost is a real one's. "

@@ -9,7 +9,7 @@ from pathlib import Path
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from components.training.sft.config import SftConfig
 from components.training.sft.model_family import with_family
-from pipelines.execution import check_stage_inputs, refuse_foreign_folder, refuse_other_inputs
+from pipelines.execution import check_stage_inputs, recorded_inputs, refuse_foreign_folder
 from pipelines.promotion import too_few_rows
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
@@ -259,7 +259,10 @@ def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_nam
 
 
 def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
-    """Give a stage that runs alone the run's own sheet and knowledge base; other files than the run's are refused."""
+    """Give a run that goes on its own sheet and knowledge base in place of copies; other files are refused.
+
+    A stage that runs alone takes them from the run's folder.
+    """
     refuse_foreign_folder(run)
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
@@ -274,7 +277,7 @@ def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
                 )
             changes[name] = run_file
     else:
-        refuse_other_inputs(run, {"questions": config.questions, "knowledge_base": config.knowledge_base})
+        changes = recorded_inputs(run, {"questions": config.questions, "knowledge_base": config.knowledge_base})
     return config.model_copy(update=changes)
 
 

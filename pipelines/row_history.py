@@ -15,11 +15,17 @@ from qinglan.files import read_jsonl
 from qinglan.labels import RowLabels
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Retrieval, Rewrite, ValidatedRewrite
-from qinglan.terminal import in_language
+from qinglan.terminal import Verbatim, in_language, labelled
 
 SPLITS = ("train", "dev")
 QUOTING_STAGES = ("sheet", "generate", "evaluate")
 """Stages whose outcome is the row's own text."""
+
+CAPTIONS = {"sheet": "need", "augment": "rewrite"}
+"""The name of a note's quote, by stage."""
+
+KIND_NOTES = {"hindsight": "a rewrite in hindsight", "pseudo": "a question from a passage"}
+"""The further rows of SFT, by kind."""
 
 LEFT_OUT = "left out:"
 
@@ -30,6 +36,8 @@ class StageNote(NamedTuple):
     stage: str
     outcome: str
     detail: str
+    quote: str = ""
+    """Words of the sheet or of a model, which no language changes."""
 
 
 def row_history(run: RunDir, row_id: str) -> list[StageNote]:
@@ -47,11 +55,13 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
 
 
 def note_lines(note: StageNote) -> Iterator[str]:
-    """The two lines of a note; a question or a rewrite stays as it is."""
+    """The lines of a note; a question, a need or a rewrite stays as it is."""
     quotes = note.stage in QUOTING_STAGES and not note.outcome.startswith(LEFT_OUT)
     stage = in_language(note.stage) if note.stage == "sheet" else note.stage  # the others are names of stages
-    yield f"{stage:<9} {note.outcome if quotes else in_language(note.outcome)}"
-    yield f"          {in_language(note.detail)}"
+    yield Verbatim(f"{stage:<9} {note.outcome if quotes else in_language(note.outcome)}")
+    yield Verbatim(f"          {in_language(note.detail)}")
+    if note.quote:
+        yield Verbatim(f"          {labelled(in_language(CAPTIONS[note.stage]), Verbatim(note.quote))}")
 
 
 def _sheet(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
@@ -61,9 +71,8 @@ def _sheet(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     for row in read_questions(path, config.generate.columns, config.generate.tenant_id):
         if row.id == row_id and isinstance(row, Question):
             facts = [f"conversation {row.conversation_id} of {row.tenant_id}"]
-            facts += [f"need: {row.need}"] if row.need else []
             facts += [f"gold {', '.join(row.gold)}"] if row.gold else []
-            yield StageNote("sheet", row.question, "; ".join(facts))
+            yield StageNote("sheet", row.question, "; ".join(facts), row.need)
 
 
 def _generate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
@@ -119,8 +128,8 @@ def _augment(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
     if path.exists():
         for row in map(orjson.loads, path.read_bytes().splitlines()):
             if row["metadata"]["id"] == row_id and row["metadata"].get("kind", "sheet") != "sheet":
-                answer = row["messages"][-1]["content"]
-                yield StageNote("augment", f"in SFT as {row['metadata']['kind']}", answer)
+                kind, answer = KIND_NOTES[row["metadata"]["kind"]], row["messages"][-1]["content"]
+                yield StageNote("augment", "in SFT", kind, answer)
 
 
 def _ppo(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:

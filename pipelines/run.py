@@ -19,8 +19,8 @@ from pipelines.execution import (
     check_stage_inputs,
     check_tracking,
     prepare_run,
+    recorded_inputs,
     refuse_foreign_folder,
-    refuse_other_inputs,
     run_lock,
     run_stages,
     select_stages,
@@ -112,7 +112,7 @@ def run_style(
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
     else:
-        refuse_other_inputs(run, {"labelled": config.labelled})
+        config = config.model_copy(update=recorded_inputs(run, {"labelled": config.labelled}))
     check_keys()
     pythons = prepare_environments(STYLE, config, stages)
     inputs = {"labelled": config.labelled.resolve()}

@@ -109,7 +109,14 @@ def format_facts(facts: dict[str, Any]) -> str:
 
 def text_in_language(text: str) -> str:
     """The newest line of a step, whose process writes English: a sentence, or figures one by one."""
-    return listed(text.split(", ")) if FIGURES.match(text) else in_language(text)
+    return listed(map(_figure_in_language, text.split(", "))) if FIGURES.match(text) else in_language(text)
+
+
+def _figure_in_language(text: str) -> str:
+    """A figure with its name, such as `gold on dev 0.877`; a name that has no template with its number by itself."""
+    name, _, value = text.rpartition(" ")
+    shown = in_language(text)
+    return f"{in_language(name)} {value}" if shown == text and name else shown
 
 
 def figure_name(name: str) -> str:

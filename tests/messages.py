@@ -9,7 +9,9 @@ import ast
 import json
 import re
 import sys
+from argparse import ArgumentParser
 from collections.abc import Container, Iterator
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -249,14 +251,17 @@ def server_help_texts() -> dict[str, str]:
 
     words: dict[str, str] = {}
     for package, _ in SERVERS.values():
-        file = ROOT / package.replace(".", "/") / "__main__.py"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            match node:
-                case ast.keyword(arg="help" | "description", value=ast.Constant(value=str(text))):
-                    words[text] = str(file.relative_to(ROOT))
-                case ast.Call(func=ast.Attribute(attr="add_argument_group"), args=[ast.Constant(value=str(text))]):
-                    words[text] = str(file.relative_to(ROOT))
+        parser, path = server_parser(package), f"{package.replace('.', '/')}/__main__.py"
+        for group in parser._action_groups:
+            helps = [action.help for action in group._group_actions]
+            words |= {text: path for text in (parser.description, *([group.title, *helps] if helps else [])) if text}
     return words
+
+
+def server_parser(package: str) -> ArgumentParser:
+    """The parser of a server's own options."""
+    parser: ArgumentParser = import_module(f"{package}.__main__").parser()
+    return parser
 
 
 def not_shown() -> set[str]:

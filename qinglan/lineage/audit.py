@@ -52,6 +52,9 @@ class Audit(NamedTuple):
     changed_notes: tuple[str, ...] = ()
     """Names of notes beside the release that are not what was laid there."""
 
+    remarks: tuple[str, ...] = ()
+    """Changes in a run's files/ that are no fault."""
+
 
 def audit(
     target: str,
@@ -101,6 +104,7 @@ def audit_target(
         tuple(overrides_of(target, policy, now)),
         rollouts,
         target.changed_notes,
+        target.remarks,
     )
 
 
@@ -168,6 +172,7 @@ def as_json(result: Audit) -> dict[str, Any]:
         "next": next_step(result),
         "counts": counts(graph),
         "findings": [finding._asdict() for finding in result.findings],
+        "remarks": list(result.remarks),
         "overrides": [override._asdict() for override in result.overrides],
         "rollouts": [{**item._asdict(), "statement": item.statement._asdict()} for item in result.rollouts],
         "starts": list(graph.starts),

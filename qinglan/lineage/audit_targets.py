@@ -15,7 +15,14 @@ from qinglan.config import yaml_mapping
 from qinglan.digests import digest as digest_of
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
-from qinglan.lineage.evidence import CombinedEvidence, Evidence, FileEvidence, ReleaseFolder, RunFolder
+from qinglan.lineage.evidence import (
+    CombinedEvidence,
+    Evidence,
+    FileEvidence,
+    ReleaseFolder,
+    RunFolder,
+    mapping_or_empty,
+)
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.name_moves import NameClaim, read_claim
 from qinglan.lineage.release_folder import PROVENANCE
@@ -38,7 +45,14 @@ SHOWN_NAMES = {
 }  # fmt: skip
 """Artifacts that are shown there by another name than their own."""
 
+SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
+"""The same for sheets."""
+
 FILLED_IN = frozenset({".xlsx"})
+"""Endings of sheets: copies that a person may change, while the signed artifact stays as it was."""
+
+OPTIONAL = frozenset({"release", "small_release"})
+"""Artifacts that a later run stops showing, although the record of their step stays."""
 
 
 class AuditTarget(NamedTuple):
@@ -65,6 +79,9 @@ class AuditTarget(NamedTuple):
 
     changed_notes: tuple[str, ...] = ()
     """Names of notes beside it whose bytes are others than were laid down."""
+
+    remarks: tuple[str, ...] = ()
+    """Changes of files/ that are no fault: the signed artifacts are elsewhere."""
 
 
 @contextmanager
@@ -207,7 +224,15 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
     parts = [part for statement in reversed(statements) for part in statement.made or statement.used]
     starts = tuple(dict.fromkeys(part.digest for part in parts))
     evidence = CombinedEvidence([run, *more])
-    target = AuditTarget(str(root), "run", starts, evidence, _tenant(root), findings=tuple(findings))
+    target = AuditTarget(
+        str(root),
+        "run",
+        starts,
+        evidence,
+        _tenant(root),
+        findings=tuple(findings),
+        remarks=tuple(shown_file_remarks(run)),
+    )
     registered = {part.digest for statement in statements if statement.stage == "register" for part in statement.made}
     folder = next((release.path for release in run.releases if run.digest_of(release.path) in registered), None)
     if folder is None:
@@ -220,6 +245,7 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
         evidence=evidence,
         until=None,
         findings=(*findings, *release.findings),
+        remarks=target.remarks,
     )
 
 
@@ -236,12 +262,11 @@ def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[
 def shown_file_findings(run: RunFolder) -> list[Finding]:
     """Entries of files/ that are not the artifacts by whose names people and later stages open them.
 
-    A sheet is a copy, which people fill in; it is compared no more than any file of theirs.
+    A sheet is a copy, which people fill in: a change of it is a remark.
     """
     findings = []
-    for path in sorted((run.root / SHOWN_FILES).iterdir()) if (run.root / SHOWN_FILES).is_dir() else ():
-        stem = path.name.partition(".")[0]
-        name = SHOWN_NAMES.get(stem, stem)
+    for path in _shown_files(run):
+        name = shown_name(path)
         digests = run.recorded_digests(name)
         if not digests or path.suffix in FILLED_IN or path.name.startswith("."):
             continue
@@ -256,6 +281,36 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
             why = f"it is not the {name} of this run's records; open the one in {run.root / 'artifacts'}"
         findings.append(Finding(f"{SHOWN_FILES}/{path.name}", "altered", f"{path}: {why}"))
     return findings
+
+
+def shown_file_remarks(run: RunFolder) -> Iterator[str]:
+    """Tell of sheets of files/ that are not as a step wrote them, and of artifacts that are no longer shown there."""
+    files = _shown_files(run)
+    for path in files:
+        digests = run.recorded_digests(name := shown_name(path))
+        inside = path.resolve().is_relative_to(run.root.resolve())
+        if path.suffix in FILLED_IN and digests and inside and path.is_file() and digest_of(path) not in digests:
+            yield (
+                f"{path}: filled in or changed since a step wrote it. It is a copy for people; what is signed is "
+                f"{name} in {run.root / 'artifacts'}."
+            )
+    outputs = {name for record in run.records.values() for name in mapping_or_empty(record.get("outputs"))}
+    if files and (gone := sorted(outputs - OPTIONAL - set(map(shown_name, files)))):
+        yield (
+            f"{run.root / SHOWN_FILES} does not show {', '.join(gone)} any more: what was removed there led to "
+            f"{run.root / 'artifacts'}. The same `qinglan run` again shows it."
+        )
+
+
+def _shown_files(run: RunFolder) -> list[Path]:
+    folder = run.root / SHOWN_FILES
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def shown_name(path: Path) -> str:
+    """The name of the artifact that an entry of files/ shows."""
+    stem = path.name.partition(".")[0]
+    return (SHEET_NAMES if path.suffix in FILLED_IN else SHOWN_NAMES).get(stem, stem)
 
 
 def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:

@@ -78,6 +78,8 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
         mark, colour = MARKS[finding.state]
         state = (f"{mark} {in_language(finding.state)} ", colour)
         console.print(styled(state, labelled(finding.what, finding.why)))
+    for remark in audit.remarks:
+        console.print(f"! {remark}", style="yellow")
     console.print(next_step(audit))
 
 

@@ -39,9 +39,13 @@ def use_language() -> None:
     _in_language, _comma, _colon = (translated, "，", "：") if reads_chinese() else (str, ", ", ": ")
 
 
+class Verbatim(str):
+    """A text that is printed as it is in every language: a person's or a model's own words, or translated already."""
+
+
 def in_language(text: object) -> str:
     """A text of ours as this process prints it."""
-    return _in_language(str(text))
+    return text if isinstance(text, Verbatim) else _in_language(str(text))
 
 
 def listed(texts: Iterable[object]) -> str:

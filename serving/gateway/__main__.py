@@ -12,19 +12,24 @@ from serving.gateway.server import serve
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog=program_name("serving.gateway"), description="A run's way to the paid API.")
-    parser.add_argument("--config", required=True, type=Path, help="the gateway's settings, YAML or JSON")
-    parser.add_argument("--journal", required=True, type=Path)
-    parser.add_argument("--retrieval-cache", required=True, type=Path)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8200, help="0 takes a free one")
-    arguments = parser.parse_args()
+    arguments = parser().parse_args()
     try:
         config = GatewayConfig.parse(load_yaml(arguments.config), str(arguments.config))
         serve(config, arguments.journal, arguments.retrieval_cache, arguments.host, arguments.port)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's parser."""
+    out = argparse.ArgumentParser(prog=program_name("serving.gateway"), description="A run's way to the paid API.")
+    out.add_argument("--config", required=True, type=Path, help="the gateway's settings, YAML or JSON")
+    out.add_argument("--journal", required=True, type=Path, help="paid answers, SQLite; made where it is not there")
+    out.add_argument("--retrieval-cache", required=True, type=Path, help="answers of the RAG service, SQLite")
+    out.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
+    out.add_argument("--port", type=int, default=8200, help="0 takes a free one")
+    return out
 
 
 if __name__ == "__main__":

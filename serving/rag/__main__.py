@@ -13,33 +13,58 @@ from serving.rag.server import serve_knowledge_bases
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog=program_name("serving.rag"), description="The RAG service.")
-    parser.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]")
-    indexes = "folder for the indexes of knowledge bases with a PATH; default: runs/index"
-    parser.add_argument("--index-root", type=Path, metavar="FOLDER", help=indexes)
-    parser.add_argument("--opensearch", default="", metavar="URL", help="searches the knowledge bases without a PATH")
-    parser.add_argument("--opensearch-deadline", type=float, metavar="SECONDS", help="for one search there")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
-    parser.add_argument("--rewriter", default="", metavar="[kserve=|openai=]URL")
-    parser.add_argument("--rewriter-model", type=Path, metavar="FOLDER", help="an openai rewriter's: has its prompts")
-    parser.add_argument("--rewriter-deadline", type=float, metavar="SECONDS", help="the longest wait for a rewrite")
-    parser.add_argument("--rewrite-cache", type=int, metavar="ENTRIES", help="0 asks the rewriter every time")
-    parser.add_argument("--as-asked", type=float, metavar="SCORE", help="from here on a question needs no rewrite")
-    parser.add_argument("--reranker", action="append", default=[], metavar="TENANT=PATH")
-    parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
-    parser.add_argument("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")
-    # ContentConfig is the home of their defaults: what is not given is not passed on.
-    check = parser.add_argument_group("content check", argument_default=argparse.SUPPRESS)
-    check.add_argument("--style-deadline", dest="deadline_seconds", type=float, metavar="SECONDS")
-    check.add_argument("--style-label", dest="label", metavar="NAME")
-    check.add_argument("--called-for-threshold", type=float, metavar="P")
-    check.add_argument("--harmless-threshold", type=float, metavar="P")
     try:
-        serve_knowledge_bases(**vars(parser.parse_args()))
+        serve_knowledge_bases(**vars(parser().parse_args()))
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's parser."""
+    out = argparse.ArgumentParser(prog=program_name("serving.rag"), description="The RAG service.")
+    knowledge_base = "a tenant's knowledge base, its JSONL at PATH; once for each"
+    out.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]", help=knowledge_base)
+    indexes = "folder for the indexes of knowledge bases with a PATH; default: runs/index"
+    out.add_argument("--index-root", type=Path, metavar="FOLDER", help=indexes)
+    out.add_argument(
+        "--opensearch", default="", metavar="URL", help="an OpenSearch: searches the knowledge bases without a PATH"
+    )
+    out.add_argument(
+        "--opensearch-deadline", type=float, metavar="SECONDS", help="the longest wait for a search there"
+    )
+    out.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
+    out.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    out.add_argument("--rewriter", default="", metavar="[kserve=|openai=]URL", help="rewrites each question first")
+    out.add_argument(
+        "--rewriter-model", type=Path, metavar="FOLDER", help="of an openai rewriter's model: has its prompts"
+    )
+    out.add_argument("--rewriter-deadline", type=float, metavar="SECONDS", help="the longest wait for a rewrite")
+    out.add_argument(
+        "--rewrite-cache", type=int, metavar="ENTRIES", help="rewrites that are remembered; 0 asks every time"
+    )
+    out.add_argument("--as-asked", type=float, metavar="SCORE", help="from here on a question is searched as asked")
+    out.add_argument(
+        "--reranker", action="append", default=[], metavar="TENANT=PATH", help="a tenant's fitted reranker"
+    )
+    scored = "scores passages in place of the local reranker"
+    out.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME", help=scored)
+    out.add_argument("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")
+    # ContentConfig is the home of their defaults: what is not given is not passed on.
+    check = out.add_argument_group("content check", argument_default=argparse.SUPPRESS)
+    check.add_argument(
+        "--style-deadline",
+        dest="deadline_seconds",
+        type=float,
+        metavar="SECONDS",
+        help="the longest wait for the check",
+    )
+    check.add_argument("--style-label", dest="label", metavar="NAME", help="the manner that is looked for")
+    called_for = "from here on a question calls for that manner; 0: each does"
+    check.add_argument("--called-for-threshold", type=float, metavar="P", help=called_for)
+    harmless = "below it an answer lacks that manner"
+    check.add_argument("--harmless-threshold", type=float, metavar="P", help=harmless)
+    return out
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ def parser() -> argparse.ArgumentParser:
     out = argparse.ArgumentParser(
         prog=program_name("serving.rewriter"), description="The trained rewriter.", argument_default=argparse.SUPPRESS
     )
-    out.add_argument("--model", type=Path, required=True, metavar="FOLDER")
+    out.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="the model to serve")
     out.add_argument(
         "--backend", metavar="WHERE", help="transformers (in this process), or a vLLM's http://host:port"
     )
     out.add_argument("--base", type=Path, metavar="FOLDER", help="of vLLM's base model: must be the adapter's own")
     out.add_argument("--name", help="in the paths: /v1/models/NAME:predict; at vLLM the adapter's")
-    out.add_argument("--host")
+    out.add_argument("--host", help="address to listen on; 0.0.0.0 is every one")
     out.add_argument("--port", type=int, help="0 takes a free one")
     out.add_argument("--queue", type=int, metavar="QUESTIONS", help="waiting; more are refused with 429")
     out.add_argument("--deadline-seconds", type=float, metavar="S", help="for a whole request")

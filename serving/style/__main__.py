@@ -10,23 +10,26 @@ from qinglan.terminal import program_name, say_error
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog=program_name("serving.style"), description="The style model.")
-    parser.add_argument("--model", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--engine", choices=["torch", "onnx"], default="torch", help="onnx: int8, for a CPU")
-    parser.add_argument(
-        "--name", default="style", help="in the paths: /v1/models/NAME:predict, /v2/models/NAME/infer"
-    )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8080, help="0 takes a free one")
-    parser.add_argument("--queue", type=int, default=1024, metavar="TEXTS", help="waiting; more are refused with 429")
-    parser.add_argument("--trust", type=Path, metavar="FILE", help="whose signature the model's release must bear")
-    arguments = parser.parse_args()
+    arguments = parser().parse_args()
     sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
     try:
         serve(arguments)
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's parser."""
+    out = argparse.ArgumentParser(prog=program_name("serving.style"), description="The style model.")
+    out.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="the model to serve")
+    out.add_argument("--engine", choices=["torch", "onnx"], default="torch", help="onnx: int8, for a CPU")
+    out.add_argument("--name", default="style", help="in the paths: /v1/models/NAME:predict, /v2/models/NAME/infer")
+    out.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
+    out.add_argument("--port", type=int, default=8080, help="0 takes a free one")
+    out.add_argument("--queue", type=int, default=1024, metavar="TEXTS", help="waiting; more are refused with 429")
+    out.add_argument("--trust", type=Path, metavar="FILE", help="whose signature the model's release must bear")
+    return out
 
 
 def serve(arguments: argparse.Namespace) -> None:

@@ -12,25 +12,35 @@ from standins.teacher.server import serve
 
 
 def main() -> None:
-    usual = Behaviour()
-    parser = argparse.ArgumentParser(
-        prog=program_name("standins.teacher"), description="The stand-in for paid models."
-    )
-    parser.add_argument("--kb", action="append", required=True, metavar="TENANT=PATH")
-    parser.add_argument("--vocabulary", action="append", default=[], metavar="TENANT=PATH")
-    parser.add_argument(
-        "--variant", action="append", default=[], metavar="MODEL=JSON", help='{"tenant": ..., "skill": ...}'
-    )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8100, help="0 takes a free one")
-    for name in Behaviour.model_fields:
-        default = getattr(usual, name)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     try:
-        serve(read_config(parser.parse_args()))
+        serve(read_config(parser().parse_args()))
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's parser; its words for a behaviour are those of the setting."""
+    usual = Behaviour()
+    out = argparse.ArgumentParser(prog=program_name("standins.teacher"), description="The stand-in for paid models.")
+    knowledge_base = "a tenant's knowledge base, that it thinks with; once for each"
+    out.add_argument("--kb", action="append", required=True, metavar="TENANT=PATH", help=knowledge_base)
+    vocabulary = "phrasings that mean each house term, YAML, for the judge of relevance"
+    out.add_argument("--vocabulary", action="append", default=[], metavar="TENANT=PATH", help=vocabulary)
+    out.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        metavar="MODEL=JSON",
+        help='a further model: {"tenant": ..., "skill": ...}',
+    )
+    out.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
+    out.add_argument("--port", type=int, default=8100, help="0 takes a free one")
+    for name, field in Behaviour.model_fields.items():
+        default, words = getattr(usual, name), " ".join((field.description or "").split())
+        option, metavar = f"--{name.replace('_', '-')}", "LIST" if isinstance(default, str) else "N"
+        out.add_argument(option, type=type(default), default=default, metavar=metavar, help=words)
+    return out
 
 
 def read_config(arguments: argparse.Namespace) -> TeacherConfig:

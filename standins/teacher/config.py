@@ -43,6 +43,7 @@ class Behaviour(Config):
     """Share of other passages that are judged relevant."""
 
     seed: int = 0
+    """Another seed has its faults at other calls."""
 
 
 class Skill(Config):

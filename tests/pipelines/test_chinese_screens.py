@@ -10,11 +10,13 @@ from typing import get_args
 
 import pytest
 
+from components.data.augment.report import REASONS
 from pipelines.comparing.recommendation import Conclusion
 from pipelines.comparing.report import headline
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import save_trust
 from qinglan.messages import chinese
+from qinglan.rewriter.guard import GUARDS
 from standins.samples import write_sample
 from tests.english import english_left
 from tests.lineage_world import make_keys, write_run
@@ -161,6 +163,12 @@ def test_what_the_operating_system_says_is_chinese_in_our_sentences(number: int)
         "/a: {}. Push the artifact again.",
     ):
         assert english_left(chinese().translate(sentence.format(os.strerror(number)))) == []
+
+
+def test_reasons_why_further_rows_are_dropped_are_words_in_both_languages() -> None:
+    assert {*GUARDS} - {"cut"} <= REASONS.keys()
+    for words in REASONS.values():
+        assert "_" not in words.replace("hindsight_calls", "") and english_left(chinese().translate(words)) == []
 
 
 @pytest.mark.parametrize("word", [*get_args(Conclusion)])

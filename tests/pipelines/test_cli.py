@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,13 @@ def test_a_sample_overwrites_nothing_but_itself(here: Here, tmp_path: Path) -> N
     assert (first.code, again.code, other.code) == (0, 0, 2) and len(before) == 3
     assert "holds another sample, or yours, and nothing was changed. Remove it, or give --out" in other.errors
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("package", [package for package, _ in SERVERS.values()])
+def test_every_option_of_a_server_says_what_it_is_for(package: str) -> None:
+    options = import_module(f"{package}.__main__").parser()._actions
+
+    assert [option.option_strings for option in options if not option.help] == []
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter.folds import FOLDS_VARIABLE, read_folds
-from pipelines import execution
+from pipelines import execution, planned_run
 from pipelines.config import load_config
 from pipelines.cross_fit import FOLD_STAGES, cross_fitted_parts
 from pipelines.execution import run_stages
@@ -21,7 +21,6 @@ from pipelines.promotion import cluster_promotion_notes
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet, with_folds
-from pipelines.sizing import check
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.run_id import RUN_VARIABLE
@@ -126,8 +125,8 @@ def test_the_room_that_a_plan_checks_is_that_of_the_cross_fitted_run(
         folds.append(config.convert.folds)
         return ()
 
-    monkeypatch.setattr(check, "check_room", count)
-    monkeypatch.setattr(check, "disk_warnings", count)
+    monkeypatch.setattr(planned_run, "check_room", count)
+    monkeypatch.setattr(planned_run, "disk_warnings", count)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
     files = ("--questions", sheet(tmp_path / "q.jsonl"), "--knowledge-base", tmp_path / "kb.jsonl")

@@ -78,6 +78,22 @@ def test_a_servers_help_is_chinese_and_so_is_its_refusal_at_a_terminal(tmp_path:
     assert "请给出它的文件" in "".join(screen.lines)
 
 
+@pytest.mark.parametrize(
+    ("words", "chinese"),
+    [
+        (("serve", "rag"), "qinglan serve rag: 缺少必填的选项：--kb。`qinglan serve rag --help` 显示它的用法。"),
+        (("serve", "teacher", "--kb", "a=b", "--port", "abc"), "qinglan serve teacher: --port：'abc' 不是整数。"),
+    ],
+)
+def test_what_is_wrong_with_a_servers_options_is_one_line_in_chinese(
+    words: tuple[str, ...], chinese: str, tmp_path: Path
+) -> None:
+    screen = on_terminal(*words, cwd=tmp_path, QINGLAN_LANG="zh")
+
+    assert screen.code == 2
+    assert "".join(screen.lines).strip().startswith(chinese)
+
+
 def test_names_of_arguments_stay_as_they_are_typed() -> None:
     lines = qinglan("headroom", "--help", QINGLAN_LANG="zh").stdout.splitlines()
 

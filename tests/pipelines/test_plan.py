@@ -50,7 +50,7 @@ def test_a_question_that_is_too_long_is_not_called_none(tmp_path: Path, capsys: 
     print_plan(make_plan(load_config("fivedoctors", "gpt", questions=sheet), TODAY))
 
     first, *lines = capsys.readouterr().out.splitlines()[:3]
-    assert (first, lines[0]) == ("1 questions", "Rows that cannot be used, set aside unpaid: 1")
+    assert (first, lines[0]) == ("1 question", "Rows that cannot be used, set aside unpaid: 1")
     assert lines[1] == "  q.jsonl line 1: 问题 has 2100 characters, more than 2000."
 
 

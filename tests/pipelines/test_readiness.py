@@ -236,7 +236,7 @@ def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
     with pytest.raises(ConfigError, match="add --yes"):
-        run_pipeline(config, tmp_path / "run", approve=lambda config, stages: _ask_to_spend(config, evaluates=True))
+        run_pipeline(config, tmp_path / "run", approve=_ask_to_spend)
 
     shown = capsys.readouterr()
     assert "Before anything is spent" in shown.out

@@ -1,14 +1,16 @@
 """`qinglan why`: every row of a run has a history, from the sheet to the stage that used it or left it out."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from pipelines.config import dump_config, load_config
 from pipelines.cross_fit import fold_run
-from pipelines.row_history import StageNote, row_history
+from pipelines.row_history import StageNote, note_lines, row_history
 from pipelines.rundir import RunDir
 from pipelines.sheet import in_folds
+from qinglan import terminal
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.labels import JudgedPassage, RowLabels
@@ -76,6 +78,36 @@ def test_a_row_that_goes_no_further_says_at_which_stage(run: RunDir, row_id: str
     note = last(run, row_id)
 
     assert (note.stage, note.outcome) == (stage, outcome)
+
+
+def test_words_of_the_sheet_and_of_a_model_are_the_same_in_chinese(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A need may hold the marks that divide our own sentences, and words that a template has."""
+    other = RunDir(tmp_path)
+    sheet, need = tmp_path / "q.jsonl", "what is it, and why; gold k9"
+    row = {
+        "id": "r1",
+        "question": "in SFT; 1 passage, with 0.50",
+        "need": need,
+        "gold": "k1",
+        "conversation_id": "c1",
+    }
+    sheet.write_text(json.dumps(row), encoding="utf-8")
+    other.link("questions", sheet)
+    dump_config(load_config("fivedoctors", "demo"), other.config)
+    for name in ("_in_language", "_comma", "_colon"):
+        monkeypatch.setattr(terminal, name, getattr(terminal, name))
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+    terminal.use_language()
+
+    terminal.say(*(line for note in row_history(other, "r1") for line in note_lines(note)))
+
+    assert capsys.readouterr().out.splitlines() == [
+        "表格        in SFT; 1 passage, with 0.50",
+        "          fivedoctors 的对话 c1；标准段落 k1",
+        f"          需求：{need}",
+    ]
 
 
 def test_a_row_that_nobody_knows_and_a_folder_that_is_no_run_are_errors_with_the_next_step(

@@ -226,11 +226,23 @@ def test_a_single_stage_runs_on_the_runs_files_even_where_they_are_given_by_name
     assert digest(sheet.resolve()) == bytes_before
 
 
-def test_a_stage_without_its_input_says_which_to_run_first(here: Here, data: Path, tmp_path: Path) -> None:
-    ran = here(*words(data, tmp_path / "none", "--only", "validate"))
+def test_a_stage_without_its_inputs_names_the_stages_and_the_command_that_makes_them(
+    here: Here, data: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "none"
+    validate = here(*words(data, folder, "--only", "validate"))
+    (folder / "files").mkdir(parents=True)
+    (folder / "lock").touch()
+    for name in ("rewrites.jsonl", "rewrites.xlsx", "generate_quarantine.jsonl", "locked_test.jsonl"):
+        (folder / "files" / name).touch()
+    evaluate = here(*words(data, folder, "--only", "evaluate"))
 
-    assert ran.code == 2
-    assert "no rewrites.jsonl there. Run the stage before 'validate' first." in ran.errors
+    assert validate.code == evaluate.code == 2
+    assert "none: lacks rewrites.jsonl, which validate takes: generate must run first." in validate.errors
+    assert "The same command with --until generate instead of --only validate runs" in validate.errors
+    assert "none: lacks augmented_sft, augmented_ppo, sft_model, rl_model, sft_log, ppo_log, which" in evaluate.errors
+    assert "takes: validate, label, convert, augment, base, sft, ppo must run first." in evaluate.errors
+    assert "The same command with --until ppo instead of --only evaluate runs" in evaluate.errors
 
 
 def sheet_of(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:

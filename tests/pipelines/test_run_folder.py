@@ -86,10 +86,13 @@ def test_a_run_goes_on_with_its_files_mended_copied_or_named_otherwise(
 ) -> None:
     run = begun(tmp_path / "run", inputs(tmp_path / "data"))
 
-    with_run_files(inputs(tmp_path / "copy"), run, "")
-    with_run_files(inputs(tmp_path / "data", "怎么洗"), run, "")
+    copied = with_run_files(inputs(tmp_path / "copy"), run, "")
+    mended = inputs(tmp_path / "data", "怎么洗")
+    assert with_run_files(mended, run, "") == mended
     monkeypatch.chdir(tmp_path)
     with_run_files(inputs(Path("data")), run, "")
+
+    assert copied == inputs(tmp_path / "data")  # a copy may be somebody's for a moment
 
 
 def test_a_moved_file_is_known_by_what_a_step_has_noted(tmp_path: Path) -> None:
@@ -107,7 +110,7 @@ def test_a_moved_file_is_known_by_what_a_step_has_noted(tmp_path: Path) -> None:
         noted = {"inputs": {name: {"uri": "gone", "sha256": digest(path)}}}
         run.records.mkdir(exist_ok=True)
         (run.records / f"{stage}.json").write_text(json.dumps(noted))
-    with_run_files(moved, run, "")
+    assert with_run_files(moved, run, "") == moved
     with pytest.raises(ConfigError, match=r"q\.jsonl holds other bytes"):
         with_run_files(inputs(tmp_path / "moved", "怎么洗"), run, "")
 

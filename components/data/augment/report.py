@@ -5,7 +5,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from qinglan.terminal import in_language, listed
+
 KINDS = {"hindsight": "rewrites in hindsight", "pseudo": "questions from passages"}
+
+REASONS = {
+    "same_as_before": "the same as before",
+    "not_better": "no better than before",
+    "not_found": "not finding the passage first",
+    "copied": "copies of the passage",
+    "nothing_to_ask": "nothing to ask",
+    "like_dev_or_test": "like a question of dev or test",
+    "repeated": "written twice",
+    "malformed": "not in the form asked for",
+    "refused": "refused by the model",
+    "truncated": "cut at the model's limit",
+    "empty": "empty answers",
+    "too_long": "too long to search",
+    "markup": "with markup",
+    "history": "copies of the history",
+    "invented_number": "with invented numbers",
+    "hindsight_calls": "rows beyond augment.hindsight_calls",
+    "passage_not_in_knowledge_base": "rows whose passage is not in the knowledge base",
+    "passage_like_dev_or_test": "passages like one of dev or test",
+}
+"""Words for the reasons that augment_left_out.jsonl gives; another one is shown as it is."""
 
 
 @dataclass
@@ -47,4 +71,5 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    return "; " + ", ".join(f"{reason} {count:,}" for reason, count in counts.items()) if counts else ""
+    words = (f"{in_language(REASONS.get(reason, reason))} {count:,}" for reason, count in counts.items())
+    return f"; {listed(words)}" if counts else ""

@@ -78,5 +78,5 @@ def dev_score(step: Mapping[str, float]) -> float | None:
 
 def step_summary(step: Mapping[str, float]) -> str:
     """A step in a few words."""
-    shown = {"avg_reward": "reward", "win_rate": "wins", "train_gold": "gold", "gold_dev": "gold on dev"}
+    shown = {"avg_reward": "mean reward", "win_rate": "wins", "train_gold": "gold", "gold_dev": "gold on dev"}
     return ", ".join(f"{word} {step[name]:.3f}" for name, word in shown.items() if name in step)

@@ -200,7 +200,7 @@ def test_a_teacher_that_copies_the_passage_is_stopped_after_the_first_answers(tm
     assert len(here.brain.asked) == TRIAL
     assert [chat["metadata"]["id"] for chat in here.chats("sheet")] == ["r50"], "SFT learns what it learned before"
     lines = report_lines(json.loads(here.outputs.augment_report.read_bytes()))
-    assert lines[0] == f"rewrites in hindsight: 0 of {TRIAL} answers kept; copied {TRIAL}"
+    assert lines[0] == f"rewrites in hindsight: 0 of {TRIAL} answers kept; copies of the passage {TRIAL}"
     assert lines[1].startswith("warn: 17 more rewrites in hindsight were not paid for")
 
 

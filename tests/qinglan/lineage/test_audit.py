@@ -1,5 +1,6 @@
 """A run's folder and a release's, whole, copied, changed: what an audit says of each."""
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 from pipelines.lines import ARTIFACT_FILES
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAuditError
-from qinglan.lineage.audit import Audit, audit, audit_error
-from qinglan.lineage.audit_targets import FILLED_IN, SHOWN_NAMES
+from qinglan.lineage.audit import Audit, as_json, audit, audit_error
+from qinglan.lineage.audit_targets import shown_name
 from qinglan.lineage.name_moves import sign_with
 from qinglan.lineage.paid_answers import compare_answers
 from qinglan.lineage.trust import TrustPolicy
@@ -198,9 +199,9 @@ def dangling(files: Path, run: Path) -> None:
 
 
 def test_the_audit_knows_by_which_names_a_run_shows_its_artifacts() -> None:
-    shown = {Path(file).stem: name for name, file in ARTIFACT_FILES.items() if Path(file).suffix not in FILLED_IN}
+    shown = {name: shown_name(Path(file)) for name, file in ARTIFACT_FILES.items()}
 
-    assert {file: name for file, name in shown.items() if file != name} == SHOWN_NAMES
+    assert shown == {name: name for name in shown}
 
 
 def test_files_that_show_the_artifacts_are_no_finding(run: Path, keys: Keys) -> None:
@@ -222,6 +223,30 @@ def test_a_file_that_shows_another_artifact_is_altered(run: Path, keys: Keys, at
     found = of(run, keys)
 
     assert (found.verdict, [one.what for one in found.findings]) == ("altered", [f"files/{name}"])
+
+
+def test_a_filled_in_sheet_and_a_removed_link_are_remarks_and_no_fault(run: Path, keys: Keys) -> None:
+    sheet = run / "artifacts/line-1/generate/rewrites_table"
+    sheet.write_bytes(b"as written")
+    path = run / "records/generate.json"
+    body = json.loads(path.read_bytes())
+    body["outputs"]["rewrites_table"] = {"uri": str(sheet), "sha256": digest(sheet)}
+    path.write_text(json.dumps(body))
+    files, copy = shown(run), sheet.with_name("rewrites.xlsx")
+    copy.write_bytes(sheet.read_bytes())
+    (files / "rewrites.xlsx").symlink_to(copy)
+    before = of(run, keys)
+    copy.write_bytes(b"filled in")
+    (files / "sft_model").unlink()
+
+    after = of(run, keys)
+
+    assert before.remarks == () and after.verdict == before.verdict == "intact"
+    changed, gone = after.remarks
+    assert changed.startswith(f"{files / 'rewrites.xlsx'}: filled in or changed since a step wrote it.")
+    assert "what is signed is rewrites_table" in changed
+    assert gone.startswith(f"{files} does not show sft_model any more")
+    assert as_json(after)["remarks"] == [changed, gone]
 
 
 JOURNAL_ATTACKS = {

@@ -1,0 +1,90 @@
+"""A plan is of the run that is asked for: its stages, its folder, and a sheet that is read once."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pipelines import sheet
+from pipelines.rewriter import REWRITER
+from pipelines.rundir import RunDir
+from qinglan.llm.journal import Entry, Journal, make_call
+from qinglan.llm.prices import Usage
+from tests.pipelines.conftest import Here
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A sheet without gold, large enough for every stage, and its knowledge base."""
+    questions, base = tmp_path / "q.jsonl", tmp_path / "kb.jsonl"
+    rows = [{"question": f"怎么吃{at}", "split": split} for split in ("train", "dev", "test") for at in range(160)]
+    questions.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    base.write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
+    return ["plan", "fivedoctors", "--questions", str(questions), "--knowledge-base", str(base)]
+
+
+def test_a_plan_until_a_stage_counts_what_comes_before_it_and_asks_for_no_gate(words: list[str], here: Here) -> None:
+    whole = json.loads(here(*words, "--json").out)
+    short = json.loads(here(*words, "--until", "convert", "--json").out)
+    screen = here(*words, "--until", "convert").out
+
+    assert {step["step"] for step in whole["steps"]} > {"augment", "ppo", "evaluate"}
+    assert {step["step"] for step in short["steps"]} == {"generate", "validate", "label"}
+    assert short["stages"] == list(REWRITER.until("convert"))
+    assert 0 < short["cost"] < whole["cost"]
+    assert (short["training"], short["fit"]) == ("", [])
+    assert "The run ends with convert: nothing is evaluated or promoted." in screen
+    assert "Calls of label are the most there can be" in screen
+    assert "promoted?" not in screen and "PPO takes" not in screen
+
+
+def test_a_plan_until_an_unknown_stage_ends_as_the_run_does(words: list[str], here: Here, tmp_path: Path) -> None:
+    plan, run = (
+        here(name, *words[1:], "--out", tmp_path / "run", "--until", "nowhere").errors.splitlines()[-1]
+        for name in ("plan", "run")
+    )
+
+    assert plan == run and "No stage 'nowhere'" in plan
+
+
+def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothing(
+    words: list[str], here: Here, tmp_path: Path
+) -> None:
+    run = RunDir(tmp_path / "run")
+    asyncio.run(pay(run.journal, 3))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    there, elsewhere = (
+        json.loads(here(*words, "--profile", "gpt", "--out", tmp_path / name, "--json").out)["warnings"]
+        for name in ("run", "new")
+    )
+
+    [line] = [line for line in there if "paid answers" in line]
+    assert line.startswith(f"{run.journal} holds paid answers (3 for 0.75 USD): a call that has its answer there")
+    assert not [line for line in elsewhere if "paid answers" in line]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, times = sheet.read_questions, list[Path]()
+
+    def count(path: Path, *rest: Any) -> Any:
+        times.append(path)
+        return read(path, *rest)
+
+    monkeypatch.setattr(sheet, "read_questions", count)
+    here(*words)
+
+    assert [path.name for path in times] == ["q.jsonl"]
+
+
+async def pay(path: Path, answers: int) -> None:
+    journal = Journal(path)
+    for number in range(answers):
+        call = make_call({"model": "m", "messages": [{"role": "user", "content": f"问{number}"}]}, 0)
+        attempt = await journal.sent(call, Entry("generate", f"row-{number}", "teacher"), reserved=1.0)
+        await journal.answered(attempt, call.key, orjson.dumps({}), Usage(10, 2, 5, 1), 0.25)
+    journal.close()
