@@ -232,7 +232,7 @@ def judge_figures(content: bytes) -> None:
 def read_model_card(content: bytes) -> None:
     with file_of(content, CARD) as path:
         card = read_card(path.parent)
-        list(prompt_faults(card.system_prompts, [from_payload(json.dumps(STATEMENT).encode())]))
+        list(prompt_faults(card.system_prompts, SHA, [from_payload(json.dumps(STATEMENT).encode())]))
         refuse_other_prompts(path.parent, card)
 
 
