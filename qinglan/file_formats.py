@@ -1,6 +1,9 @@
 """Formats of tables of rows, told by their content, and advice for whoever has a file of another one."""
 
+import lzma
+import struct
 import zipfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -12,6 +15,11 @@ HEAD = 1 << 16
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 """Bytes of text, or of an unpacked document; 100,000 rows of conversations take about 80 MB."""
+
+ZIP_ERRORS = (
+    OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, EOFError, ValueError,
+)  # fmt: skip
+"""All that Python's reader of archives raises where a broken one's directory or a member cannot be read."""
 
 SAVE_AS_XLSX = "open it in a spreadsheet program and save it as .xlsx"
 NAME_THE_ROWS = "name the file with the rows"
@@ -78,7 +86,7 @@ def refuse_bomb(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-    except (OSError, zipfile.BadZipFile) as error:
+    except ZIP_ERRORS as error:
         reason = f"not a readable document ({error}). Save it again and retry."
         raise DataError(f"{path}: {reason}") from error
     if size > UNCOMPRESSED_LIMIT:
@@ -87,7 +95,7 @@ def refuse_bomb(path: Path) -> None:
 
 def zipped_kind(path: Path) -> str:
     """Words for an archive that is another document than .xlsx; empty where its parts tell of none."""
-    with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+    with suppress(*ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         return next((kind for part, kind in ZIPPED.items() if part in names), "")
     return ""

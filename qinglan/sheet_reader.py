@@ -8,21 +8,19 @@ Gaps cost nothing: a cell at XFD1048576 is one cell. The work is bounded by shee
 
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.errors import DataError
-from qinglan.file_formats import zipped_kind
+from qinglan.file_formats import ZIP_ERRORS, zipped_kind
 from qinglan.sheet_checks import SHEET_NAMESPACE, PartScan, scan_parts
 
 LAST_ROW = 1_048_576
 """The last one that a spreadsheet program has."""
 
 SHOWN = 60
-ZIP_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 
 class Formula(str):

@@ -123,7 +123,28 @@ def test_only_steps_whose_signature_is_proven_set_the_order(
 
     began = step_clock.step_clock(load_signer("builder"), tmp_path / "lineage").began
 
-    assert (began == late) == (signer in ("builder", "releaser"))
+    assert (began >= late) == (signer in ("builder", "releaser"))
+
+
+@pytest.mark.parametrize("microseconds", [0, 1, 999, 1000, 123_456, 999_999])
+def test_a_key_whose_beginning_was_written_by_hand_counts_for_what_it_signs_first(
+    microseconds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statements have milliseconds: cut, the time of a step would lie before its key's own beginning."""
+    keys = use_keys(tmp_path / "keys", monkeypatch)
+    policy, signer = load_trust(keys / TRUST_FILE), load_signer("builder")
+    since = datetime(2090, 1, 1, 8, 0, 0, microseconds, UTC)
+    by_hand = policy.model_copy(
+        update={"keys": {**policy.keys, signer.id: policy.keys[signer.id].model_copy(update={"since": since})}}
+    )
+    trust.save_trust(keys / TRUST_FILE, by_hand)
+
+    clock = step_clock.step_clock(signer, None)
+
+    at = datetime.fromisoformat(clock.started)
+    assert by_hand.fault(signer.id, "builder", "fivedoctors", at) == ""
+    assert at - since < timedelta(milliseconds=1)
+    assert clock.started <= clock.now()
 
 
 def test_a_foreign_key_that_cannot_be_loaded_ends_no_step_that_has_its_own(

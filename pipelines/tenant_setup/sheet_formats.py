@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.tenant_setup.old_spreadsheet import read_old_spreadsheet
 from qinglan.chat_history import Turn, chat_lines, read_turns
 from qinglan.csv_tables import decode_text, read_csv
 from qinglan.documents import parse_json
@@ -47,34 +48,6 @@ def read_records(path: Path) -> Records:
     if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
         return Records([cells for _, cells in read_csv(path)], direct=True)
     return _json_records(path, content, text)
-
-
-def read_old_spreadsheet(path: Path) -> list[Record]:
-    """Rows of the first sheet of an .xls file; calamine gives a formula's last value, never the formula."""
-    from python_calamine import CalamineWorkbook
-
-    try:
-        sheet = CalamineWorkbook.from_path(str(path)).get_sheet_by_index(0)
-        if sheet.merged_cell_ranges:
-            raise DataError(f"{path}: has merged cells. Unmerge them (取消合并单元格) and fill in each row.")
-        rows = sheet.to_python()
-    except DataError:
-        raise
-    except Exception as error:  # calamine raises whatever its parsers meet
-        raise DataError(f"{path}: not a readable .xls file ({error}). Save it as .xlsx and try again.") from error
-    header = [str(value).strip() for value in rows[0]] if rows else []
-    return [
-        {name: _plain(value) for name, value in zip(header, row, strict=False) if name}
-        for row in rows[1:]
-        if any(value != "" for value in row)
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """A cell as JSON can hold it; dates become text."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, str | int | float | bool) else str(value)
 
 
 def _json_records(path: Path, content: bytes, text: str) -> Records:

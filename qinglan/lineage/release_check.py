@@ -44,7 +44,7 @@ from qinglan.lineage.release_folder import (
     verdict_file_name,
 )
 from qinglan.lineage.statement import ArtifactRef, algorithm_fault
-from qinglan.lineage.statement_index import verify_signatures
+from qinglan.lineage.statement_index import signing_role, verify_signatures
 from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.models.model_files import disallowed_reason
@@ -243,7 +243,7 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
-    """The prompts of the model's card are those that its training rows showed."""
+    """The prompts of the model's card are those that its training rows showed, by statements that count."""
     name = f"{MODEL}/{CARD}"
     if name not in contents.listing.files:
         return
@@ -252,8 +252,20 @@ def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
     except QinglanError as error:
         yield Finding(name, "altered", str(error).removeprefix(f"{contents.folder / MODEL / CARD}: "))
         return
-    for fault in prompt_faults(prompts, [item.statement for item in contents.lineage_statements()]):
+    counting = statements_that_count(contents.lineage_statements(), contents.policy, contents.release.tenant)
+    for fault in prompt_faults(prompts, contents.signed_digest(MODEL), [item.statement for item in counting]):
         yield Finding(name, "altered", fault)
+
+
+def statements_that_count(
+    lineage: Iterable[LineageStatement], policy: TrustPolicy, tenant: str
+) -> list[LineageStatement]:
+    """Those with a signature that the policy believes."""
+    return [
+        item
+        for item in lineage
+        if policy.worth(item.envelope, signing_role(item.statement), tenant, item.statement.at)[0] == "attested"
+    ]
 
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:

@@ -59,6 +59,7 @@ class LineageStatement(NamedTuple):
 
     file: str
     digest: str
+    envelope: Envelope
     statement: Statement
 
 
@@ -126,9 +127,10 @@ def read_lineage(lineage: Path) -> list[LineageStatement]:
 def read_lineage_statement(path: Path) -> LineageStatement:
     """A DataError where it is no statement, or has no time."""
     sealed = read_plain(path)
-    statement = from_payload(open_envelope(sealed, str(path)).payload, str(path))
+    envelope = open_envelope(sealed, str(path))
+    statement = from_payload(envelope.payload, str(path))
     parse_time(statement.ended)
-    return LineageStatement(path.name, sha256_bytes(sealed), statement)
+    return LineageStatement(path.name, sha256_bytes(sealed), envelope, statement)
 
 
 def gate_statements(lineage: list[LineageStatement], evaluation: str, verdict: str) -> list[LineageStatement]:

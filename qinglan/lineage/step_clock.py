@@ -32,7 +32,7 @@ class StepClock:
     """Begins at the machine's time, or at the end of the steps before where that is later; runs by the monotonic."""
 
     def __init__(self, earlier: datetime = LONG_AGO) -> None:
-        self.began = max(datetime.now(UTC), earlier)
+        self.began = max(datetime.now(UTC), _next_millisecond(earlier))
         self._monotonic = time.monotonic()
 
     @property
@@ -56,6 +56,11 @@ def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
 
 def iso_time(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
+
+
+def _next_millisecond(moment: datetime) -> datetime:
+    """The first moment, not before this one, that `iso_time` does not cut: a `since` by hand may have more digits."""
+    return moment + timedelta(microseconds=-moment.microsecond % 1000)
 
 
 def last_time(lineage: Path | None, verified: Verified) -> datetime:

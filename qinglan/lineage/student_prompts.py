@@ -2,7 +2,7 @@
 
 A card holds the digest of its own prompts: who exchanges both deceives a server, which compares nothing else.
 
-    prompt_faults(read_card(model).system_prompts, statements)
+    prompt_faults(read_card(model).system_prompts, digest(model), statements)
 """
 
 from collections import defaultdict
@@ -18,13 +18,14 @@ STUDENT_PROMPT = "prompt student."
 """The artifact's name before the tenant's, in the statement of convert."""
 
 
-def prompt_faults(prompts: Mapping[str, str], statements: Iterable[Statement]) -> Iterator[str]:
-    """Name each tenant whose prompt is not what its training rows showed.
+def prompt_faults(prompts: Mapping[str, str], model: str, statements: Iterable[Statement]) -> Iterator[str]:
+    """Name each tenant whose prompt is not what the training rows of the model with this digest showed.
 
+    Only a step that the model comes from says so: the convert of another run, laid beside it, may have shown others.
     Statements of older runs name no student's prompt; they say nothing of it.
     """
     trained = defaultdict[str, set[str]](set)
-    convert = (statement for statement in statements if statement.stage == CONVERT)
+    convert = (statement for statement in _steps_before(model, statements) if statement.stage == CONVERT)
     for part in (part for statement in convert for part in statement.used):
         if part.name.startswith(STUDENT_PROMPT):
             trained[part.name.removeprefix(STUDENT_PROMPT)].add(part.digest)
@@ -35,3 +36,18 @@ def prompt_faults(prompts: Mapping[str, str], statements: Iterable[Statement]) -
             yield f"the prompt of {tenant!r} is in it, and no training row was that tenant's"
         elif sha256_bytes(text.encode()) not in trained[tenant]:
             yield f"the prompt of {tenant!r} is another than its training rows showed"
+
+
+def _steps_before(artifact: str, statements: Iterable[Statement]) -> Iterator[Statement]:
+    """The steps that made the artifact, what they used, and so on."""
+    makers = defaultdict[str, list[Statement]](list)
+    for statement in statements:
+        for part in statement.made:
+            makers[part.digest].append(statement)
+    ahead, known = [artifact], {artifact}
+    while ahead:
+        for statement in makers[ahead.pop()]:
+            yield statement
+            used = {part.digest for part in statement.used} - known
+            known |= used
+            ahead += used

@@ -1,65 +1,97 @@
-"""python -m tests.fuzz --seconds 600 [sheet profile ...]: searches each parser for an input that breaks it."""
+"""python -m tests.fuzz --seconds 600 [sheet profile ...]: searches each parser for an input that breaks it.
+
+What a search learned lies in runs/fuzz, and the next one goes on from there.
+python -m tests.fuzz profile --input FILE parses that file alone.
+"""
 
 import argparse
+import importlib
+import os
+import re
+import subprocess
 import sys
-import time
-from collections.abc import Callable
-from typing import Any
+import tempfile
+import traceback
+from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from tests.fuzz.target import Target, fault_of
 
-from tests.fuzz.mutation import mutated
-from tests.fuzz.targets import Target, targets
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "runs" / "fuzz"
+TARGETS = "tests.fuzz.targets"
 
-EXAMPLES = 500
-"""Examples of one search; the next one begins from another seed."""
+HANGING_SECONDS = 60
+"""Time of one input by the clock, on a busy machine too: for what never answers."""
 
-LONGEST_SECONDS = 10.0
-"""Time of one input; what takes longer has no bound."""
+MOST_MEMORY_MB = 3000
+
+PROGRESS = re.compile(r"^#\d+\s+\w+\s+cov: (\d+) ft: \d+ corp: (\d+)/", re.MULTILINE)
+EXECUTED = re.compile(r"^stat::number_of_executed_units:\s*(\d+)", re.MULTILINE)
+WRITTEN = re.compile(r"Test unit written to (\S+)\n([^\0]*)")
+MOST_BYTES_SHOWN = 400
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None, module: str = TARGETS, folder: Path = FOLDER) -> None:
+    targets: dict[str, Target] = importlib.import_module(module).targets()
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0, help="for each parser")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("parsers", nargs="*", choices=[*targets(), []], metavar="parser")
-    arguments = parser.parse_args()
-    names = arguments.parsers or list(targets())
-    failed = [name for name in names if not search(name, targets()[name], arguments.seconds, arguments.seed)]
+    parser.add_argument("--seconds", type=int, default=600, help="for each parser")
+    parser.add_argument("--input", type=Path, help="a file that one parser reads, without a search")
+    parser.add_argument("parsers", nargs="*", choices=[*targets, []], metavar="parser")
+    options = parser.parse_args(arguments)
+    names = options.parsers or list(targets)
+    if options.input:
+        failed = [name for name in names if not answers(targets[name], options.input)]
+    else:
+        failed = [name for name in names if not search(name, options.seconds, module, folder / name)]
     print(f"{len(names) - len(failed)} of {len(names)} parsers answered or refused in words.", flush=True)
     sys.exit(bool(failed))
 
 
-def search(name: str, target: Target, seconds: float, first: int) -> bool:
-    """True if no input broke the parser; else the smallest one is printed."""
-    tried, started, number = [0], time.monotonic(), first
-    while time.monotonic() - started < seconds:
-        try:
-            seed(number)(checked(target, tried))()
-        except Exception as error:
-            notes = "".join(getattr(error, "__notes__", ()))
-            print(f"{name}: seed {number}: {type(error).__name__}: {error}\n{notes}", flush=True)
-            return False
-        number += 1
-    print(f"{name}: {tried[0]:,} inputs in {time.monotonic() - started:.0f} s, from seed {first}", flush=True)
-    return True
+def answers(target: Target, path: Path) -> bool:
+    fault = fault_of(target, path.read_bytes())
+    print("".join(traceback.format_exception(fault)) if fault else f"{path}: answered or refused in words")
+    return fault is None
 
 
-def checked(target: Target, tried: list[int]) -> Callable[[], None]:
-    @settings(max_examples=EXAMPLES, database=None, deadline=None, suppress_health_check=list(HealthCheck),
-              phases=[Phase.generate, Phase.shrink], print_blob=False)  # fmt: skip
-    @given(mutated(target.seeds))
-    def parse(content: bytes) -> None:
-        tried[0] += 1
-        started: Any = time.perf_counter()
-        try:
-            target.parse(content)
-        except target.refuses:
-            return
-        finally:
-            assert time.perf_counter() - started < LONGEST_SECONDS, "no answer in time"
+def search(name: str, seconds: int, module: str, folder: Path) -> bool:
+    """True if no input broke the parser; else the smallest one is printed, with how to parse it again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "log"
+    limits = (f"-max_total_time={seconds}", f"-timeout={HANGING_SECONDS}", f"-rss_limit_mb={MOST_MEMORY_MB}")
+    with tempfile.TemporaryDirectory() as temporary, log.open("wb") as output:
+        command = [
+            sys.executable,
+            "-m",
+            "tests.fuzz.worker",
+            module,
+            name,
+            str(folder),
+            *limits,
+            "-print_final_stats=1",
+        ]
+        environment = os.environ | {"TMPDIR": temporary}
+        code = subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT).returncode
+    text = log.read_text(encoding="utf-8", errors="replace")
+    progress, executed = PROGRESS.findall(text), EXECUTED.search(text)
+    if code == 0 and progress and executed:
+        (before, _), (places, kept) = progress[0], progress[-1]
+        figures = f"{int(executed[1]):,} inputs in {seconds} s; {before} places reached at first, {places} now"
+        print(f"{name}: {figures}; {kept} inputs kept", flush=True)
+        return True
+    print(f"{name}: {described(name, text)}\nThe whole log: {log}", flush=True)
+    return False
 
-    return parse
+
+def described(name: str, log: str) -> str:
+    """What broke the parser, by the log of its search."""
+    if not (written := WRITTEN.search(log)):
+        return f"the search ended by itself:\n{log[-2000:]}"
+    path = Path(written[1])
+    content = path.read_bytes()
+    return (
+        f"{len(content)} bytes broke it: {content[:MOST_BYTES_SHOWN]!r}\n{written[2][-2000:] or log[-2000:]}\n"
+        f"Again: python -m tests.fuzz {name} --input {path}"
+    )
 
 
 if __name__ == "__main__":

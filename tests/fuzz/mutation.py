@@ -1,9 +1,7 @@
 """Inputs for parsers: good ones, broken in the ways that break parsers."""
 
 from collections.abc import Sequence
-
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from random import Random
 
 WORDS = [
     b"{", b"}", b"[", b"]", b'"', b":", b",", b"\\", b"\n", b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800", b"null",
@@ -18,26 +16,24 @@ WORDS = [
 LARGEST = 200_000
 
 
-@st.composite
-def mutated(draw: DrawFn, seeds: Sequence[bytes]) -> bytes:
-    """One of the good inputs with a few cuts, repetitions, pieces of another one, and pieces with a meaning."""
-    data = draw(st.sampled_from(seeds))
-    for _ in range(draw(st.integers(1, 4))):
-        start = draw(st.integers(0, len(data)))
-        end = min(len(data), start + draw(st.sampled_from((0, 1, 2, 8, 64, 512))))
-        kind = draw(st.sampled_from(("insert", "insert", "bytes", "cut", "repeat", "splice", "flip")))
+def mutated(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """The data with a few cuts, repetitions, pieces of a seed, and pieces with a meaning."""
+    for _ in range(random.randint(1, 4)):
+        start = random.randint(0, len(data))
+        end = min(len(data), start + random.choice((0, 1, 2, 8, 64, 512)))
+        kind = random.choice(("insert", "insert", "bytes", "cut", "repeat", "splice", "flip"))
         if kind == "insert":
-            piece = draw(st.sampled_from(WORDS))
+            piece = random.choice(WORDS)
         elif kind == "bytes":
-            piece = draw(st.binary(max_size=6))
+            piece = random.randbytes(random.randint(0, 6))
         elif kind == "repeat":
-            piece = data[start:end] * draw(st.sampled_from((2, 3, 50)))
+            piece = data[start:end] * random.choice((2, 3, 50))
         elif kind == "splice":
-            other = draw(st.sampled_from(seeds))
-            at = draw(st.integers(0, len(other)))
+            other = random.choice(seeds)
+            at = random.randint(0, len(other))
             piece = other[at : at + 64]
         elif kind == "flip":
-            piece = bytes(byte ^ draw(st.sampled_from((1, 32, 128))) for byte in data[start:end][:8])
+            piece = bytes(byte ^ random.choice((1, 32, 128)) for byte in data[start:end][:8])
         else:
             piece = b""
         data = (data[:start] + piece + data[end:])[:LARGEST]

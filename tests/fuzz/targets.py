@@ -1,30 +1,34 @@
 """The parsers of what others wrote: each takes bytes, and answers, or refuses in words."""
 
 import asyncio
+import base64
 import io
 import json
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from pipelines.config import CONFIGS, load_config
 from qinglan.addresses import address_fault, hide_secrets
 from qinglan.config import yaml_mapping
+from qinglan.digests import FOLDER_ALGORITHM
 from qinglan.documents import parse_json
 from qinglan.errors import QinglanError
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.kinds import kind_of
-from qinglan.lineage.dsse import open_envelope
+from qinglan.lineage.dsse import IN_TOTO, open_envelope
+from qinglan.lineage.release_notes import ROLLOUT_TYPE, format_rollout, read_overrides, read_rollout_notes
 from qinglan.lineage.statement import from_payload
+from qinglan.lineage.statement_index import BREAK_GLASS
 from qinglan.lineage.student_prompts import prompt_faults
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
+from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
 from qinglan.llm.batch_api import _outcome
 from qinglan.llm.client import read_error, usable_text
 from qinglan.llm.limits import retry_after
@@ -48,38 +52,18 @@ from qinglan.store.name_history import HistoryEntry, check_history
 from qinglan.style.service_responses import read_style_response, read_style_responses
 from qinglan.tables import write_table
 from serving.gateway.bundle_handler import answer_bundle, read_bundle
+from serving.rag.config import ContentConfig, RerankServiceConfig, RewriterConfig
+from serving.rag.content_check import read_verdict
+from serving.rag.reranker_client import read_info, read_scores
+from serving.rag.rewriter_client import read_rewrite
+from serving.rag.service_client import ServiceError
+from serving.rollout.cluster.ledger import parse_rollout
+from serving.rollout.shadow.payload_log import parse_line
+from tests.fuzz.document_targets import document_targets
+from tests.fuzz.target import Parse, Target, file_of, from_file
 from tests.qinglan.evaluation.test_rewriter_gate import cross_fitted, good
 from tests.qinglan.evaluation.test_style_gate import good as good_style
 from tests.qwen3 import CHAT_TEMPLATE
-
-Parse = Callable[[bytes], object]
-
-
-class Target(NamedTuple):
-    """One parser, or several of the same bytes."""
-
-    parse: Parse
-    seeds: tuple[bytes, ...]
-    refuses: tuple[type[Exception], ...] = (QinglanError,)
-    """The errors by which it refuses."""
-
-
-@contextmanager
-def file_of(content: bytes, name: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        path.write_bytes(content)
-        yield path
-
-
-def from_file(name: str, parse: Callable[[Path], object]) -> Parse:
-    """A parser of a file, as a parser of its bytes."""
-
-    def parse_bytes(content: bytes) -> None:
-        with file_of(content, name) as path:
-            parse(path)
-
-    return parse_bytes
 
 
 @cache
@@ -248,7 +232,7 @@ def judge_figures(content: bytes) -> None:
 def read_model_card(content: bytes) -> None:
     with file_of(content, CARD) as path:
         card = read_card(path.parent)
-        list(prompt_faults(card.system_prompts, [from_payload(json.dumps(STATEMENT).encode())]))
+        list(prompt_faults(card.system_prompts, SHA, [from_payload(json.dumps(STATEMENT).encode())]))
         refuse_other_prompts(path.parent, card)
 
 
@@ -256,6 +240,36 @@ def read_history_entry(content: bytes) -> None:
     entry = HistoryEntry.parse(content, "entry")
     assert HistoryEntry.parse(entry.dump(), "entry") == entry
     check_history([entry, entry])
+
+
+def read_service_answer(content: bytes) -> None:
+    """What the RAG service does with the answers of the rewriter, the reranker and the style service."""
+    tried: list[Callable[[], object]] = [
+        lambda: read_rewrite(RewriterConfig(url="http://127.0.0.1"), content),
+        lambda: read_rewrite(RewriterConfig(url="http://127.0.0.1", kind="openai"), content),
+        lambda: read_scores(RerankServiceConfig(kind="tei", model="m", url="http://127.0.0.1"), content, 1),
+        lambda: read_scores(RerankServiceConfig(kind="vllm", model="m", url="http://127.0.0.1"), content, 1),
+        lambda: read_info(content),
+        lambda: read_verdict(content, ContentConfig(url="http://127.0.0.1")),
+        lambda: parse_line(content),
+    ]
+    refused_in_words(tried, (ServiceError,))
+
+
+def read_note(content: bytes) -> None:
+    """What an audit does with a note beside a release: these bytes, as if they had been signed."""
+    signatures = [{"keyid": SHA, "sig": "AA=="}]
+    envelope = {"payload": base64.b64encode(content).decode(), "payloadType": IN_TOTO, "signatures": signatures}
+    notes = [json.dumps(envelope).encode()]
+    list(map(format_rollout, read_rollout_notes(notes, TrustPolicy(), SHA, "fivedoctors")))
+    read_overrides(notes, TrustPolicy(), SHA, "fivedoctors", datetime.now(UTC))
+
+
+def read_rollout(content: bytes) -> None:
+    value = parse_json(content, "rollout")
+    metadata = {"namespace": "a", "name": "b", "resourceVersion": "1"}
+    if isinstance(value, dict) and isinstance(value.get("spec"), dict):
+        parse_rollout({"metadata": metadata, "spec": value["spec"], "status": value.get("status")})
 
 
 def jsonl(*rows: Any) -> bytes:
@@ -292,6 +306,45 @@ COMPLETION = {
 }  # fmt: skip
 FAILURE = {"error": {"code": "content_filter", "type": "invalid", "message": "no", "param": "a"}}
 BATCH_LINE = {"custom_id": "1", "response": {"status_code": 200, "body": COMPLETION}, "error": {"code": "a"}}
+SERVICE_ANSWERS: list[Any] = [
+    {"predictions": [{"rewritten_query": "一天几次", "model_version": "1"}]},
+    {"model": "1", "choices": [{"message": {"content": "一天几次"}}]},
+    [{"index": 0, "score": 0.5}],
+    {"results": [{"index": 0, "relevance_score": 0.5}], "model_id": "m", "max_client_batch_size": 32},
+    {"predictions": [{"predicted_label": "无伤害", "probabilities": {"无伤害": 0.5}}] * 2},
+    {"request_id": "a", "time": "2026-11-25T08:00:00+00:00", "tenant": "fivedoctors", "question": "一天几次"},
+]
+SUBJECT = {"name": "fivedoctors/rewriter", "digest": {FOLDER_ALGORITHM: SHA}}
+NOTE: dict[str, Any] = {
+    "_type": "https://in-toto.io/Statement/v1",
+    "predicateType": ROLLOUT_TYPE,
+    "subject": [SUBJECT],
+    "predicate": {
+        "rollout": "a/b",
+        "service": "rewriter",
+        "outcome": "Promoted",
+        "began": "2026-11-25T08:00:00+00:00",
+        "ended": "2026-11-25T08:00:00+00:00",
+        "reasons": ["a"],
+        "history": [{"share": 5}],
+        "spec": {"a": 1},
+        "stable": {},
+        "by": "a",
+        "reason": "a reason of ten letters",
+        "at": "2026-11-25T08:00:00+00:00",
+        "missing": [],
+    },
+}
+ROLLOUT = {
+    "spec": {
+        "inferenceService": "rewriter", "steps": [5, 100],
+        "checks": [{"name": "slow", "margin": 0.05, "seconds": 1.0}],
+        "release": {
+            "name": "rewriter", "digest": SHA, "uri": f"s3://a/releases/{SHA}", "model": SHA,
+        },
+    },
+    "status": {"phase": "Verify", "reasons": ["a"], "history": []},
+}  # fmt: skip
 STYLE_ANSWER = {"predicted_label": "诚实", "probabilities": {"诚实": 0.5}, "predictions": [{"probabilities": {}}]}
 RAG_ANSWER = {"code": 200, "msg": "success", "data": {"rewritten_query": "a", "recall": [], "rewriter": "r",
               "rewriter_version": "", "fallback_reason": "", "scored_against": "need", "snapshot": SHA,
@@ -368,6 +421,14 @@ def targets() -> dict[str, Target]:
         )),
         "model-settings": Target(read_model_settings, (json.dumps(SETTINGS).encode(),)),
         "model-index": Target(read_index, (b'{"metadata": {}, "weight_map": {"a": "model.safetensors"}}',)),
+        "service-answer": Target(read_service_answer, tuple(
+            json.dumps(value, ensure_ascii=False).encode() for value in SERVICE_ANSWERS
+        )),
+        "note": Target(read_note, tuple(
+            json.dumps(NOTE | {"predicateType": kind}).encode() for kind in (ROLLOUT_TYPE, BREAK_GLASS)
+        )),
+        "rollout": Target(read_rollout, (json.dumps(ROLLOUT).encode(),)),
+        **document_targets(),
         "safetensors": Target(
             from_file("model.safetensors", read_header), (len(HEADER).to_bytes(8, "little") + HEADER + bytes(16),)
         ),

@@ -1,5 +1,6 @@
 """Sheets that would be read wrong without a word, or for hours: one row each, and what is said of it."""
 
+import contextlib
 import re
 import zipfile
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from openpyxl import Workbook
 
 from qinglan import sheet_checks
 from qinglan.errors import DataError
+from qinglan.file_formats import refuse_bomb
 from qinglan.sheet_reader import Formula
 from qinglan.tables import read_table
 
@@ -222,3 +224,38 @@ def test_a_long_formula_that_cells_share_is_not_worked_out(tmp_path: Path) -> No
 
     assert (str(first["问题"])[:5], second["问题"]) == ("=((((", "=")
     assert isinstance(second["问题"], Formula)
+
+
+def directory_changed(at: int, value: bytes) -> Change:
+    """Bytes of an archive whose directory has these in its first entry."""
+
+    def change(content: bytes) -> bytes:
+        entry = content.index(b"PK\x01\x02") + at
+        return content[:entry] + value + content[entry + len(value) :]
+
+    return change
+
+
+BROKEN_ARCHIVES: list[tuple[str, Change]] = [
+    ("a version that nobody unpacks", directory_changed(6, b"\xb9\x00")),
+    (
+        "a name that is not UTF-8",
+        lambda content: directory_changed(8, b"\x00\x08")(directory_changed(46, b"\xff")(content)),
+    ),
+    ("a way of packing that nobody knows", directory_changed(10, b"\x63\x00")),
+    ("packed by LZMA, it says", directory_changed(10, b"\x0e\x00")),
+    ("with a password", directory_changed(8, b"\x01\x00")),
+    ("a directory that is cut", lambda content: content[:-40] + content[-22:]),
+]
+
+
+@pytest.mark.parametrize("change", [row[1] for row in BROKEN_ARCHIVES], ids=[row[0] for row in BROKEN_ARCHIVES])
+def test_an_archive_with_a_broken_directory_is_refused_in_words(tmp_path: Path, change: Change) -> None:
+    """The first two were found by `make fuzz`."""
+    path = book(tmp_path / "q.xlsx")
+    path.write_bytes(change(path.read_bytes()))
+
+    with pytest.raises(DataError, match="not a readable"):
+        list(read_table(path))
+    with contextlib.suppress(DataError):  # the directory may be whole, and what it leads to not
+        refuse_bomb(path)

@@ -27,6 +27,7 @@ from qinglan.lineage.findings import GRAVE
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
 from qinglan.lineage.record import Artifact, code_version, environment_inputs, recorded, versions
+from qinglan.lineage.release_check import statements_that_count
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -100,7 +101,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     signer = load_signer("releaser")
     judged = judge(inputs, signer)
     refuse_unservable(inputs.model)
-    refuse_untrusted_steps(judged, inputs, config)
+    judged = judged._replace(statements=proven_statements(judged, inputs, config))
     refuse_untrained_prompts(inputs.model, judged)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
@@ -142,7 +143,7 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     signer = load_signer("releaser")
     judged = judge(inputs, signer, "hold")
     refuse_unservable(inputs.model)
-    refuse_untrusted_steps(judged, inputs, config)
+    judged = judged._replace(statements=proven_statements(judged, inputs, config))
     refuse_untrained_prompts(inputs.model, judged)
     return write_release(inputs, out, judged, config, signer)
 
@@ -159,7 +160,7 @@ def refuse_untrained_prompts(model: Path, judged: ReleaseDecision) -> None:
     if not (model / CARD).exists():
         return
     statements = [entry.statement for entry in judged.statements]
-    if faults := list(prompt_faults(read_card(model).system_prompts, statements)):
+    if faults := list(prompt_faults(read_card(model).system_prompts, judged.model, statements)):
         raise AlteredError(
             f"{model / CARD}: {faults[0]}. Somebody exchanged the card, or this model is another run's: release the "
             "model as its training wrote it."
@@ -216,11 +217,13 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
     return statements
 
 
-def refuse_untrusted_steps(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> None:
-    """Refuse what an audit of the release would refuse: steps of another tenant, or signed by no key that counts.
+def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> list[LineageStatement]:
+    """The statements that may speak in the release: its bill, its card, the prompts of its training rows.
 
-    A tenant is compared everywhere; signatures where this machine has a trust policy. Steps that a clock dated ahead
-    are allowed: the release is dated after them, and an audit believes it as soon as that time has come.
+    What an audit of the release would refuse is refused: steps of another tenant, or signed by no key that counts. A
+    tenant is compared everywhere; signatures where this machine has a trust policy, and elsewhere nobody has proven
+    them before an audit does. Steps that a clock dated ahead are allowed: the release is dated after them, and an
+    audit believes it as soon as that time has come.
     """
     tenant = config.name.partition("/")[0]
     for entry in judged.statements:
@@ -230,14 +233,15 @@ def refuse_untrusted_steps(judged: ReleaseDecision, inputs: Inputs, config: Regi
                 "the release after the tenant of its run."
             )
     if (policy := policy_at_hand()) is None:
-        return
-    starts, now = (judged.model, sha256_file(inputs.evaluation)), judged.clock.began
+        return judged.statements
+    starts, now = (judged.model, sha256_file(inputs.evaluation), judged.digest), judged.clock.began
     graph = walk(starts, FileEvidence(inputs.lineage), policy, tenant, now=now)
     if faults := [str(finding) for finding in findings_of(graph) if finding.state in GRAVE]:
         raise AlteredError(
             f"{inputs.lineage}: {faults[-1]}. An audit would refuse this release, so it is not signed. See whose key "
             "that is (`qinglan keys list`), and run the step again with a key that counts."
         )
+    return statements_that_count(judged.statements, policy, tenant)
 
 
 def fill_release(

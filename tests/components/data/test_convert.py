@@ -371,4 +371,4 @@ def test_the_step_names_the_prompt_that_each_tenants_rows_show(
     }
     assert set(shown) == set(tenants)
     assert named == {f"prompt student.{tenant}": sha256_bytes(text.encode()) for tenant, text in shown.items()}
-    assert not list(prompt_faults(shown, [entry.statement]))
+    assert not list(prompt_faults(shown, entry.statement.made[0].digest, [entry.statement]))

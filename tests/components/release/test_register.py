@@ -402,9 +402,11 @@ def test_statements_that_do_not_count_are_named_before_the_prompts_in_them(
 
 def test_a_prompt_in_the_statement_of_another_stage_than_convert_says_nothing_of_the_training_rows() -> None:
     part = ArtifactRef("prompt student.fivedoctors", "0" * 64)
-    statements = {stage: Statement(stage, (), (part,), {}, {}, "", "", "", {}) for stage in ("convert", "sft")}
+    model = ArtifactRef("rl_model", "1" * 64)
+    statements = {stage: Statement(stage, (model,), (part,), {}, {}, "", "", "", {}) for stage in ("convert", "sft")}
 
-    faults = {stage: list(prompt_faults({"fivedoctors": "你是助教。"}, [statements[stage]])) for stage in statements}
+    prompts = {"fivedoctors": "你是助教。"}
+    faults = {stage: list(prompt_faults(prompts, model.digest, [statements[stage]])) for stage in statements}
 
     assert [stage for stage in faults if faults[stage]] == ["convert"]
 

@@ -1,0 +1,61 @@
+"""The readers of a company's documents, which `qinglan init` makes a knowledge base of."""
+
+import io
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+
+from pipelines.tenant_setup.documents import read_documents
+from tests.fuzz.target import Parse, Target, from_file
+from tests.pipelines.tenant_setup.documents import write_pdf, write_word
+
+WORD_XML = "word/document.xml"
+HTML = "<html><head><title>手册</title></head><body><h1>清洗</h1><p>冷水<b>手洗</b>。<table><tr><td>型号</td><td><p>A1</p></td></tr></table><!-- a --><script>1</script></body></html>"  # fmt: skip  # noqa: E501
+MARKDOWN = "# 常见问题\n\n## 退货 ##\n七天内。\n\n```\n# 不是标题\n```\n"
+CSV = '编号,问题,答案\r\n1,怎么退货,"七天内\n可以退货"\r\n2,发票,=1+1\r\n'
+
+
+@cache
+def word() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.docx"
+        write_word(path, ("Heading1", "背包手册"), ("Normal", "冷水手洗。"), table=[["型号", "容量"], ["A1", "30升"]])
+        return path.read_bytes()
+
+
+@cache
+def pdf() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.pdf"
+        write_pdf(path, "The tent weighs two kilograms and\npacks small.\nDry it.", "Page two.")
+        return path.read_bytes()
+
+
+def word_xml() -> bytes:
+    with zipfile.ZipFile(io.BytesIO(word())) as whole:
+        return whole.read(WORD_XML)
+
+
+def read_word_xml(content: bytes) -> None:
+    """The document whose text is this, in an otherwise whole archive."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(word())) as whole, zipfile.ZipFile(out, "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(name, content if name == WORD_XML else whole.read(name))
+    read_file("a.docx")(out.getvalue())
+
+
+def read_file(name: str) -> Parse:
+    return from_file(name, lambda path: read_documents([path]))
+
+
+def document_targets() -> dict[str, Target]:
+    return {
+        "word": Target(read_file("a.docx"), (word(),)),
+        "word-xml": Target(read_word_xml, (word_xml(),)),
+        "pdf": Target(read_file("a.pdf"), (pdf(),)),
+        "html": Target(read_file("a.html"), (HTML.encode(),)),
+        "markdown": Target(read_file("a.md"), (MARKDOWN.encode(),)),
+        "csv": Target(read_file("a.csv"), (CSV.encode(),)),
+    }

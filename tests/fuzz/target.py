@@ -1,0 +1,71 @@
+"""A parser to be searched, and its faults: exceptions that are no refusals, and answers that take too long."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.errors import QinglanError
+
+Parse = Callable[[bytes], object]
+
+LONGEST_SECONDS = 10.0
+"""Time that the processor works on one input; what takes longer has no bound."""
+
+SHRINKING_SECONDS = 60.0
+
+
+class Target(NamedTuple):
+    """One parser, or several of the same bytes."""
+
+    parse: Parse
+    seeds: tuple[bytes, ...]
+    refuses: tuple[type[Exception], ...] = (QinglanError,)
+    """The errors by which it refuses."""
+
+
+@contextmanager
+def file_of(content: bytes, name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        yield path
+
+
+def from_file(name: str, parse: Callable[[Path], object]) -> Parse:
+    """A parser of a file, as a parser of its bytes."""
+
+    def parse_bytes(content: bytes) -> None:
+        with file_of(content, name) as path:
+            parse(path)
+
+    return parse_bytes
+
+
+def fault_of(target: Target, content: bytes) -> BaseException | None:
+    """Parse the content; None if the parser answered, or refused in words, in time."""
+    started = time.process_time()
+    try:
+        target.parse(content)
+    except target.refuses:
+        pass
+    except (Exception, SystemExit) as error:
+        return error
+    seconds = time.process_time() - started
+    return TimeoutError(f"an answer took {seconds:.0f} s") if seconds > LONGEST_SECONDS else None
+
+
+def smallest(content: bytes, still_fails: Callable[[bytes], bool]) -> bytes:
+    """The content without each piece that the failure does not need: first half of it, at last single bytes."""
+    end, size = time.monotonic() + SHRINKING_SECONDS, len(content)
+    while size := size // 2:
+        at = 0
+        while at < len(content) and time.monotonic() < end:
+            shorter = content[:at] + content[at + size :]
+            if still_fails(shorter):
+                content = shorter
+            else:
+                at += size
+    return content
