@@ -54,8 +54,8 @@ def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[floa
     """Percentiles of the angle of (outsider, signal) in drawn conversations, as factors.
 
     A factor jumps from plus to minus infinity where the outsider's gain passes zero; the angle goes on smoothly, and
-    where it leaves the right half-plane no factor bounds it. A draw of conversations in which neither measure moved has
-    no angle and says nothing: half of such draws stand at each end.
+    where it leaves the right half-plane no factor bounds it. A draw of conversations in which neither measure moved
+    has no angle and says nothing: half of such draws stand at each end.
     """
     drawn = bootstrap_sample(len(sums), lambda times: times @ sums, draws, seed)
     turned = np.arctan2(drawn[:, 0], drawn[:, 1]) - centre
