@@ -5,9 +5,10 @@ DIR/
   queries.jsonl           {"_id", "text"}
   qrels/test.tsv          query-id, corpus-id, score: a header, then grades from 0
   conversations.jsonl     {"_id", "conversation_id", "turns": [{"role", "content"}], "rewrite"}; may be missing
+  rewrites.jsonl          {"_id", "text"}, as MTRAG ships people's rewrites; may be missing
 
-`turns` come before the query; `rewrite` is people's own standalone form of it, where the benchmark has one. The lines
-of MTRAG's tasks are read as they are: task_id, and input with its speakers.
+`turns` come before the query; people's rewrite is their own standalone form of it, in either file. MTRAG's tasks are
+read as they are: task_id, and input with its speakers, of all its sets in one file.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -24,6 +25,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rows import Question
 
 CORPUS, QUERIES, CONVERSATIONS = "corpus.jsonl", "queries.jsonl", "conversations.jsonl"
+REWRITES = "rewrites.jsonl"
 QRELS = ("query-id", "corpus-id", "score")
 SPOKEN = "|user|:"
 """How MTRAG's queries begin."""
@@ -50,6 +52,9 @@ class Dataset(NamedTuple):
 
     unjudged: int
     """Queries that this split does not judge; they are not measured."""
+
+    no_conversation: int
+    """Rows without a line in conversations.jsonl, where there is such a file: they have no history."""
 
     digests: dict[str, str]
 
@@ -102,12 +107,17 @@ def read_dataset(folder: Path, split: str, tenant: str, knowledge_base: Path) ->
     for query, numbers in lines.items():
         _refuse_unknown(files["qrels"], f"corpus-id of query {query}", numbers, passages, CORPUS)
     conversations = _conversations(folder / CONVERSATIONS, texts)
-    if conversations:
-        files[CONVERSATIONS] = folder / CONVERSATIONS
-    rows = [_row(query, conversations.get(name), tenant) for name, query in texts.items() if name in judged]
+    rewrites = {name: line.text for name, (_, line) in _lines_of(texts, folder / REWRITES, QueryLine).items()}
+    files |= {name: folder / name for name, lines in ((CONVERSATIONS, conversations), (REWRITES, rewrites)) if lines}
+    rows = [
+        _row(query, conversations.get(name), rewrites.get(name, ""), tenant)
+        for name, query in texts.items()
+        if name in judged
+    ]
     return Dataset(
         folder.resolve().name, split, rows, [judged[row.id] for row in rows], len(passages), blank,
-        len(texts) - len(rows), {name: sha256_file(path) for name, path in files.items()},
+        len(texts) - len(rows), sum(row.id not in conversations for row in rows) if conversations else 0,
+        {name: sha256_file(path) for name, path in files.items()},
     )  # fmt: skip
 
 
@@ -206,12 +216,25 @@ def _refuse_unknown(path: Path, column: str, lines: Mapping[str, int], known: Co
         )
 
 
-def _conversations(path: Path, texts: dict[str, QueryLine]) -> dict[str, ConversationLine]:
+def _conversations(path: Path, texts: Collection[str]) -> dict[str, ConversationLine]:
+    lines = _lines_of(texts, path, ConversationLine).items()
+    return {
+        name: line.model_copy(update={"turns": _turns(f"{path}:{number}", line)}) for name, (number, line) in lines
+    }
+
+
+def _lines_of(queries: Collection[str], path: Path, model: type[Any]) -> dict[str, tuple[int, Any]]:
+    """Lines of these queries, with their numbers; none where there is no file.
+
+    Lines of other queries are left alone: MTRAG ships the conversations of all its sets in one file, with turns that
+    nobody judged.
+    """
     if not path.exists():
         return {}
-    lines = list(_unique(path, ConversationLine))
-    _refuse_unknown(path, "_id", {line.id: number for number, line in lines}, texts, QUERIES)
-    return {line.id: line.model_copy(update={"turns": _turns(f"{path}:{number}", line)}) for number, line in lines}
+    lines = {line.id: (number, line) for number, line in _unique(path, model) if line.id in queries}
+    if not lines:
+        raise DataError(f"{path}: no line is of a query in {QUERIES}. Take both files of one release.")
+    return lines
 
 
 def _turns(where: str, line: ConversationLine) -> list[Any]:
@@ -223,7 +246,7 @@ def _turns(where: str, line: ConversationLine) -> list[Any]:
     return turns
 
 
-def _row(query: QueryLine, conversation: ConversationLine | None, tenant: str) -> Question:
+def _row(query: QueryLine, conversation: ConversationLine | None, rewrite: str, tenant: str) -> Question:
     """A query as our systems are asked it; without a conversation it is one of its own."""
     question = _spoken(query.text)
     turns = list(conversation.turns) if conversation else []
@@ -232,7 +255,7 @@ def _row(query: QueryLine, conversation: ConversationLine | None, tenant: str) -
     return Question(
         id=query.id, tenant_id=tenant, conversation_id=conversation.conversation_id if conversation else query.id,
         question=question, history_summary=chat_lines(turns)[-LONGEST_HISTORY:],
-        need=_spoken(conversation.rewrite) if conversation else "",
+        need=_spoken(rewrite or (conversation.rewrite if conversation else "")),
     )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def build_results(dataset: Dataset, systems: Systems, numbers: Numbers, draws: D
             name: {
                 "seeds": len(seeds),
                 "as_asked": sum(rewrites.as_asked for rewrites in seeds),
+                "refused": sum(rewrites.refused for rewrites in seeds),
                 **{
                     metric: recipe_mean(numbers.values[name][metric], numbers.conversations, *draws)._asdict()
                     for metric in RANKING_METRICS
@@ -139,6 +140,11 @@ def _notes(dataset: Dataset, systems: Systems) -> list[str]:
         notes.append(f"{irrelevant:,} queries have no relevant passage: every system scores 0 on them.")
     if dataset.unjudged:
         notes.append(f"{dataset.unjudged:,} queries are not judged in this split and were not asked.")
+    if dataset.no_conversation:
+        notes.append(
+            f"{dataset.no_conversation:,} queries have no line in conversations.jsonl: each is a conversation of its "
+            "own, without a history."
+        )
     if dataset.blank:
         notes.append(f"{dataset.blank:,} passages have neither title nor text: nothing can find them.")
     for name, seeds in systems.items():
@@ -148,6 +154,12 @@ def _notes(dataset: Dataset, systems: Systems) -> list[str]:
             notes.append(
                 f"{as_asked:,} questions of {name} were searched as they were asked: its guard took the rewrite "
                 "back, or there was none."
+            )
+        if refused := sum(rewrites.refused for rewrites in seeds):
+            words = next(rewrites.refusal for rewrites in seeds if rewrites.refusal)
+            notes.append(
+                f"{refused:,} questions of {name} were refused by it and searched as they were asked, as the RAG "
+                f"service does. To the first it said: {words}"
             )
         if len(seeds) > 1:
             notes.append(f"{name}: the mean of {len(seeds)} seeds; its intervals draw conversations and seeds.")

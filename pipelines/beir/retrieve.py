@@ -13,12 +13,11 @@ from qinglan.concurrency import map_in_order
 from qinglan.evaluation.ranking import DEPTH
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
-from qinglan.services import READY_SECONDS, run_service
-from qinglan.terminal.progress import progress
+from qinglan.rag.index import build_index
+from qinglan.services import run_service
+from qinglan.terminal.progress import progress, transfer_progress
 
 UNDER_WAY = 20
-INDEXED_BYTES_A_SECOND = 500_000
-"""The slowest volume of passages that an index is waited for."""
 
 
 class Ranking(NamedTuple):
@@ -36,10 +35,25 @@ Query = tuple[int, str]
 @contextmanager
 def rag_service(knowledge_base: Path, tenant: str, folder: Path) -> Iterator[str]:
     """The service on this corpus, for as long as the block lasts; its index is kept in the folder."""
+    index_with_progress(knowledge_base, tenant, folder / "index")
     arguments = ["--kb", f"{tenant}={knowledge_base}", "--index-root", str(folder / "index"), "--port", "0"]
-    seconds = READY_SECONDS + knowledge_base.stat().st_size / INDEXED_BYTES_A_SECOND
-    with run_service("serving.rag", arguments, folder / "logs" / "rag.log", seconds) as url:
+    with run_service("serving.rag", arguments, folder / "logs" / "rag.log") as url:
         yield url
+
+
+def index_with_progress(knowledge_base: Path, tenant: str, root: Path) -> None:
+    """Build the index that the service will open, which it would do in silence: 180,000 passages take a minute."""
+    size = knowledge_base.stat().st_size
+    batches: list[int] = []
+    with transfer_progress("index", size) as transfer:
+
+        def observe(count: int) -> None:
+            batches.append(count)
+            transfer.add_moved(count)
+
+        build_index(knowledge_base, root, tenant, observe=observe)
+        if not batches:  # the index of an earlier call
+            transfer.add_existing(size)
 
 
 def retrieve_all(dataset: Dataset, queries: Sequence[Query], url: str) -> Mapping[Query, Ranking]:

@@ -23,6 +23,12 @@ SECONDS = 120.0
 """For one rewrite: a large model without a GPU is slow, and nobody waits here."""
 
 ATTEMPTS, PAUSE = 3, 2.0
+UNREAD = (400, 413, 422)
+"""Statuses by which a rewriter refuses one question, such as one with a history longer than it reads."""
+
+TRY_AGAIN = (408, 429)
+"""Statuses below 500 of a rewriter that may answer later."""
+
 AT_ONCE = 8
 LONGEST_QUERY = 4000
 """The longest query that rewriters and RAG service take."""
@@ -36,6 +42,23 @@ class Rewrites(NamedTuple):
 
     as_asked: int = 0
     """Questions that were searched as they were: its guard took the rewrite back, or there was none."""
+
+    refused: int = 0
+    """Questions that it would not read, and that were searched as they were."""
+
+    refusal: str = ""
+    """Its words to the first of them."""
+
+
+class Answer(NamedTuple):
+    """A rewriter's answer to one question."""
+
+    query: str
+    guarded: bool = False
+    """Its guard took the rewrite back: the query is the question."""
+
+    refusal: str = ""
+    """Why it would not read the question: the query is the question."""
 
 
 def read_rewriter(text: str) -> tuple[str, RewriterConfig]:
@@ -90,42 +113,57 @@ def ask_rewriter(config: RewriterConfig, rows: Sequence[Question], label: str) -
 
 async def _ask(config: RewriterConfig, rows: Sequence[Question], label: str) -> Rewrites:
     client = ServiceClient(config.url, SECONDS)
-    out = Rewrites([])
-    guarded = 0
+    answers: list[Answer] = []
     try:
         with progress(label, len(rows)) as tick:
-            async for query, guard in map_in_order(rows, lambda row: _rewrite(client, config, row), AT_ONCE):
-                out.queries.append(query)
-                guarded += guard
+            async for answer in map_in_order(rows, lambda row: _rewrite(client, config, row), AT_ONCE):
+                answers.append(answer)
                 tick()
     finally:
         await client.aclose()
-    return out._replace(as_asked=guarded)
+    refusals = [answer.refusal for answer in answers if answer.refusal]
+    if len(refusals) == len(rows):
+        raise DataError(f"Rewriter {config.url}: refused every question. To {rows[0].id} it said: {refusals[0]}")
+    guarded = sum(answer.guarded for answer in answers)
+    return Rewrites([answer.query for answer in answers], guarded, len(refusals), next(iter(refusals), ""))
 
 
-async def _rewrite(client: ServiceClient, config: RewriterConfig, row: Question) -> tuple[str, bool]:
+async def _rewrite(client: ServiceClient, config: RewriterConfig, row: Question) -> Answer:
+    """The rewrite; a question that the rewriter refuses is searched as it was asked, as the RAG service does."""
     path, body = request_body(config, rewrite_request(row))
-    content = await _answer(client, config, path, body)
+    try:
+        content = await _answer(client, config, path, body)
+    except ServiceError as refusal:
+        if refusal.status in UNREAD:
+            return Answer(row.question, refusal=f"{refusal.status} {refusal.answer}")
+        raise DataError(
+            f"Rewriter {config.url}{path}: query {row.id} got status {refusal.status}: {refusal.answer!r}. Check the "
+            "address, and what the server lets in."
+        ) from refusal
     try:
         rewrite = read_rewrite(config, content)
     except ServiceError as failure:
         if str(failure) == "empty":
-            return "", False
+            return Answer("")
         raise DataError(
             f"Rewriter {config.url}{path}: query {row.id} got no {config.kind} answer: {content[:200]!r}. See "
             "serving/rewriter/README.md for the protocol."
         ) from failure
-    return rewrite.query, rewrite.guarded
+    return Answer(rewrite.query, rewrite.guarded)
 
 
 async def _answer(client: ServiceClient, config: RewriterConfig, path: str, body: object) -> bytes:
+    """The answer, or ServiceError where another try would be refused again; an outage is an OutageError."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return await client.post(path, body)
         except ServiceError as failure:
+            if 400 <= failure.status < 500 and failure.status not in TRY_AGAIN:
+                raise
             if attempt == ATTEMPTS:
+                reason = f"{failure} {failure.status}" if failure.status else str(failure)
                 raise OutageError(
-                    f"Rewriter {config.url}{path}: no rewrite after {ATTEMPTS} attempts ({failure}). Start it, and "
+                    f"Rewriter {config.url}{path}: no rewrite after {ATTEMPTS} attempts ({reason}). Start it, and "
                     "call the same command again."
                 ) from failure
             await asyncio.sleep(PAUSE)

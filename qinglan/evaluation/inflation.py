@@ -54,11 +54,14 @@ def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[floa
     """Percentiles of the angle of (outsider, signal) in drawn conversations, as factors.
 
     A factor jumps from plus to minus infinity where the outsider's gain passes zero; the angle goes on smoothly, and
-    where it leaves the right half-plane no factor bounds it.
+    where it leaves the right half-plane no factor bounds it. A draw of conversations in which neither measure moved
+    has no angle and says nothing: half of such draws stand at each end.
     """
     drawn = bootstrap_sample(len(sums), lambda times: times @ sums, draws, seed)
     turned = np.arctan2(drawn[:, 0], drawn[:, 1]) - centre
     angles = centre + (turned + math.pi) % (2 * math.pi) - math.pi
+    unmoved = np.flatnonzero(~drawn.any(axis=1))
+    angles[unmoved] = np.where(np.arange(len(unmoved)) % 2, math.pi, -math.pi)
     low, high = np.percentile(angles, INTERVAL_PERCENTILES)
     return _factor(float(low)), _factor(float(high))
 

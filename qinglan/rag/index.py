@@ -9,6 +9,7 @@ for number, score in index.search("虾青素 每日服用频次", 5):
 import mmap
 import tempfile
 from array import array
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -50,8 +51,13 @@ class Hit(NamedTuple):
     score: float
 
 
-def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") -> Path:
-    """Build the index of a knowledge base unless its folder exists; several builders at once are safe."""
+def build_index(
+    kb: Path, root: Path, tenant_id: str, kb_name: str = "default", observe: Callable[[int], object] | None = None
+) -> Path:
+    """Build the index of a knowledge base unless its folder exists; several builders at once are safe.
+
+    `observe` is called with the bytes of each batch of passages once it is indexed.
+    """
     if not kb.is_file():
         raise DataError(f"{kb}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
     snapshot = sha256_file(kb)
@@ -64,7 +70,7 @@ def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") 
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
         built = Path(scratch) / snapshot
-        passages = write_index(kb, built)
+        passages = write_index(kb, built, observe)
         if sha256_file(kb) != snapshot:
             raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
         seal_index(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,

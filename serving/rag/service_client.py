@@ -11,12 +11,22 @@ from qinglan.errors import OutageError
 from qinglan.http_client import trusted_certificates
 from qinglan.llm.limits import CircuitBreaker
 
+SHOWN_ANSWER = 200
+"""Characters of an answer that refuses."""
+
 CIRCUIT_OPEN = "circuit_open"
 """The reason where a service that kept failing was not asked."""
 
 
 class ServiceError(Exception):
     """timeout, unreachable, refused, malformed or circuit_open; of a rewriter empty, too."""
+
+    def __init__(self, reason: str, status: int = 0, answer: str = "") -> None:
+        super().__init__(reason)
+        self.status = status
+        """HTTP status of an answer that refused; 0 where there was none."""
+        self.answer = answer
+        """The beginning of its text."""
 
 
 def require_closed(breaker: CircuitBreaker) -> None:
@@ -57,5 +67,5 @@ class ServiceClient:
         except httpx.HTTPError as error:
             raise ServiceError("unreachable") from error
         if response.status_code != 200:
-            raise ServiceError("refused")
+            raise ServiceError("refused", response.status_code, response.text[:SHOWN_ANSWER])
         return response.content

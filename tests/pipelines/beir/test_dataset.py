@@ -41,7 +41,8 @@ def test_without_conversations_each_query_is_one_of_its_own(folder: Path) -> Non
     assert len({row.conversation_id for row in dataset.rows}) == 12
 
 
-def test_the_lines_of_mtrags_tasks_are_read_as_they_are(folder: Path) -> None:
+def test_mtrags_files_are_read_as_they_are(folder: Path) -> None:
+    """Its tasks are of all its sets, and of turns that nobody judged; people's rewrites have a file of their own."""
     task = {
         "conversation_id": "c", "task_id": "q0-0", "task_type": "rag", "turn": "2", "dataset": "MT-RAG",
         "contexts": [], "targets": [],
@@ -50,11 +51,30 @@ def test_the_lines_of_mtrags_tasks_are_read_as_they_are(folder: Path) -> None:
             {"speaker": "user", "text": "一天吃几次"},
         ],
     }  # fmt: skip
-    write_lines(folder / "conversations.jsonl", [task])
+    write_lines(folder / "conversations.jsonl", [task | {"task_id": "another set's"}, task])
+    write_lines(folder / "rewrites.jsonl", [{"_id": "q0-0", "text": "|user|: 虾青素一天吃几次"}])
 
-    row = read(folder).rows[0]
+    dataset = read(folder)
+    row = dataset.rows[0]
 
     assert (row.conversation_id, row.history_summary) == ("c", "用户：有虾青素吗\n助手：有。")
+    assert row.need == "虾青素一天吃几次"
+    assert dataset.no_conversation == 11
+    assert {"conversations.jsonl", "rewrites.jsonl"} <= set(dataset.digests)
+
+
+def test_rewrites_of_their_own_file_count_before_those_beside_the_turns(folder: Path) -> None:
+    write_lines(folder / "rewrites.jsonl", [{"_id": "q0-0", "text": "从文件里来"}])
+
+    assert [row.need for row in read(folder).rows[:2]] == ["从文件里来", "虾青素软胶囊要放冰箱吗"]
+
+
+@pytest.mark.parametrize("file", ["conversations.jsonl", "rewrites.jsonl"])
+def test_a_file_of_another_set_alone_is_refused(folder: Path, file: str) -> None:
+    write_lines(folder / file, [{"_id": "another set's", "conversation_id": "c", "text": "虾青素"}])
+
+    with pytest.raises(DataError, match=rf"{file}: no line is of a query in queries\.jsonl\. Take both files"):
+        read(folder)
 
 
 def test_a_passage_without_text_is_counted_and_its_title_stands_in_where_there_is_one(folder: Path) -> None:
@@ -114,11 +134,7 @@ def test_odd_judgements_are_refused_with_their_place(folder: Path, qrels: str, m
         ("corpus.jsonl", {"_id": "p0-0", "text": "again"}, r"corpus\.jsonl:13: _id 'p0-0' is line 1's already"),
         ("queries.jsonl", {"_id": "empty", "text": " "}, r"queries\.jsonl:14: text"),
         ("queries.jsonl", {"text": "no id"}, r"queries\.jsonl:14: _id"),
-        (
-            "conversations.jsonl",
-            {"_id": "q", "conversation_id": "c"},
-            r"conversations\.jsonl:\d+: _id 'q' is not in queries\.jsonl",
-        ),
+        ("conversations.jsonl", {"_id": "q0-0"}, r"conversations\.jsonl:13: conversation_id"),
     ],
 )
 def test_odd_lines_are_refused_with_their_place(folder: Path, file: str, line: dict[str, str], message: str) -> None:

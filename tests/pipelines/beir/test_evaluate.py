@@ -9,11 +9,14 @@ import pytest
 from ir_measures import RR, P, R, nDCG
 from typer.testing import CliRunner
 
+from pipelines.beir.dataset import write_knowledge_base
 from pipelines.beir.results import build_report, inflation_line
+from pipelines.beir.retrieve import index_with_progress
 from pipelines.cli import app
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.evaluation.report import render
 from qinglan.llm.journal_reader import read_report
+from qinglan.terminal.progress import size_of
 from tests.echo_servers import Reply, Scripted, running
 from tests.pipelines.beir.benchmark import TERMS, RewriterApp, right_rewrite, write_benchmark
 from tests.strict_html import Strict
@@ -63,6 +66,20 @@ def test_every_figure_is_that_of_ir_measures_on_the_runs_that_were_written(folde
         theirs = ir_measures.calc_aggregate(list(MEASURES.values()), qrels, run)
         for metric, measure in MEASURES.items():
             assert levels[metric]["value"] == pytest.approx(theirs[measure], abs=1e-9, rel=0), (name, metric)
+
+
+def test_an_index_shows_its_progress_and_is_built_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    knowledge_base = folder.parent / "indexed.jsonl"
+    passages, _ = write_knowledge_base(folder / "corpus.jsonl", knowledge_base)
+    size = size_of(knowledge_base.stat().st_size)
+
+    for _ in range(2):
+        index_with_progress(knowledge_base, "fivedoctors", folder.parent / "index")
+
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"[index] {size} of {size}") and "already" not in first
+    assert second.endswith(f"{size} were there already")
+    assert len(passages) == 12
 
 
 def test_rewriters_are_told_apart_and_an_empty_rewrite_finds_nothing(results: Any) -> None:
@@ -135,8 +152,36 @@ def test_a_rewriter_that_is_away_is_an_outage_and_no_score(folder: Path, monkeyp
 
     with (
         running(Scripted(Reply(503, b"busy"))) as url,
-        pytest.raises(OutageError, match=r"after 3 attempts \(refused\)"),
+        pytest.raises(OutageError, match=r"after 3 attempts \(refused 503\)"),
     ):
+        evaluate(folder, "--rewriter", f"mine={url}")
+
+
+def test_a_question_that_a_rewriter_refuses_is_searched_as_asked_and_counted(folder: Path) -> None:
+    """As the RAG service does: a model that reads 500 tokens refuses a long history with a 400."""
+    too_long = Reply(400, b'{"error": "914 tokens; the model reads 492 at most."}')
+    rewrite = Reply(200, orjson.dumps({"predictions": [{"rewritten_query": "虾青素", "model_version": "v"}]}))
+    with running(Scripted(*[rewrite, too_long] * 6)) as url:
+        results = evaluate(folder, "--rewriter", f"short={url}")
+
+    assert results["systems"]["short"]["refused"] == 6
+    (note,) = [note for note in results["notes"] if "refused" in note]
+    assert note.startswith("6 questions of short were refused by it and searched as they were asked")
+    assert "914 tokens; the model reads 492 at most." in note
+    lines = [orjson.loads(line) for line in (folder.parent / "out" / "rewrites.jsonl").read_bytes().splitlines()]
+    searched = [line["systems"]["short"][0] == line["question"] for line in lines]
+    assert searched.count(True) == 6
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (Reply(400, b"not trained for it"), r"refused every question\. To q0-0 it said: 400 not trained for it"),
+        (Reply(404, b"no such path"), r"query q0-0 got status 404: 'no such path'\. Check the address"),
+    ],
+)
+def test_a_rewriter_that_refuses_everything_is_no_score(folder: Path, reply: Reply, message: str) -> None:
+    with running(Scripted(reply)) as url, pytest.raises(DataError, match=message):
         evaluate(folder, "--rewriter", f"mine={url}")
 
 

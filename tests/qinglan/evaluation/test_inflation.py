@@ -68,6 +68,18 @@ def test_one_conversation_has_a_factor_and_no_interval() -> None:
     assert words.startswith("2.00 times, from a gain")
 
 
+def test_a_factor_of_one_question_in_many_is_bounded_by_nothing() -> None:
+    """On a public set two small models differed in one of 208 queries, and [0.00, 0.95] looked sure."""
+    signal, outsider = np.zeros(60), np.zeros(60)
+    signal[7], outsider[7] = 0.19, 0.2
+
+    part = inflation(signal, outsider, np.arange(60) // 2, 2000, 0)
+
+    assert part.factor == pytest.approx(0.95)
+    assert (part.low, part.high) == (-math.inf, math.inf)
+    assert "0.95 [−∞, ∞] times" in describe(orjson.loads(orjson.dumps(part._asdict())), "need score", "gold")
+
+
 def test_the_interval_holds_the_true_factor_about_19_times_in_20() -> None:
     rng = np.random.default_rng(7)
     parts = [inflation(*gains(rng, 0.24, 0.10), 300, number) for number in range(300)]
