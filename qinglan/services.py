@@ -109,13 +109,13 @@ def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
 
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that leads a session of its own: by SIGTERM, then all of the session by SIGKILL."""
+    """End a process that leads a session of its own: by SIGTERM, then all that is left of its group by SIGKILL."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # its workers too: one that holds the pipe would block `close` below
+    process.wait()
     if process.stdout is not None:
         process.stdout.close()

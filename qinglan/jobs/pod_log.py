@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,7 +103,7 @@ class PodLog:
     def __init__(self, api: Api, log: Path, on_line: Callable[[str], None], say: Callable[[str], None]) -> None:
         self.api, self.log, self.on_line, self.say = api, log, on_line, say
         self.error: BaseException | None = None
-        """The error of `on_line`: whoever follows the job raises it."""
+        """The error of `on_line` or of the file; the follower of the job raises it."""
 
         self._over, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -133,13 +134,11 @@ class PodLog:
             self._thread.join(2)
 
     def _run(self, meta: Mapping[str, Any]) -> None:
-        file = LogFile(self.log, meta["uid"])
         try:
-            self._follow(meta["name"], file)
+            with closing(LogFile(self.log, meta["uid"])) as file:
+                self._follow(meta["name"], file)
         except BaseException as error:
             self.error = error
-        finally:
-            file.close()
 
     def _follow(self, pod: str, file: LogFile) -> None:
         pause, reported = FIRST_PAUSE, False

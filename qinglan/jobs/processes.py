@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from qinglan.files import atomic_write
 from qinglan.jobs.shared_memory import remove_abandoned_segments
 
 PROCESS_MARK_VARIABLE = "QINGLAN_TRAINING"
@@ -34,8 +35,9 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
         _end(mark, folder, note.stat().st_mtime)
     mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="ql-")
     started = Path(folder).stat().st_mtime
-    note.write_text(f"{mark}\n{folder}")
     try:
+        with atomic_write(note) as partial:  # half a note would stop every later run of the stage
+            partial.write_text(f"{mark}\n{folder}")
         yield mark, Path(folder)
     finally:
         _end(mark, folder, started)

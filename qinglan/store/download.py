@@ -72,6 +72,7 @@ def _remove_stale_pulls(target: Path, staging: Path) -> None:
 
 def _publish(staging: Path, target: Path) -> None:
     if target.exists():
+        shutil.rmtree(staging / "before", ignore_errors=True)  # of a pull that was killed after it was published
         target.rename(staging / "before")
     (staging / FILES).rename(target)
     shutil.rmtree(staging)
