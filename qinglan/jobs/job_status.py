@@ -16,12 +16,12 @@ TIMEOUT_EXIT_CODE = 124
 """The exit code of `timeout`."""
 
 POD_GONE_SECONDS = 5.0
-"""The time after a pod is gone for which the job may still seem to run: the news of both come separately."""
+"""Seconds for which a job may still seem to run after a pod of it is gone: the two are reported separately."""
 
 
 class JobStatus(NamedTuple):
     phase: Phase
-    """failed: it is over; hopeless: it is not, and whoever follows it must end it."""
+    """failed: the job is over; hopeless: it still exists and cannot succeed, so its follower must end it."""
 
     text: str
     code: int = 0

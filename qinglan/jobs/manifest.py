@@ -27,7 +27,7 @@ CONTAINER = "pytorch"
 """The operator looks for a container of this name."""
 
 FINISHED_TTL_SECONDS = 24 * 3600
-"""How long a job that is over stays to be looked at."""
+"""Seconds for which a job that is over can still be inspected."""
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 """A proxy beside the training never ends, and the job with it; Kubeflow's namespaces inject one."""

@@ -1,4 +1,4 @@
-"""A training as a PyTorchJob: made once, followed to its end, and ended with whoever asked for it.
+"""A training as a PyTorchJob: created once, followed to its end, and deleted where its step is stopped.
 
 outcome = PyTorchJobRunner(api, placed(api, task_config)).run(spec, log)
 """
@@ -54,8 +54,8 @@ class PyTorchJobRunner:
         on_line: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Interrupted, it deletes the job. An API server that is away is waited for; a job that can be heard of no
-        longer is left running, for the next attempt to find."""
+        """Create or attach to the job and follow it; an interrupt deletes it. An outage of the API server is waited
+        out; after too long a one the job is left running, for the next attempt to attach to."""
         return self.run_manifest(render_pytorchjob(spec, self.place, uuid.uuid4().hex), log, on_line, stop)
 
     def run_manifest(
@@ -90,6 +90,6 @@ class PyTorchJobRunner:
 
     @contextmanager
     def _watching(self, name: str) -> Iterator[JobWatch]:
-        """The watches run before the job is made: what cannot be followed is not begun."""
+        """Start the watches before the job is made: a job that cannot be followed is not begun."""
         with ExitStack() as stack:
             yield retry_call(lambda: stack.enter_context(JobWatch(self.api, name)), self.patience.outage)
