@@ -1,7 +1,7 @@
 """Near-duplicates: texts that share most of their three-character pieces, every one of them found.
 
-known = Known(["…", …], threshold=0.8)
-known.alike("…")            # those at least as alike as the threshold
+index = NearDuplicateIndex(["…", …], threshold=0.8)
+index.alike("…")            # those at least as alike as the threshold
 
 Two alike texts share so many pieces that some are among the rarest of both: only texts that share rare ones are
 compared. What is left out cannot be alike, so nothing hangs on luck.
@@ -109,12 +109,12 @@ def _by_rarity(texts: Iterable[str]) -> dict[str, int]:
 
 def group_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     """A number for each text, the same for texts that are alike, directly or through others between them."""
-    known = NearDuplicateIndex(texts, threshold)
+    index = NearDuplicateIndex(texts, threshold)
     group_of, members = dict[str, int](), defaultdict[int, list[str]](list)
-    for text in known.texts:
+    for text in index.texts:
         number = len(group_of)
         group_of[text], members[number] = number, [text]
-        for other in {group_of[text_number] for text_number in known.alike(text) if text_number in group_of} - {
+        for other in {group_of[text_number] for text_number in index.alike(text) if text_number in group_of} - {
             number
         }:
             for moved in members.pop(other):

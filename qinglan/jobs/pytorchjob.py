@@ -1,6 +1,6 @@
 """A training as a PyTorchJob: created once, followed to its end, and deleted where its step is stopped.
 
-outcome = PyTorchJobRunner(api, placed(api, task_config)).run(spec, log)
+outcome = PyTorchJobRunner(api, read_launch_context(api, task_config)).run(spec, log)
 """
 
 import uuid
@@ -34,12 +34,16 @@ class PyTorchJobRunner:
     remote = True
 
     def __init__(
-        self, api: Api, place: LaunchContext, patience: FollowTimeouts | None = None, out: Callable[[str], None] = say
+        self,
+        api: Api,
+        launch: LaunchContext,
+        patience: FollowTimeouts | None = None,
+        out: Callable[[str], None] = say,
     ) -> None:
-        self.api, self.place, self.patience, self.out = api, place, patience or FollowTimeouts(), out
+        self.api, self.launch, self.patience, self.out = api, launch, patience or FollowTimeouts(), out
 
     def attaches(self, spec: JobSpec) -> bool:
-        manifest = render_pytorchjob(spec, self.place)
+        manifest = render_pytorchjob(spec, self.launch)
         name = manifest["metadata"]["name"]
         try:
             existing = retry_call(lambda: self.api.get("pytorchjobs", name), self.patience.outage)
@@ -56,7 +60,7 @@ class PyTorchJobRunner:
     ) -> Outcome:
         """Create or attach to the job and follow it; an interrupt deletes it. An outage of the API server is waited
         out; after too long a one the job is left running, for the next attempt to attach to."""
-        return self.run_manifest(render_pytorchjob(spec, self.place, uuid.uuid4().hex), log, on_line, stop)
+        return self.run_manifest(render_pytorchjob(spec, self.launch, uuid.uuid4().hex), log, on_line, stop)
 
     def run_manifest(
         self, manifest: Mapping[str, Any], log: Path, on_line: Callable[[str], None], stop: Callable[[], bool]
