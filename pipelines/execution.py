@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -361,9 +361,10 @@ def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) 
 
     A step that trains ends its training first: the same command again must not find it still at work.
     """
-    os.killpg(child.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it ended by itself just now
+        os.killpg(child.pid, signal.SIGTERM)
+    wait_for_process_group(child.pid, STEP_ENDS_SECONDS)  # before `wait`: it kills a child that does not end
     child.wait()
-    wait_for_process_group(child.pid, STEP_ENDS_SECONDS)
     for stage in stages:
         if (record := run.step_record(stage)) and record["status"] == "running":
             ended = {"status": "failed", "ended": datetime.now(UTC).isoformat(timespec="milliseconds")}

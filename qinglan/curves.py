@@ -24,7 +24,7 @@ def curve_svg(title: str, series: Mapping[str, Points]) -> str:
     low, high = min(ys), max(ys)
     high = high if high > low else low + 1
 
-    def place(x: float, y: float) -> str:
+    def point(x: float, y: float) -> str:
         across = (x - min(xs)) / ((max(xs) - min(xs)) or 1)
         up = (y - low) / (high - low)
         return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},{HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM):.1f}"
@@ -40,11 +40,11 @@ def curve_svg(title: str, series: Mapping[str, Points]) -> str:
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#ddd"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{value:.3g}</text>')
     for x, anchor in ((min(xs), "start"), (max(xs), "end")):
-        at = place(x, low).split(",")[0]
+        at = point(x, low).split(",")[0]
         parts.append(f'<text x="{at}" y="{HEIGHT - 14}" text-anchor="{anchor}">{x:g}</text>')
     for number, (name, points) in enumerate(shown.items()):
         colour = COLOURS[number % len(COLOURS)]
-        path = " ".join(place(x, y) for x, y in points)
+        path = " ".join(point(x, y) for x, y in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{LEFT + 120 * number}" y="32" fill="{colour}">{escape(name)}</text>')
     return "".join([*parts, "</svg>"])

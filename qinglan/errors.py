@@ -3,13 +3,13 @@
 QinglanError
 ├── ConfigError    a configuration or command that cannot be run       exit 2
 ├── DataError      a spreadsheet, row or knowledge base that is wrong   exit 3
-│   └── Conflict   a name that somebody else moved meanwhile
+│   └── ConflictError   a name that somebody else moved meanwhile
 ├── OutageError    something we depend on gave no answer                exit 4
 ├── BudgetError    the next call would pass the budget                  exit 5
 ├── TrainingError  a training that stopped or learned nothing usable    exit 6
-├── Held           the gate says hold: a result, not a fault            exit 7
-├── Altered        an audit found changed bytes, or a signature that does not count   exit 8
-├── Incomplete     an audit found nothing altered, and not everything   exit 9
+├── GateHeldError  the gate says hold: a result, not a fault            exit 7
+├── AlteredError   an audit found changed bytes, or a signature that does not count   exit 8
+├── IncompleteAuditError   an audit found nothing altered, and not everything   exit 9
 └── RowError       one row's call failed for good: it is quarantined, the run goes on
 
 A message says where, what, and the next step. An outage is never a score and never a silent fallback.

@@ -1,4 +1,4 @@
-"""Formats of tables of rows, told by their content, and advice for whoever has a file of another one."""
+"""Recognise a file of rows by its content; a file of another format is refused with advice how to save it."""
 
 import lzma
 import struct
@@ -94,7 +94,7 @@ def refuse_bomb(path: Path) -> None:
 
 
 def zipped_kind(path: Path) -> str:
-    """Words for an archive that is another document than .xlsx; empty where its parts tell of none."""
+    """The kind of an archive that is another document than .xlsx; empty where none is recognised."""
     with suppress(*ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         return next((kind for part, kind in ZIPPED.items() if part in names), "")

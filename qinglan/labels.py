@@ -46,7 +46,7 @@ def read_opinion(text: str) -> Opinion:
 
 
 class Label(Config):
-    """How far one passage answers one row's need."""
+    """The grade of one passage for one row's need."""
 
     id: str
     """The passage."""
@@ -56,12 +56,12 @@ class Label(Config):
 
 
 class JudgedPassage(Label):
-    """A label with where it comes from."""
+    """A label with its passage, its judges and their reason."""
 
     title: str = ""
     content: str = ""
     reason: str = ""
-    """In a sentence, of the judge whose grade counts."""
+    """A sentence of the judge whose grade counts."""
 
     grades: tuple[int, ...] = ()
     """The first judge's grade, and the second's where it was asked; the lower one counts."""

@@ -1,7 +1,7 @@
 """Near-duplicates: texts that share most of their three-character pieces, every one of them found.
 
-known = Known(["…", …], threshold=0.8)
-known.alike("…")            # those at least as alike as the threshold
+index = NearDuplicateIndex(["…", …], threshold=0.8)
+index.alike("…")            # those at least as alike as the threshold
 
 Two alike texts share so many pieces that some are among the rarest of both: only texts that share rare ones are
 compared. What is left out cannot be alike, so nothing hangs on luck.
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from qinglan.text import normalise
 
 EXTRA_RARE_PIECES = 12
-"""Rare pieces looked at beyond those that must share one, and so many must be shared. It changes the time alone."""
+"""Rarest pieces compared beyond the fewest that prefix filtering needs: alike texts share as many of them. It changes
+the time, never the result."""
 
 ROUNDING = 1e-9
 """A share of exactly the threshold counts."""
@@ -69,7 +70,8 @@ class NearDuplicateIndex:
         return shared >= self.threshold * (size + len(other_ranks) - shared) - ROUNDING
 
     def _candidates(self, ranks: Sequence[int], size: int) -> list[int]:
-        """Texts of like size that share enough of the rarest pieces; a piece that nobody knows is the rarest."""
+        """Texts of like size that share enough of the rarest pieces; a piece that no text has counts as the
+        rarest."""
         rarest = ranks[: max(0, self._wide(size) - (size - len(ranks)))]
         if not (held := [self._holding[piece] for piece in rarest if piece in self._holding]):
             return []
@@ -80,11 +82,15 @@ class NearDuplicateIndex:
         return [int(at) for at in candidates[(smallest <= sizes) & (sizes <= largest)]]
 
     def _least(self, size: int) -> int:
-        """So many of its pieces a text must share at least."""
+        """The number of its pieces that a text of this size shares at least with a text that is alike."""
         return max(1, math.ceil(self.threshold * size - ROUNDING))
 
     def _wide(self, size: int) -> int:
-        """Among so many of its rarest pieces, alike texts share WIDER, or all that they must share at all."""
+        """The number of its rarest pieces to compare (prefix filtering, as in PPJoin).
+
+        Alike texts share `_least` pieces. At most `size - _least` of those of one text are not shared, so among its
+        rarest `size - _least + EXTRA_RARE_PIECES` at least EXTRA_RARE_PIECES are, or all of `_least`.
+        """
         return size - self._least(size) + EXTRA_RARE_PIECES
 
     def _held_by_rare(self) -> dict[int, NDArray[np.intp]]:
@@ -103,12 +109,12 @@ def _by_rarity(texts: Iterable[str]) -> dict[str, int]:
 
 def group_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     """A number for each text, the same for texts that are alike, directly or through others between them."""
-    known = NearDuplicateIndex(texts, threshold)
+    index = NearDuplicateIndex(texts, threshold)
     group_of, members = dict[str, int](), defaultdict[int, list[str]](list)
-    for text in known.texts:
+    for text in index.texts:
         number = len(group_of)
         group_of[text], members[number] = number, [text]
-        for other in {group_of[text_number] for text_number in known.alike(text) if text_number in group_of} - {
+        for other in {group_of[text_number] for text_number in index.alike(text) if text_number in group_of} - {
             number
         }:
             for moved in members.pop(other):

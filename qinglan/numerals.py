@@ -108,7 +108,7 @@ def _halves_and_dozens(plain: str) -> set[str]:
 
 
 def dozens(count: str) -> str:
-    """The value of so many dozens, where 半 is half a one."""
+    """The value of a number of dozens, where 半 is half a dozen."""
     return canonical_number(str(12 * (Decimal("0.5") if count == "半" else count_value(count))))
 
 

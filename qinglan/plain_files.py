@@ -59,7 +59,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read_plain(path: Path) -> bytes:
-    """All of a plain file."""
+    """The whole content of a plain file."""
     with open_plain(path) as file, reading(path):
         content = file.read(MAX_DOCUMENT + 1)
     if len(content) > MAX_DOCUMENT:

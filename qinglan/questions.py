@@ -1,4 +1,4 @@
-"""From a company's spreadsheet, CSV or JSON to typed questions; a row that is none comes with its reason.
+"""Read a company's spreadsheet, CSV or JSON as typed questions; an unfit row is quarantined with its reason.
 
 What is wrong with the file (a missing column, merged cells, an id twice) is an error; what is wrong with a
 row (no question, a formula, a text too long) quarantines that row, before anything is paid for it.
@@ -70,11 +70,11 @@ class Columns(Config):
     """train, dev or test (训练, 验证, 测试); where it is empty the convert stage chooses by conversation."""
 
     tenant_id: str = "租户"
-    """For a sheet of several tenants; else the profile's tenant."""
+    """The column with the tenant, in a sheet of several; else the profile's tenant is taken."""
 
 
 class InvalidCellError(Exception):
-    """Why a row is no question: a word to count by, and the detail."""
+    """A cell that makes its row unfit: `reason` is a short word to count by, the message the detail."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -95,7 +95,7 @@ def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Que
 
 
 def count_rows(path: Path, columns: Columns) -> int:
-    """How many rows there are to work on, for progress; cheap beside the calls that follow."""
+    """Number of rows, for progress; cheap beside the calls that follow."""
     return sum(1 for _ in _rows(path, columns))
 
 

@@ -106,6 +106,9 @@ class BundleClient:
             for request in requests:
                 if not request.reply.done():
                     request.reply.set_exception(error)
+        finally:
+            for request in requests:  # those that are left when the client is closed
+                request.reply.cancel()
 
 
 def _settle(request: _PendingRequest, reply: BundledResponse) -> None:

@@ -142,7 +142,7 @@ class ValidatedRewrite(Rewrite):
     rewritten: Retrieval
     accepted: bool
     reason: str
-    """Why not accepted; empty when it is."""
+    """Why the row was not accepted; empty where it was."""
 
     labels: tuple[Label, ...] = ()
     """Judged passages of a row without gold; the convert stage adds them."""

@@ -17,14 +17,14 @@ SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
 
 
 def scratch_folder(stage: str, *parts: str) -> Path:
-    """The folder of this training and no other; there already when it was begun before."""
+    """The folder of this training alone; it exists already where the training was begun before."""
     folder = _root() / stage / sha256_text(*parts)[:24]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def copy_to_scratch(path: Path, digest: str) -> Path:
-    """The same file or folder where the pods of a job see it: copied there once, under its digest.
+    """Copy a file or folder, once, to where the pods of a job see it; the copy's path.
 
     Steps of other runs may copy the same at the same time, from other machines: each fills a folder of its own, and
     the first to have all of it gives it its name.
@@ -55,7 +55,7 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def _root() -> Path:
-    """Of no folder that somebody is in: a training is in another."""
+    """The absolute path of all scratch folders: a training runs in another working folder."""
     return (
         Path(os.environ[SCRATCH_VARIABLE]) if SCRATCH_VARIABLE in os.environ else cache_folder("scratch")
     ).resolve()
@@ -74,7 +74,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    """The trainer writes its state last: where a kill came before, it is missing; where it came then, it is cut."""
+    """True if the trainer's state, which is written last, is there and whole: a kill leaves it missing or cut off."""
     try:
         orjson.loads((checkpoint / "trainer_state.json").read_bytes())
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):

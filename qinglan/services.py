@@ -1,4 +1,4 @@
-"""Servers of ours that somebody needs for a while: each a real process on loopback, started, awaited, stopped."""
+"""Run our servers for the length of a block: each a process on loopback that is started, awaited and stopped."""
 
 import ctypes
 import os
@@ -21,12 +21,12 @@ from qinglan.files import open_private
 from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
-"""Without a large model to read: imports, an index, a port."""
+"""Time limit of a server without a large model to read: imports, an index, a port."""
 PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
 LAST_LINES = 12
 UNASSIGNED_PORTS = range(20_000, 30_000)
-"""Below Linux's own choice for connections, from 32768, and Kubernetes' node ports, from 30000."""
+"""Ports below those that Linux gives to connections, from 32768, and Kubernetes' node ports, from 30000."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def run_service(module: str, arguments: list[str], log: Path, ready_seconds: flo
 def start_service(
     module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
 ) -> Iterator[Callable[[], str]]:
-    """The same without waiting: the function that is yielded waits for the URL."""
+    """Start `python -m <module>` and do not wait: the function that is yielded waits for the URL."""
     command = [sys.executable, "-m", module, *arguments]
     with start_command(command, module.partition(".")[2], log, ready_seconds) as url:
         yield url
@@ -50,7 +50,7 @@ def start_service(
 def start_command(
     command: Sequence[str], name: str, log: Path, ready_seconds: float = READY_SECONDS
 ) -> Iterator[Callable[[], str]]:
-    """The same for the command of any server that announces its URL under this name."""
+    """Start any server that announces its URL under this name; the function that is yielded waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open_private(log, "wb") as errors:
         process = subprocess.Popen(
@@ -76,7 +76,8 @@ def free_port() -> int:
 
 
 def end_with_parent() -> None:
-    """In a new child: be told to stop when the parent is killed, or its journal would stay locked (Linux)."""
+    """Called in a new child: it gets SIGTERM when the parent is killed, else its journal would stay locked
+    (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -109,13 +110,13 @@ def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
 
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that leads a session of its own: by SIGTERM, then all of the session by SIGKILL."""
+    """End a process that leads a session of its own: by SIGTERM, then all that is left of its group by SIGKILL."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # its workers too: one that holds the pipe would block `close` below
+    process.wait()
     if process.stdout is not None:
         process.stdout.close()

@@ -1,6 +1,6 @@
-"""From a profile to a run on Kubeflow: compiled, checked, uploaded once, started.
+"""Start a run on Kubeflow: compile the profile, check what it needs, upload the graph once, start it.
 
-submitted = submit(Kfp(access()), graph, Wanted(...), print)
+submitted = submit(KfpClient(read_access()), graph, RunRequest(...), print)
 """
 
 import re
@@ -33,7 +33,7 @@ SINGLE_USER_NAMESPACE = "kubeflow"
 
 
 class RunRequest(NamedTuple):
-    """How a run shall be started."""
+    """The settings of a run to start."""
 
     pipeline: str
     parameters: Mapping[str, Any]

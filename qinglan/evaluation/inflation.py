@@ -43,11 +43,11 @@ def inflation(signal: Columns, outsider: Columns, conversations: Groups, draws: 
     sums = sums[counts[:, 0] > 0]
     rows = int(both.sum())
     gains = sums.sum(axis=0) / rows if rows else np.full(2, math.nan)
-    known = len(sums)
+    count = len(sums)
     if not gains[1] > 0:
-        return Inflation(float(gains[0]), float(gains[1]), math.nan, math.nan, math.nan, rows, known)
-    low, high = _interval(sums, float(np.arctan2(*gains)), draws, seed) if known > 1 else (math.nan, math.nan)
-    return Inflation(float(gains[0]), float(gains[1]), float(gains[0] / gains[1]), low, high, rows, known)
+        return Inflation(float(gains[0]), float(gains[1]), math.nan, math.nan, math.nan, rows, count)
+    low, high = _interval(sums, float(np.arctan2(*gains)), draws, seed) if count > 1 else (math.nan, math.nan)
+    return Inflation(float(gains[0]), float(gains[1]), float(gains[0] / gains[1]), low, high, rows, count)
 
 
 def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[float, float]:

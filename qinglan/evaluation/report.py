@@ -116,7 +116,7 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Everything that a reader is told, in order."""
+    """Every block of the report, in order."""
 
     headline: str
     promote: bool
@@ -213,13 +213,13 @@ def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mappin
 
 
 def _digest_rows(digests: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Each digest with its place: models, rl."""
+    """Each digest with its path in words, such as `models, rl`."""
     for name, digest in digests.items():
-        place = f"{before}{name.replace('_', ' ')}"
+        path = f"{before}{name.replace('_', ' ')}"
         if isinstance(digest, Mapping):
-            yield from _digest_rows(digest, f"{place}, ")
+            yield from _digest_rows(digest, f"{path}, ")
         else:
-            yield from ((place, str(entry)) for entry in (digest if isinstance(digest, list) else [digest]))
+            yield from ((path, str(entry)) for entry in (digest if isinstance(digest, list) else [digest]))
 
 
 Row = dict[str, Any]
@@ -229,7 +229,7 @@ def pick_examples(
     rows: Iterable[Row], kinds: Sequence[str], kind_of: Callable[[Row], str | None], count: int,
     group_of: Callable[[Row], Any],
 ) -> dict[str, list[Row]]:  # fmt: skip
-    """So many rows of each kind, one of a group, in an order that has nothing to do with their content.
+    """Choose `count` rows of each kind, one of a group, in an order that has nothing to do with their content.
 
     A row without a kind is left out. Few rows are held at a time.
     """
@@ -237,9 +237,9 @@ def pick_examples(
     for row in rows:
         if (kind := kind_of(row)) is None:
             continue
-        chosen, group, place = best[kind], group_of(row), hashlib.sha256(str(row["id"]).encode()).digest()
-        if group not in chosen or place < chosen[group][0]:
-            chosen[group] = place, row
+        chosen, group, order = best[kind], group_of(row), hashlib.sha256(str(row["id"]).encode()).digest()
+        if group not in chosen or order < chosen[group][0]:
+            chosen[group] = order, row
         if len(chosen) > count:
             del chosen[max(chosen, key=lambda name: chosen[name][0])]
     return {kind: [row for _, row in sorted(chosen.values(), key=itemgetter(0))] for kind, chosen in best.items()}

@@ -69,11 +69,12 @@ class GateConfig(Config):
     """The permutation test's p of candidate against teacher must be below."""
 
     kind_margin: Fraction = 0.02
-    """By so much top-1 may be worse than the teacher's in a kind of question, or for a tenant. More holds where it is
-    shown, by Holm's correction over all of them; the report says what a kind with few questions leaves open."""
+    """How far top-1 may be below the teacher's in a kind of question, or for a tenant. A larger loss holds the model
+    where it is significant after Holm's correction over all of them; the report says what a kind with few questions
+    leaves open."""
 
     margin: Fraction = 0.01
-    """By so much nDCG@10 and recall@10 may at most be worse than the teacher's, overall and per tenant."""
+    """How far nDCG@10 and recall@10 may be below the teacher's, overall and per tenant."""
 
     length_ratio: float = Field(default=1.5, gt=0)
     """The candidate's mean length over the teacher's, at most."""
@@ -85,7 +86,7 @@ class GateConfig(Config):
     """Share of rewrites with a number that nobody mentioned, at most."""
 
     zero_hit: Fraction = 0.01
-    """By so much the share of queries that find nothing may at most be above the teacher's."""
+    """How far the share of queries that find nothing may be above the teacher's."""
 
     alike: float = Field(default=0.8, gt=0, le=1)
     """A test row so like one of training or selection leaked (three-character pieces of question and history)."""
@@ -340,7 +341,7 @@ def _praise(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Ite
 
 
 def _power(numbers: EvaluationNumbers) -> str:
-    """How many queries it would take, where that was worked out."""
+    """A sentence with the number of queries it would take; empty where that was not worked out."""
     try:
         needed, size = numbers("power", "interesting", "queries"), numbers("power", "interesting", "difference")
     except MissingNumberError:

@@ -232,19 +232,19 @@ class Spread(NamedTuple):
 
 def spread(differences: Columns, conversations: Groups) -> Spread:
     """The spread of those differences that are known; NaN where none is."""
-    known = differences[~np.isnan(differences)]
+    measured = differences[~np.isnan(differences)]
     factor = clustering_factor(differences, conversations)
-    if not len(known):
+    if not len(measured):
         return Spread(0, math.nan, math.nan, math.nan, factor)
-    return Spread(len(known), float(known.mean()), float((known != 0).mean()), float(known.std()), factor)
+    return Spread(len(measured), float(measured.mean()), float((measured != 0).mean()), float(measured.std()), factor)
 
 
 def clustering_factor(differences: Columns, conversations: Groups) -> float:
     """The variance of the mean with whole conversations over that of independent questions."""
-    known = ~np.isnan(differences)
-    centred = differences[known] - differences[known].mean() if known.any() else np.zeros(0)
+    measured = ~np.isnan(differences)
+    centred = differences[measured] - differences[measured].mean() if measured.any() else np.zeros(0)
     alone = float((centred**2).sum())
-    return float((np.bincount(conversations[known], centred) ** 2).sum()) / alone if alone > 0 else 1.0
+    return float((np.bincount(conversations[measured], centred) ** 2).sum()) / alone if alone > 0 else 1.0
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> Agreement:

@@ -54,10 +54,10 @@ class GateStyleConfig(Config):
     """The permutation test's p of model against baseline in macro F1 must be below."""
 
     class_margin: Fraction = 0.05
-    """By so much a label's F1 may at most be below the baseline's, as points: intervals of one label are too wide."""
+    """How far a label's F1 may be below the baseline's, without its interval: that of a single label is too wide."""
 
     teacher_margin: Fraction = 0.02
-    """By so much a distilled model's macro F1 may at most be below its teacher's, at the interval's lower end."""
+    """How far a distilled model's macro F1 may be below its teacher's, at the interval's lower end."""
 
     alike: float = Field(default=0.8, gt=0, le=1)
     """A test row so like one of train, dev or the unlabelled texts leaked (three-character pieces)."""
@@ -66,7 +66,7 @@ class GateStyleConfig(Config):
     """The expected calibration error, at most."""
 
     ece_worse: Fraction = 0.01
-    """By so much the temperature may at most raise the test's calibration error: near 1 it moves it by chance."""
+    """How far the temperature may raise the test's calibration error: a temperature near 1 moves it by chance."""
 
 
 def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:

@@ -1,4 +1,4 @@
-"""A job is made once: who comes again, after a retry or a lost answer, finds it."""
+"""Create a job once; a retry, or a call after a lost answer, attaches to the existing one."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, 
 def create_or_attach(
     api: Api, manifest: Mapping[str, Any], patience: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The job as the server has it, whoever made it."""
+    """The job as the server has it, created now or before."""
     name, until = manifest["metadata"]["name"], time.monotonic() + DELETION_SECONDS
     while True:
         try:
@@ -64,7 +64,7 @@ def create_or_attach(
 
 
 def delete_and_wait(api: Api, job: Mapping[str, Any], patience: float) -> bool:
-    """Delete the job and wait until it is gone, with its pods; whether it went in time."""
+    """Delete the job and wait until it is gone, with its pods; True if that was in time."""
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     until = time.monotonic() + patience
     retry_call(lambda: api.delete("pytorchjobs", name, uid), patience)

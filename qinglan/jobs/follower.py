@@ -17,33 +17,33 @@ from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api
 
 STOPPED_EXIT_CODE = -15
-"""The code of a command that was told to stop, here as on this machine."""
+"""Exit code of a command that was told to stop, the same as of a local process after SIGTERM."""
 
 REPEAT_SECONDS = 30.0
 
 STOP_POLL_SECONDS = 0.5
-"""How often `stop` is asked."""
+"""Seconds between two calls of `stop`."""
 
 
 class FollowTimeouts(NamedTuple):
-    """In seconds."""
+    """Time limits of a follower, in seconds."""
 
     pending: float = 600.0
-    """A job that waits longer says why, and what to do; it waits on."""
+    """Wait of a job after which a line says why, and what to do; it still waits."""
 
     outage: float = 300.0
-    """An API server that restarts is waited for so long, while the job runs on."""
+    """Time that the API server may be unreachable, while the job itself runs on."""
 
     deletion: float = 90.0
     log: float = 15.0
-    """For the last lines, once a job is over."""
+    """Time to read the last lines of a job that is over."""
 
     settle: float = 3.0
-    """For the news of the pod that failed, which may come after the news that the job did."""
+    """Time that the failed pod's status may arrive after the job's."""
 
 
 class ApiUnreachableError(Exception):
-    """Nothing was heard for too long: the job is left as it is."""
+    """The API server was unreachable for too long; the job is left as it is."""
 
     def __init__(self, refusal: ApiError) -> None:
         self.refusal = refusal
@@ -72,7 +72,7 @@ class ProgressReporter:
         self._once(reading.text, now, again=True)
 
     def silence(self, seconds: float, why: str) -> None:
-        """The API server says nothing; the job may be well."""
+        """Report that the API server does not answer; the job may run well."""
         minute = int(seconds // REPEAT_SECONDS)
         text = f"nothing heard of it, and asked again ({why}); the job itself runs on"
         self._once(f"{text}, {minute * REPEAT_SECONDS:.0f} s" if minute else text, time.monotonic(), again=False)
@@ -94,7 +94,8 @@ class Follower:
         self.api, self.watch, self.log, self.reporter, self.patience = api, watch, log, reporter, patience
 
     def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
-        """To its end; a failure is held back for a moment while nobody is to blame yet."""
+        """Follow the job to its end; a failure without a failed pod is reported after `settle` seconds, when one may
+        be known."""
         began_to_settle = 0.0
         while not stop():
             reading = self._read(job)
@@ -112,7 +113,8 @@ class Follower:
         return Outcome(STOPPED_EXIT_CODE, "it was told to stop")
 
     def end(self, job: Mapping[str, Any]) -> None:
-        """Delete it, and wait until it is gone. A manifest will do, whose job this attempt may have made or not."""
+        """Delete the job, and wait until it is gone. `job` may be a manifest, whose job this attempt may not have
+        made."""
         name, where = job["metadata"]["name"], f"-n {self.api.namespace}"
         with signals_ignored():
             try:
@@ -144,7 +146,7 @@ class Follower:
         return job_status(snapshot, self.api.server_time())
 
     def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
-        """The watch does not know it, or knows another: it is new, or gone."""
+        """Read the job itself where the watch has none of its uid: it is new, or gone."""
         try:
             current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
         except ApiError as refusal:
@@ -155,7 +157,7 @@ class Follower:
         return self.watch.snapshot()
 
     def _start_log(self, snapshot: JobSnapshot) -> None:
-        """The first node's: it is the one that speaks."""
+        """Follow the log of the first node, which prints for all."""
         for pod in pods_of_job(snapshot):
             if pod["ran"] and not pod["gone"] and pod["metadata"]["name"].endswith("-master-0"):
                 self.log.start(pod)

@@ -1,4 +1,4 @@
-"""Being told to stop, as an exception: what was started is ended on the way out."""
+"""SIGTERM as an exception, so that `finally` blocks end what was started."""
 
 import signal
 import sys
@@ -11,7 +11,7 @@ SIGTERM_EXIT_CODE = 143
 
 @contextmanager
 def sigterm_raises() -> Iterator[None]:
-    """SIGTERM leaves the block by SystemExit. Not where somebody else handles it, nor outside of the main thread."""
+    """Leave the block by SystemExit at SIGTERM, unless another handler is set or this is not the main thread."""
     if not _can_handle_sigterm():
         yield
         return
@@ -24,7 +24,7 @@ def sigterm_raises() -> Iterator[None]:
 
 @contextmanager
 def signals_ignored() -> Iterator[None]:
-    """A second SIGTERM, or Ctrl-C, does not stop the cleaning up."""
+    """Ignore a second SIGTERM, or Ctrl-C, which would stop the cleaning up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

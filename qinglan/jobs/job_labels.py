@@ -11,7 +11,7 @@ from qinglan.files import sha256_text
 PART_OF_LABELS = {"app.kubernetes.io/part-of": "qinglan"}
 RUN_LABEL, STEP_LABEL, TENANT_LABEL = "qinglan.dev/run", "qinglan.dev/step", "qinglan.dev/tenant"
 SPEC_ANNOTATION, ATTEMPT_ANNOTATION = "qinglan.dev/spec", "qinglan.dev/attempt"
-"""Annotations: the digest of what was asked for, and who asked."""
+"""Annotations: the digest of the job's spec, and the id of the attempt that created it."""
 
 SLUG, HASH = 36, 12
 """A pod is called <job>-worker-<number> and its service too: 63 characters, a letter first (DNS-1035)."""

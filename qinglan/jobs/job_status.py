@@ -16,12 +16,12 @@ TIMEOUT_EXIT_CODE = 124
 """The exit code of `timeout`."""
 
 POD_GONE_SECONDS = 5.0
-"""The time after a pod is gone for which the job may still seem to run: the news of both come separately."""
+"""Seconds for which a job may still seem to run after a pod of it is gone: the two are reported separately."""
 
 
 class JobStatus(NamedTuple):
     phase: Phase
-    """failed: it is over; hopeless: it is not, and whoever follows it must end it."""
+    """failed: the job is over; hopeless: it still exists and cannot succeed, so its follower must end it."""
 
     text: str
     code: int = 0
@@ -54,8 +54,8 @@ def _failed(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
     if "longer than specified deadline" in message:
         return JobStatus("failed", _deadline_message(deadline(job), pods), TIMEOUT_EXIT_CODE, final=True)
     replaced = [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
-    for known in (pods, replaced):
-        if culprit := first_pod_failure(known):
+    for candidates in (pods, replaced):
+        if culprit := first_pod_failure(candidates):
             return JobStatus("failed", culprit.explained(), culprit.code, culprit)
     if culprit := first_deleted_pod(pod for pod in pods if _is_in_failed_role(pod, message)):
         return JobStatus("failed", culprit.explained(), culprit.code, culprit)
@@ -119,8 +119,8 @@ def _deadline_message(limit: float, pods: list[Mapping[str, Any]]) -> str:
 
 def _lost_pod_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]], now: float) -> JobStatus | None:
     """A pod that was taken away: the operator makes a new one, which the others do not know."""
-    gone = [pod for pod in pods if pod["ran"] and pod["gone"] and now - pod["gone"] > POD_GONE_SECONDS]
-    ended = first_pod_failure(gone) or first_deleted_pod(gone)
+    deleted = [pod for pod in pods if pod["ran"] and pod["gone"] and now - pod["gone"] > POD_GONE_SECONDS]
+    ended = first_pod_failure(deleted) or first_deleted_pod(deleted)
     return JobStatus("hopeless", ended.explained(), ended.code, ended) if ended else None
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, OutageError
 from qinglan.files import open_private
 from qinglan.jobs.interrupts import sigterm_raises
 from qinglan.jobs.spec import Command, JobSpec, Outcome
@@ -110,12 +110,18 @@ class _Reader(threading.Thread):
 
     def run(self) -> None:
         assert self.process.stdout is not None
-        with self.process.stdout, open_private(self.log, "ab") as file:
-            for line in self.process.stdout:
-                file.write(line)
-                file.flush()
-                if self.error is None:
-                    self._tell(line.decode("utf-8", "replace").rstrip("\n"))
+        try:
+            with self.process.stdout, open_private(self.log, "ab") as file:
+                for line in self.process.stdout:
+                    file.write(line)
+                    file.flush()
+                    if self.error is None:
+                        self._tell(line.decode("utf-8", "replace").rstrip("\n"))
+        except OSError as error:  # an error of this thread alone would let a command succeed without its log
+            self.error = OutageError(
+                f"{self.log}: the log cannot be written ({error.strerror}). Make room on that disk, then run again."
+            )
+            self.error.__cause__ = error
 
     def _tell(self, line: str) -> None:
         try:

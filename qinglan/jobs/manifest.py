@@ -27,41 +27,41 @@ CONTAINER = "pytorch"
 """The operator looks for a container of this name."""
 
 FINISHED_TTL_SECONDS = 24 * 3600
-"""How long a job that is over stays to be looked at."""
+"""Seconds for which a job that is over can still be inspected."""
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
 """A proxy beside the training never ends, and the job with it; Kubeflow's namespaces inject one."""
 
 
-def render_pytorchjob(spec: JobSpec, place: LaunchContext, attempt: str = "") -> dict[str, Any]:
+def render_pytorchjob(spec: JobSpec, launch: LaunchContext, attempt: str = "") -> dict[str, Any]:
     """The PyTorchJob. `attempt` tells a job that this very call made from one that it found."""
     labels = {
         **PART_OF_LABELS,
-        RUN_LABEL: label_value(place.run),
+        RUN_LABEL: label_value(launch.run),
         STEP_LABEL: label_value(spec.name),
-        **({TENANT_LABEL: label_value(place.tenant)} if place.tenant else {}),
+        **({TENANT_LABEL: label_value(launch.tenant)} if launch.tenant else {}),
     }
-    body = _body(spec, place, labels)
+    body = _body(spec, launch, labels)
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {
-            "name": job_name(place.run, spec.name),
-            "namespace": place.namespace,
+            "name": job_name(launch.run, spec.name),
+            "namespace": launch.namespace,
             "labels": labels,
             "annotations": {SPEC_ANNOTATION: spec_digest(body), ATTEMPT_ANNOTATION: attempt},
-            "ownerReferences": [{**place.owner, "controller": False, "blockOwnerDeletion": False}]
-            if place.owner
+            "ownerReferences": [{**launch.owner, "controller": False, "blockOwnerDeletion": False}]
+            if launch.owner
             else [],
         },
         "spec": body,
     }
 
 
-def _body(spec: JobSpec, place: LaunchContext, labels: Mapping[str, str]) -> dict[str, Any]:
+def _body(spec: JobSpec, launch: LaunchContext, labels: Mapping[str, str]) -> dict[str, Any]:
     template = {
-        "metadata": {"labels": {**labels, **NO_SIDECAR}, "annotations": {**NO_SIDECAR, **place.annotations}},
-        "spec": _pod(spec, place),
+        "metadata": {"labels": {**labels, **NO_SIDECAR}, "annotations": {**NO_SIDECAR, **launch.annotations}},
+        "spec": _pod(spec, launch),
     }
     replica = {"restartPolicy": "Never", "template": template}
     workers = {"Worker": {"replicas": spec.nodes - 1, **replica}} if spec.nodes > 1 else {}
@@ -77,18 +77,18 @@ def _body(spec: JobSpec, place: LaunchContext, labels: Mapping[str, str]) -> dic
     }
 
 
-def _pod(spec: JobSpec, place: LaunchContext) -> dict[str, Any]:
-    task = place.task
+def _pod(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
+    task = launch.task
     selector = {PRODUCT: A100, **(task.get("node_selector") or {})}
-    user = {"runAsUser": place.user} if place.user else {}
-    group = {"runAsGroup": place.group} if place.group else {}
+    user = {"runAsUser": launch.user} if launch.user else {}
+    group = {"runAsGroup": launch.group} if launch.group else {}
     return {
-        "containers": [_container(spec, place)],
+        "containers": [_container(spec, launch)],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *_volumes_without_secrets(task)],
         "nodeSelector": selector,
         "tolerations": _tolerations(task.get("tolerations") or ()),
         **({"affinity": task["affinity"]} if task.get("affinity") else {}),
-        **({"imagePullSecrets": list(place.pull_secrets)} if place.pull_secrets else {}),
+        **({"imagePullSecrets": list(launch.pull_secrets)} if launch.pull_secrets else {}),
         # On the pod, so that it holds for the operator's own init container as well.
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, **user, **group},
         "automountServiceAccountToken": False,
@@ -96,11 +96,11 @@ def _pod(spec: JobSpec, place: LaunchContext) -> dict[str, Any]:
     }
 
 
-def _container(spec: JobSpec, place: LaunchContext) -> dict[str, Any]:
-    task, folder = place.task, spec.command.folder
+def _container(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
+    task, folder = launch.task, spec.command.folder
     return {
         "name": CONTAINER,
-        "image": place.image,
+        "image": launch.image,
         "command": pod_command(spec),
         **({"workingDir": str(folder)} if folder else {}),
         "env": _environment(task.get("env") or (), spec.command.environment),

@@ -1,7 +1,7 @@
-"""The log of a pod, line by line into a file: not one twice, and none lost, though the stream breaks.
+"""Copy a pod's log line by line into a file: no line twice and none lost, though the stream breaks.
 
-Each line comes with its time. Where the stream breaks, it is asked for again from the last time on, and what was had
-is passed over. How far it got is kept beside the log, so that another process goes on there.
+Each line comes with its time. After a break the stream is requested again from the last time on, and lines that were
+read already are skipped. The position is kept in a file beside the log, so that another process can go on there.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,18 +36,18 @@ class LogPosition(NamedTuple):
     nth: int = 0
 
 
-def lines_after(lines: Iterable[bytes], heard: LogPosition) -> Iterator[tuple[LogPosition, bytes]]:
-    """The lines that come after the position, each with its own.
+def lines_after(lines: Iterable[bytes], last: LogPosition) -> Iterator[tuple[LogPosition, bytes]]:
+    """The lines after a position, each with its own position.
 
-    What is asked for from a time on begins with lines of that time, some of which were had.
+    A stream that is requested from a time on begins with lines of that time, some of which were read before.
     """
     now = LogPosition()
     for line in lines:
         stamp, _, text = line.partition(b" ")
         at = normalise_timestamp(stamp.decode("ascii", "replace"))
-        at, text = (at, text) if at else (now.at or heard.at, line)  # a word of the server's own, without a time
+        at, text = (at, text) if at else (now.at or last.at, line)  # a line of the server itself has no time
         now = LogPosition(at, now.nth + 1 if at == now.at else 1)
-        if now > heard:
+        if now > last:
             yield now, text
 
 
@@ -60,7 +61,7 @@ def normalise_timestamp(stamp: str) -> str:
 
 
 class LogFile:
-    """The log, and beside it how far it is."""
+    """The log, and beside it a note of the position up to which it is complete."""
 
     def __init__(self, path: Path, pod_uid: str) -> None:
         self.path, self.note, self.pod_uid = path, path.with_name(f".{path.name}.position"), pod_uid
@@ -89,7 +90,7 @@ class LogFile:
             self._write_note(self.path.stat().st_size)
 
     def _write_note(self, size: int) -> None:
-        """What the file holds beyond it is taken back by the next who opens it, and asked for again."""
+        """Note the position; the next process cuts off what the file holds beyond it, and requests that again."""
         self._noted = time.monotonic()
         noted = {"pod": self.pod_uid, "size": size, **self.position._asdict()}
         with atomic_write(self.note) as partial:
@@ -102,7 +103,7 @@ class PodLog:
     def __init__(self, api: Api, log: Path, on_line: Callable[[str], None], say: Callable[[str], None]) -> None:
         self.api, self.log, self.on_line, self.say = api, log, on_line, say
         self.error: BaseException | None = None
-        """The error of `on_line`: whoever follows the job raises it."""
+        """The error of `on_line` or of the file; the follower of the job raises it."""
 
         self._over, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -116,7 +117,7 @@ class PodLog:
             self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """The pod is over: read what is left, and no longer than this."""
+        """Read what is left of a pod that is over, for no longer than this."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -133,13 +134,11 @@ class PodLog:
             self._thread.join(2)
 
     def _run(self, meta: Mapping[str, Any]) -> None:
-        file = LogFile(self.log, meta["uid"])
         try:
-            self._follow(meta["name"], file)
+            with closing(LogFile(self.log, meta["uid"])) as file:
+                self._follow(meta["name"], file)
         except BaseException as error:
             self.error = error
-        finally:
-            file.close()
 
     def _follow(self, pod: str, file: LogFile) -> None:
         pause, reported = FIRST_PAUSE, False
@@ -176,7 +175,7 @@ class PodLog:
         return got
 
     def _take(self, position: LogPosition, text: bytes, file: LogFile) -> None:
-        """Who goes on with another's log hears all lines; the file gets those it lacks."""
+        """Pass on every line, also after a resume; write the lines that the file lacks."""
         self._heard = position
         if position > file.position:
             file.add(text, position)

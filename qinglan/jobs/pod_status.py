@@ -48,7 +48,7 @@ class PodFailure(NamedTuple):
 
 
 def first_pod_failure(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
-    """The pod that failed first: the others die of the loss."""
+    """The pod that failed first: the others fail because it is lost."""
     failures = filter(None, map(pod_failure, pods))
     return min(failures, key=lambda failure: (failure.at or "~", failure.pod), default=None)
 

@@ -1,7 +1,7 @@
-"""Everything that a training started, wherever it went: Ray's processes leave the process group they came from.
+"""Find and end all processes of a training: Ray's leave the process group in which they were started.
 
 Each inherits a mark in its environment and keeps its files in a folder of the training, and is found by either.
-Nobody else's process has these.
+No other process has these.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from qinglan.files import atomic_write
 from qinglan.jobs.shared_memory import remove_abandoned_segments
 
 PROCESS_MARK_VARIABLE = "QINGLAN_TRAINING"
@@ -23,8 +24,8 @@ POLITE_SECONDS = 5.0
 
 @contextmanager
 def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
-    """A mark for the environment and a folder for temporary files; after the block, all with them is gone, as is the
-    shared memory that nobody holds any more.
+    """A mark for the environment and a folder for temporary files; after the block, every process with either is
+    ended, and shared memory that no process holds is removed.
 
     `note` remembers both: what a killed stage left behind is ended when it runs again. The folder's path is short,
     since Ray puts sockets into it, and those may not have long names.
@@ -34,8 +35,9 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
         _end(mark, folder, note.stat().st_mtime)
     mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="ql-")
     started = Path(folder).stat().st_mtime
-    note.write_text(f"{mark}\n{folder}")
     try:
+        with atomic_write(note) as partial:  # half a note would stop every later run of the stage
+            partial.write_text(f"{mark}\n{folder}")
         yield mark, Path(folder)
     finally:
         _end(mark, folder, started)
@@ -89,7 +91,7 @@ def wait_for_process_group(group: int, seconds: float) -> None:
 
 
 def _runs(group: int) -> bool:
-    """Whether a process of this group still runs; a zombie does not."""
+    """True if a process of this group still runs; a zombie does not."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
             state, _, its_group = (process / "stat").read_text().rpartition(") ")[2].split()[:3]

@@ -1,6 +1,6 @@
-"""A training as a PyTorchJob: made once, followed to its end, and ended with whoever asked for it.
+"""A training as a PyTorchJob: created once, followed to its end, and deleted where its step is stopped.
 
-outcome = PyTorchJobRunner(api, placed(api, task_config)).run(spec, log)
+outcome = PyTorchJobRunner(api, read_launch_context(api, task_config)).run(spec, log)
 """
 
 import uuid
@@ -34,12 +34,16 @@ class PyTorchJobRunner:
     remote = True
 
     def __init__(
-        self, api: Api, place: LaunchContext, patience: FollowTimeouts | None = None, out: Callable[[str], None] = say
+        self,
+        api: Api,
+        launch: LaunchContext,
+        patience: FollowTimeouts | None = None,
+        out: Callable[[str], None] = say,
     ) -> None:
-        self.api, self.place, self.patience, self.out = api, place, patience or FollowTimeouts(), out
+        self.api, self.launch, self.patience, self.out = api, launch, patience or FollowTimeouts(), out
 
     def attaches(self, spec: JobSpec) -> bool:
-        manifest = render_pytorchjob(spec, self.place)
+        manifest = render_pytorchjob(spec, self.launch)
         name = manifest["metadata"]["name"]
         try:
             existing = retry_call(lambda: self.api.get("pytorchjobs", name), self.patience.outage)
@@ -54,9 +58,9 @@ class PyTorchJobRunner:
         on_line: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Interrupted, it deletes the job. An API server that is away is waited for; a job that can be heard of no
-        longer is left running, for the next attempt to find."""
-        return self.run_manifest(render_pytorchjob(spec, self.place, uuid.uuid4().hex), log, on_line, stop)
+        """Create or attach to the job and follow it; an interrupt deletes it. An outage of the API server is waited
+        out; after too long a one the job is left running, for the next attempt to attach to."""
+        return self.run_manifest(render_pytorchjob(spec, self.launch, uuid.uuid4().hex), log, on_line, stop)
 
     def run_manifest(
         self, manifest: Mapping[str, Any], log: Path, on_line: Callable[[str], None], stop: Callable[[], bool]
@@ -90,6 +94,6 @@ class PyTorchJobRunner:
 
     @contextmanager
     def _watching(self, name: str) -> Iterator[JobWatch]:
-        """The watches run before the job is made: what cannot be followed is not begun."""
+        """Start the watches before the job is made: a job that cannot be followed is not begun."""
         with ExitStack() as stack:
             yield retry_call(lambda: stack.enter_context(JobWatch(self.api, name)), self.patience.outage)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 class Permission(NamedTuple):
     group: str
     resource: str
-    """With its subresource: pods/log."""
+    """A resource, or a subresource such as pods/log."""
 
     verbs: tuple[str, ...]
     name: str = ""
@@ -14,7 +14,7 @@ class Permission(NamedTuple):
 
     @property
     def rule(self) -> dict[str, list[str]]:
-        """As a Role has it."""
+        """The permission as a rule of a Role."""
         names = {"resourceNames": [self.name]} if self.name else {}
         return {"apiGroups": [self.group], "resources": [self.resource], **names, "verbs": list(self.verbs)}
 

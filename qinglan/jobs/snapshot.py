@@ -13,7 +13,7 @@ class JobSnapshot(NamedTuple):
 
     job: Mapping[str, Any] | None = None
     pods: Mapping[str, Mapping[str, Any]] = {}
-    """By name; a deleted pod stays, with the time at which it was gone, since its failure is read afterwards."""
+    """Pods by name; a deleted pod stays, with the time of its deletion, because its failure is read afterwards."""
 
     refused: Mapping[str, Any] | None = None
     """The last event of a pod that could not be created."""
@@ -30,8 +30,8 @@ def slim_job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A pod with three things that the server forgets: that it ran, when it was gone, and how the pod of this name
-    ended that it replaces: an operator that has just ended a job may make one more before it knows."""
+    """A pod with three facts that the server forgets: that it ran, when it was deleted, and how the earlier pod of
+    this name ended (an operator may create one more pod before it knows that the job is over)."""
     same = before is not None and before["metadata"]["uid"] == pod["metadata"]["uid"]
     status = pod.get("status") or {}
     ran = status.get("phase") in ("Running", "Succeeded") or _ended(status)
@@ -45,7 +45,7 @@ def slim_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[s
 
 
 def _earlier(pod: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the one that it replaces, in the same job."""
+    """The status of the pod that this one replaces, in the same job."""
     if before["metadata"].get("ownerReferences") != pod["metadata"].get("ownerReferences", []):
         return {}
     replaces = before["metadata"]["uid"] != pod["metadata"]["uid"]

@@ -11,14 +11,14 @@ Join = Literal["torchrun", "ray"]
 class Command(NamedTuple):
     argv: Sequence[str]
     environment: Mapping[str, str] = {}
-    """On top of the process's own."""
+    """Variables beside those of this process."""
 
     folder: Path | None = None
     """The working folder."""
 
 
 class JobSpec(NamedTuple):
-    """A command, and the machines it wants."""
+    """A command, and the machines it needs."""
 
     name: str
     """The step, such as "sft". With the run's id it names the job, so that a retry finds it again."""

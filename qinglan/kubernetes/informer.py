@@ -79,6 +79,7 @@ class Informer:
     def _refused(self, refusal: ApiError) -> None:
         if refusal.status == GONE:
             self._version = ""
+            self._stopped.wait(FIRST_PAUSE)  # a server that forgets at once must not be asked for lists without end
             return
         self.trouble = (self.trouble[0] if self.trouble else time.monotonic(), refusal)
         self.begun.set()

@@ -16,7 +16,7 @@ def load_login(path: str, settings: Any) -> None:
     from kubernetes import config
     from yaml import YAMLError
 
-    place = f"KUBECONFIG {path}" if path else "this pod"
+    source = f"KUBECONFIG {path}" if path else "this pod"
     try:
         with _captured_plugin_errors() as failures:
             if path:
@@ -27,11 +27,11 @@ def load_login(path: str, settings: Any) -> None:
     except ConfigError:
         raise
     except (config.ConfigException, OSError, YAMLError) as error:
-        raise ConfigError(f"{place}: {_line(error)}.") from error
+        raise ConfigError(f"{source}: {_line(error)}.") from error
     except Exception as error:  # the library takes any mapping for a kubeconfig, and stumbles somewhere inside
-        raise ConfigError(f"{place}: is no kubeconfig ({type(error).__name__}: {_line(error)}).") from error
+        raise ConfigError(f"{source}: is no kubeconfig ({type(error).__name__}: {_line(error)}).") from error
     if failures:
-        raise ConfigError(f"{place}: the plugin under `exec` gave no login: {_line('; '.join(failures))}.")
+        raise ConfigError(f"{source}: the plugin under `exec` gave no login: {_line('; '.join(failures))}.")
 
 
 def _check_form(path: str) -> None:

@@ -229,12 +229,12 @@ class RunFolder(Evidence):
         if path is None:
             return None
         moved = [self.root / "artifacts" / rest for rest in _below_artifacts(path)]
-        here = next((candidate for candidate in moved if _exists(candidate)), None)
-        if here is None and is_output:
+        existing = next(filter(_exists, moved), None)
+        if existing is None and is_output:
             inside = moved[0] if moved else path
             return inside if self._is_inside(inside) else None
-        here = here or path
-        return here if _exists(here) else None
+        candidate = existing or path
+        return candidate if _exists(candidate) else None
 
     def _is_inside(self, path: Path) -> bool:
         """Tell if the path leads into this run's folder, by its words alone: no link is followed."""

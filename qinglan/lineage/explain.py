@@ -99,7 +99,7 @@ def paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
     The steps of a run share one journal, and a fold's list repeats those before it: a call counts in the step that
     named it first. A list that is not at hand counts as its step signed it.
     """
-    lines, answers, cost, known = [], 0, 0.0, set[str]()
+    lines, answers, cost, counted = [], 0, 0.0, set[str]()
     for step in steps_by_time(graph):
         for part in step.statement.used:
             if part.name == JOURNAL:
@@ -107,8 +107,8 @@ def paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
                 if calls is None:
                     count, paid = _as(int, part.about.get("answers")), _as(float, part.about.get("cost"))
                 else:
-                    new = calls.keys() - known
-                    known |= new
+                    new = calls.keys() - counted
+                    counted |= new
                     count, paid = len(new), round(math.fsum(calls[call] for call in new), COST_DIGITS)
                 answers, cost = answers + count, round(cost + paid, COST_DIGITS)
                 lines.append(f"{step.statement.stage}: {count:,} answers, cost {paid:g} ({part.digest[:12]})")

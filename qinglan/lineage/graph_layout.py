@@ -16,7 +16,7 @@ class Card(NamedTuple):
     """A step with the inputs that no step made, and its outputs."""
 
     step: Step | None
-    """None: things that stand alone."""
+    """None on the card of things that no step used or made."""
 
     inputs: tuple[ArtifactNode, ...]
     outputs: tuple[ArtifactNode, ...] = ()
@@ -33,7 +33,7 @@ class Card(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """From an output of one step, point to point, to a step that used it."""
+    """A line from an output of one step, point to point, to a step that used it."""
 
     thing: ArtifactNode
     user: str

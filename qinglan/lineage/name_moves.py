@@ -42,11 +42,11 @@ class NameClaim(NamedTuple):
 
 
 def read_claim(store: "Store", history: NameHistory) -> NameClaim:
-    known = {entry.digest for entry in history.history}
+    pointed_at = {entry.digest for entry in history.history}
     statements = {
         digest: store.shelf.read(f"{RELEASES}/{digest}/{PROVENANCE}") or b""
         for digest in store.digests()
-        if digest not in known
+        if digest not in pointed_at
     }
     return NameClaim(history, statements)
 
@@ -113,12 +113,12 @@ def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str
 
 def forgotten_releases(history: NameHistory, rollouts: Iterable[Mapping[str, Any]]) -> list[str]:
     """Rollouts that brought a release of this name which no entry names, each with the release."""
-    known = {entry.digest for entry in history.history}
+    pointed_at = {entry.digest for entry in history.history}
     releases = ((rollout["metadata"]["name"], rollout["spec"]["release"]) for rollout in rollouts)
     return [
         f"{rollout} brought {str(release['digest'])[:12]}"
         for rollout, release in releases
-        if release["name"] == history.name and release["digest"] not in known
+        if release["name"] == history.name and release["digest"] not in pointed_at
     ]
 
 

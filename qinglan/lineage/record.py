@@ -2,7 +2,7 @@
 
     with recorded("generate", {"questions": questions}, {"rewrites": rewrites}, config, lineage) as step:
         step.facts.update(rows=500)
-        step.used.append(Part("prices", digest))
+        step.used.append(ArtifactRef("prices", digest))
 
 `lineage` is one more output: a folder with the statement of this step and those of all before it, so that whoever
 holds the last has them all. Under `qinglan run` the record and the statement also land in the run's folder, named by
@@ -86,7 +86,7 @@ def recorded(
     lineage: Artifact,
     before: Artifact | None = None,
 ) -> Iterator[StepReport]:
-    """Run a stage between its record's two halves; the record tells of a failure too.
+    """Run a stage, and write its record before and after it; the record of a failed stage has its error.
 
     The key is asked for first: a training must not end with nobody to sign for it.
     """

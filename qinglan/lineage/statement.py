@@ -193,7 +193,7 @@ def _seeds(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(config, Mapping):
         return
     for name, value in config.items():
-        here = f"{path}.{name}" if path else str(name)
+        name_path = f"{path}.{name}" if path else str(name)
         if name == "seed":
-            yield here, value
-        yield from _seeds(value, here)
+            yield name_path, value
+        yield from _seeds(value, name_path)

@@ -100,8 +100,8 @@ def _by_keys(signers: Iterable[Signer]) -> Verified:
     keys = {signer.id: PublicKey(signer.id, signer.key.public_key()) for signer in signers}
 
     def verified(envelope: Envelope, statement: Statement) -> bool:
-        known = (signature for signature in envelope.signatures if signature.key in keys)
-        return any(verify_signature(envelope, signature, keys[signature.key]) for signature in known)
+        by_these = (signature for signature in envelope.signatures if signature.key in keys)
+        return any(verify_signature(envelope, signature, keys[signature.key]) for signature in by_these)
 
     return verified
 

@@ -1,4 +1,4 @@
-"""Ways out of a training's steps: the files of its run, and a message to the run's gateway."""
+"""The receivers of a training's steps: files in the run's folder, and messages to the run's gateway."""
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ LIVE_VARIABLE = "QINGLAN_LIVE"
 
 PAGE_FILE, SNAPSHOT_FILE = "index.html", "training.json"
 FILES_EVERY, SENT_EVERY = 1.0, 5.0
-"""Least seconds between two writes, and between two messages."""
+"""Shortest seconds between two writes, and between two messages."""
 
 HEARTBEAT = 30.0
-"""Seconds after which it is written and sent without news too, so that a reader knows that it is alive."""
+"""Seconds after which an unchanged state is written and sent again, which shows that the training is alive."""
 
 RETRY_AFTER = 60.0
 """Seconds until the next try after one that failed."""
@@ -32,7 +32,7 @@ Write = Callable[[TrainingSnapshot, Rows], None]
 
 
 class Outlet:
-    """A way out that is used now and then; if it fails, that is said once, and training goes on."""
+    """One receiver of a training's state; a failure is reported once, and training goes on."""
 
     def __init__(self, label: str, every: float, write: Write) -> None:
         self._label, self._every, self._write = label, every, write
@@ -41,7 +41,7 @@ class Outlet:
         self._failed = False
 
     def due(self, now: float, news: Hashable) -> bool:
-        """Tell if it is time: there is news, or nothing was written for long."""
+        """True if it is time to write: there is news, or HEARTBEAT has passed."""
         return now >= self._next and (news != self._news or now >= self._last + HEARTBEAT)
 
     def write(self, now: float, news: Hashable, snapshot: TrainingSnapshot, rows: Rows) -> None:
@@ -56,7 +56,7 @@ class Outlet:
 
 
 def outlets(stage: str, gateway_url: str) -> list[Outlet]:
-    """The ways out that there are: a folder that the environment names, and a gateway."""
+    """The outlets of this process: a folder that the environment names, and a gateway."""
     chosen = []
     if folder := os.environ.get(LIVE_VARIABLE):
         chosen.append(Outlet(f"{stage} live files", FILES_EVERY, file_writer(Path(folder))))

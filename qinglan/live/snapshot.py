@@ -50,7 +50,7 @@ class TrainingSnapshot(Config):
     """Seconds since 1970; so are the next two."""
 
     stepped: FiniteFloat
-    """When the newest step came."""
+    """Time of the newest step."""
 
     written: FiniteFloat
     step: NonNegativeInt
@@ -72,7 +72,7 @@ class TrainingSnapshot(Config):
 
 
 def newest_figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The newest value of each figure, without those that are no number: alarms speak of them."""
+    """The newest value of each figure, without NaN and infinity, which alarms report."""
     figures: dict[str, float] = {}
     for row in rows:
         figures |= row
@@ -89,6 +89,6 @@ def curve_points(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[f
 
 
 def seconds_left(first: tuple[float, float], now: tuple[float, float], total: int) -> float | None:
-    """The time until the last step at the pace since the first that came; both are (step, time)."""
+    """Seconds until the last step at the pace since `first`; both points are (step, time)."""
     steps, seconds = now[0] - first[0], now[1] - first[1]
     return (total - now[0]) * seconds / steps if steps > 0 and seconds > 0 and total >= now[0] else None

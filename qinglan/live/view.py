@@ -66,7 +66,7 @@ class LiveTraining:
 
     @property
     def rows(self) -> list[dict[str, float]]:
-        """The metrics by step; what came for one step at several times is one row."""
+        """The metrics by step; those of one step are one row, also where they arrived at several times."""
         return [self._rows[at] for at in sorted(self._rows)]
 
     @property

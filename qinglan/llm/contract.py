@@ -23,10 +23,10 @@ SAMPLE_HEADER = "x-qinglan-sample"
 """Number of the sample where several answers to one prompt are needed; "0" for the first."""
 
 CALL_HEADER = "x-qinglan-call"
-"""In the answer: key of the call in the journal."""
+"""Header of an answer: the call's key in the journal."""
 
 CACHED_HEADER = "x-qinglan-cached"
-"""In the answer: "1" when it was paid for earlier."""
+"""Header of an answer: "1" where it was paid for earlier."""
 
 # error.type in the gateway's OpenAI-shaped error answers, with their status
 BUDGET_EXCEEDED = "budget_exceeded"  # 402: stop, raise the budget or finish with what there is

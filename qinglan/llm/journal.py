@@ -148,7 +148,7 @@ class Journal:
         return self._writer.failure
 
     def numbers(self, count: int) -> int:
-        """Reserve numbers for so many new attempts; the result is the first."""
+        """Reserve `count` numbers for new attempts; the result is the first."""
         first, self._next_attempt = self._next_attempt, self._next_attempt + count
         return first
 

@@ -191,7 +191,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         except sqlite3.DatabaseError as error:
             raise DataError(f"{path}: cannot be read ({error}).") from error
         if application != APPLICATION_ID or version not in READABLE_VERSIONS:
-            known = " or ".join(map(str, sorted(READABLE_VERSIONS)))
-            raise DataError(f"{path}: no journal of version {known}. Read it with the release that wrote it.")
+            readable = " or ".join(map(str, sorted(READABLE_VERSIONS)))
+            raise DataError(f"{path}: no journal of version {readable}. Read it with the release that wrote it.")
         database.execute("BEGIN")
         yield database

@@ -36,7 +36,7 @@ class RequestThrottle:
             yield
 
     async def turn(self, tokens: int) -> None:
-        """Wait until a request of about so many tokens may be sent."""
+        """Wait until a request of about `tokens` tokens may be sent."""
         await self._requests.acquire()
         await self._tokens.acquire(min(tokens, self._tokens.max_rate))
         while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
@@ -44,12 +44,12 @@ class RequestThrottle:
             await asyncio.sleep(wait * random.uniform(1.0, 1.1))
 
     def pause(self, seconds: float) -> None:
-        """Send nothing for so many seconds: the service asked for it."""
+        """Send nothing for these seconds: the service asked for it."""
         self._not_before = max(self._not_before, time.monotonic() + seconds)
 
 
 def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
-    """Limiter of so many per minute, evenly: a burst holds as many as fall in its seconds, and at least one."""
+    """An even limit per minute: a burst holds as many as fall in its seconds, and at least one."""
     burst = max(1.0, per_minute * burst_seconds / 60)
     return AsyncLimiter(burst, burst * 60 / per_minute)
 

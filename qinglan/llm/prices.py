@@ -29,7 +29,7 @@ class Usage(NamedTuple):
 
 
 def cost(price: Price, input: int, output: int, cached: int = 0) -> float:
-    """Cost of so many tokens; `cached` is the part of the input that is billed at the cached price."""
+    """Cost of these tokens; `cached` is the part of the input that is billed at the cached price."""
     return ((input - cached) * price.input + cached * price.cached_input + output * price.output) / MILLION
 
 

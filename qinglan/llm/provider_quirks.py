@@ -39,9 +39,9 @@ def find_incompatible_setting(
     extra_body: Mapping[str, Any], answer_format: AnswerFormat | None = None,
 ) -> str:  # fmt: skip
     """Reason why this model would refuse or misread every request, and the remedy; empty when it would not."""
-    if taken := sorted(RESERVED_FIELDS & extra_body.keys()):
+    if fixed := sorted(RESERVED_FIELDS & extra_body.keys()):
         return (
-            f"extra_body: {', '.join(taken)} cannot be set there: it has a setting of its own, or is ours to choose"
+            f"extra_body: {', '.join(fixed)} cannot be set there: it has a setting of its own, or is ours to choose"
         )
     if OPENAI_REASONING.match(model):
         if max_tokens_parameter == "max_tokens":

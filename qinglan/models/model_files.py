@@ -1,7 +1,7 @@
 """Files that a model's folder may hold: safetensors, ONNX, JSON and text. Nothing that could run when loaded.
 
-    refuse_unfit(folder)                # before it is signed
-    faults = unfit_files(folder)        # for an audit: every one of them
+    refuse_disallowed_files(folder)            # before it is signed
+    reasons = disallowed_files(folder)         # for an audit: every one of them
 
 The name decides what a file must be, and its bytes must be that: safetensors are parsed to their last byte, JSON is
 parsed, text must be UTF-8 and no pickle. What loaders read of the folder is in it, and acts on nothing, and there are
@@ -119,10 +119,10 @@ def _is_pickle(content: bytes) -> bool:
     """By its first bytes; of protocol 0, which is text, by reading it through."""
     if content[:1] == b"\x80" and content[1:2] <= b"\x05":
         return True
-    known = set()
+    opcodes = set()
     try:
         for opcode, _, _ in pickletools.genops(BytesIO(content)):
-            known.add(opcode.name)
+            opcodes.add(opcode.name)
     except Exception:  # of many kinds: it is no pickle
         return False
-    return bool(known & CALL_OPCODES)
+    return bool(opcodes & CALL_OPCODES)

@@ -127,8 +127,8 @@ class Index:
 
     def query_terms(self, query: str) -> list[str]:
         """The query's terms that the knowledge base holds, each once, only the rarest where there are too many."""
-        known = [term for term in dict.fromkeys(search_terms(query)) if self.df(term)]
-        return sorted(known, key=self.df)[:QUERY_TERMS] if len(known) > QUERY_TERMS else known
+        terms = [term for term in dict.fromkeys(search_terms(query)) if self.df(term)]
+        return sorted(terms, key=self.df)[:QUERY_TERMS] if len(terms) > QUERY_TERMS else terms
 
     def _df(self, term: str) -> int:
         """Number of passages that hold the term."""

@@ -116,8 +116,10 @@ class DocumentFrequencies:
     def weigher(self, weight: Callable[[int], float]) -> "PassageWeigher":
         """Create a weigher of passages; `weight` computes a term's weight from its document frequency."""
         self._merge()
-        distinct, which = np.unique(self._counts, return_inverse=True)
-        return PassageWeigher(self._codes, np.array([weight(int(count)) for count in distinct], np.float64)[which])
+        distinct, positions = np.unique(self._counts, return_inverse=True)
+        return PassageWeigher(
+            self._codes, np.array([weight(int(count)) for count in distinct], np.float64)[positions]
+        )
 
     def _merge(self) -> None:
         codes = np.concatenate([self._codes, *(codes for codes, _ in self._waiting)])

@@ -34,8 +34,8 @@ def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels:
 
 
 def graded_quality(ids: Sequence[str], gains: Mapping[str, float]) -> float:
-    """The same by graded labels. A passage without a label earns nothing: it may be relevant, but a policy that could
-    earn by passages that nobody judged would look for them."""
+    """Quality of a retrieval by graded labels. A passage without a label earns nothing: it may be relevant, but a
+    policy that earned by unjudged passages would learn to retrieve them."""
     worth = max((gains.get(passage, 0.0) * rank_reward([rank]) for rank, passage in enumerate(ids, 1)), default=0.0)
     return 0.5 * worth + 0.5 * graded_ndcg(ids, gains, DEPTH)
 

@@ -38,7 +38,7 @@ REWARD_RISE = 0.05
 GOLD_FALL = 0.05
 GOLD_POINTS = 3
 SHORT_WINDOW = 3
-"""Steps of a short average; so many exactly equal rewards raise constant-reward."""
+"""Steps of a short average, and number of exactly equal rewards that raise constant-reward."""
 
 
 def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:
@@ -187,7 +187,7 @@ MONITORS: tuple[Callable[[Sequence[StepMetrics]], Alarm | None], ...] = (
 
 
 def _by_chance(step: StepMetrics, before: float) -> float:
-    """Two standard errors of the difference between two shares of so many rows."""
+    """Two standard errors of the difference between two shares of the dev rows."""
     share = min(1.0, max(0.0, (step["gold_dev"] + before) / 2))
     return 2 * math.sqrt(2 * share * (1 - share) / max(1.0, step.get("gold_dev_rows", math.inf)))
 

@@ -55,10 +55,10 @@ def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> 
     knowledge base is thus not invented.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
-    known = frozenset().union(*map(_terms, (prompt.context, STOP_WORDS, *passages)))
+    sources = frozenset().union(*map(_terms, (prompt.context, STOP_WORDS, *passages)))
     runs = RUN.findall(_folded(NUMBER.sub(" ", unicodedata.normalize("NFKC", rewrite))))
     total = sum(map(len, runs))
-    return sum(_unsupported_characters(run, known) for run in runs) / total if total else 0.0
+    return sum(_unsupported_characters(run, sources) for run in runs) / total if total else 0.0
 
 
 def invented_numbers(rewrite: str, prompt: Prompt) -> int:
@@ -77,13 +77,13 @@ def _terms(text: str) -> frozenset[str]:
     return frozenset(terms) | {term[:ROOT] for term in terms}
 
 
-def _unsupported_characters(run: str, known: Set[str]) -> int:
+def _unsupported_characters(run: str, sources: Set[str]) -> int:
     """Count the run's unsupported characters, without single ones."""
     supported = [False] * len(run)
     for at in range(len(run) - 1):
-        if run[at : at + 2] in known:
+        if run[at : at + 2] in sources:
             supported[at] = supported[at + 1] = True
     for word in WORD.finditer(run):
-        supported[word.start() : word.end()] = [stem(word[0])[:ROOT] in known] * len(word[0])
+        supported[word.start() : word.end()] = [stem(word[0])[:ROOT] in sources] * len(word[0])
     stretches = re.findall(r"x{2,}", "".join("." if has else "x" for has in supported))
     return sum(map(len, stretches))

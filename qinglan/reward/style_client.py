@@ -70,9 +70,11 @@ def _is_away(error: Exception) -> bool:
 def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) -> float:
     """Sum of the labels' probabilities; a label that the service does not know is a ConfigError."""
     try:
-        known = read_style_response(content).probabilities
+        probabilities = read_style_response(content).probabilities
     except ValueError as error:
         raise OutageError(f"{where}: the answer is not the contract: {content[:200]!r}") from error
-    if strangers := set(labels) - known.keys():
-        raise ConfigError(f"{where}: no label {min(strangers)!r}. There are: {', '.join(known)}. Mend reward.style.")
-    return min(1.0, sum(known[label] for label in set(labels)))
+    if strangers := set(labels) - probabilities.keys():
+        raise ConfigError(
+            f"{where}: no label {min(strangers)!r}. There are: {', '.join(probabilities)}. Mend reward.style."
+        )
+    return min(1.0, sum(probabilities[label] for label in set(labels)))

@@ -26,7 +26,7 @@ class RewriterCard(Config):
     """The training that wrote them: base, sft, ppo."""
 
     system_prompts: dict[str, str] = {}
-    """By tenant: the text that training showed the model, to the byte. Serving shows the same."""
+    """The exact text that training showed the model, by tenant. Serving shows the same."""
 
     prompts_sha256: str = ""
     """`student_digest` of the code that trained it."""
@@ -44,7 +44,7 @@ def write_card(folder: Path, card: RewriterCard) -> None:
 
 
 def card_bytes(card: RewriterCard) -> bytes:
-    """With the digest of the prompts that it was trained with: those of this code."""
+    """The card as JSON, with the digest of the prompts that the model was trained with: those of this code."""
     card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
     return orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
 

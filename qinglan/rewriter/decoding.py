@@ -1,6 +1,6 @@
 """Continue many prompts at once: one pass over all prompts, each once, and a row that has ended leaves the batch.
 
-Greedy, or sampled by draws that each row brings along, so that what a row becomes does not hang on who else is in
+Greedy, or sampled by draws that each row brings along, so that a row's text does not depend on the other rows of
 the batch. transformers' generate() computes rows that have ended to the end, and has one generator for all of them.
 """
 

@@ -6,7 +6,6 @@ with run_engine(folder, engine_options("rewriter"), log, seconds) as engine:
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -63,8 +62,6 @@ def run_engine(
         yield engine
     finally:
         stop_process(process)
-        with contextlib.suppress(ProcessLookupError):  # its workers, where the server itself was killed
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _wait_until_healthy(engine: Engine, seconds: float) -> None:

@@ -1,9 +1,10 @@
 """Checks of a written rewrite, whoever wrote it: if one fails, the user's own question is searched.
 
-    hits(question, written)     ("invented_number",)      the guards that it does not pass, the gravest first
+    failed_guards(question, written)     ("invented_number",)      the guards that it does not pass, the gravest first
 
-A pure function of the question, what is known with it, and the text: serving falls back by it, and an evaluation can
-count by it. It knows no model and no knowledge base, so it says what a text surely is, not whether it is good.
+A pure function of the question, its history and profile, and the text: serving falls back by it, and an evaluation
+can count by it. It uses no model and no knowledge base, so it finds certain faults only, and does not tell how good a
+text is.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from qinglan.prompts import PromptInput
 from qinglan.text import MARKUP, copied_tokens, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
-"""In the order in which they are told: a text that is cut is too long, too, and often a copy."""
+"""The gravest first, as they are reported: a text that is cut is often too long and a copy as well."""
 
 MAX_CHARACTERS = 96
 """Chinese characters, or four letters each; a question that is longer may be answered by its own length.
@@ -21,12 +22,12 @@ MAX_CHARACTERS = 96
 
 
 LONGEST_CLAUSE = 24
-"""A shorter copy may stand beside the question: people write so ("Besides winning the Grand Prix, did he ...").
-
-Measured on their rewrites by `python -m benchmarks.guard`, as is the share of the question that stays."""
+"""Length from which a copy of the history fails, whatever stands beside it. People write shorter ones beside the
+question ("Besides winning the Grand Prix, did he ..."): measured on their rewrites by `python -m benchmarks.guard`,
+as is QUESTION_KEPT."""
 
 QUESTION_KEPT = 0.5
-"""Share of the question's words that stand beside such a copy."""
+"""Share of the question's words that must stand beside a shorter copy."""
 
 
 def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:

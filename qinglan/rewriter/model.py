@@ -68,7 +68,7 @@ class Student:
         return student_messages(prompt_input, self.card.system_prompts.get(prompt_input.tenant_id, ""))
 
     def render(self, prompt_input: PromptInput) -> str:
-        """The prompt's text, with the answer's first word to come."""
+        """The prompt's text, up to where the answer begins."""
         return render_prompt(self.tokenizer, self.messages(prompt_input))
 
     def write(self, rows: Sequence[PromptInput]) -> list[GeneratedRewrite]:
@@ -76,11 +76,11 @@ class Student:
         return self.write_messages([self.messages(row) for row in rows])
 
     def write_messages(self, prompts: Sequence[list[Message]]) -> list[GeneratedRewrite]:
-        """The same, of prompts that are there already."""
+        """Greedy rewrites of these prompts, as one batch."""
         return self.write_texts([render_prompt(self.tokenizer, messages) for messages in prompts])
 
     def write_texts(self, prompts: Sequence[str]) -> list[GeneratedRewrite]:
-        """The same, of prompts that are rendered already."""
+        """Greedy rewrites of these rendered prompts, as one batch."""
         import torch
 
         started = time.perf_counter()
@@ -102,7 +102,8 @@ class Student:
     def sample(
         self, prompts: Sequence[list[Message]], count: int, seed: int, temperature: float = 1.0
     ) -> list[list[str]]:
-        """So many sampled rewrites of each prompt, as one batch; a prompt's draws do not hang on the others."""
+        """`count` sampled rewrites of each prompt, as one batch; a prompt's draws do not depend on the other
+        prompts."""
         import numpy as np
 
         texts = [render_prompt(self.tokenizer, messages) for messages in prompts]

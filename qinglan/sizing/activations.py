@@ -37,10 +37,10 @@ SFT_LOSS = 14
 """Bytes for each token and word of the vocabulary at the loss: logits in bf16 and fp32, softmax and gradients."""
 
 SFT_LOSS_FP32 = 16
-"""The same where all is computed in fp32."""
+"""SFT_LOSS where all is computed in fp32."""
 
 PPO_LOSS = 18
-"""The same in verl, which also scales the logits and computes each token's entropy."""
+"""SFT_LOSS in verl, which also scales the logits and computes each token's entropy."""
 
 
 def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) -> tuple[Amount, ...]:
@@ -54,7 +54,7 @@ def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) ->
 
 
 def classifier_activations(shape: ModelShape, tokens: int) -> tuple[Amount, ...]:
-    """The same for a model with a few outputs in place of the vocabulary, such as a critic."""
+    """Activations of a model with a few outputs in place of the vocabulary, such as a critic."""
     layer = Amount("a layer's gradients", layer_gradients(shape, tokens, 0), "measured")
     return layer_inputs(shape, tokens), layer
 

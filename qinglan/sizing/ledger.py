@@ -30,7 +30,7 @@ class Need(NamedTuple):
 
     stage: str
     room: str
-    """Such as card, host or scratch volume."""
+    """The place that fills up, such as a card, the host or the scratch volume."""
 
     phases: tuple[Phase, ...]
     available: float

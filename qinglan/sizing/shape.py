@@ -75,7 +75,7 @@ class ModelShape(NamedTuple):
         return self.body + (0 if self.tied else self.embedding)
 
     def classifier(self, labels: int, bias: bool) -> int:
-        """Parameters with a head of so many outputs in place of the output layer; a critic has one."""
+        """Parameters with a head of `labels` outputs in place of the output layer; a critic has one output."""
         return self.body + labels * (self.hidden + bias)
 
     def adapter(self, rank: int) -> int:

@@ -45,7 +45,7 @@ def training_seconds(operations: float, parts: float, layers: int, card: Card, c
 
 
 def generation_seconds(shape: ModelShape, tokens: float, width: int, card: Card, tensor_parallel: int) -> float:
-    """Seconds to write so many tokens one after another: each reads all weights once."""
+    """Seconds to write these tokens one after another: each reads all weights once."""
     each = shape.parameters * width / tensor_parallel / (card.bandwidth * GB * READ_SHARE.value)
     return tokens * each
 

@@ -43,7 +43,7 @@ def settings_of_options(options: Sequence[str]) -> VllmSettings:
 
 
 def cache_blocks(shape: ModelShape, tensor_parallel: int, cache_bytes: float) -> int:
-    """Blocks that vLLM makes of so many bytes on each card."""
+    """Blocks that vLLM makes of these bytes on each card."""
     return int(cache_bytes // (BLOCK * shape.cached(tensor_parallel) * WIDTH))
 
 

@@ -10,7 +10,8 @@
     store.pull(current.digest, Path("model"))         # every byte is checked on its way
 
 What has a digest never changes: it is whole or not there, and pushed again it is only checked. What has a name can
-move, and each move is one more entry: `point` says from where, and loses with a Conflict when that is no longer so.
+move, and each move is one more entry: `point` says from where, and loses with a ConflictError when that is no longer
+so.
 
 A push or a pull that was cut off, by whomever, goes on where it was when it is done again: files and parts of files
 that are there are checked and not moved twice. Large files go in parts of 16 MiB, four at once and no more than five

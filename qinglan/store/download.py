@@ -25,7 +25,7 @@ FILES = "files"
 READ_AT_ONCE = 1 << 20
 PIECE_SIZE = 8 << 20
 LARGE_AT_ONCE = 2
-"""Files: while one is hashed and written, pieces of the other come."""
+"""Number of large files at once: while one is hashed and written, pieces of the other are fetched."""
 
 
 def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path) -> None:
@@ -72,6 +72,7 @@ def _remove_stale_pulls(target: Path, staging: Path) -> None:
 
 def _publish(staging: Path, target: Path) -> None:
     if target.exists():
+        shutil.rmtree(staging / "before", ignore_errors=True)  # of a pull that was killed after it was published
         target.rename(staging / "before")
     (staging / FILES).rename(target)
     shutil.rmtree(staging)
@@ -79,7 +80,7 @@ def _publish(staging: Path, target: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, wait: bool) -> Iterator[None]:
-    """The folder is ours alone; a BlockingIOError where another has it and we do not wait."""
+    """Hold the folder's lock; a BlockingIOError where another process has it and `wait` is False."""
     path = folder / "lock"
     while True:
         folder.mkdir(exist_ok=True)
@@ -110,7 +111,7 @@ def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile
 
 
 def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: ManifestFile, tally: Transfer) -> bool:
-    """Whether a file has the right bytes once what is missing of it was added; given up as soon as it is too long."""
+    """Add what is missing of a file; True if its bytes are right then. It stops as soon as the file is too long."""
     sha256 = hashlib.sha256()
     out.seek(0)
     while chunk := out.read(READ_AT_ONCE):
@@ -128,7 +129,7 @@ def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: Manifes
 
 
 def _pieces(shelf: StorageBackend, key: str, start: int, end: int) -> Iterator[bytes]:
-    """An object's bytes between two places, in order, several pieces asked for at once."""
+    """An object's bytes from `start` to `end`, in order, several pieces fetched at once."""
     if 0 < end - start <= PIECE_SIZE:
         return iter([shelf.part(key, start, end - start)])
     starts = range(start, end, PIECE_SIZE)

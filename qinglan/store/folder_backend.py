@@ -108,7 +108,7 @@ class FolderBackend:
 
 
 def _sync_read_only(file: Path) -> None:
-    """On the disk before anybody can see it, and for reading alone."""
+    """Write the file to the disk, before anybody can see it, and make it read-only."""
     with open_plain(file) as written:
         os.fsync(written.fileno())
     file.chmod(READ_ONLY)

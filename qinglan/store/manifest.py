@@ -121,7 +121,7 @@ def _read_source(path: Path) -> SourceFile:
 
 
 def _hash(file: BinaryIO, size: int, *hashes: "hashlib._Hash") -> int:
-    """Hash so many bytes, or what is left of them; returns their number."""
+    """Hash up to `size` bytes of the file; returns their number."""
     left = size
     while left and (chunk := file.read(min(READ_AT_ONCE, left))):
         left -= len(chunk)

@@ -1,4 +1,4 @@
-"""Several at once, and never more in memory than those and one."""
+"""Run work on several items at once, with at most those and one more in memory."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def map_in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The results in the order of the items, each of which is taken only when there is room for it."""
+    """The results in the order of the items; an item is taken only when a worker has room for it."""
     pool, running = ThreadPoolExecutor(MAX_WORKERS), deque[Future[Result]]()
     try:
         for item in items:
@@ -26,7 +26,7 @@ def map_in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Itera
 
 
 def run_each(work: Callable[[Item], object], items: Iterable[Item], at_once: int = MAX_WORKERS) -> None:
-    """All of them, in whatever order; after the first failure none is begun any more."""
+    """Run the work on all items, in any order; after the first failure no more is begun."""
     with ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(work, item) for item in items]
         try:

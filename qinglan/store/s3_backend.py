@@ -39,7 +39,7 @@ class S3Backend:
         return f"{self._s3.settings.prefix}/{checked_key(key)}".lstrip("/")
 
     def prepare(self) -> None:
-        """A bucket is made by whoever may; what is missing of it is told by the first request."""
+        """Do nothing: a bucket is made by its operator, and the first request reports one that is missing."""
 
     def read(self, key: str) -> bytes | None:
         return self._get(key, {}, RETRIES)

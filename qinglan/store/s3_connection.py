@@ -1,4 +1,4 @@
-"""How S3 is reached, and every failure there as one of ours.
+"""Requests to S3, and its failures as errors of ours.
 
 minio has no public call for a conditional write nor for the parts of an upload, so `ask` sends those requests itself,
 signed by minio's signer. Whatever is sent goes with its digest, and the server refuses other bytes.
@@ -35,7 +35,7 @@ READ_SECONDS = 60.0
 RETRIES = 2
 RETRY_AFTER_SECONDS = 2
 PART_RETRIES = 5
-"""With the pauses between them some eight seconds: an upload outlives a server that is started again."""
+"""Retries of a part, about eight seconds with their pauses: an upload survives a restart of the server."""
 
 UNSIGNED = "UNSIGNED-PAYLOAD"
 TRY_AGAIN = {"SlowDown", "ConditionalRequestConflict", "RequestTimeout"}
@@ -53,7 +53,7 @@ RIGHTS = (
 
 @dataclass(frozen=True)
 class S3Settings:
-    """The place of an S3 store, and the keys to it."""
+    """The address of an S3 store, and the keys to it."""
 
     bucket: str
     prefix: str
@@ -69,7 +69,7 @@ class S3Settings:
 
     @classmethod
     def of(cls, address: str, environment: Mapping[str, str]) -> "S3Settings":
-        """From s3://bucket/prefix and the environment; a ConfigError that names what is missing."""
+        """Settings from s3://bucket/prefix and the environment; a ConfigError names what is missing."""
         parts = ADDRESS.fullmatch(address)
         if not parts:
             raise ConfigError(f"{address}: not s3://bucket/prefix with plain names.")
@@ -94,7 +94,7 @@ class S3Settings:
 
 
 class S3Connection:
-    """To one bucket. Keys are those of the bucket, with the prefix."""
+    """Requests to one bucket. Keys are those of the bucket, with the prefix."""
 
     def __init__(self, settings: S3Settings) -> None:
         self.settings = settings
@@ -167,7 +167,7 @@ class S3Connection:
 
     @cached_property
     def _region(self) -> str:
-        """As minio asks it of a bucket; the signer wants to know."""
+        """The bucket's region, which a signature names; minio finds it out while it signs a URL."""
         if self.settings.region:
             return self.settings.region
         signed = self.client.get_presigned_url("GET", self.settings.bucket, "any")
@@ -175,7 +175,7 @@ class S3Connection:
 
     @contextmanager
     def reached(self) -> Iterator[None]:
-        """Every failure as one of ours: nobody there, wrong settings, or a fault of the data."""
+        """Turn every failure in the block into an OutageError, a ConfigError or a DataError."""
         from minio.error import MinioException, S3Error
         from urllib3.exceptions import HTTPError
 
@@ -235,8 +235,8 @@ def clock_error(error: "S3Error") -> timedelta:
 
 
 def _retry(times: int) -> "Retry":
-    """The last answer is kept, since S3 says in it what is wrong. A MinIO that has just started would have us wait
-    for a minute: two seconds are enough."""
+    """Retries that keep the last answer, in which S3 says what is wrong. A MinIO that has just started asks for a
+    wait of a minute (Retry-After): two seconds are enough."""
     from urllib3 import Retry
 
     return Retry(

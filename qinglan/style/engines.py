@@ -115,6 +115,6 @@ def open_onnx(path: Path, labels: int) -> OnnxEngine:
         session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no type
         raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from error
-    if (known := session.get_outputs()[0].shape[-1]) != labels:
-        raise DataError(f"{path}: the graph knows {known} labels, the mapping {labels}.")
+    if (outputs := session.get_outputs()[0].shape[-1]) != labels:
+        raise DataError(f"{path}: the graph knows {outputs} labels, the mapping {labels}.")
     return OnnxEngine(session)

@@ -20,7 +20,7 @@ class Label(Config):
     """One manner."""
 
     name: str = Field(min_length=1)
-    """As data and answers call it, in Chinese."""
+    """The Chinese name, as in data and answers."""
 
     english: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     id: int = Field(ge=0)

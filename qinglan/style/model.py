@@ -100,7 +100,7 @@ class StyleModel:
         return self.probabilities_of(self.encode(texts), batch_size)
 
     def predict(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
-        """In the plan's form: predicted_label, confidence, probabilities."""
+        """Predictions in the plan's form: predicted_label, confidence, probabilities."""
         return predictions(self.probabilities(texts, batch_size), self.labels.names)
 
 

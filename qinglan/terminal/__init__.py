@@ -32,7 +32,7 @@ _comma, _colon = ", ", ": "
 
 
 def use_language() -> None:
-    """From now on print in the language of the person at this terminal."""
+    """Print from now on in the language of the person at this terminal."""
     from qinglan.messages import reads_chinese, translated
 
     global _in_language, _comma, _colon

@@ -1,6 +1,7 @@
-"""A release from its store into a pod's volume: every byte by its digest, and nothing that no trusted key has signed.
+"""Fetch a release from its store into a pod's volume: every byte by its digest, and nothing that no trusted key has
+signed.
 
-    said = fetch("s3://qinglan/fivedoctors/releases/<digest>", Path("/mnt/models"), policy)
+    report = fetch_release("s3://qinglan/fivedoctors/releases/<digest>", Path("/mnt/models"), policy)
 
 The folder is laid out as the release is, so that the server beside it can check again what it loads
 (qinglan/lineage/model_verification.py). With /model/adapter behind the digest the merged weights stay in the store.

@@ -1,7 +1,7 @@
-"""The stand-in's brain: rewrites, standalone questions and judgements, extracted from what is there.
+"""Answers of the stand-in teacher: rewrites, standalone questions and judgements, extracted from a knowledge base.
 
-brain = load_brain({"fivedoctors": Path("knowledge_base.jsonl")})
-brain.answer("fivedoctors", teacher_messages(question), None)      # "虾青素软胶囊 每日服用频次"
+backend = load_extractive_backend({"fivedoctors": Path("knowledge_base.jsonl")})
+backend.answer("fivedoctors", teacher_messages(question), None)      # "虾青素软胶囊 每日服用频次"
 """
 
 import json
@@ -46,7 +46,7 @@ class ExtractiveBackend:
 
 
 def load_extractive_backend(knowledge_bases: Mapping[str, Path]) -> ExtractiveBackend:
-    """A brain that knows these knowledge bases; about a second for 3,000 passages."""
+    """Load a backend of these knowledge bases, which takes about a second for 3,000 passages."""
     return ExtractiveBackend({tenant: QuestionParser.load(path) for tenant, path in knowledge_bases.items()})
 
 

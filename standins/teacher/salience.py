@@ -1,7 +1,7 @@
 """The subject of a text, by a knowledge base's statistics: which of its headings' phrases the text holds.
 
-phrases = Phrases(["虾青素软胶囊 每日服用频次", "虾青素软胶囊 退换货政策", ...])
-phrases.best("用户正在了解虾青素软胶囊，已解答退换货政策")     # Found("虾青素软胶囊", ...)
+phrases = PhraseIndex(["虾青素软胶囊 每日服用频次", "虾青素软胶囊 退换货政策", ...])
+phrases.best("用户正在了解虾青素软胶囊，已解答退换货政策")     # WeightedPhrase("虾青素软胶囊", ...)
 """
 
 import math
@@ -42,8 +42,8 @@ class PhraseIndex:
     @cached_property
     def typical(self) -> float:
         """The weight of what a heading of this knowledge base is usually about."""
-        some = self._headings[:: max(1, len(self._headings) // SAMPLED)]
-        return median([phrase.weight for heading in some if (phrase := self.best(heading))] or [0.0])
+        sample = self._headings[:: max(1, len(self._headings) // SAMPLED)]
+        return median([phrase.weight for heading in sample if (phrase := self.best(heading))] or [0.0])
 
     def weight(self, phrase: str) -> float:
         """High when few headings hold it; two characters may meet by chance, many hardly."""
@@ -51,7 +51,7 @@ class PhraseIndex:
         return math.log(len(self._headings) / count) * (1 - 1 / len(phrase)) if count else 0.0
 
     def find(self, text: str, headings: int = 2) -> list[tuple[int, str]]:
-        """The longest phrases that so many headings share, and where they stand, from left to right."""
+        """The longest phrases that at least `headings` headings hold, each with its position, from left to right."""
         lowered, at, phrases = text.lower(), 0, []
         while at < len(text):
             size = next(

@@ -49,7 +49,7 @@ class World(NamedTuple):
         return self.runner(pods, **more).run(spec, self.log)
 
     def manifest(self, pods: Mapping[str, str], spec: JobSpec = ONE) -> dict[str, Any]:
-        return render_pytorchjob(spec, self.runner(pods).place, "of the test")
+        return render_pytorchjob(spec, self.runner(pods).launch, "of the test")
 
     def jobs(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.api.all("pytorchjobs", {})["items"]

@@ -1,9 +1,13 @@
-"""The error of a run that stopped names its step, its log, and once the way on."""
+"""The error of a run that stopped names its step, its log, and once the way on; its child is ended in any case."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from pipelines import execution
 from pipelines.execution import step_failure
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
@@ -45,3 +49,23 @@ def test_a_run_that_ends_early_names_the_next_command() -> None:
     assert "with --until augment, or without --until" in next_step({"ran": stages})
     assert next_step({"ran": REWRITER.until(REWRITER.last)}) == next_step({"ran": ("evaluate",)}) == ""
     assert next_step({"ran": REWRITER.until("gate"), "verdict": {"word": "hold"}}) == ""
+
+
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize(("code", "ended"), [(DEAF, -signal.SIGKILL), ("print('on')", 0)])
+def test_a_child_that_does_not_end_or_has_ended_keeps_nobody_waiting(
+    code: str, ended: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "STEP_ENDS_SECONDS", 0.2)
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"on\n"
+        if code != DEAF:
+            child.wait(60)
+
+        assert execution._stop(child, RunDir(tmp_path), ()) == ""
+
+    assert child.returncode == ended

@@ -102,6 +102,28 @@ def test_a_quick_answer_does_not_wait_for_a_slow_one() -> None:
         assert asyncio.run(work(url)) == [b"quick", b"slow"]
 
 
+def test_a_request_without_an_answer_ends_when_its_client_is_closed() -> None:
+    async def run(url: str) -> list[Any]:
+        bundles = BundleClient(url)
+        pending = asyncio.create_task(bundles.post("/x", b"1", {"x-qinglan-row": "1"}))
+        await asyncio.wait_for(begun.wait(), 60)
+        await bundles.aclose()
+        return await asyncio.wait_for(asyncio.gather(pending, return_exceptions=True), 60)
+
+    begun = asyncio.Event()
+
+    async def never(body: bytes, headers: Mapping[str, str]) -> Response:
+        loop.call_soon_threadsafe(begun.set)
+        await asyncio.sleep(600)
+        raise AssertionError
+
+    with running(server(never, [])) as url, asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        [ended] = runner.run(run(url))
+
+    assert isinstance(ended, asyncio.CancelledError)
+
+
 def test_a_request_that_breaks_the_server_is_an_answer_of_its_own() -> None:
     async def broken(body: bytes, _: Mapping[str, str]) -> Response:
         return Response(str(1 / len(body)))

@@ -1,6 +1,8 @@
 """A service that a run needs is awaited, explained when it does not come, and stopped."""
 
 import socket
+import sys
+import threading
 from pathlib import Path
 
 import httpx
@@ -8,7 +10,7 @@ import psutil
 import pytest
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.services import UNASSIGNED_PORTS, free_port, run_service
+from qinglan.services import UNASSIGNED_PORTS, free_port, run_service, start_command
 from standins.samples import write_sample
 
 
@@ -26,6 +28,25 @@ def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
 
     assert mine
     assert [child for child in mine if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_a_worker_that_outlives_its_server_is_ended_with_it(tmp_path: Path) -> None:
+    """It holds the server's pipe, on which the end would else wait for ever."""
+    code = (
+        "import os, time\n"
+        "if os.fork() == 0: time.sleep(600)\n"
+        'print(\'{"x": "http://127.0.0.1"}\', flush=True); time.sleep(600)'
+    )
+    ended = threading.Event()
+
+    def run() -> None:
+        with start_command([sys.executable, "-c", code], "x", tmp_path / "log") as url:
+            url()
+        ended.set()
+
+    threading.Thread(target=run, daemon=True).start()
+
+    assert ended.wait(60)
 
 
 def test_a_service_that_cannot_start_ends_with_its_own_error(tmp_path: Path) -> None:

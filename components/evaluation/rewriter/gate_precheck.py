@@ -1,6 +1,6 @@
 """Reasons why the gate can only hold that are known before a run: from its settings and its sheet. A pure function.
 
-obstacles(Prospect(...), GateConfig())     # none: the gate will decide on the numbers
+find_obstacles(PlannedRun(...), GateConfig())     # none: the gate will decide on the numbers
 """
 
 from collections.abc import Iterator, Mapping

@@ -24,14 +24,15 @@ from qinglan.services import free_port
 from qinglan.terminal import say
 
 LOSS_REPORT_SECONDS = 3.0
-"""A command that fails may fail since a node is gone: so long we wait to hear of it."""
+"""Seconds to wait, after the command failed, for the report that a node was lost: that may be the cause."""
 
 DISMISS_SECONDS = 30.0
 RAY_LOG_HINT = "Its own words stand above."
 
 
 def run_head(where: NodeInfo, argv: Sequence[str], environment: Mapping[str, str], folder: Path, wait: float) -> int:
-    """The command's own code; an error when not all came, or one was lost."""
+    """Run the command once all nodes have joined; its exit code, or an error where a node did not join or was
+    lost."""
     roll = RendezvousServer(where.port, shared_token(environment), where.nodes)
     code = TrainingError.exit_code
     try:

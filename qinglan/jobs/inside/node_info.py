@@ -1,4 +1,4 @@
-"""The place of this pod among its job's: training-operator's environment, compared with what was asked for."""
+"""The rank of this pod in its job: training-operator's environment, compared with the job's settings."""
 
 import re
 from collections.abc import Mapping
@@ -7,19 +7,20 @@ from typing import NamedTuple
 from qinglan.errors import ConfigError
 
 WORLD_SIZE_VARIABLE = "QINGLAN_WORLD_SIZE"
-"""How many processes must train together; who trains looks (see components/training/sft/plugin/together.py)."""
+"""Number of processes that must train together; the training checks it
+(components/training/sft/plugin/together.py)."""
 
 OPERATOR_REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 OPERATOR_VARIABLES = (
     *OPERATOR_REQUIRED, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT",
 )  # fmt: skip
 POD = re.compile(r"(.+)-(?:master|worker)-\d+")
-"""How training-operator names a job's pods, and a pod its host."""
+"""Names that training-operator gives a job's pods; a pod's host name is the same."""
 
 
 class NodeInfo(NamedTuple):
     rank: int
-    """The node's, not a process's."""
+    """Rank of the node, not of a process."""
 
     nodes: int
     per_node: int
@@ -37,7 +38,7 @@ class NodeInfo(NamedTuple):
 
 
 def read_node_info(environment: Mapping[str, str], nodes: int, per_node: int) -> NodeInfo:
-    """Read this pod's rank; an environment that differs from what was asked for is an error."""
+    """Read this pod's rank; an environment that differs from the job's settings is an error."""
     if nodes == 1 and "RANK" not in environment:
         return NodeInfo(0, 1, per_node, "127.0.0.1", 0)
     if missing := [name for name in OPERATOR_REQUIRED if not environment.get(name)]:
@@ -57,7 +58,7 @@ def read_node_info(environment: Mapping[str, str], nodes: int, per_node: int) ->
 
 
 def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node: int) -> list[str]:
-    """The variables that differ from what was asked for."""
+    """The variables that differ from the job's settings."""
     rank = environment["RANK"]
     expected = {
         "WORLD_SIZE": nodes * per_node, WORLD_SIZE_VARIABLE: nodes * per_node,
@@ -78,7 +79,8 @@ def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node:
 
 
 def without_operator_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment as it was before training-operator: its RANK is a node's, and programs take it for theirs."""
+    """The environment without training-operator's variables: its RANK is a node's, and programs read it as a
+    process's."""
     return {name: value for name, value in environment.items() if name not in OPERATOR_VARIABLES}
 
 

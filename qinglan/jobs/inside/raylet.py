@@ -1,4 +1,4 @@
-"""`ray start`, and what Ray itself says of its nodes."""
+"""Start Ray on this node, and wait until all nodes have joined it."""
 
 import signal
 import socket
@@ -14,18 +14,18 @@ from qinglan.services import free_port
 
 TOKEN = "RAY_AUTH_TOKEN"
 MAX_RAY_STARTS = 5
-"""Ray gives its own agents 15 s to come up, and itself up where they do not: on a machine that is busy, or reads its
-image for the first time, it has to be started again."""
+"""Ray ends itself where its agents are not up within 15 s, as on a busy machine or at the first read of the image:
+then it is started again."""
 
 NO_DRAIN_ENVIRONMENT = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
-"""Told to stop it would wait half a minute for work to move to other nodes; here there is no other work."""
+"""No graceful drain: Ray would wait half a minute for work to move to other nodes, and there is none."""
 
 RAY_START_COMMAND = (sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block")
 POLL_SECONDS = 0.5
 
 
 def shared_token(environment: Mapping[str, str]) -> str:
-    """The secret that all nodes share, so that nobody else can speak to them."""
+    """The secret that all nodes share, so that nobody else can connect to them."""
     if environment.get("RAY_AUTH_MODE") != "token" or not environment.get(TOKEN):
         raise ConfigError(
             f"A Ray cluster over several pods wants RAY_AUTH_MODE=token and the same {TOKEN} in each: without, "
@@ -49,13 +49,13 @@ def _node(address: str, name: str, gpus: int) -> list[str]:
 
 
 def start_ray(command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """A group of its own, so that the end of ours does not end it before we do."""
+    """Start Ray in a process group of its own: a signal to our group must not end it before we do."""
     variables = {**environment, **NO_DRAIN_ENVIRONMENT}
     return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, process_group=0)
 
 
 class StartDeadline:
-    """A wait that ends in time, or when `check` raises since what is waited for can never come."""
+    """A wait with a time limit that also ends when `check` raises, because the wait is hopeless."""
 
     def __init__(self, seconds: float, check: Callable[[], None]) -> None:
         self._until, self._check = time.monotonic() + seconds, check
@@ -68,7 +68,8 @@ class StartDeadline:
 
 
 def wait_for_ray_nodes(address: str, nodes: int, clock: StartDeadline, invite: Callable[[], None]) -> None:
-    """Once Ray's head is there the workers are invited: one that comes before finds nothing and gives up."""
+    """Wait for Ray's head, then invite the workers and wait for them: a worker that starts earlier finds no head and
+    ends."""
     told_to_stop = signal.getsignal(signal.SIGTERM)  # Ray sets its own
     ray = _connected(address, clock)
     try:

@@ -28,12 +28,12 @@ class RendezvousServer:
         self._lines: dict[int, JsonConnection] = {}
         self._lock = threading.Lock()
         self.lost: dict[int, str] = {}
-        """By rank: why."""
+        """The reason of each lost worker, by rank."""
         self._listening = socket.create_server(("", port))
         threading.Thread(target=self._accept, daemon=True).start()
 
     def missing(self) -> list[int]:
-        """The ranks that have not come yet."""
+        """The ranks that have not connected yet."""
         with self._lock:
             return [rank for rank in range(1, self._nodes) if rank not in self._lines]
 
@@ -50,7 +50,7 @@ class RendezvousServer:
                 line.say(word)
 
     def dismiss(self, code: int, seconds: float) -> None:
-        """Tell how it ended, and give the workers time to end too."""
+        """Tell the workers the exit code, and give them time to end too."""
         self.tell({"ended": code})
         until = time.monotonic() + seconds
         while time.monotonic() < until and len(self.lost) < len(self._lines):
@@ -67,8 +67,8 @@ class RendezvousServer:
         """One worker, from its first word to its end."""
         hello = line.next(HELLO_SECONDS) or {}
         rank = hello.get("rank")
-        known = hmac.compare_digest(str(hello.get("token")), self._token)
-        if not known or not isinstance(rank, int) or not 0 < rank < self._nodes:
+        authorised = hmac.compare_digest(str(hello.get("token")), self._token)
+        if not authorised or not isinstance(rank, int) or not 0 < rank < self._nodes:
             line.close()
             return
         with self._lock:

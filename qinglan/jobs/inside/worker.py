@@ -16,7 +16,7 @@ LAST_WORD_SECONDS = 2.0
 
 
 def run_worker(where: NodeInfo, environment: Mapping[str, str], wait: float) -> int:
-    """0 when the head has ended, well or not: the fault is the head's, and its pod is the one to read."""
+    """0 when the head has ended, well or not: its own pod reports a failure."""
     hello = {"token": shared_token(environment), "rank": where.rank, "pod": where.pod(where.rank)}
     line = connect_to_head(where.head, where.port, hello, wait)
     if line is None:
@@ -31,7 +31,7 @@ def run_worker(where: NodeInfo, environment: Mapping[str, str], wait: float) -> 
 
 
 def _serve_head(where: NodeInfo, line: JsonConnection, environment: Mapping[str, str]) -> int:
-    """Do as the head says: join its Ray, again where that did not come up, until it has ended."""
+    """Join the head's Ray, again where Ray did not start, until the head has ended."""
     ray: subprocess.Popen[bytes] | None = None
     address, starts, complete = "", 0, False
     try:
@@ -67,7 +67,8 @@ def _restart_ray(
 
 
 def _handle_ray_exit(where: NodeInfo, line: JsonConnection, code: int) -> int:
-    """Ray ends by itself when it is killed, or when the head's is gone: then the head's word is on its way."""
+    """Ray ends by itself when it is killed, or when the head's Ray is gone; then the head's message is about to
+    arrive."""
     while line.ready(LAST_WORD_SECONDS) and (word := line.next(1.0)):
         if "ended" in word:
             return _handle_head_exit(where, word)

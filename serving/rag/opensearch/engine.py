@@ -1,4 +1,4 @@
-"""Retrieval on OpenSearch: one snapshot of a knowledge base. live.py follows the alias from one to the next.
+"""Retrieval on OpenSearch: one snapshot of a knowledge base. alias_engine.py follows the alias from one to the next.
 
 Search and score are over our own terms, which the loader put into a field that is cut at spaces: both engines then
 know any language alike, and a reranker that was fitted on one fits the other. One read says how common the terms of a

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, OutageError
 from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome
 
 SLEEPS = [sys.executable, "-c", "import time; print('on', flush=True); time.sleep(600)"]
@@ -60,6 +60,13 @@ def test_an_error_of_the_listener_ends_the_command(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="on"):
         LocalRunner().run(JobSpec("sft", Command(SLEEPS)), tmp_path / "log", refuse)
+
+
+def test_a_command_whose_log_cannot_be_written_does_not_succeed(tmp_path: Path) -> None:
+    with pytest.raises(OutageError, match="the log cannot be written") as failure:
+        LocalRunner().run(JobSpec("sft", Command(SLEEPS)), tmp_path)
+
+    assert isinstance(failure.value.__cause__, IsADirectoryError)
 
 
 def test_sigterm_ends_what_was_started_and_what_that_started(tmp_path: Path) -> None:

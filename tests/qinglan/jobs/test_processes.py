@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.jobs.processes import wait_for_process_group
+from qinglan.jobs.processes import process_cleanup, wait_for_process_group
 from tests.ctrl_c import goes_on
 
 STEP = """
@@ -51,3 +51,18 @@ def test_a_step_that_takes_its_time_to_end_is_awaited_for_as_long_as_it_may(
     while goes_on(step) and time.monotonic() < end:
         time.sleep(0.02)
     assert not goes_on(step)
+
+
+def test_a_note_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a note names another folder than the training's, and would be read by the next attempt."""
+
+    def write_half(path: Path, text: str) -> None:
+        path.write_bytes(text.encode()[:10])
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+
+    with pytest.raises(OSError, match="full"), process_cleanup(tmp_path / "running"):
+        pass
+
+    assert not list(tmp_path.iterdir())

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from qinglan.kubernetes.informer import Informer
+import pytest
+
+from qinglan.kubernetes.api_errors import ApiError
+from qinglan.kubernetes.informer import FIRST_PAUSE, GONE, Informer
 
 
 class CutOff:
@@ -55,3 +58,12 @@ def test_an_answer_of_another_form_is_trouble_and_ends_no_thread() -> None:
     finally:
         server.ended.set()
         informer.stop()
+
+
+def test_a_server_that_forgets_at_once_is_asked_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    informer, pauses = Informer(Strange(), "pods", {}, lambda what, thing: None), []  # type: ignore[arg-type]
+    monkeypatch.setattr(informer._stopped, "wait", pauses.append)
+
+    informer._refused(ApiError("GET", "pods", GONE, "too old"))
+
+    assert (informer._version, pauses, informer.trouble) == ("", [FIRST_PAUSE], None)

@@ -118,6 +118,18 @@ def test_an_existing_folder_is_replaced_only_by_a_whole_artifact(pushed: tuple[s
     assert file_digests(tmp_path / "back").keys() == {"new"}
 
 
+def test_a_pull_that_was_killed_after_its_end_does_not_stop_the_next(pushed: tuple[str, str], tmp_path: Path) -> None:
+    open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+    before = tmp_path / f".back.{pushed[1][:16]}.pulling" / "before"
+    before.mkdir(parents=True)
+    (before / "old").write_text("old")
+
+    open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+
+    assert digest(tmp_path / "back") == pushed[1]
+    assert not list(tmp_path.glob(".back*"))
+
+
 def test_a_place_that_cannot_be_written_is_named(pushed: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
 
