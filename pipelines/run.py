@@ -33,6 +33,7 @@ from pipelines.preflight import (
     long_row_warnings,
     names_knowledge_bases,
     raise_missing,
+    repeated_row_warnings,
     with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
@@ -75,7 +76,8 @@ def run_pipeline(
     check_room(config, root, stages)
     check_sheet(config, sheet, stages)
     for warning in (
-        *base_warnings(config, stages), *long_row_warnings(config, sheet, stages), *ready.rag.limits,
+        *base_warnings(config, stages), *long_row_warnings(config, sheet, stages),
+        *repeated_row_warnings(config, sheet, stages), *ready.rag.limits,
         *(disk_warnings(config, root) if {"sft", "ppo"} & {*stages} else ()),
     ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
