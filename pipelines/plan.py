@@ -15,6 +15,7 @@ from pipelines.preflight import (
     known_gold,
     long_row_warnings,
     missing_lines,
+    repeated_row_warnings,
     rows_in_words,
     sheet_refusals,
 )
@@ -248,6 +249,7 @@ def make_plan(
             *uncalibrated_scores(config, sheet),
             *without_history(config, sheet),
             *long_row_warnings(config, sheet, stages),
+            *repeated_row_warnings(config, sheet, stages),
             *warnings,
             *uncounted_calls(every_step, stages),
         ),

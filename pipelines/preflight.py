@@ -31,6 +31,8 @@ A_PASSAGE = (
     '{"id": "k1", "title": "...", "content": "...", "metadata": {}}'
 )
 FIRST_BYTES, SHOWN = 4096, 5
+MANY_REPEATED = 0.2
+"""Share of training rows that nearly repeat rows of dev or test, from which on a person is told."""
 
 
 def check_input_files(config: RunConfig) -> None:
@@ -127,6 +129,25 @@ def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) ->
     return [
         f"{len(sheet.too_long):,} rows may have more tokens than sft.max_length {config.sft.max_length:,} ({named}), "
         "and SFT stops at the first. Raise sft.max_length and ppo.max_prompt_tokens, or shorten their history."
+    ]
+
+
+def repeated_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
+    """Warn where convert will leave out many training rows, or so many that PPO would end after all was paid."""
+    rows, repeated, prompts = sheet.splits["train"], sheet.near_duplicates, config.ppo.prompts
+    # augment may add questions from passages, as a share of PPO's prompts
+    short = "ppo" in stages and rows - repeated < (1 - config.augment.anchor_share) * prompts
+    if not repeated or "convert" not in stages or not (short or repeated >= MANY_REPEATED * rows):
+        return []
+    end = (
+        f" A step of PPO takes {prompts:,} prompts, so the run would end there: set ppo.collection to fewer, or end "
+        "before PPO with --until sft."
+        if short
+        else ""
+    )
+    return [
+        f"{repeated:,} of {rows:,} training rows nearly repeat a row of dev or test, and convert leaves them out: "
+        f"{rows - repeated:,} are left at most. Bring more different questions.{end}"
     ]
 
 

@@ -33,6 +33,7 @@ from pipelines.preflight import (
     long_row_warnings,
     names_knowledge_bases,
     raise_missing,
+    repeated_row_warnings,
     with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
@@ -75,7 +76,8 @@ def run_pipeline(
     check_room(config, root, stages)
     check_sheet(config, sheet, stages)
     for warning in (
-        *base_warnings(config, stages), *long_row_warnings(config, sheet, stages), *ready.rag.limits,
+        *base_warnings(config, stages), *long_row_warnings(config, sheet, stages),
+        *repeated_row_warnings(config, sheet, stages), *ready.rag.limits,
         *(disk_warnings(config, root) if {"sft", "ppo"} & {*stages} else ()),
     ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
@@ -222,11 +224,12 @@ def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
 
 
 def fit_local_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_base: Path) -> Path | None:
-    """Fit the local reranker on training conversations that people labelled, where there are any."""
+    """Fit the local reranker on training conversations that people labelled, where there are any; the same labels and
+    the same knowledge base are fitted once."""
     from qinglan.files import atomic_write, dump_line
     from qinglan.questions import read_questions
     from qinglan.rows import Question
-    from serving.rag.reranker_fit import ENOUGH_CONVERSATIONS, fit_from_rows
+    from serving.rag.reranker_fit import ENOUGH_CONVERSATIONS, fit_once
 
     assert config.questions is not None
     labelled = run.index / f"{tenant}-labelled.jsonl"
@@ -244,7 +247,7 @@ def fit_local_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_ba
     if not count:
         return None
     reranker = run.index / f"{tenant}-reranker.json"
-    if fit_from_rows(labelled, knowledge_base, run.index, tenant, reranker).report is None:
+    if fit_once(labelled, knowledge_base, run.index, tenant, reranker).report is None:
         say(
             f"! The RAG service's scores for {tenant} are not calibrated: {count:,} labelled training rows are "
             "too few. They order passages and are no probabilities: keep validate.quality_threshold at 0, or label "

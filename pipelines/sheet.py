@@ -1,19 +1,29 @@
 """The sheet of questions as a run will divide it, counted in one pass before anything is paid."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import Conversation, divide
+from components.data.convert.split_rows import (
+    Conversation,
+    SplitInput,
+    conversation_splits,
+    divide,
+    near_duplicates,
+)
 from components.evaluation.rewriter.gate_precheck import GoldCounts
 from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.llm.prices import estimate_tokens
+from qinglan.near_duplicates import question_key
 from qinglan.prompts import own_prompt, prompt_file, student_messages
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Split
+
+MOST_COMPARED = 3_000
+"""Rows of a sheet whose near duplicates are counted beforehand, at most: a larger one has rows enough."""
 
 PROMPT_MARKS = 16
 """Tokens of a chat template's own marks."""
@@ -63,6 +73,10 @@ class Sheet:
     too_long: list[str] = field(default_factory=list)
     """Rows whose prompt is, by an estimate, longer than SFT takes."""
 
+    near_duplicates: int = 0
+    """Training rows that convert will leave out because they nearly repeat a row of dev or test; counted for a sheet
+    of few rows with a locked test."""
+
     @property
     def tenants(self) -> set[str]:
         return set(self.questions)
@@ -88,6 +102,7 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
     assert config.questions is not None
     sheet = Sheet()
     conversations: dict[Conversation, _Conversation] = {}
+    texts: list[SplitInput] = []
     for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
         if isinstance(row, QuarantinedRow):
             sheet.unfit.append(f"{row.where}: {row.detail}")
@@ -97,6 +112,8 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
             sheet.questions[row.tenant_id] = row.question
         _count(config, conversations, row)
         sheet.with_history += bool(row.history_summary)
+        if len(texts) <= MOST_COMPARED:
+            texts.append(_split_input(row))
         if row.gold:
             sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
         if (tokens := prompt_tokens(config, row)) >= config.sft.max_length:
@@ -108,12 +125,26 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
             "Is the column of questions named under generate.columns in the profile?"
         )
     _divide(sheet, conversations, config)
+    if len(texts) <= MOST_COMPARED and not sheet.folds:
+        sheet.near_duplicates = _near_duplicates(texts, config.convert)
     if not sheet.splits["train"]:
         raise DataError(
             f"{config.questions}: no row is for training: every conversation is marked, or was drawn, for dev or "
             f"test. Write train into {config.generate.columns.split} of some conversations."
         )
     return sheet
+
+
+def _split_input(row: Question) -> SplitInput:
+    key = question_key(row.question, row.history_summary)
+    return SplitInput(0, row.id, (row.tenant_id, row.conversation_id), row.split, key)
+
+
+def _near_duplicates(rows: Sequence[SplitInput], config: ConvertConfig) -> int:
+    """The number of training rows that nearly repeat a row of dev or test, as convert compares them."""
+    drawn = conversation_splits(rows, in_folds(config, 0))
+    splits = [drawn[row.conversation] for row in rows]
+    return sum(splits[index] == "train" for index, _ in near_duplicates(rows, splits, config.near_duplicate))
 
 
 def check_prompts(config: RunConfig, tenant: str) -> None:

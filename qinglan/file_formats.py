@@ -35,6 +35,9 @@ FOREIGN = {
 }
 """Beginnings of files without rows that we read, what each is, and the way to get rows."""
 
+WORKBOOKS = (".xlsx", ".xlsm", ".xls")
+"""Endings of workbooks; some programs write CSV or a web page under them."""
+
 ZIPPED = {
     "xl/workbook.bin": "an .xlsb spreadsheet",
     "content.xml": "an OpenDocument file (.ods)",
@@ -62,6 +65,11 @@ def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
         kind, advice = kind_and_advice
         raise DataError(f"{path}: this is {kind}, and an .xlsx, CSV or JSONL is needed: {advice}.")
     first, ending = _first_line(head)[:1], path.suffix.lower()
+    if ending in WORKBOOKS and len(head.strip().splitlines()) < 2 and first not in ("[", "{"):
+        raise DataError(
+            f"{path}: this is no workbook, although its name ends in {ending}, and no CSV either: it is one line of "
+            f"{len(head):,} bytes. It may be broken: export or copy it again, or {SAVE_AS_XLSX}."
+        )
     if first == "[" and ending != ".jsonl":
         return "json"
     return "jsonl" if first == "{" or ending in (".json", ".jsonl") else "csv"

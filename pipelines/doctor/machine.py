@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.checks import Check
-from pipelines.sizing.check import existing_folder
+from pipelines.sizing.check import existing_folder, host_bytes
 from pipelines.stage_environments import driver_cuda
 from qinglan.lineage.keys import keys_folder
 from qinglan.sizing.constants import GB
@@ -19,7 +19,9 @@ LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 def machine_checks(folder: Path) -> Iterator[Check]:
     """Everything that a run needs of this machine, whatever its profile."""
     yield python_check(sys.version_info[:2])
-    yield room_check(memory_gb(), shutil.disk_usage(existing_folder(folder)).free / GB, os.cpu_count() or 1, folder)
+    yield room_check(
+        host_bytes() / GB, shutil.disk_usage(existing_folder(folder)).free / GB, os.cpu_count() or 1, folder
+    )
     yield gpu_check(driver_cuda())
     yield keys_check(keys_folder())
 
@@ -53,7 +55,3 @@ def keys_check(folder: Path) -> Check:
     if (folder / "builder.pem").is_file():
         return Check("ok", "signing", f"keys are in {folder}.")
     return Check("ok", "signing", f"no keys in {folder}; the first run makes them.")
-
-
-def memory_gb() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB

@@ -101,6 +101,22 @@ def disk_warnings(config: LineConfig, folder: Path) -> list[str]:
     ]
 
 
+def this_machines_room(report: FitReport, folder: Path) -> tuple[str, ...]:
+    """A note of what is here, where the report has rooms of a machine that nobody has named."""
+    if all(room.available for room in report.rooms):
+        return ()
+    memory, disk = host_bytes() / GB, shutil.disk_usage(existing_folder(folder)).free / GB
+    return (
+        f"?: no machine is named for it. This one has {memory:,.1f} GB of memory in all, and {disk:,.1f} GB of disk "
+        f"are free here.",
+    )
+
+
+def host_bytes() -> int:
+    """Memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def this_machine(folder: Path) -> Machine | None:
     """The room that this machine has, if it has a GPU."""
     import torch
@@ -109,8 +125,7 @@ def this_machine(folder: Path) -> Machine | None:
         return None
     memory = torch.cuda.get_device_properties(0).total_memory
     card = Card(torch.cuda.get_device_name(0), memory / GB, memory)
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(card, host, shutil.disk_usage(existing_folder(folder)).free)
+    return Machine(card, host_bytes(), shutil.disk_usage(existing_folder(folder)).free)
 
 
 def existing_folder(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """`qinglan fit`: memory, disk, steps and hours of a profile, and what to change where it does not fit."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ def fit(
     Exit code 2 if it does not, or if a model's shape is not known.
     """
     from pipelines.rewriter import RunConfig
-    from pipelines.sizing.check import fit_report, uncounted_models
+    from pipelines.sizing.check import fit_report, this_machines_room, uncounted_models
     from pipelines.sizing.profiles import is_shipped, load_profile
     from pipelines.sizing.report import PLANNED, Workload
     from pipelines.sizing.table import print_fit, uncounted_in_words
@@ -48,7 +49,8 @@ def fit(
         if models:
             raise typer.Exit(2)
         return
-    report = report.model_copy(update={"notes": (*report.notes, origin)}) if origin else report
+    notes = (*report.notes, *this_machines_room(report, Path()), *filter(None, [origin]))
+    report = report.model_copy(update={"notes": notes})
     say_json(report.model_dump(mode="json")) if as_json else print_fit(report)
     if not report.fits:
         raise typer.Exit(2)

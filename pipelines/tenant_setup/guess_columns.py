@@ -50,6 +50,11 @@ HISTORY_OR_OTHER_NAMES = (*CONVERSATION_NAMES, "聊天", "previous")
 HISTORY_PARTS = re.compile("历史|上文|前文|之前|聊天|对话|history|previous|context|chat|conversation", re.I)
 """Parts of other names for what was said before; columns of ids and dates have them, too, so its texts count."""
 
+CONVERSATION_PARTS = re.compile(
+    "(会话|对话|通话|工单|session|conversation|dialog|chat|ticket|thread).*(号|编码|标识|流水|id|no|number|code|key)$"
+)
+"""Other names of a conversation's ids, in their plain form; what they hold counts, too."""
+
 SHORTEST_HISTORY = 10
 """Characters of a text that is no id and no label, on average."""
 
@@ -93,7 +98,8 @@ def guess_columns(
     if "history_summary" not in columns and (history := _history(rows[:SAMPLE], unsure)):
         columns["history_summary"] = history
         notes.append(_history_note(history))
-    ids = _with_names(CONVERSATION_NAMES, [name for name in unsure if name not in columns.values()])
+    free = [name for name in names if name not in columns.values()]
+    ids = [*_with_names(CONVERSATION_NAMES, free), *(name for name in free if CONVERSATION_PARTS.match(_plain(name)))]
     if "conversation_id" not in columns and (column := _conversation_ids(rows[:SAMPLE], ids)):
         columns["conversation_id"] = column
         notes.append(f"{column} was taken for the conversation's id: it holds ids.")
@@ -115,7 +121,10 @@ def guess_columns(
             columns[field] = ""
     taken = {name for name in columns.values() if name}
     if unused := [name for name in names if name not in taken]:
-        notes.append(f"Not used: {', '.join(unused)}.")
+        alone = (
+            "" if columns.get("conversation_id") else " Without conversation_id each row counts as a conversation."
+        )
+        notes.append(f"Not used: {', '.join(unused)}. `generate.columns` in the profiles can name them.{alone}")
     return ColumnGuess(columns, tuple(notes))
 
 

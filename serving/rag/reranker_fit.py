@@ -10,12 +10,22 @@ from typing import NamedTuple
 
 import orjson
 
+import qinglan.rag.index as index_code
+import qinglan.text as text_code
 from qinglan.config import Config
 from qinglan.errors import DataError
 from qinglan.files import atomic_write, read_jsonl, sha256_file, sha256_text
 from qinglan.rag.index import Index, build_index
 from qinglan.rows import Question
-from serving.rag.lexical_reranker import DEFAULT_RERANKER, Features, LexicalReranker, RerankerModel, Weights
+from serving.rag import lexical_reranker, score_report
+from serving.rag.lexical_reranker import (
+    DEFAULT_RERANKER,
+    Features,
+    LexicalReranker,
+    RerankerModel,
+    Weights,
+    read_reranker,
+)
 from serving.rag.score_report import ScoredPassage, build_report
 
 CANDIDATES = 20
@@ -48,6 +58,23 @@ def fit_from_rows(
     index = Index.open(build_index(knowledge_base, root, tenant_id, kb_name))
     reranker = fit_reranker(examples(rows, index, tenant_id), index, sha256_file(rows))
     write_fitted(out, reranker)
+    return reranker
+
+
+def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path) -> RerankerModel:
+    """Fit unless `out` holds what these rows, this knowledge base and this code have given before.
+
+    A fit takes seconds, and a run that goes on has the same bytes.
+    """
+    modules = (index_code, lexical_reranker, score_report, text_code)
+    paths = (rows, knowledge_base, Path(__file__), *(Path(str(module.__file__)) for module in modules))
+    inputs, fitted_on = sha256_text(*map(sha256_file, paths)), out.with_suffix(".inputs")
+    if out.is_file() and fitted_on.is_file() and fitted_on.read_text() == inputs:
+        return read_reranker(out)
+    fitted_on.unlink(missing_ok=True)
+    reranker = fit_from_rows(rows, knowledge_base, root, tenant_id, out)
+    with atomic_write(fitted_on) as partial:
+        partial.write_text(inputs)
     return reranker
 
 

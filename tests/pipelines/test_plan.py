@@ -233,6 +233,31 @@ def test_the_verdict_that_is_shown_is_that_of_the_runs_gate_and_else_the_evaluat
     assert headline(with_verdict(evaluation, {})).startswith("Promote")
 
 
+def test_rows_that_convert_will_leave_out_as_near_duplicates_are_told_before_anything_is_paid(tmp_path: Path) -> None:
+    marks = [*[("train", "")] * 150, ("dev", ""), ("test", "")]
+    rows = [
+        {
+            "question": f"雪松帐篷怎么洗{at % 2}号" if at < 100 else f"第{at}款{'甲乙丙丁戊'[at % 5] * 9}重多少",
+            "split": split,
+        }
+        for at, (split, _) in enumerate(marks)
+    ]
+    rows[-1]["question"] = "雪松帐篷怎么洗0号"
+    sheet = tmp_path / "q.jsonl"
+
+    def warned(profile: str = "demo") -> list[str]:
+        sheet.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+        warnings = make_plan(load_config("fivedoctors", profile, questions=sheet), TODAY).warnings
+        return [line for line in warnings if "nearly repeat" in line]
+
+    [short] = warned()
+    rows += [{"question": f"问{at}{at}{at}怎么{at}", "split": "train"} for at in range(300, 900)]
+
+    assert short.startswith("50 of 150 training rows nearly repeat a row of dev or test")
+    assert "100 are left at most" in short and "A step of PPO takes 128 prompts, so the run would end there" in short
+    assert warned() == []
+
+
 def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text('{"title": "x"}\n', encoding="utf-8")

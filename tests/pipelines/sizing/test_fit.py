@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from components.training.style.fit import steps
 from pipelines.cli import app
 from pipelines.config import STYLES, TRAINING
 from pipelines.rewriter import RunConfig
+from pipelines.sizing import check
 from pipelines.sizing.changes import Change, with_changes
 from pipelines.sizing.check import check_fit, check_room, disk_warnings, fit_report
 from pipelines.sizing.needs import Machine
@@ -378,6 +380,18 @@ def test_a_style_model_too_large_for_its_card_is_refused() -> None:
 
     with pytest.raises(ConfigError, match=r"style needs 1\d\d\.\d GB of card"):
         check_fit(large)
+
+
+def test_what_this_machine_has_is_said_where_no_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "host_bytes", lambda: round(25.3 * GB))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=round(19.8 * GB)))
+
+    here, named = (
+        json.loads(CliRunner().invoke(app, ["fit", name, "--json"]).stdout)["notes"] for name in ("cpu", "one-gpu-24")
+    )
+
+    room = "?: no machine is named for it. This one has 25.3 GB of memory in all, and 19.8 GB of disk are free here."
+    assert room in here and not [note for note in named if "This one has" in note]
 
 
 def test_the_table_is_readable_at_eighty_columns_and_json_is_whole() -> None:

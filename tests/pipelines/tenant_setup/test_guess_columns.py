@@ -69,6 +69,16 @@ def test_a_conversation_of_ids_is_the_conversations_id_with_a_note(name: str, va
     assert beside["conversation_id"] == "会话编号"
 
 
+@pytest.mark.parametrize("name", ["会话号", "对话标识", "Ticket No", "chat_code"])
+def test_another_name_of_a_conversations_ids_is_taken_with_a_note(name: str) -> None:
+    columns, notes = guess(*({"问题": text, name: "S1", "渠道": "微信"} for text in ("怎么洗", "多重")))
+    _, alone = guess({"问题": "怎么洗", "渠道": "微信"})
+
+    assert columns["conversation_id"] == name and f"{name} was taken for the conversation's id" in notes
+    assert "Not used: 渠道. `generate.columns` in the profiles can name them." in notes
+    assert "each row counts as a conversation" in alone and "each row counts" not in notes
+
+
 @pytest.mark.parametrize("value", ["2026-01-02", "小程序", "https://kf.example/1", "你好，1号包"])
 def test_dates_labels_and_texts_are_no_ids_of_conversations(value: str) -> None:
     assert "conversation_id" not in guess({"问题": "怎么洗", "对话": value})[0]

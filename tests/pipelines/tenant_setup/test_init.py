@@ -74,7 +74,7 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
     assert made.code == 0, made.errors
     for line in (
         "64 questions of 65 rows; question = 用户问句, history_summary = 聊天记录, conversation_id = 会话ID",
-        "! Not used: 会员等级.",
+        "! Not used: 会员等级. `generate.columns` in the profiles can name them.",
         "    问题: 那它能机洗吗",
         "    历史摘要: 用户：有背包吗 / 助手：有的",
         "The locked test has 0 rows with gold passages",
