@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from qinglan.number_readings import numbers_without_source
 from qinglan.prompts import PromptInput
-from qinglan.text import MARKUP, copied_tokens, normalise, text_length, text_tokens, token_length
+from qinglan.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
 """In the order in which they are told: a text that is cut is too long, too, and often a copy."""
@@ -32,7 +32,7 @@ QUESTION_KEPT = 0.5
 def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
     """The guards that the text does not pass; none where it may be searched. `cut`: its writer was stopped."""
     text = normalise(written)
-    if not text:
+    if not text or is_blank(written):
         return ("empty",)
     sources = (prompt_input.history_summary, prompt_input.user_profile)
     failures = {
