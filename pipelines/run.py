@@ -157,7 +157,8 @@ def run_gateway(
 
 
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
-    """Say that the gate can only hold, before anything is paid; a person may want such a run, so it goes on."""
+    """Warn, before anything is paid, that the gate can only hold; the run goes on, since it may be wanted all the
+    same."""
     sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.retrieval.kb_name)
     answer = promotion(config, sheet, sends)
     if answer.obstacles:
@@ -184,8 +185,8 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
         for tenant, path in knowledge_bases(config).items():
             if reranker := fit_local_reranker(config, run, tenant, path):
                 arguments += ["--reranker", f"{tenant}={reranker}"]
-        here = {"base_url": stack.enter_context(run_service("serving.rag", arguments, run.logs / "rag.log"))}
-        gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
+        address = {"base_url": stack.enter_context(run_service("serving.rag", arguments, run.logs / "rag.log"))}
+        gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=address)})
     return teacher(gateway)
 
 
@@ -200,8 +201,8 @@ def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[
     url = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))
 
     def with_address(gateway: GatewayConfig) -> GatewayConfig:
-        here = {"base_url": url()}
-        models = {role: model.model_copy(update=here) for role in ROLES if (model := getattr(gateway, role))}
+        address = {"base_url": url()}
+        models = {role: model.model_copy(update=address) for role in ROLES if (model := getattr(gateway, role))}
         return gateway.model_copy(update=models)
 
     return with_address
