@@ -130,7 +130,7 @@ def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:
 
 
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:
-    """Show the release of the verdict before no more: the new verdict may hold, or there may be none."""
+    """Remove the link to the release of an earlier verdict: the new verdict may hold, or there may be none."""
     if run.shown("release").is_symlink() and "register" not in stages:
         message = "[release] files/release is gone: it was made of what the run held before. The store keeps it."
         say(message, to=sys.stderr)
@@ -191,7 +191,7 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
 
 
 def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[[GatewayConfig], GatewayConfig]:
-    """Start the stand-in teacher where the profile asks for it; the function that is answered waits until it listens,
+    """Start the stand-in teacher where the profile asks for it. The function that is returned waits until it listens,
     and gives its address to the models of the settings."""
     if not config.stand_ins.teacher:
         return lambda gateway: gateway
@@ -209,12 +209,12 @@ def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[
 
 
 def knowledge_base_options(config: RunConfig) -> list[str]:
-    """Options by which a stand-in teacher or the RAG service is given the run's knowledge bases."""
+    """Options that name the run's knowledge bases to a stand-in teacher or the RAG service."""
     return [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
 
 
 def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
-    """The run's own, on its journal."""
+    """Start the run's own gateway, on its journal; returns its URL."""
     settings = run.root / "gateway.json"
     write_json(settings, gateway.model_dump(mode="json"))
     arguments = ["--config", str(settings), "--journal", str(run.journal)]
