@@ -14,7 +14,7 @@ from qinglan.rewriter.model import GeneratedRewrite
 from qinglan.services import READY_SECONDS, start_service
 from qinglan.text import normalise
 
-SERVED_PATH, READY_PATH = "/v1/models/rewriter:predict", "/v2/health/ready"
+SERVED_PATH = "/v1/models/rewriter:predict"
 SERVED_SECONDS = 60.0
 READ_BYTES_A_SECOND = 50e6
 """The slowest volume that a server is waited for: it reads its weights twice, for their digest and to load them."""
