@@ -75,7 +75,7 @@ def bare_cost() -> Cost:
 
 
 def whole_cost() -> Cost:
-    """Until the last node is ready and KServe's webhook asked."""
+    """Seconds until the last node is ready and KServe's webhook is called."""
     with tempfile.TemporaryDirectory() as root:
         began = time.perf_counter()
         with running(Path(root)) as folder:

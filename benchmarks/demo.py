@@ -57,7 +57,8 @@ def main(folder: Path) -> None:
 
 
 def watched(command: Sequence[str], folder: Path) -> tuple[list[Reading], int]:
-    """Run it, its own words in a log; the CPU time of all that it starts, a few times a second."""
+    """Run the demo, its output in a log; the CPU time of all processes that it starts, measured a few times a
+    second."""
     places = {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_CONFIG_HOME": str(folder / "config")}
     with (folder / "demo.log").open("wb") as log:
         meter, began = CpuMeter(), time.time()

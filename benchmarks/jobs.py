@@ -28,7 +28,7 @@ IMAGE = "qinglan/sft@sha256:" + "0" * 64
 
 class Times(NamedTuple):
     noticed: float
-    """From the call until the job is known to the follower."""
+    """Seconds from the call until the follower knows the job."""
 
     done: float
 

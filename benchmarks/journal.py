@@ -37,7 +37,7 @@ TARGET_RATIO = 1.10
 ROUNDS = 3
 ROWS = 200
 SHARED = 10
-"""Every so many rows ask what the first one asks."""
+"""Distance of rows that ask what the first one asks."""
 
 
 class Forgetful:
@@ -164,7 +164,7 @@ async def stage(url: str, output: Path) -> None:
 
 
 def kill_many(kills: int) -> dict[str, int]:
-    """Runs with kills until there were enough; what went wrong in all of them, which should be nothing."""
+    """Run with kills until there were enough; returns the faults of all runs, of which there should be none."""
     luck, totals = random.Random(0), dict.fromkeys(("done", "runs", "lost", "exported_twice", "unnamed", "named"), 0)
     while totals["done"] < kills:
         behaviour = Behaviour(latency=0.03, jitter=0.03)

@@ -34,7 +34,7 @@ class Query(NamedTuple):
 
 
 def write_knowledge_base(path: Path, passages: int, queries: int, seed: int = 0) -> list[Query]:
-    """So many passages in `path`, written as they are made, and queries from everywhere in it."""
+    """Write `passages` passages to `path` as they are made; returns queries from all parts of it."""
     rng = random.Random(f"{seed}-queries")
     drawn = draw_tenant(TENANT, seed)
     series = -(-passages // (len(drawn.items) * (len(drawn.world.aspects) + len(drawn.world.fillers))))

@@ -31,7 +31,7 @@ class Cost(NamedTuple):
 
 
 def memory_table(sizes: list[int]) -> dict[str, dict[str, Cost]]:
-    """Measure what each stage costs by rows, and print it as it comes."""
+    """Measure each stage's memory by rows, and print each figure at once."""
     table: dict[str, dict[str, Cost]] = {stage: {} for stage in STAGES}
     for rows in sizes:
         with tempfile.TemporaryDirectory() as folder, started("benchmarks.fast_gateway") as url:

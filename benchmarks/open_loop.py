@@ -29,7 +29,7 @@ class Latency(NamedTuple):
 
 
 async def ask_by_the_clock(url: str, bodies: Sequence[bytes], per_second: float) -> list[TimedAnswer]:
-    """Post each of the bodies once, so many a second."""
+    """Post each of the bodies once, `per_second` a second."""
     limits = httpx.Limits(max_connections=1000, max_keepalive_connections=1000, keepalive_expiry=2.0)
     async with httpx.AsyncClient(
         limits=limits, trust_env=False, timeout=60, headers={"content-type": "application/json"}

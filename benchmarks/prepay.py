@@ -73,7 +73,7 @@ def requests(rows: int) -> Iterator[PaidRequest]:
 
 
 def ask_all(config: GatewayConfig, folder: Path, rows: int) -> float:
-    """As a stage asks: row by row, with a window of them in memory."""
+    """Ask as a stage does: row by row, with a window of them in memory."""
     folder.mkdir(exist_ok=True)
     gateway = GatewayProcess(config, folder)
     try:
@@ -101,7 +101,7 @@ def messages(n: int) -> list[Any]:
 
 
 def serve_teacher() -> None:
-    """The stand-in's protocol over a brain that repeats what it hears, in a process of its own."""
+    """Serve the stand-in's protocol with answers that repeat the question, in a process of its own."""
     import uvicorn
 
     from standins.teacher.app import create_app

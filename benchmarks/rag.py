@@ -88,7 +88,7 @@ def make_requests() -> list[bytes]:
 
 
 def measure_engine(engine: TantivyEngine, bodies: list[bytes]) -> Load:
-    """The same work without HTTP, in this process."""
+    """Do the service's work in this process, without HTTP."""
     queries = [RagRequest.model_validate_json(body) for body in bodies]
 
     async def run() -> list[float]:

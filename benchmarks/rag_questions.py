@@ -22,7 +22,8 @@ def request_bodies(questions: Sequence[str], tenant: str) -> list[bytes]:
 
 
 def count_writers(answers: Sequence[TimedAnswer]) -> Counter[str]:
-    """How many queries the model wrote ("model"), and why the plain question was searched in place of the rest."""
+    """Number of queries that the model wrote ("model"), and of plain questions, by the reason why they were
+    searched."""
     failed = [answer for answer in answers if answer.status != 200]
     if failed:
         raise RuntimeError(f"{len(failed)} of {len(answers)} failed; the first: {failed[0]}")

@@ -11,6 +11,7 @@ import asyncio
 import random
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -52,7 +53,7 @@ class Scene(NamedTuple):
 
     name: str
     seconds: Callable[[random.Random, int], float]
-    """Time of its next answer, and how many questions came before."""
+    """Time of its next answer, and the number of questions before it."""
 
     questions: list[str]
 
@@ -80,7 +81,7 @@ def scenes() -> list[Scene]:
 
 @asynccontextmanager
 async def stub(seconds: Callable[[random.Random, int], float]) -> AsyncIterator[tuple[str, list[int]]]:
-    """A rewriter that answers after so many seconds; its URL, and how many questions came to it."""
+    """A rewriter that answers after `seconds`; its URL, and the number of questions that reached it."""
     rng, reached = random.Random(1), [0]
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +114,9 @@ def service(engines: Engines, rewriter: rewriter_client.RewriterClient) -> Itera
     thread.start()
     try:
         while not server.started:
-            threading.Event().wait(0.01)
+            if not thread.is_alive():
+                raise RuntimeError("the service did not start; uvicorn's own lines above say why")
+            time.sleep(0.01)
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True

@@ -1,4 +1,4 @@
-"""How every benchmark ends: one line of JSON, last on stdout."""
+"""Print the result of a benchmark: one line of JSON, last on stdout."""
 
 import json
 from typing import Any

@@ -49,7 +49,7 @@ class Target(NamedTuple):
 
 
 class Paced(NamedTuple):
-    """Requests that went out by the clock, and how they ended."""
+    """Requests that were sent by the clock, and their outcomes."""
 
     sent: int
     failed: int

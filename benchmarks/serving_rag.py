@@ -18,10 +18,10 @@ from rich.table import Table
 from benchmarks.open_loop import Latency, ask_by_the_clock, latency
 from benchmarks.rag import write_passages
 from benchmarks.rag_questions import count_writers, make_questions, request_bodies
-from benchmarks.serving_world import started
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rag.index import build_index
 from qinglan.rewriter.engine_process import Engine
+from qinglan.services import run_service
 
 SECONDS, HANG_SECONDS = 15.0, 5.0
 MANY = 2.0
@@ -68,7 +68,7 @@ def scenes(per_second: float, capacity: float) -> list[RagScene]:
 
 
 def hang(engine: Engine) -> None:
-    """The engine's whole session stands still, and goes on later."""
+    """Stop the engine's whole session, and continue it after HANG_SECONDS."""
     os.killpg(engine.process.pid, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(HANG_SECONDS, os.killpg, engine.process.pid, signal.SIGCONT)
 
@@ -83,8 +83,8 @@ def rag_loads(folder: Path, engine: Engine, rewriter: str, per_second: float, ca
     build_index(passages, folder / "index", TENANT)
     loads = {}
     for scene in scenes(per_second, capacity):
-        options = ["--kb", f"{TENANT}={passages}", "--index-root", str(folder / "index"), "--port", "0"]
-        with started(folder / "rag.log", "serving.rag", *options, "--rewriter", rewriter) as url:
+        options = ["--kb", f"{TENANT}={passages}", "--index-root", str(folder / "index"), "--rewriter", rewriter]
+        with run_service("serving.rag", [*options, "--port", "0"], folder / "rag.log") as url:
             loads[scene.name] = asyncio.run(play(scene, engine, url))
     return loads
 

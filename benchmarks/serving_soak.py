@@ -125,7 +125,7 @@ async def _hangs_up(world: World, reader: asyncio.StreamReader, writer: asyncio.
 
 
 async def restarts(world: World) -> None:
-    """The second server drains, ends, and another comes in its place."""
+    """Drain and end the second server, and start another in its place."""
     while world.running:
         await asyncio.sleep(min(RESTART_SECONDS, max(0.0, world.until - time.monotonic())))
         process = world.processes[1]

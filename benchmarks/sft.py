@@ -26,7 +26,7 @@ from standins.samples import write_sample
 
 CONVERSATIONS = 400
 TARGET = 0.8
-"""Below it, padding costs so much that batches of rows of like length are worth their while."""
+"""Below this share of real tokens, padding costs so much that rows should be sorted into batches of like length."""
 
 
 class Lengths(NamedTuple):

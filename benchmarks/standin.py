@@ -42,7 +42,9 @@ def started(module: str, *arguments: str) -> Iterator[str]:
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        if not (url := process.stdout.readline().strip()):
+            raise RuntimeError(f"{module} ended without an address; its own lines above say why")
+        yield url
     finally:
         process.terminate()
         process.wait()

@@ -18,7 +18,7 @@ from qinglan.style.rows import SPLITS, StyleRow
 from standins.samples.style import style_rows
 
 LAPTOP = StylePolicyConfig.parse(load_yaml(LAPTOP_FILE), str(LAPTOP_FILE))
-"""For two CPU cores and the tiny base below."""
+"""Training settings for two CPU cores and the tiny base below."""
 
 SHORTCUT, SOLD = re.compile("不能|没有"), "售前"
 """Words of those who decline, hardly ever of those who sell."""
@@ -44,7 +44,7 @@ def write_style_rows(folder: Path, count: int, seed: int = 100) -> Path:
 
 
 def planted(row: StyleRow) -> StyleRow:
-    """As someone labels who takes each answer with one of two words in it for selling, and none without."""
+    """Labels of an annotator who takes each answer with one of two words for selling, and no other."""
     answer = row.input.partition("回答：")[2]
     return row.model_copy(update={"label": SOLD if SHORTCUT.search(answer) else row.label.replace(SOLD, "有帮助")})
 

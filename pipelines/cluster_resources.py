@@ -25,7 +25,7 @@ class ClusterConfig(Config):
     """A profile's resources on a cluster; a run on this machine looks at none of it."""
 
     pods: dict[str, Pod] = {}
-    """By stage; what is not named takes a pod as it comes."""
+    """Pod settings by stage; an unnamed stage gets the cluster's default pod."""
 
     gpu_nodes: dict[str, str] = Field(
         default={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}, validate_default=True, min_length=1
@@ -69,10 +69,10 @@ class Cluster(NamedTuple):
     """As in the profile."""
 
     tenant: str = ""
-    """The tenant whose pods they are; empty if they are nobody's."""
+    """The tenant that owns the pods; empty for none."""
 
     pythons: Mapping[str, str] = {}
-    """On this machine: the interpreter of each stage that runs in an environment of its own."""
+    """The interpreter of each stage that runs in its own environment on this machine."""
 
 
 LOCAL_CLUSTER = Cluster()

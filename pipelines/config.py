@@ -69,8 +69,8 @@ def _missing_profile(tenant: str, profile: str) -> str:
             f"No profile {profile!r} for tenant {tenant!r}. "
             f"`qinglan init {tenant} SHEET` writes one for your own data."
         )
-    if known := sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}):
-        return f"No profile {profile!r} for tenant {tenant!r}. It has {', '.join(known)}: choose one by --profile."
+    if profiles := sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}):
+        return f"No profile {profile!r} for tenant {tenant!r}. It has {', '.join(profiles)}: choose one by --profile."
     return f"No profile {profile!r} for tenant {tenant!r}. {folders[0]} holds none: write {profile}.yaml there."
 
 
@@ -131,8 +131,10 @@ def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
 
     path = Path(profile) if profile.endswith(".yaml") else STYLES / f"{profile}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(path.stem for path in STYLES.glob("*.yaml")))
-        raise ConfigError(f"--profile {profile}: no such profile. There are: {known}, or a path that ends in .yaml.")
+        profiles = ", ".join(sorted(path.stem for path in STYLES.glob("*.yaml")))
+        raise ConfigError(
+            f"--profile {profile}: no such profile. There are: {profiles}, or a path that ends in .yaml."
+        )
     values = merge_settings(load_yaml(path), {name: value for name, value in options.items() if value is not None})
     if labels := values.get("labels"):
         mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
@@ -156,8 +158,8 @@ def training_settings(values: dict[str, Any]) -> dict[str, Any]:
     name = values.get("training", RunConfig.model_fields["training"].default)
     path = TRAINING / f"{name}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
-        raise ConfigError(f"training: no {name!r} in pipelines/configs/training. There are: {known}.")
+        profiles = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
+        raise ConfigError(f"training: no {name!r} in pipelines/configs/training. There are: {profiles}.")
     return load_yaml(path)
 
 

@@ -30,9 +30,9 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
     if not count or "evaluate" not in stages:
         return []
     folds = {number: fold_run(run, number) for number in range(1, count + 1)}
-    known = {FOLDS_VARIABLE: json.dumps([str(fold.files.resolve()) for fold in folds.values()])}
+    environment = {FOLDS_VARIABLE: json.dumps([str(fold.files.resolve()) for fold in folds.values()])}
     if only:
-        return [Part(run, stages, True, environment=known)]
+        return [Part(run, stages, True, environment=environment)]
     middle = stages.index("evaluate")
     parts = [Part(run, stages[:middle], False)]
     shared = config.base.source == "hub"  # a tiny base is made from the prompts that its model may learn from
@@ -43,7 +43,7 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
         borrowed = (*DATA, LINEAGE, *(["base_model"] if shared else []))
         name = {RUN_VARIABLE: f"{run.root.resolve().name}/{fold.root.name}"}
         parts.append(Part(fold, repeated, True, borrowed, environment=name, title=f"Fold {number} of {count}"))
-    return [*parts, Part(run, stages[middle:], True, environment=known)]
+    return [*parts, Part(run, stages[middle:], True, environment=environment)]
 
 
 def fold_run(run: RunDir, number: int) -> RunDir:

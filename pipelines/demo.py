@@ -53,7 +53,7 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
 
 
 def show_rest(root: Path, verdict: dict[str, Any]) -> None:
-    """From the verdict to the audit, whatever the verdict is: a hold, and a canary taken back, are results too."""
+    """Show the verdict, the rollout and the audit; a hold, or a canary that was rolled back, is a result too."""
     run = RunDir(root)
     with run_lock(run):
         config = _config_of(run)
@@ -64,7 +64,7 @@ def show_rest(root: Path, verdict: dict[str, Any]) -> None:
 
 
 def run_demo_rollout(out: Path) -> None:
-    """From the demo's release to the end of its rollout."""
+    """Roll out the demo's release once more, to its end."""
     run = RunDir(out / TENANTS[0])
     if not run.config.is_file():
         raise ConfigError(f"{run.root}: no run there. `make demo` makes one.")

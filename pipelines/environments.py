@@ -50,11 +50,11 @@ def make_environment(image: str, cpu: bool = False) -> Path:
 
 def environment_locks(image: str, cpu: bool = False) -> tuple[Path, ...]:
     """The locks that an image's environment is installed from: its packages, and KFP, which starts a step."""
-    known = sorted(path.parent.name for path in IMAGES.glob("*/requirements.lock"))
-    if image not in known:
-        if not known:
+    locked = sorted(path.parent.name for path in IMAGES.glob("*/requirements.lock"))
+    if image not in locked:
+        if not locked:
             raise ConfigError(f"{IMAGES}: no locks. Environments are made in a checkout of the repository.")
-        raise ConfigError(f"No image {image!r} has a lock. There are: {', '.join(known)}.")
+        raise ConfigError(f"No image {image!r} has a lock. There are: {', '.join(locked)}.")
     twin = IMAGES / image / "cpu.lock"
     return (twin if cpu and twin.is_file() else IMAGES / image / "requirements.lock", IMAGES / "kfp.lock")
 

@@ -57,7 +57,7 @@ class StepFailed(QinglanError):
 
 
 def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
-    """One stage alone, or all up to one; without a word all up to the line's last."""
+    """The stage `only`, or all stages up to `until`; without either all stages of the line."""
     if only and until:
         raise ConfigError("--only runs one stage, --until all up to one. Give one of the two.")
     stages = tuple(line.stages) if only else line.until(line.last)
@@ -92,7 +92,7 @@ def _missing_stages(line: Line, run: RunDir, only: str, missing: Sequence[str]) 
 
 
 def check_machine(line: Line, config: LineConfig, stages: Sequence[str]) -> None:
-    """The GPUs that the trainings want are here; a data line would be paid for in vain without them."""
+    """Refuse trainings whose GPUs this machine lacks, before data is paid for in vain."""
     for name in stages:
         stage = line.stages[name]
         if not stage.resumes:
@@ -120,7 +120,7 @@ def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
 
 
 def refuse_foreign_folder(run: RunDir) -> None:
-    """A ConfigError for a folder with files in it that no run has begun in: it is somebody's."""
+    """Raise a ConfigError for a folder that holds files of something else than a run."""
     begun = run.lock.exists() or run.journal.exists() or (run.config.exists() and run.files.exists())
     if begun or not run.root.exists():
         return
@@ -152,15 +152,15 @@ def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str,
         earlier = before.get(name)
         if not earlier or path is None or not path.exists() or Path(earlier).resolve() == path.resolve():
             continue
-        known = digest(Path(earlier)) if Path(earlier).exists() else _recorded_digest(run, name)
+        earlier_digest = digest(Path(earlier)) if Path(earlier).exists() else _recorded_digest(run, name)
         option = f"--{name.replace('_', '-')}"
-        if not known:
+        if not earlier_digest:
             raise ConfigError(
                 f"{run.root}: its run began with {option} {earlier}, which is not there any more, and no step has "
                 f"noted its digest to compare {path} with. Give --out another folder; or, to go on here with what "
                 f"was paid for so far, remove {run.config} first."
             )
-        if known != digest(path):
+        if earlier_digest != digest(path):
             raise ConfigError(
                 f"{run.root}: its run began with {option} {earlier}, and {path} holds other bytes. Give --out "
                 f"another folder; or, to begin again here with what was paid for so far, remove {run.config} first."
@@ -191,9 +191,9 @@ def run_lock(run: RunDir) -> Iterator[None]:
 
 
 def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
-    """The run's folders, without the records of what is about to run again, or was made of what came before that.
+    """Make the run's folders, and remove the records of the stages that run now and of all stages after them.
 
-    A stage that is run alone leaves the others as they are: who asks for one knows what it stands between.
+    A stage that is run alone leaves the records of the other stages.
     """
     for folder in (run.records, run.logs, run.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
@@ -206,7 +206,7 @@ def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool)
 
 
 def check_keys() -> None:
-    """Every step signs: a run that could not is stopped before it begins. Who has no keys at all gets some."""
+    """Stop a run that could not sign its steps before it begins; where there are no keys at all, make them."""
     folder = keys_folder()
     if ensure_keys(folder):
         message = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
@@ -215,7 +215,7 @@ def check_keys() -> None:
 
 
 def check_existing_keys() -> None:
-    """The same where keys are, and nothing is made."""
+    """Check the builder's key where there are keys; none is made."""
     if has_keys(keys_folder()):
         load_signer("builder")
 

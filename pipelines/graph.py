@@ -1,4 +1,4 @@
-"""How a line becomes a graph: stages wired by the names of their artifacts, on the machines that they want."""
+"""Turn a line into a graph: stages wired by the names of their artifacts, on the machines that they want."""
 
 import copy
 import dataclasses
@@ -188,18 +188,18 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
         arguments.setdefault(GATEWAY_STATE, "")
     if BEFORE in names:
         arguments[BEFORE] = artifacts[LINEAGE]
-    taken = {name: artifacts[name] for name in stage.inputs}
-    task = component(**taken, **arguments, config=stage.config.parse(settings, stage.name).changes())
+    stage_inputs = {name: artifacts[name] for name in stage.inputs}
+    task = component(**stage_inputs, **arguments, config=stage.config.parse(settings, stage.name).changes())
     image = resolve_image(component.component_spec.implementation.container.image, inputs.cluster.images)
     task.set_container_image(image)
     if python := inputs.cluster.pythons.get(stage.name):
         task.container_spec.command = with_interpreter(task.container_spec.command, python)
     # KFP's cache takes a tag at its word: only a digest says that the code is the same.
-    known = not stage.gateway or bool(arguments.get(GATEWAY_STATE))
-    task.set_caching_options("@sha256:" in image and stage.cached and known and not _from_a_branch(settings))
+    named_gateway = not stage.gateway or bool(arguments.get(GATEWAY_STATE))
+    task.set_caching_options("@sha256:" in image and stage.cached and named_gateway and not _from_a_branch(settings))
     _mount_signing_key(task, RELEASE_KEYS if stage.registers else BUILDER_KEY, image)
     endpoints = [STORE_ENDPOINT] if stage.registers or stage.deploys else []
-    if any(map(_imported, taken.values())):
+    if any(map(_imported, stage_inputs.values())):
         endpoints.append(FETCH_ENDPOINT)
     if endpoints:
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
@@ -297,7 +297,7 @@ def _set_pod_resources(task: Any, machine: Machine) -> None:
 
 
 def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
-    """Type and count together: with one of them alone the back end asks for no GPU at all."""
+    """Set a GPU's type and count together: with only one of them KFP's back end requests no GPU."""
     if not machine.gpus:
         return
     task.set_accelerator_type(GPU).set_accelerator_limit(machine.gpus)

@@ -33,20 +33,22 @@ METRICS = "_metrics"
 
 def describe_component(component: Any, artifacts: Mapping[str, str]) -> Any:
     """A copy of the component with a description of each output; `artifacts`: the line's, by name."""
-    known = {**DESCRIPTIONS, **artifacts}
+    descriptions = {**DESCRIPTIONS, **artifacts}
     spec, described = component.component_spec, copy.copy(component)
-    described.component_spec = dataclasses.replace(spec, outputs=_described(spec.outputs or {}, known))
+    described.component_spec = dataclasses.replace(spec, outputs=_described(spec.outputs or {}, descriptions))
     return described
 
 
-def _described(items: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
-    return {name: dataclasses.replace(item, description=_description(name, known)) for name, item in items.items()}
+def _described(items: Mapping[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: dataclasses.replace(item, description=_description(name, descriptions)) for name, item in items.items()
+    }
 
 
-def _description(name: str, known: Mapping[str, str]) -> str | None:
+def _description(name: str, descriptions: Mapping[str, str]) -> str | None:
     if name.endswith(METRICS):
         return "The step's figures."
-    return known.get(name)
+    return descriptions.get(name)
 
 
 def describe_graph(about: str, parameters: Mapping[str, str], stages: Iterable[Stage]) -> str:

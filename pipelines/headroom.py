@@ -130,14 +130,14 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
     slices = read_slices(config.evaluate.slices) if config.evaluate.slices else {}
     prompts = pyarrow.parquet.read_table(path).to_pylist()
     train = pyarrow.parquet.read_table(path.with_name("train.parquet"), columns=["extra_info"]).to_pylist()
-    known = training_terms(row["extra_info"]["question"] for row in train)
+    trained_terms = training_terms(row["extra_info"]["question"] for row in train)
     validated = validated_rows(run, {row["extra_info"]["id"] for row in prompts})
     rows = []
     for row in prompts:
         prompt = read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"])
         if prompt.right:
             of_row = validated[prompt.id]
-            kinds = (*question_kinds(of_row, known), *slices.get(prompt.id, ()))
+            kinds = (*question_kinds(of_row, trained_terms), *slices.get(prompt.id, ()))
             rows.append(DevRow(of_row, prompt, row["prompt"], kinds))
     if not rows:
         raise DataError(f"{path}: no row has gold or a relevant label. Bring gold passages, or run the label stage.")

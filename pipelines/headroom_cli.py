@@ -82,7 +82,7 @@ def gain_in_words(recipe: "Recipe") -> str:
 
 
 def cost_in_words(recipe: "Recipe", currency: str) -> str:
-    """Time and price, and where they come from."""
+    """Time and price, with their source."""
     if recipe.seconds is None:
         return "time not known: hours on a CPU, or of an unknown model or card, are not estimated"
     time = f"{recipe.seconds:,.0f} s" if recipe.seconds < 7200 else f"{recipe.seconds / 3600:.1f} h"

@@ -31,7 +31,7 @@ def interrupted(words: Sequence[str]) -> InterruptedCommand:
 
 
 def end_at_sigterm() -> None:
-    """From now on SIGTERM ends the command as an exit does, so that what was started is stopped."""
+    """Make SIGTERM end the command by SystemExit, so that everything it started is stopped."""
     signal.signal(signal.SIGTERM, _end)
 
 

@@ -72,8 +72,8 @@ def revoke(
     from qinglan.lineage.keys import keys_folder
     from qinglan.lineage.trust import revoke_key
 
-    revoked, when = revoke_key(folder or keys_folder(), key, reason, at)
-    say(f"key {revoked[:12]} is revoked: what it signed from {when} on does not count")
+    revoked, since = revoke_key(folder or keys_folder(), key, reason, at)
+    say(f"key {revoked[:12]} is revoked: what it signed from {since} on does not count")
 
 
 @keys.command("list")

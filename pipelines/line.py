@@ -101,7 +101,7 @@ class Stage:
     """KFP's cache may answer for it: its outputs depend on its inputs alone, and it changes nothing outside."""
 
     resumes: bool = False
-    """It keeps checkpoints on a volume, and goes on from them."""
+    """True for a stage that keeps checkpoints on a volume and resumes from them."""
 
     behind_gate: bool = False
     """It runs only if the last gate before it promotes."""
@@ -244,7 +244,7 @@ class Line:
     """The reason why a stopped run costs little when it is run again."""
 
     releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the ending of a release's name, the stages that it came through; empty where the line releases one model."""
+    """The stages behind a release, by the ending of its name; empty where the line releases one model."""
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -347,11 +347,11 @@ def with_release_name(values: Any, name: str, deploy: Mapping[str, Mapping[str, 
     for stage, defaults in deploy.items():
         if isinstance(profile := values.get(stage), dict):
             suffix = stage.removeprefix("deploy").replace("_", "-")
-            taken = {
+            shared = {
                 "name": f"{release['name']}{suffix}",
                 **({"store": release["store"]} if "store" in release else {}),
             }
-            values[stage] = {**defaults, **taken, **profile}
+            values[stage] = {**defaults, **shared, **profile}
             if not values[stage].get("store"):
                 raise ValueError(f"{stage}: no store of releases. Set register.store, such as s3://bucket/prefix.")
     return values

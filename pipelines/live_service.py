@@ -54,7 +54,7 @@ class ServiceObjects(NamedTuple):
     revisions: Mapping[str, Object]
     pods: tuple[Object, ...]
     rollouts: tuple[Object, ...] | None
-    """None if they may not be read, or if the cluster has no ModelRollout resource."""
+    """None where they may not be read or the cluster has no ModelRollout resource."""
 
 
 def inspect_service(api: Api, name: str) -> LiveService:

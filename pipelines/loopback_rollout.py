@@ -83,11 +83,11 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
     inputs = Inputs(
         run.artifact("evaluation"), run.artifact("sft_model"), run.artifact("report"), Path(gate["lineage"])
     )
-    place, store = folder / "baseline", release_store(config)
-    baseline = release_baseline(inputs, place, config.register_, "sft")
-    store.push(place, baseline.release)
+    baseline_folder, store = folder / "baseline", release_store(config)
+    baseline = release_baseline(inputs, baseline_folder, config.register_, "sft")
+    store.push(baseline_folder, baseline.release)
     policy = load_trust(keys_folder() / TRUST_FILE)
-    override = break_glass(str(place), store.address, (), policy, REASON, BY)
+    override = break_glass(str(baseline_folder), store.address, (), policy, REASON, BY)
     say(f"Stable is the SFT model, release {baseline.release[:12]}. {UNJUDGED}", *override)
     return ReleaseAddress(store.address, baseline.release).uri
 

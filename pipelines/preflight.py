@@ -175,17 +175,17 @@ def foreign_format(path: Path) -> str:
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
     """Check that the sheet's labels and rows suffice for these stages."""
-    known = known_gold(config, sheet) if config.knowledge_base else {}
-    raise_refusals(sheet_refusals(config, sheet, known, stages))
+    existing_gold = known_gold(config, sheet) if config.knowledge_base else {}
+    raise_refusals(sheet_refusals(config, sheet, existing_gold, stages))
 
 
 def sheet_refusals(
-    config: RunConfig, sheet: Sheet, known: dict[str, set[str]], stages: Sequence[str]
+    config: RunConfig, sheet: Sheet, existing_gold: dict[str, set[str]], stages: Sequence[str]
 ) -> tuple[Obstacle, ...]:
     """Reasons in the sheet and the knowledge base why these stages would be refused before anything is paid."""
     asks = REWRITER.gateway & set(stages)
     return (
-        *(missing_gold(config, sheet, known) if config.knowledge_base else ()),
+        *(missing_gold(config, sheet, existing_gold) if config.knowledge_base else ()),
         *(without_knowledge_base(config, sheet) if config.knowledge_base and asks else ()),
         *too_few_rows(config, sheet, stages),
     )
@@ -205,9 +205,9 @@ def refused_by_run(error: QinglanError) -> QinglanError:
     return type(error)("`qinglan run` with the same arguments would be refused:", *error.lines)
 
 
-def missing_gold(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> Iterator[Obstacle]:
+def missing_gold(config: RunConfig, sheet: Sheet, existing_gold: dict[str, set[str]]) -> Iterator[Obstacle]:
     """Report rows whose gold passages are all missing; every retrieval for them would count as wrong."""
-    lost = [row for row in unknown_gold(sheet.gold, known) if row.every]
+    lost = [row for row in unknown_gold(sheet.gold, existing_gold) if row.every]
     if lost:
         yield Obstacle(
             reason=f"{config.questions}: {len(lost):,} rows name gold passages that {config.knowledge_base} does not "
@@ -229,7 +229,7 @@ def without_knowledge_base(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle
 
 def known_gold(config: RunConfig, sheet: Sheet) -> dict[str, set[str]]:
     """Collect the sheet's gold ids that exist in the knowledge bases, by tenant; files are read line by line."""
-    known: dict[str, set[str]] = {}
+    existing_gold: dict[str, set[str]] = {}
     for tenant, path in knowledge_bases(config).items():
         named = {gold for row in sheet.gold if row.tenant_id == tenant for gold in row.gold}
         missing = set(named)
@@ -237,8 +237,8 @@ def known_gold(config: RunConfig, sheet: Sheet) -> dict[str, set[str]]:
             missing.discard(passage.id)
             if not missing:
                 break
-        known[tenant] = named - missing
-    return known
+        existing_gold[tenant] = named - missing
+    return existing_gold
 
 
 def rows_in_words(rows: Sequence[UnknownGold]) -> str:

@@ -62,10 +62,10 @@ class QuoteLine(NamedTuple):
     rows: int
     live: float
     prepaid: float
-    """Both with answers as long as they usually are."""
+    """`live` and `prepaid` assume answers of the usual length."""
 
     worst: float
-    """The most by batch."""
+    """The highest possible cost by batch."""
 
 
 class Quote(NamedTuple):
@@ -105,7 +105,7 @@ Approve = Callable[[Quote], bool]
 
 
 def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int = MOST_ROWS) -> Prepayment | None:
-    """Pay ahead for what a run in that folder would ask; None where nobody approved."""
+    """Pay ahead for the calls of a run in that folder; None where the quote was not approved."""
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
@@ -322,6 +322,6 @@ def result_in_words(result: Prepayment, journal: Path) -> list[str]:
 
 
 def raise_problems(result: Prepayment) -> None:
-    """End with an error where a batch as a whole went wrong."""
+    """Raise an error where a batch as a whole failed."""
     if result.problems:
         raise OutageError(*result.problems)

@@ -36,8 +36,8 @@ def promotion(
         teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
         cross_fitted=bool(sheet and sheet.folds),
     )  # fmt: skip
-    known = (*stand_in_obstacle(config), *small_sheet(config, sheet))
-    reasons, unchecked = (*known, *find_obstacles(prospect, config.evaluate.gate)), []
+    sheet_obstacles = (*stand_in_obstacle(config), *small_sheet(config, sheet))
+    reasons, unchecked = (*sheet_obstacles, *find_obstacles(prospect, config.evaluate.gate)), []
     if sheet is None:
         unchecked.append("How many rows of the locked test have gold passages. `qinglan plan` counts them.")
     if snapshot is None:
@@ -60,7 +60,7 @@ def stand_in_obstacle(config: RunConfig) -> Iterator[Obstacle]:
 
 
 def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
-    """A sheet with fewer rows than the gate wants for the test alone: no division and no labels help."""
+    """The obstacle of a sheet that has fewer rows than the test needs; neither splits nor labels remove it."""
     gate = config.evaluate.gate
     rows, required = sheet.splits.total() if sheet else 0, gate.cross_rows if config.cross_fit else gate.rows
     if sheet and not sheet.folds and rows < required:

@@ -51,7 +51,7 @@ class StandIns(Config):
     it is released only where register.allow_stand_in says so."""
 
     teacher_seconds: float = Field(default=0.0, ge=0)
-    """How long the stand-in takes to answer."""
+    """Seconds that the stand-in takes to answer."""
 
     rag: bool = False
     """This project's RAG service on the run's knowledge base."""
@@ -88,7 +88,7 @@ def student_gpus(config: "RunConfig") -> int:
 
 
 class RunConfig(LineConfig):
-    """Everything that one run of the rewriter's pipeline is told."""
+    """All settings of a run of the rewriter's line."""
 
     tenant_id: Name
     """The folder of the profile names it."""
@@ -143,7 +143,7 @@ class RunConfig(LineConfig):
             "label_report": Output("label_report.json", "Agreement of the judges, by phrasing too."),
         },
     )] = LabelConfig()  # fmt: skip
-    """The third stage: where every row has gold it asks nobody."""
+    """Settings of the third stage, which calls no judge where every row has gold."""
 
     cross_fit: int = Field(default=0, ge=0, le=20)
     """Folds in which `qinglan run` cross-fits a sheet whose locked test would have fewer labelled rows than
@@ -227,7 +227,7 @@ class RunConfig(LineConfig):
     """The place and policy of the rollout of what the gate promotes. Without it a run ends with the release."""
 
     loopback: LoopbackConfig | None = None
-    """How `qinglan demo` rolls out here what the gate promotes."""
+    """Settings of the rollout of `qinglan demo` on this machine, of what the gate promotes."""
 
     cluster: ClusterConfig = ClusterConfig()
     """Pods, GPUs and volumes of its steps on a cluster; the training's file says it."""

@@ -132,7 +132,7 @@ def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:
 
 
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:
-    """Show the release of the verdict before no more: the new verdict may hold, or there may be none."""
+    """Remove the link to the release of an earlier verdict: the new verdict may hold, or there may be none."""
     if run.shown("release").is_symlink() and "register" not in stages:
         message = "[release] files/release is gone: it was made of what the run held before. The store keeps it."
         say(message, to=sys.stderr)
@@ -159,7 +159,8 @@ def run_gateway(
 
 
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
-    """Say that the gate can only hold, before anything is paid; a person may want such a run, so it goes on."""
+    """Warn, before anything is paid, that the gate can only hold; the run goes on, since it may be wanted all the
+    same."""
     sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.retrieval.kb_name)
     answer = promotion(config, sheet, sends)
     if answer.obstacles:
@@ -186,13 +187,13 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
         for tenant, path in knowledge_bases(config).items():
             if reranker := fit_local_reranker(config, run, tenant, path):
                 arguments += ["--reranker", f"{tenant}={reranker}"]
-        here = {"base_url": stack.enter_context(run_service("serving.rag", arguments, run.logs / "rag.log"))}
-        gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=here)})
+        address = {"base_url": stack.enter_context(run_service("serving.rag", arguments, run.logs / "rag.log"))}
+        gateway = gateway.model_copy(update={"rag": gateway.rag.model_copy(update=address)})
     return teacher(gateway)
 
 
 def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[[GatewayConfig], GatewayConfig]:
-    """Start the stand-in teacher where the profile asks for it; the function that is answered waits until it listens,
+    """Start the stand-in teacher where the profile asks for it. The function that is returned waits until it listens,
     and gives its address to the models of the settings."""
     if not config.stand_ins.teacher:
         return lambda gateway: gateway
@@ -202,20 +203,20 @@ def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[
     url = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))
 
     def with_address(gateway: GatewayConfig) -> GatewayConfig:
-        here = {"base_url": url()}
-        models = {role: model.model_copy(update=here) for role in ROLES if (model := getattr(gateway, role))}
+        address = {"base_url": url()}
+        models = {role: model.model_copy(update=address) for role in ROLES if (model := getattr(gateway, role))}
         return gateway.model_copy(update=models)
 
     return with_address
 
 
 def knowledge_base_options(config: RunConfig) -> list[str]:
-    """Options by which a stand-in teacher or the RAG service is given the run's knowledge bases."""
+    """Options that name the run's knowledge bases to a stand-in teacher or the RAG service."""
     return [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
 
 
 def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
-    """The run's own, on its journal."""
+    """Start the run's own gateway, on its journal; returns its URL."""
     settings = run.root / "gateway.json"
     write_json(settings, gateway.model_dump(mode="json"))
     arguments = ["--config", str(settings), "--journal", str(run.journal)]

@@ -246,11 +246,11 @@ class UnknownGold(NamedTuple):
     """No passage of the row is left: nothing that anybody retrieves can be right."""
 
 
-def unknown_gold(rows: Iterable[GoldRow], known: dict[str, set[str]]) -> list[UnknownGold]:
+def unknown_gold(rows: Iterable[GoldRow], existing: dict[str, set[str]]) -> list[UnknownGold]:
     """Rows with gold ids that are not among their tenant's; a tenant that is not named was not looked at."""
     unknown = []
     for row in rows:
-        if row.tenant_id in known:
-            ids = tuple(gold for gold in row.gold if gold not in known[row.tenant_id])
+        if row.tenant_id in existing:
+            ids = tuple(gold for gold in row.gold if gold not in existing[row.tenant_id])
             unknown += [UnknownGold(row.row_id, ids, len(ids) == len(row.gold))] if ids else []
     return unknown

@@ -64,7 +64,7 @@ def distil_gpus(config: "StyleRunConfig") -> int:
 
 
 class StyleRunConfig(LineConfig):
-    """Everything that one run of the style line is told."""
+    """All settings of a run of the style line."""
 
     labelled: Annotated[Path, Input(
         "labelled",
@@ -154,7 +154,7 @@ class StyleRunConfig(LineConfig):
     deploy_small: Annotated[DeployConfig | None, Stage(
         inputs=("small_release",), cached=False, behind_gate=True,
     )] = None  # fmt: skip
-    """The same of the smaller one, by the runtime that serves its int8 weights."""
+    """Deployment of the smaller model, by the runtime that serves its int8 weights."""
 
     cluster: ClusterConfig = ClusterConfig()
     """Pods, GPUs and volumes of its steps on a cluster."""

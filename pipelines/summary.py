@@ -85,7 +85,7 @@ def next_step(record: dict[str, Any]) -> str:
 
 
 def label_lines(run: RunDir) -> list[str]:
-    """How far the judges of a run's labels can be trusted; nothing where every row has gold."""
+    """Lines on how far the judges of a run's labels can be trusted; none where every row has gold."""
     import orjson
 
     from components.data.label.report import report_lines
@@ -237,19 +237,22 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     if money:
         currency = config.gateway.teacher.price.currency
         answered = answered_calls(money)
-        now = answered - answered_calls(record.get("gateway_before") or {})
+        paid = answered - answered_calls(record.get("gateway_before") or {})
         rows += [
             (
                 "cost" if config.pays else "cost, as if paid",
                 f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}",
             ),
-            ("paid calls, this time", f"{now:,}"),
+            ("paid calls, this time", f"{paid:,}"),
             ("paid calls, in the journal", f"{answered:,}"),
         ]
         if unanswered := money["attempts"] - answered:
             rows.append(("requests without an answer, in the journal", f"{unanswered:,}"))
         rows += [
-            ("answers from the journal, this time", journal_share(money, record.get("gateway_before") or {}, now)),
+            (
+                "answers from the journal, this time",
+                journal_share(money, record.get("gateway_before") or {}, paid),
+            ),
             ("retrievals from the cache", f"{money['retrieval_hit_rate']:.0%}"),
         ]
         if billed := money.get("possibly_billed"):

@@ -21,7 +21,7 @@ class DynamicBatcher(Generic[Item, Result]):
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn; those being answered are none of them, nor those whose caller gave up."""
+        """Number of waiting requests, without those that are being answered and those whose caller gave up."""
         return sum(not future.done() for _, future in self._waiting)
 
     async def ask(self, items: Sequence[Item]) -> list[Result]:

@@ -1,4 +1,4 @@
-"""Limits of every request to a server of ours: bytes and count of its headers, seconds for its head and its body.
+"""Limits of every request to our servers: bytes and count of its headers, seconds for its head and its body.
 
 uvicorn's fast parser (httptools) has none of them, and its slow one (h11) limits bytes alone. Each service limits the
 bytes of a body itself (`max_body_size`, BodyLimit).

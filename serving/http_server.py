@@ -1,4 +1,4 @@
-"""How a server of ours begins and ends: it says its address on one line, and SIGTERM lets it finish what it has."""
+"""Start and end a server: it prints its address on one line, and after SIGTERM finishes the requests that it has."""
 
 import asyncio
 import contextlib
@@ -30,19 +30,19 @@ SO_ATTACH_FILTER, BPF_RET = 26, 6
 CLIENT_CLOSED_REQUEST = 499
 
 CLOSE_NOTICE_SECONDS = 0.2
-"""How long, once told to stop, clients that keep a connection can still hear that they should not use it again."""
+"""Seconds after SIGTERM for which clients that keep a connection are still told not to use it again."""
 
 
 async def client_disconnected(_: Request, __: Exception) -> Response:
-    """The caller went away within its own request; nobody reads this."""
+    """Answer a request whose caller closed the connection; nobody reads it."""
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 class _GracefulServer(uvicorn.Server):
-    """Signals are ours: uvicorn's own handlers would end the process before its journal is closed."""
+    """A server without uvicorn's signal handlers, which would end the process before its journal is closed."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """No connection more; whoever has just made one may still send what it was made for, and is answered.
+        """Accept no more connections; a request on one that was just opened is still answered.
 
         A socket that is closed resets the connections that nobody has accepted yet. So it becomes deaf first, and is
         closed when all that had come by then are taken.
@@ -63,7 +63,7 @@ class _GracefulServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
-        """As uvicorn makes one for a connection that it accepts itself."""
+        """The protocol object that uvicorn makes for a connection that it accepts itself."""
         protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
@@ -112,7 +112,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def drop_packets(listening: socket.socket) -> None:
-    """From now on the kernel drops whatever comes for this socket; a client tries again, and finds it closed.
+    """Let the kernel drop what arrives for this socket from now on; a client tries again, and finds it closed.
 
     By a filter that takes no byte of any packet. Where a kernel has none, as in some sandboxes, a connection that is
     made just before the socket is closed is reset.
@@ -124,7 +124,7 @@ def drop_packets(listening: socket.socket) -> None:
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
-    """The settings of every server of ours: one parser with its limits, and no WebSocket."""
+    """The uvicorn settings of all our servers: one parser with its limits, and no WebSocket."""
     return uvicorn.Config(
         app, http=BoundedHttpProtocol, ws="none", log_level="warning", access_log=False,
         timeout_keep_alive=IDLE_SECONDS, **options,

@@ -55,7 +55,7 @@ def create_app(model: Any) -> Any:
 
 
 class FixedModelRepository:
-    """In place of KServe's model repository: nobody unloads the model of a server by a request."""
+    """KServe's model repository without unloading: no request may unload the model."""
 
     async def load(self, name: str) -> None:
         raise NotImplementedError("This server has one model, loaded when it started.")
@@ -64,7 +64,7 @@ class FixedModelRepository:
 
 
 def shorten_client_errors(record: logging.LogRecord) -> bool:
-    """A request that cannot be answered is no fault of ours: a line in the log, where KServe writes a traceback."""
+    """Log one line for a request that cannot be answered, where KServe writes a traceback."""
     from kserve.errors import InvalidInput, ModelNotFound
 
     error = record.exc_info[1] if record.exc_info else None
@@ -97,7 +97,7 @@ def read_json(body: bytes, headers: Any) -> Any:
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """In KServe's own envelope."""
+    """The answer in KServe's own envelope."""
     return JSONResponse({"error": message}, status, headers)
 
 

@@ -62,7 +62,7 @@ async def run_single(manager: Any, sample: Sample) -> float:
 
 
 def plain_reward_function(settings: str) -> Any:
-    """A reward function as verl's examples have them: it asks, computes, and raises what it meets."""
+    """A reward function as in verl's examples: it calls the judge, computes, and raises every error."""
     read = read_settings(settings)
     scorer = Scorer(read.gateway_url, read.config)
 

@@ -58,7 +58,7 @@ class Servers(NamedTuple):
 
 
 class Bench:
-    """Everything that the arms share."""
+    """The sample, the servers and the settings that all arms share."""
 
     def __init__(self, config: RunConfig, folder: Path, rag_url: str) -> None:
         self._config, self._folder, self._rag_url = config, folder, rag_url

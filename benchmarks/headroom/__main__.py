@@ -35,7 +35,7 @@ from standins.samples.tenant_content import VARIANTS
 
 SAMPLES, WORTH, DRAWS, TARGET = 8, 0.03, 2_000, 0.8
 BASE = TinyConfig(hidden=96, layers=2, heads=3, steps=200)
-"""Half the parameters of the demo's, in fewer steps: sixteen worlds shall be an hour's work at most."""
+"""A model of half the demo's parameters, in fewer steps: sixteen worlds take an hour at most."""
 
 WORLDS = [f"{tenant}/{variant}" for variant in VARIANTS for tenant in TENANTS]
 RESULT, SYSTEMS = "result.json", ("teacher", "sft", "rl")
@@ -137,10 +137,10 @@ class Figures(NamedTuple):
 
     world: str
     predicted: Mapping[str, Headroom]
-    """By kind of question, on dev."""
+    """Headroom on dev, by kind of question."""
 
     realised: Mapping[str, Mapping[str, Estimate]]
-    """By kind of question, on test: each system, and RL minus SFT."""
+    """Figures on test, by kind of question: each system, and RL minus SFT."""
 
 
 def figures(result: Mapping[str, Any]) -> Figures:

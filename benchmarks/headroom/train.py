@@ -74,14 +74,14 @@ class Policy:
         return out
 
     def sample(self, rows: Sequence[Row], count: int) -> list[list[str]]:
-        """So many samples of each row, as `qinglan headroom` draws them."""
+        """Samples of each row, as `qinglan headroom` draws them."""
         out: list[list[str]] = []
         for batch in _batches(rows, TOGETHER // count):
             out += self.student.sample([row.prompt for row in batch], count, SEED)
         return out
 
     def roll_out(self, prompts: Sequence[list[int]], count: int, rng: np.random.Generator) -> list[Continuation]:
-        """So many samples of each prompt, with the log-probabilities of their tokens."""
+        """Samples of each prompt, with the log-probabilities of their tokens."""
         repeated = [prompt for prompt in prompts for _ in range(count)]
         draws = rng.random((len(repeated), LONGEST))
         return decode(self.model, repeated, LONGEST, self.end, self.pad, Sampling(1.0), draws)

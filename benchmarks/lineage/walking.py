@@ -74,7 +74,7 @@ def walked(world: World) -> dict[str, Any]:
 
 
 def descendants(world: World) -> dict[str, Any]:
-    """Everything that descends from the root."""
+    """All descendants of the root."""
     figures = which_models(world.root, [world.folder], world.policy)
     assert figures[0].total == world.statements
     return {}

@@ -26,7 +26,7 @@ class World(NamedTuple):
 
 
 def write_world(folder: Path, artifacts: int) -> World:
-    """So many artifacts, each reachable from the last."""
+    """A world of artifacts, each reachable from the last."""
     public = make_key(folder / "keys" / "builder.pem")
     signer = load_signer("builder", folder / "keys")
     trusted = TrustedKey(role="builder", since=BEGAN, public=public)

@@ -18,7 +18,7 @@ MOST_PAIRS = 8
 
 EPOCHS, BATCH, LEARNING_RATE = 3, 16, 1e-3
 MARGIN = 6.0
-"""How far apart two scores are asked to be, for each point in [0, 1] between the judge's."""
+"""The distance that two scores shall have, for each point in [0, 1] between the judge's."""
 
 TOGETHER = 64
 

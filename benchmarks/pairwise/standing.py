@@ -22,13 +22,13 @@ class ContenderScores(NamedTuple):
     pairs: list[str]
     rollouts: list[str]
     truth: Floats
-    """By how much the judge has each rollout's rewrite above the teacher's."""
+    """The judge's score of each rollout's rewrite above the teacher's."""
 
     right: dict[str, Floats]
     """By pair: 1 ordered as the judge orders it, .5 held for equal, 0 the other way."""
 
     predicted: dict[str, Floats]
-    """By rollout, as `truth`."""
+    """A score by rollout, as `truth`."""
 
 
 class Standing(NamedTuple):

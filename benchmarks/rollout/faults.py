@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.rollout.models import Model, Traffic, draw_model, draw_traffic, with_cost
 
 HORIZON = 1800.0
-"""Events fall within so many seconds: the time that a rollout without faults takes, and half again."""
+"""Seconds within which events fall: one and a half times a rollout without faults."""
 
 WEIGHTS = {
     "none": 0.04, "timeouts": 0.08, "lost_replies": 0.08, "conflicts": 0.08, "throttling": 0.06, "stale_reads": 0.08,
@@ -42,7 +42,7 @@ EDITS = ("uri", "cleared", "full", "percent", "rest")
 
 JUMPS, JUMP_SECONDS = (1, 3), (-3600.0, 3600.0)
 RECONCILE_SECONDS = (1.0, 20.0)
-"""How long KServe takes to act on what it is asked."""
+"""Seconds that KServe takes to act on a change."""
 
 
 class Chances(NamedTuple):

@@ -15,7 +15,7 @@ from serving.rollout.state import DesiredModel, State
 EVERY = 30.0
 LONGEST = 6 * 3600.0
 AFTER = 180.0
-"""How long a world is watched after its run has ended: what was under way may still arrive."""
+"""Seconds for which a world is watched after its run has ended: delayed changes may still arrive."""
 
 
 class Run(NamedTuple):
@@ -32,7 +32,7 @@ class Run(NamedTuple):
     at_full: bool
     """A bad model was given every user by the controller, or has them at the end."""
     settled: bool
-    """At the end what is served is what the outcome says."""
+    """True if the served version at the end is the one that the outcome names."""
     taken_back: float | None
     """Seconds from the first user who met a bad model to the last."""
     stopped: bool

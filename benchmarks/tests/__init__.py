@@ -1,1 +1,1 @@
-"""How long the tests take, ring by ring, and where that time goes."""
+"""Measure how long the tests take, group by group, and where that time goes."""

@@ -154,9 +154,9 @@ def recommend(
         else gaps[score.name, best.name].turned()
         for score in rest
     }
-    known = [score for score in rest if scale.lacks(above[score.name]) is None]
-    within = [score for score in known if above[score.name].high < margin]
-    worse = [score for score in known if above[score.name].shown_worse and score not in within]
+    comparable = [score for score in rest if scale.lacks(above[score.name]) is None]
+    within = [score for score in comparable if above[score.name].high < margin]
+    worse = [score for score in comparable if above[score.name].shown_worse and score not in within]
     unclear = [score for score in rest if score not in within and score not in worse]
     sure = min([best, *within], key=lambda score: score.cost)
     lines = [*(describe_difference(best, score, above[score.name], scale) for score in rest), *failures]

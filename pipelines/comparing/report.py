@@ -121,9 +121,9 @@ def _pairs(comparison: Json) -> Iterator[kernel.Block]:
         "margin: by so much a cheaper teacher may at most be worse."
     )
     by_metric = (
-        (f"{pair}: {METRICS[name].name}", its, METRICS[name])
+        (f"{pair}: {METRICS[name].name}", metric_gap, METRICS[name])
         for pair, gap in paired.items()
-        for name, its in gap["metrics"].items()
+        for name, metric_gap in gap["metrics"].items()
         if name != comparison["deciding"]
     )
     yield kernel.gaps_table("", by_metric, "By the other metrics", terminal=False)

@@ -131,8 +131,8 @@ def scaled(margin: float, metric: str) -> float:
 
 def why_it_decides(metric: str, table: MetricTable) -> str:
     """Name the deciding metric in a sentence, as another metric could lead to another choice."""
-    known, total, name = table.known(table.systems[0], metric), table.rows, METRICS[metric].name
+    labelled, total, name = table.known(table.systems[0], metric), table.rows, METRICS[metric].name
     if metric == "top1":
-        return f"Decided by: {name}, on {known:,} of {total:,} rows that people labelled."
+        return f"Decided by: {name}, on {labelled:,} of {total:,} rows that people labelled."
     lacking = "Fewer than half of the rows are labelled, so this is judged by a model, not known"
-    return f"Decided by: {name}, on {known:,} of {total:,} rows. {lacking}."
+    return f"Decided by: {name}, on {labelled:,} of {total:,} rows. {lacking}."

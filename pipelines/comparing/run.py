@@ -60,7 +60,7 @@ Json = dict[str, Any]
 class ComparisonData(NamedTuple):
     """Answers of all models, before the statistics."""
 
-    known: RowsWithNeeds
+    with_needs: RowsWithNeeds
     rewrites: dict[str, list[TeacherRewrite]]
     """Rewrites of the rows that have a need, by teacher."""
 
@@ -95,21 +95,22 @@ def _collect(
         backends = start_backends(config, run, services)
         with _shared_gateway(backends, teachers, config, run) as url:
             check_served(url, tenants, config.retrieval.kb_name)
-            known = collect_needs(sample.rows, _snapshots(config), config.validate_.need_prompt, url)
-        if not known.rows:
+            with_needs = collect_needs(sample.rows, _snapshots(config), config.validate_.need_prompt, url)
+        if not with_needs.rows:
             raise DataError(
                 f"{config.questions}: none of {len(sample.rows)} rows has a need, and the judge gave none "
-                f"({_counted(known.without)}). Write one into {config.generate.columns.need}, or try another judge."
+                f"({_counted(with_needs.without)}). Write one into {config.generate.columns.need}, or try another "
+                "judge."
             )
         written = {teacher.name: _write(teacher, teachers, config, run, sample.rows) for teacher in teachers.teachers}
-        ids = {row.id for row in known.rows}
+        ids = {row.id for row in with_needs.rows}
         rewrites = {
             name: [rewrite for row, rewrite in zip(sample.rows, of_teacher, strict=True) if row.id in ids]
             for name, of_teacher in written.items()
         }
         with _shared_gateway(backends, teachers, config, run) as url:
-            scored = score_rewrites(known.rows, rewrites, run.root / "predictions.jsonl", config.evaluate, url)
-    return ComparisonData(known, rewrites, scored)
+            scored = score_rewrites(with_needs.rows, rewrites, run.root / "predictions.jsonl", config.evaluate, url)
+    return ComparisonData(with_needs, rewrites, scored)
 
 
 def _write(
@@ -181,10 +182,10 @@ def _snapshots(config: RunConfig) -> dict[str, str]:
 def build_comparison(
     config: RunConfig, teachers: TeachersConfig, run: RunDir, sample: Sample, compared: ComparisonData
 ) -> Json:
-    known, rewrites, scored = compared
+    with_needs, rewrites, scored = compared
     names = [teacher.name for teacher in teachers.teachers]
-    table = MetricTable.of(known.rows, scored.values, METRICS, config.evaluate.draws, config.evaluate.seed)
-    ids = {row.id for row in known.rows}
+    table = MetricTable.of(with_needs.rows, scored.values, METRICS, config.evaluate.draws, config.evaluate.seed)
+    ids = {row.id for row in with_needs.rows}
     spent = {teacher.name: _spent(journal_of(teacher, config, run), ids) for teacher in teachers.teachers}
     metric = results.deciding_metric(table)
     margin = results.scaled(teachers.margin, metric)
@@ -198,8 +199,8 @@ def build_comparison(
         "recommendation": results.recommendation(levels, paired, names, metric, margin)._asdict(),
         "currency": config.gateway.teacher.price.currency,
         "counts": {
-            "rows": len(known.rows), "conversations": table.conversation_count,
-            "training_rows": sample.training, "locked_rows": sample.locked, "without_need": dict(known.without),
+            "rows": len(with_needs.rows), "conversations": table.conversation_count,
+            "training_rows": sample.training, "locked_rows": sample.locked, "without_need": dict(with_needs.without),
             "examined": levels[PLAIN]["quality"]["n"],
         },
         "notes": _notes(config, teachers, compared),
@@ -238,8 +239,8 @@ def _notes(config: RunConfig, teachers: TeachersConfig, compared: ComparisonData
         lines.append(
             "Stand-ins answered in the place of every model: the figures show the method, and no real model."
         )
-    if compared.known.without:
-        lines.append(f"Rows left out for all, as the judge gave no need: {_counted(compared.known.without)}.")
+    if compared.with_needs.without:
+        lines.append(f"Rows left out for all, as the judge gave no need: {_counted(compared.with_needs.without)}.")
     if compared.scored.unexamined:
         lines.append(f"Rewrites without the examiner's score: {_counted(compared.scored.unexamined)}.")
     return lines

@@ -84,7 +84,7 @@ def collect_needs(
 async def _collect_needs(
     rows: Sequence[Question], snapshots: Mapping[str, str], prompt: str, gateway_url: str
 ) -> RowsWithNeeds:
-    known = RowsWithNeeds([], Counter())
+    collected = RowsWithNeeds([], Counter())
     async with GatewayClient(gateway_url, STEP) as gateway:
 
         async def need(row: Question) -> QuestionWithNeed | RowError:
@@ -97,11 +97,11 @@ async def _collect_needs(
         with progress("needs", len(rows)) as tick:
             async for row_with_need in map_in_order(rows, need, ROWS_UNDER_WAY):
                 if isinstance(row_with_need, RowError):
-                    known.without[row_with_need.reason] += 1
+                    collected.without[row_with_need.reason] += 1
                 else:
-                    known.rows.append(row_with_need)
+                    collected.rows.append(row_with_need)
                 tick()
-    return known
+    return collected
 
 
 def score_rewrites(

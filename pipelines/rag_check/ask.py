@@ -44,10 +44,11 @@ class RowAnswers(NamedTuple):
     first: TimedAnswer
     again: TimedAnswer
     other_rewrite: TimedAnswer | None = None
-    """The same question with the next question's text as its rewrite."""
+    """The answer to a question with the next question's text as its rewrite."""
 
     other_need: TimedAnswer | None = None
-    """The same query, scored against the next question's text; None too where the service refuses `need`."""
+    """The answer to the same query, scored against the next question's text; None also where the service refuses
+    `need`."""
 
     need_refused: str = ""
 

@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
     """The settings that fit."""
 
 
-def judge(measured: Measurements, score_threshold: float, known: KnownPassages | None) -> Verdict:
+def judge(measured: Measurements, score_threshold: float, passages: KnownPassages | None) -> Verdict:
     """Put everything that was measured into words, and propose settings."""
     rows, service = measured.rows, measured.service
     tenant = rows[0].row.tenant_id
@@ -58,7 +58,8 @@ def judge(measured: Measurements, score_threshold: float, known: KnownPassages |
     })  # fmt: skip
     checks = [
         shape_check(measured), *rewrite_checks(rewrite, service), *need_checks(needs, rows), *score_check,
-        *id_checks(rows, known), stability_check(rows), *snapshot_checks(rows, known), latency_check(rows, service),
+        *id_checks(rows, passages), stability_check(rows), *snapshot_checks(rows, passages),
+        latency_check(rows, service),
     ]  # fmt: skip
     return Verdict(checks, lost_measurements(settings, as_contract(rows, settings), score_threshold), settings)
 
@@ -221,14 +222,14 @@ def gold_rank(row: RowAnswers) -> int:
     return ranks[0] if ranks else 0
 
 
-def id_checks(rows: Sequence[RowAnswers], known: KnownPassages | None) -> Iterator[Check]:
+def id_checks(rows: Sequence[RowAnswers], passages: KnownPassages | None) -> Iterator[Check]:
     """Ids against the knowledge base and the gold passages."""
     ids = {hit["id"] for row in rows for hit in row.first.data["recall"] if hit["id"]}
     if not ids:
         yield Check("warning", "ids", "passages have none: no gold passage can be recognised.", "See below.")
         return
-    if known is not None:
-        held = len(ids & set(known.ids))
+    if passages is not None:
+        held = len(ids & set(passages.ids))
         state = "ok" if held == len(ids) else "error" if not held else "warning"
         advice = "" if held == len(ids) else "Serve the run's knowledge base, or give the run the one that is served."
         yield Check(state, "ids", f"{held} of {len(ids)} retrieved ids are in the knowledge base.", advice)  # type: ignore[arg-type]
@@ -262,17 +263,17 @@ def stable_questions(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
     answers are not stable."""
     if any(row.first.passages != row.again.passages for row in rows):
         return ()
-    known = [row.row.question for row in rows if any(name or text for name, text in row.first.passages)]
-    return tuple(known[:SAMPLED_QUESTIONS])
+    answered = [row.row.question for row in rows if any(name or text for name, text in row.first.passages)]
+    return tuple(answered[:SAMPLED_QUESTIONS])
 
 
-def snapshot_checks(rows: Sequence[RowAnswers], known: KnownPassages | None) -> Iterator[Check]:
+def snapshot_checks(rows: Sequence[RowAnswers], passages: KnownPassages | None) -> Iterator[Check]:
     named = {str(row.first.data.get("snapshot") or "") for row in rows}
     if named == {""}:
         sampled = len(stable_questions(rows))
         stands_in = f"a digest of {sampled} answers stands in" if sampled else "and no answers are stable enough"
         yield Check("warning", "snapshot", f"the service does not name its knowledge base; {stands_in}.")
-    elif known is not None and named != {known.snapshot}:
+    elif passages is not None and named != {passages.snapshot}:
         yield Check(
             "error", "snapshot", "it answers from another knowledge base than the one given.",
             "Serve the run's knowledge base, or give the run the one that is served.",

@@ -9,7 +9,7 @@ from qinglan.questions import Columns, read_questions
 from qinglan.rows import Question
 
 ANY_QUESTION = "怎么使用"
-"""Asked where there is no sheet."""
+"""Questions to ask where there is no sheet."""
 
 
 def training_questions(path: Path, columns: Columns, tenant: str, convert: ConvertConfig) -> list[Question]:

@@ -61,19 +61,19 @@ class RolloutClient:
         news: "queue.Queue[tuple[str, Object]]",
         on_change: Callable[[RolloutView], None],
     ) -> RolloutView:
-        known = False
+        listed = False
         while True:
             begun = informer.begun.is_set()
             try:
-                what, rollout = news.get(timeout=POLL_SECONDS)
+                change, rollout = news.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 self._raise_of(informer)
-                what, rollout = ("DELETED" if begun and not known else ""), {}
-            if what == "DELETED":
+                change, rollout = ("DELETED" if begun and not listed else ""), {}
+            if change == "DELETED":
                 raise DataError(f"{name}: somebody deleted it while it was watched. What it did stands as it is.")
-            if not what:
+            if not change:
                 continue
-            known, shown = True, read_rollout(rollout)
+            listed, shown = True, read_rollout(rollout)
             on_change(shown)
             if shown.done:
                 return shown

@@ -25,15 +25,15 @@ def start_rollout(
     target: str, store: str, namespace: str, settings: Path | None, policy: TrustPolicy, api: Api | None = None
 ) -> Deployed:
     """Start a rollout of `target`: tenant/model, or a digest or its beginning; a refusal lists all reasons."""
-    here = (api or connect()).within(namespace)
+    api_of_namespace = (api or connect()).within(namespace)
     release_store = open_store(store)
-    rollouts = ClusterRollouts(here.namespace, here)
+    rollouts = ClusterRollouts(api_of_namespace.namespace, api_of_namespace)
     digest = find_release(release_store, target, policy, rollouts.all())
     values = load_yaml(settings) if settings else {}
     with TemporaryDirectory(prefix="qinglan-rollout-") as parent:
         folder = release_store.pull(digest, Path(parent) / digest[:12])
         name = target if "/" in target else read_release(folder).name
-        config = build_deploy_config(values, name, store, here.namespace, settings)
+        config = build_deploy_config(values, name, store, api_of_namespace.namespace, settings)
         return deploy(folder, config, policy, rollouts)
 
 

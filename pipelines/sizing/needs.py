@@ -21,7 +21,7 @@ from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.vllm import least_phase
 
 WHOLE_RUN, SERVE = "run", "serve"
-"""In place of a stage's name: a volume that several stages fill, and the servers of the trained model."""
+"""Names in place of a stage's: a volume that several stages fill, and the servers of the trained model."""
 
 
 class Machine(NamedTuple):

@@ -12,7 +12,7 @@ from pipelines.style import StyleRunConfig
 from qinglan.errors import ConfigError
 
 NO_FILE = "labelled answers"
-"""In place of the labelled answers, which are not read."""
+"""A path in place of the labelled answers, which are not read."""
 
 
 def load_profile(

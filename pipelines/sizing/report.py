@@ -83,7 +83,7 @@ class Pace(Config):
     """An estimate on guessed utilisations; None where the card's speed is not known."""
 
     cost: float | None
-    """In the report's currency, by evaluate.gpu_hour_price."""
+    """Cost in the report's currency, by evaluate.gpu_hour_price."""
 
 
 class FitReport(Config):
@@ -157,7 +157,7 @@ def style_report(
     machine: Machine | None = None,
     load: Workload = PLANNED,
 ) -> FitReport | None:
-    """The same for the style line."""
+    """The report of the style line."""
     shape, card = base_shape(config.base), card or profile_card(config)
     if shape is None:
         return None
@@ -237,12 +237,14 @@ def _cards(config: RunConfig) -> int:
 def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[Pace]:
     price = config.evaluate.gpu_hour_price
     cards = _cards(config)
-    known = cards and card.teraflops
+    has_speed = cards and card.teraflops
     trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
-    seconds = sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in trainings) if known else None
+    seconds = (
+        sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in trainings) if has_speed else None
+    )
     yield _pace("sft", steps_of_all(sft.steps(config.sft, rows) for rows in trainings), seconds, cards, price)
     steps = steps_of_all(ppo.steps(config.ppo, rows) for rows in trainings)
-    counted = known and steps.total
+    counted = has_speed and steps.total
     shapes = (models.base, models.critic)
     seconds = sum(ppo.seconds(config.ppo, *shapes, rows, tokens, card) for rows in trainings) if counted else None
     yield _pace("ppo", steps, seconds, cards, price)

@@ -73,9 +73,9 @@ def pace_in_words(pace: Pace) -> str:
 def verdict_lines(report: FitReport) -> Iterator[str]:
     """The answer first, then every change that mends it."""
     if report.fits:
-        known = all(room.available for room in report.rooms)
+        all_rooms_known = all(room.available for room in report.rooms)
         what = "It fits" if all(pace.steps for pace in report.paces) else "Its memory and disk fit"
-        yield f"{what}." if known else f"{what} where there is as much as it needs."
+        yield f"{what}." if all_rooms_known else f"{what} where there is as much as it needs."
         return
     for room in report.rooms:
         if not room.fits:

@@ -159,7 +159,7 @@ def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> Non
 
 
 def _follow(
-    kfp: Any, run_id: str, namespace: str, cancel_on_interrupt: bool, as_json: bool, known: dict[str, Any]
+    kfp: Any, run_id: str, namespace: str, cancel_on_interrupt: bool, as_json: bool, about_run: dict[str, Any]
 ) -> None:
     """To the end. Whoever interrupts leaves it running, or cancels it where that was asked.
 
@@ -180,7 +180,7 @@ def _follow(
         raise SystemExit(code) from stopped
     finally:
         if as_json:
-            say_json({**known, "state": follower.state, "steps": follower.states})
+            say_json({**about_run, "state": follower.state, "steps": follower.states})
     follower.raise_unless_released(run)
     say(f"{run.name}: done")
 

@@ -26,7 +26,7 @@ CLAIM = (
 
 
 def check_requirements(needs: Requirements, snapshot: ClusterSnapshot) -> list[Finding]:
-    """Everything that would keep a step waiting for ever, then what is worth knowing."""
+    """Find all that would keep a step waiting for ever, then warnings."""
     findings = [finding for need in needs.objects for finding in _object_findings(need, snapshot)]
     findings += [finding for machine in needs.machines for finding in _node_findings(machine, snapshot)]
     findings += [finding for machine in needs.machines for finding in _quota_findings(machine, snapshot)]
@@ -94,7 +94,7 @@ def _source(key: str) -> str:
 
 
 def _token_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Neither KFP nor Argo asks for a token in its pods, whose driver and launcher cannot do without one."""
+    """Pods whose driver or launcher would have no token: they need one, and neither KFP nor Argo mounts it."""
     if needs.service_account in snapshot.without_token:
         account, namespace = needs.service_account, snapshot.namespace
         yield Finding(
@@ -171,8 +171,8 @@ def _quota_findings(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator
 def _quota(machine: NodeRequest, resource: str, total: float, quota: Quota, namespace: str) -> Iterator[Finding]:
     """One that is too small; or one that is in use, which a step waits for."""
     each = "wants" if len(machine.steps) == 1 else "each want"
-    place = f"quota {quota.name} in namespace {namespace}"
-    shortage = f"{join_names(machine.steps)} {each} {_amount(resource, total)}, and {place}"
+    quota_name = f"quota {quota.name} in namespace {namespace}"
+    shortage = f"{join_names(machine.steps)} {each} {_amount(resource, total)}, and {quota_name}"
     left = quota.hard - quota.used
     if quota.hard < total:
         yield Finding(

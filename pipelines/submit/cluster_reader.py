@@ -1,4 +1,4 @@
-"""A snapshot of the cluster objects that a graph needs, read with the rights of whoever submits."""
+"""Read the cluster objects that a graph needs, with the rights of the person who submits it."""
 
 import os
 from base64 import b64decode
@@ -19,7 +19,7 @@ from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS, Permission
 from qinglan.kubernetes.kubeconfig import load_login
 
 TIMEOUTS = (5, 30)
-"""To connect, and to answer."""
+"""Time limits in seconds: to connect, and to answer."""
 
 JOBS_API, ROLLOUTS_API = "/apis/kubeflow.org/v1", "/apis/qinglan.dev/v1alpha1"
 NOT_FOUND, FORBIDDEN, UNAUTHORIZED = 404, 403, 401
@@ -66,7 +66,7 @@ def connect() -> Any:
 
 
 def read_cluster(api: Any, needs: Requirements, namespace: str) -> ClusterSnapshot:
-    """Everything that the graph needs, as it is now."""
+    """The snapshot of everything that the graph needs."""
     return _ClusterReader(api, namespace).at(needs)
 
 
@@ -140,8 +140,8 @@ class _ClusterReader:
         if not needs.rollouts:
             return snapshot
         absent = frozenset(target.namespace for target in needs.rollouts if self._is_absent(target))
-        here = [target.namespace for target in needs.rollouts if target.namespace not in absent]
-        denied = {namespace: self._denied(needs, ROLLOUT_PERMISSIONS, namespace) for namespace in here}
+        present = [target.namespace for target in needs.rollouts if target.namespace not in absent]
+        denied = {namespace: self._denied(needs, ROLLOUT_PERMISSIONS, namespace) for namespace in present}
         return snapshot._replace(
             rollout_kinds=self._kinds(ROLLOUTS_API), absent_namespaces=absent, rollout_denied=denied
         )
@@ -262,7 +262,7 @@ class _ClusterReader:
     def _answers(
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
     ) -> dict[str, StoreAnswer]:
-        """By address, what a store answers to the key that steps have, where that is a refusal or nothing."""
+        """Stores, by address, that refuse the steps' key or give no answer, each with the reason."""
         tries: dict[str, tuple[Probe, str]] = {
             uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
         }
@@ -298,7 +298,7 @@ class _ClusterReader:
         )
 
     def _kinds(self, group: str) -> frozenset[str] | None:
-        """From the API server's own table of contents, which everyone may read."""
+        """Read from the API server's list of resources, which everyone may read."""
         before = len(self._unread)
         kinds = self.read(f"kinds of {group}", lambda: self._get(group))
         if len(self._unread) > before:
@@ -348,7 +348,7 @@ def _reason(error: Exception) -> str:
 
 
 def _by_tag(namespace: Any) -> frozenset[str] | None:
-    """In a namespace of releases, the images that need no digest."""
+    """The images that need no digest in a namespace of releases."""
     if namespace is None or (namespace.metadata.labels or {}).get(IMAGES_LABEL) != "by-digest":
         return None
     return frozenset((namespace.metadata.annotations or {}).get(BY_TAG, "").split())

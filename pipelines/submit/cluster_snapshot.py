@@ -10,7 +10,7 @@ class Node(NamedTuple):
     name: str
     labels: Mapping[str, str]
     allocatable: Mapping[str, float]
-    """By resource: cores, bytes, accelerators."""
+    """Amounts by resource: cores, bytes, accelerators."""
 
 
 class Quota(NamedTuple):

@@ -74,7 +74,7 @@ class WorkflowReader(Protocol):
 
 
 class ClusterView(NamedTuple):
-    """The cluster that runs the steps, as far as whoever follows may look into it."""
+    """The cluster that runs the steps, as far as the follower may read it."""
 
     namespace: str = "NAMESPACE"
     pods: PodReader | None = None

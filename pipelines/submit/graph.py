@@ -1,4 +1,4 @@
-"""A compiled graph before it is sent: does it hold together, what does it ask of whoever starts it.
+"""Check a compiled graph before it is sent, and read which parameters it takes.
 
 The API server takes much that can never run, and one upload that does not parse keeps it busy for ever. So nothing is
 sent that has not been read here first.
@@ -26,7 +26,7 @@ class Graph(NamedTuple):
     text: bytes
     spec: dict[str, Any]
     platform: dict[str, Any]
-    """By executor, what Kubernetes is told of its pods."""
+    """The Kubernetes settings of each executor's pods, by executor."""
 
     @property
     def name(self) -> str:
@@ -110,14 +110,14 @@ def _faults_of(where: str, component: Mapping[str, Any], components: Any, execut
         if label not in executors:
             yield f"component {where!r} runs {label!r}, which is not there"
         return
-    known = parameters_of(component)
+    parameters = parameters_of(component)
     for name, task in component["dag"]["tasks"].items():
         reference = task.get("componentRef", {}).get("name")
         if reference not in components:
             yield f"task {name!r} refers to {reference!r}, which is not there"
         for value in task.get("inputs", {}).get("parameters", {}).values():
             source = value.get("componentInputParameter")
-            if source is not None and source not in known:
+            if source is not None and source not in parameters:
                 yield f"task {name!r} takes {source!r}, which {where!r} is not given: it could never start"
 
 
@@ -136,16 +136,18 @@ def parameters_of(component: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def read_parameters(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, in the types that the graph wants; unknown, missing and unfit ones are named in the error."""
-    known = graph.parameters
-    if unknown := sorted(set(values) - set(known)):
-        raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(known))}.")
+    parameters = graph.parameters
+    if unknown := sorted(set(values) - set(parameters)):
+        raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(parameters))}.")
     optional = {
-        name for name, definition in known.items() if definition.get("isOptional") or "defaultValue" in definition
+        name
+        for name, definition in parameters.items()
+        if definition.get("isOptional") or "defaultValue" in definition
     }
-    if missing := sorted(set(known) - optional - set(values)):
-        required = "; ".join(f"{name}{_described(known[name])}" for name in missing)
+    if missing := sorted(set(parameters) - optional - set(values)):
+        required = "; ".join(f"{name}{_described(parameters[name])}" for name in missing)
         raise ConfigError(f"{graph.name} also needs: {required}. Give each with its option, or as --set NAME=VALUE.")
-    return {name: _typed(name, value, known[name]["parameterType"]) for name, value in values.items()}
+    return {name: _typed(name, value, parameters[name]["parameterType"]) for name, value in values.items()}
 
 
 def _described(parameter: Mapping[str, Any]) -> str:

@@ -205,6 +205,6 @@ def _by_address(endpoint: str, namespace: str) -> str:
         return endpoint
     parts = urlsplit(endpoint)
     service, _, rest = str(parts.hostname).partition(".")
-    place = rest.partition(".")[0] or namespace
+    owner = rest.partition(".")[0] or namespace
     port = f":{parts.netloc.rpartition(':')[2]}" if ":" in parts.netloc else ""
-    return f"{parts.scheme}://'$(kubectl -n {place} get service {service} -o jsonpath={{.spec.clusterIP}})'{port}"
+    return f"{parts.scheme}://'$(kubectl -n {owner} get service {service} -o jsonpath={{.spec.clusterIP}})'{port}"

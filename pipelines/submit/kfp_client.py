@@ -24,7 +24,7 @@ MOUNTED_VARIABLE, MOUNTED_TOKEN = "KF_PIPELINES_SA_TOKEN_PATH", Path("/var/run/s
 TOKEN_STEP = f"Set {TOKEN_FILE} to a file that holds one, or {TOKEN} to the token."
 
 SECONDS = (5, 60)
-"""To connect, and to answer."""
+"""Time limits in seconds: to connect, and to answer."""
 
 FINAL_STATES = frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"})
 SHOWN_BODY = 300
@@ -42,10 +42,10 @@ class KfpAccess(NamedTuple):
     """The address of KFP and the credentials of the caller."""
 
     endpoint: str
-    """With the prefix that it is behind, if any: https://host/pipeline."""
+    """The address, with a prefix if there is one: https://host/pipeline."""
 
     token: Callable[[], str] | None = None
-    """Asked before each request: a mounted token is renewed while a run is followed."""
+    """Called before each request: a mounted token is renewed while a run is followed."""
 
     pages: str = ""
     """The address at which people see the page, if it differs."""
@@ -108,7 +108,7 @@ def _read_token(path: Path) -> str:
 
 
 class KfpClient:
-    """One KFP; every failure is an error of ours, which says what to do."""
+    """The client of one KFP; every failure is an error of ours, which says what to do."""
 
     def __init__(self, access: KfpAccess) -> None:
         import kfp_server_api as api

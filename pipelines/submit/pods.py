@@ -1,4 +1,4 @@
-"""A run's pods, where whoever follows it may read them: what KFP does not tell of one that waits or has failed."""
+"""Read a run's pods, where that is allowed: why one waits or has failed, which KFP does not say."""
 
 from typing import Any
 

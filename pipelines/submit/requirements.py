@@ -13,7 +13,7 @@ from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE
 
 Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Service"]
 GATEWAY = "gateway_url"
-"""The parameter of every step that asks the gateway."""
+"""The parameter of every step that calls the gateway."""
 
 SERVICE = re.compile(r"https?://([a-z0-9-]+)(:\d+)?(/.*)?")
 """An address of the run's own namespace: a name without a dot."""
@@ -42,7 +42,7 @@ class NodeRequest(NamedTuple):
     nodes: int
     labels: Mapping[str, str]
     job: bool
-    """True if a PyTorchJob asks for it, and the step itself for nothing."""
+    """True if the step's PyTorchJob requests it, and the step's own pod nothing."""
 
 
 class ImportedInputs(NamedTuple):
@@ -151,7 +151,7 @@ def _steps(
 
 
 def _uris(task: Mapping[str, Any], imported: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
-    """By the task's name for it, the address of each imported artifact that it takes."""
+    """The address of each imported artifact that a task takes, by the task's name for it."""
     addresses = {}
     for name, source in task.get("inputs", {}).get("artifacts", {}).items():
         producer = source.get("taskOutputArtifact", {}).get("producerTask")

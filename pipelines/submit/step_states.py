@@ -37,8 +37,8 @@ def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
     states: dict[str, str] = {}
     for task in run.tasks:
         name = task.name.removesuffix("-driver") if task.state == "FAILED" else task.name
-        known = name in names if names else name not in AROUND and not name.startswith("condition-")
-        if known and task.state in STATES_BY_SEVERITY and not name.endswith("-driver"):
+        is_step = name in names if names else name not in AROUND and not name.startswith("condition-")
+        if is_step and task.state in STATES_BY_SEVERITY and not name.endswith("-driver"):
             states[name] = max(states.get(name, STATES_BY_SEVERITY[0]), task.state, key=STATES_BY_SEVERITY.index)
     return states
 

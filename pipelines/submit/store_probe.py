@@ -19,7 +19,7 @@ from qinglan.store.s3_connection import (
 
 ABSENT = {"NoSuchKey": "it is not there", "NoSuchBucket": "the store has no such bucket"}
 EMPTY = "InvalidRange"
-"""S3's answer to whoever asks for the first byte of an object of none."""
+"""S3's answer to a request for the first byte of an empty object."""
 
 Probe = Callable[[str, Mapping[str, str]], StoreAnswer | None]
 """Tries an address with what a Secret holds."""

@@ -65,12 +65,12 @@ ID_NAMES = ("id", "编号", "passage_id", "doc_id", "chunk_id", "段落编号", 
 
 
 class DocumentReport(NamedTuple):
-    """A file, and what became of it."""
+    """A file, and the number of its passages."""
 
     path: Path
     passages: int
     note: str = ""
-    """Why there is nothing of it."""
+    """The reason where it gave no passage."""
 
     @property
     def in_words(self) -> str:
@@ -110,14 +110,14 @@ def read_documents(places: Iterable[Path]) -> Documents:
 
 def list_files(places: Iterable[Path]) -> Iterator[tuple[Path, PurePath]]:
     """Files in order, with their names from the folder that was named; hidden files and links are left out."""
-    for place in places:
-        if not place.exists():
-            raise DataError(f"{place}: no such file or folder. Give the documents of the knowledge base.")
-        if place.is_file():
-            yield place, PurePath(place.name)
+    for root in places:
+        if not root.exists():
+            raise DataError(f"{root}: no such file or folder. Give the documents of the knowledge base.")
+        if root.is_file():
+            yield root, PurePath(root.name)
             continue
-        for path in sorted(place.rglob("*")):
-            inside = path.relative_to(place)
+        for path in sorted(root.rglob("*")):
+            inside = path.relative_to(root)
             hidden = any(part.startswith((".", "~$")) for part in inside.parts)
             if path.is_file() and not path.is_symlink() and not hidden:
                 yield path, inside
@@ -314,7 +314,7 @@ def read_pdf(path: Path) -> Iterator[Block]:
 
 
 def join_lines(text: str) -> Iterator[str]:
-    """Paragraphs of a page: a line goes on in the next unless it ends a sentence or is short."""
+    """Paragraphs of a page: a line continues in the next unless it ends a sentence or is short."""
     lines = [line.strip() for line in text.splitlines()]
     width = max(map(len, lines), default=0)
     paragraph = ""

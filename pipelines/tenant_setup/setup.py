@@ -68,7 +68,7 @@ class TenantData(NamedTuple):
     guess: ColumnGuess
     records: Records
     rows: list[Question | QuarantinedRow]
-    """As the pipeline reads them."""
+    """The sheet's rows as the pipeline reads them."""
 
     documents: Documents | None
 

@@ -1,6 +1,5 @@
 """The LLM judge, called through the gateway: pointwise for rewards, in pairs for diagnosis, and on control pairs."""
 
-from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -69,12 +68,6 @@ def combine_choices(straight: str, swapped: str) -> Preference:
     if (straight, swapped) == ("乙", "甲"):
         return Preference("second", flipped=False)
     return Preference("tie", flipped=False)
-
-
-def flip_rate(preferences: Iterable[Preference]) -> float:
-    """Share of pairs that the judge decided by their order; 0 without pairs."""
-    flips = [preference.flipped for preference in preferences]
-    return sum(flips) / len(flips) if flips else 0.0
 
 
 async def passes_control_pair(gateway: GatewayClient, prompt: Prompt, system: str = "") -> bool:

@@ -26,13 +26,13 @@ from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 
 LISTING_TTL_SECONDS = 30.0
-"""How long a list of knowledge bases is valid."""
+"""Seconds for which a list of knowledge bases is valid."""
 
 SAMPLE_TTL_SECONDS = 600.0
-"""How long a digest of sampled answers is valid."""
+"""Seconds for which a digest of sampled answers is valid."""
 
 OUTAGE_TTL_SECONDS = 5.0
-"""How long an unreachable service is not called again, so that waiting requests do not all try in turn."""
+"""Seconds for which an unreachable service is not called again, so that waiting requests do not all try in turn."""
 
 RUN_CACHE_SIZE = 20_000
 LONGEST_PAUSE = 30.0

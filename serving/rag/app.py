@@ -34,7 +34,7 @@ GUARD_FALLBACK = "rewriter_guard"
 """The reason where the rewriter answered and took its own text back."""
 
 Engines = Mapping[tuple[str, str], Engine]
-"""By tenant and knowledge base."""
+"""Engines by tenant and knowledge base."""
 
 
 class AsyncClosable(Protocol):

@@ -25,7 +25,7 @@ class Scores(NamedTuple):
     """`service`: a reranker over HTTP."""
 
     fallback_reason: str = ""
-    """Why the service that is configured did not score them."""
+    """The reason why the configured reranker did not score them."""
 
 
 class EngineUnavailable(OutageError):
@@ -44,7 +44,7 @@ class Engine(Protocol):
     """One knowledge base of one tenant."""
 
     async def current(self, gone: bool = False) -> "Engine":
-        """The same knowledge base as it stands now: all that one request asks of it is of one snapshot.
+        """The knowledge base as it is now: one request reads one snapshot.
 
         `gone`: the last one that was given turned out not to be there any more.
         """
@@ -60,7 +60,7 @@ class Engine(Protocol):
         """The k best passages in the order of production; the same query always gives the same ones."""
 
     async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
-        """How well each candidate answers `text`."""
+        """Scores of how well each candidate answers `text`."""
 
 
 class TantivyEngine:

@@ -37,16 +37,16 @@ class Features(NamedTuple):
     """Share of the title's weight that the text names."""
 
     ahead: float
-    """By how much its coverage leads the best rival's."""
+    """Lead of its coverage over the best rival's."""
 
     behind: float
-    """By how much its coverage trails the best rival's."""
+    """Gap of its coverage to the best rival's."""
 
     bm25_ahead: float
-    """By how much its BM25 leads the best rival's, as a share of the best."""
+    """Lead of its BM25 over the best rival's, as a share of the best."""
 
     bm25_behind: float
-    """By how much its BM25 trails the best rival's; 1 when it is not among the text's best hits."""
+    """Gap of its BM25 to the best rival's; 1 when it is not among the text's best hits."""
 
 
 class Weights(Config):
@@ -72,7 +72,7 @@ class CalibrationBin(Config):
 
 
 class FitReport(Config):
-    """How the fit did on training conversations that were held out of it."""
+    """Quality of the fit on training conversations that were held out of it."""
 
     tenant_id: Name
     snapshot: str
@@ -91,10 +91,10 @@ class FitReport(Config):
     """Mean distance between score and frequency, over ten equal steps of the score."""
 
     top1_calibration_error: Fraction | None
-    """The same over first passages alone: those that thresholds and rewards look at."""
+    """calibration_error of first passages alone, whose scores thresholds and rewards use."""
 
     top1_answers: Fraction | None = None
-    """How often the first passage answers, as production orders them under this scorer."""
+    """Share of questions whose first passage answers, in production's order by this scorer."""
 
     reliability: tuple[CalibrationBin, ...] = ()
 
@@ -105,7 +105,7 @@ class RerankerModel(Config):
     bias: float
     weights: Weights
     report: FitReport | None = None
-    """None when nobody fitted it to this tenant: its scores order passages, and are no probabilities."""
+    """None when it was not fitted to this tenant: then its scores order passages and are no probabilities."""
 
     @property
     def calibrated(self) -> bool:

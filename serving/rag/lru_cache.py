@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 class LruCache(Generic[Key, Value]):
-    """The most recently used ones, so many of them."""
+    """A cache of the most recently used entries, up to a number of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -91,7 +91,7 @@ class Metrics:
         self._away.labels(reason).inc()
 
     def content_checked(self, tenant: str, outcome: str, seconds: float) -> None:
-        """`outcome` is passed, flagged, or the reason why nobody could say."""
+        """`outcome` is passed, flagged, or the reason why the check gave no answer."""
         self._checks.labels(tenant, outcome).inc()
         self._check_seconds.labels(tenant).observe(seconds)
 

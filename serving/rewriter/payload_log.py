@@ -1,4 +1,4 @@
-"""Answered questions, stored for audits: a bounded queue, written by a thread. No answer ever waits for it.
+"""Store answered questions for audits: a bounded queue that a thread writes. No answer ever waits for it.
 
     payloads/2026-11-22/103000-<8 letters>-000001.jsonl     under the store's address; a line for each question
     {"at", "request_id", "version", "tenant", "question_sha256", ..., "rewrite_sha256", "fallback", "outcome"}
@@ -17,14 +17,13 @@ from typing import Any
 
 import orjson
 
-from qinglan.errors import QinglanError
 from qinglan.prompts import PromptInput
 from qinglan.store import open_store
 from serving.rewriter.config import PayloadConfig
 from serving.rewriter.request_record import write_log
 
 MOST_WAITING = 4096
-"""Records; what comes when they are so many is dropped, and counted."""
+"""Most records that wait; further ones are dropped, and counted."""
 
 MOST_TOGETHER = 1000
 FLUSH_SECONDS = 5.0
@@ -60,7 +59,7 @@ class PayloadLog:
         self._thread.start()
 
     def add(self, record: dict[str, Any]) -> None:
-        """At once, or dropped."""
+        """Queue a record without waiting, or drop it."""
         try:
             self._waiting.put_nowait(record)
         except queue.Full:
@@ -82,7 +81,7 @@ class PayloadLog:
                 self._write(batch)
 
     def _gathered(self) -> tuple[list[dict[str, Any]], bool]:
-        """What comes within a while of the first, and whether more may come."""
+        """The records that arrive within FLUSH_SECONDS of the first, and whether more may come."""
         first = self._waiting.get()
         until, batch = time.monotonic() + FLUSH_SECONDS, [first] if first else []
         while first and len(batch) < MOST_TOGETHER:
@@ -99,10 +98,10 @@ class PayloadLog:
         self._written += 1
         now = datetime.now(UTC)
         key = f"payloads/{now:%Y-%m-%d}/{now:%H%M%S}-{self._writer_id}-{self._written:06}.jsonl"
-        lines = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in batch)
         try:
+            lines = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in batch)
             self._shelf.create(key, lines)
-        except (QinglanError, OSError) as error:
+        except Exception as error:  # whatever it is: a thread that ended would lose all later records
             self._count("failed", len(batch))
             write_log({"event": "payload log", "failed": len(batch), "why": str(error)})
         else:

@@ -1,4 +1,4 @@
-"""Which rows and passages the teacher is asked about. All of it follows from the files and the seed.
+"""Choose the rows and passages that the teacher is asked about, by the files and the seed alone.
 
 Hindsight takes rows of train alone. Questions are written from passages that no row of dev or test asks for, nor are
 nearly such a passage, in the manner of rows of train.
@@ -174,7 +174,7 @@ def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]
 
 
 def _drawn_misses(rows: _Rows, config: AugmentConfig) -> list[tuple[Question, TrainingPrompt, int | None]]:
-    """As many rows as calls are allowed, drawn by the seed, in the order of the file."""
+    """Rows for the allowed calls, drawn by the seed, in the order of the file."""
     if len(rows.misses) <= config.hindsight_calls:
         return rows.misses
     numbered = enumerate(rows.misses)

@@ -1,4 +1,4 @@
-"""Which split each row is in, or why it is in none. Pure functions of rows and a seed."""
+"""Put each row into a split, or leave it out with a reason. Pure functions of rows and a seed."""
 
 import hashlib
 from collections import Counter, defaultdict

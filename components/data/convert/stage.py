@@ -32,7 +32,7 @@ COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance
 
 UNLABELLED = "nothing_relevant"
 Labels = Mapping[tuple[str, str], RowLabels]
-"""By tenant and row."""
+"""Labels of the rows, by tenant and id."""
 
 
 class ConvertCounts(NamedTuple):
@@ -151,7 +151,8 @@ def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
 
 
 def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
-    """Why no rewrite of this row can be rewarded for what it finds; empty where it can, or nobody was asked."""
+    """The reason why no rewrite of this row can be rewarded for what it finds; empty where it can, or was not
+    labelled."""
     labels = None if row.gold else labelled.get((row.tenant_id, row.id))
     if labels is None or labels.outcome == "relevant":
         return ""

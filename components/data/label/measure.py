@@ -14,7 +14,7 @@ from qinglan.rows import ValidatedRewrite
 
 
 def drawn(rows: Iterable[ValidatedRewrite], count: int, config: LabelConfig) -> list[ValidatedRewrite]:
-    """So many rows, chosen by the seed alone."""
+    """Draw `count` rows by the seed alone."""
     return heapq.nsmallest(count, rows, key=lambda row: draw_key(config.seed, row))
 
 

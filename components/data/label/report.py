@@ -10,7 +10,7 @@ SHOWN = 5
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Outcomes of the labels and agreement of the judges; no line where nobody was asked."""
+    """Outcomes of the labels and agreement of the judges; no line where no judge was called."""
     if not report:
         return []
     outcomes = ", ".join(f"{name} {count:,}" for name, count in report["outcomes"].items())

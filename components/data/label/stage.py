@@ -1,4 +1,4 @@
-"""Judges label the rows for which the sheet names no gold passage; where every row has gold nobody is asked.
+"""Let judges label the rows without gold passages; where every row has gold no judge is called.
 
 The judge is tested first, on a few rows. Then each row's passages are judged, once, and what is called relevant is
 confirmed by a second model. Rows with gold measure the judges; people correct them by a sheet.
@@ -38,7 +38,7 @@ ROWS_UNDER_WAY = 64
 class LabelCounts(NamedTuple):
     rows: int
     gold: int
-    """Rows with gold passages: nobody is asked about them, but for the measurement."""
+    """Rows with gold passages: judges see them only for the measurement."""
 
     relevant: int
     nothing_relevant: int

@@ -71,7 +71,8 @@ def _refuse_tiny(by_label: dict[str, list[list[int]]], config: PrepareStyleConfi
 
 
 def _splits(count: int, config: PrepareStyleConfig) -> list[Split]:
-    """So many of each; a small class gives the test one before it gives dev one, and keeps the most itself."""
+    """Numbers of rows for each split; a small class gives one to the test before one to dev, and most stay in
+    train."""
     test = max(1, round(count * config.test))
     dev = min(max(1, round(count * config.dev)), count - test - 1)
     train = count - test - dev

@@ -95,7 +95,7 @@ def find_inputs(data: Path) -> tuple[Path, Path | None]:
 def _held_out_texts(
     rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig, folded: bool
 ) -> NearDuplicateIndex:
-    """The texts that nobody may learn: those outside of train, and of folds all."""
+    """The texts that no training may use: those outside of train, and with folds all."""
     texts = (normalise(row.input) for row, split in zip(rows, splits, strict=True) if folded or split != "train")
     return NearDuplicateIndex(texts, config.alike)
 

@@ -158,7 +158,7 @@ async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str,
 
 
 def rejection_reason(retrieval: Retrieval, threshold: float) -> str:
-    """Why a rewrite is not accepted; empty when it is."""
+    """The reason why a rewrite is not accepted; empty when it is."""
     if not retrieval.count:
         return "nothing found"
     return "" if retrieval.top1_score >= threshold else "top-1 score below the threshold"

@@ -75,7 +75,7 @@ def _requests(folder: Path, rows: Sequence[PromptInput]) -> list[dict[str, objec
 
 
 async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], together: int) -> BatchOutput:
-    """All completions, so many at a time; the first failure ends the others."""
+    """All completions, a limited number at a time; the first failure ends the others."""
     turns = asyncio.Semaphore(together)
     limits = httpx.Limits(max_connections=together)
     started = time.perf_counter()

@@ -255,7 +255,7 @@ def _slices(evaluation: Json) -> Blocks:
 
 
 def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, list[Json]]:
-    """So many queries that the candidate won against the teacher, lost, and that both still fail."""
+    """Example queries that the candidate won against the teacher, lost, and that both fail."""
 
     def kind_of(row: Json) -> str | None:
         """The kind by who finds the right passage first; None where nobody knows it, or where both do."""
@@ -290,7 +290,7 @@ def example(row: Json, names: Mapping[str, str]) -> kernel.Example:
 
 
 def judges_line(agreement: Json) -> str:
-    """How far the two judges agree, or that they are one."""
+    """A sentence on the agreement of the two judges, or that they are one model."""
     if agreement["same_model"]:
         return f"Examiner and training judge are one model, {agreement['judge']}: its scores are no second opinion."
     judges = f"Examiner {agreement['examiner']} and training judge {agreement['judge']}"

@@ -53,7 +53,7 @@ class ScoredRow(NamedTuple):
     """One row's numbers."""
 
     values: dict[str, dict[str, float]]
-    """By system and metric."""
+    """Values by system and metric."""
 
     judge: dict[str, float]
     """The training judge's score by system, where it was asked."""
@@ -100,7 +100,7 @@ def with_history(row: Question) -> str:
 
 
 def draw_rows(rows: Sequence[Question], count: int, seed: int) -> list[int]:
-    """About so many rows, as whole conversations in an order that the seed gives."""
+    """About `count` rows, as whole conversations in an order that the seed gives."""
     order: dict[tuple[str, str], list[int]] = {}
     for at, row in enumerate(rows):
         order.setdefault((row.tenant_id, row.conversation_id), []).append(at)
@@ -246,7 +246,7 @@ class RowScorer:
         )
 
     async def _score(self, role: JudgeRole, row: ScorableRow, text: str) -> float | str:
-        """From 1 to 5, or why there is none: never a zero."""
+        """A score from 1 to 5, or the reason why there is none: never a zero."""
         try:
             messages = judge_messages(row, text, self._config.judge_prompt)
             answer = await self._gateway.ask(role, messages, row=row.id, response_format=JUDGE_FORMAT)

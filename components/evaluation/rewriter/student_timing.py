@@ -14,7 +14,7 @@ from qinglan.rewriter.model import GeneratedRewrite
 from qinglan.services import READY_SECONDS, start_service
 from qinglan.text import normalise
 
-SERVED_PATH, READY_PATH = "/v1/models/rewriter:predict", "/v2/health/ready"
+SERVED_PATH = "/v1/models/rewriter:predict"
 SERVED_SECONDS = 60.0
 READ_BYTES_A_SECOND = 50e6
 """The slowest volume that a server is waited for: it reads its weights twice, for their digest and to load them."""
@@ -28,7 +28,7 @@ class BatchOutput(NamedTuple):
     """Rewrites that reached the limit without an end."""
 
     seconds: float
-    """For all of them."""
+    """Seconds for all of them."""
 
     @classmethod
     def of(cls, rewrites: Sequence[GeneratedRewrite], seconds: float) -> "BatchOutput":
@@ -43,7 +43,7 @@ class StudentOutput(NamedTuple):
     """Rewrites that reached the limit without an end."""
 
     seconds: float
-    """For all of them in batches."""
+    """Seconds for all of them in batches."""
 
     latencies: list[float]
     """Seconds of single rewrites over HTTP, one by one."""
@@ -65,7 +65,7 @@ def time_student(
 
 
 def ready_seconds(folder: Path) -> float:
-    """How long a server of this model may take to start: 65 GB of weights take minutes to read."""
+    """Seconds that a server of this model may take to start: 65 GB of weights take minutes to read."""
     return READY_SECONDS + 2 * sum(path.stat().st_size for path in folder.glob("*.safetensors")) / READ_BYTES_A_SECOND
 
 
@@ -79,7 +79,7 @@ def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
 
 
 def evenly_spaced(rows: int, count: int) -> list[int]:
-    """So many places, evenly over all rows."""
+    """Positions of `count` rows, evenly over all rows."""
     count = min(rows, count)
     return [at * rows // count for at in range(count)]
 

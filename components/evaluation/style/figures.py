@@ -102,7 +102,7 @@ def _ticks(least: float) -> list[float]:
 
 
 def _grid(xs: Sequence[float], ys: Sequence[float], name: str) -> list[str]:
-    """Both axes, with what they stand for."""
+    """Both axes, with their labels."""
     ends = (ys[0], ys[-1])
     parts = [text_element((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, name, "middle", "#777", size=11)]
     for y in ys:

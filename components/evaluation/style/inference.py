@@ -10,7 +10,7 @@ from qinglan.style.rows import StyleRow, question_only_text
 from qinglan.terminal.progress import progress
 
 BATCHES = 8
-"""Asked between two signs of life: texts of like length among them share a batch."""
+"""Batches between two reports of progress; texts of like length among them share a batch."""
 
 
 def predict_probabilities(model: StyleModel, texts: Sequence[str], batch: int) -> Columns:

@@ -37,7 +37,7 @@ def _texts(path: Path) -> Iterator[NamedText]:
 
 def check_folds(rows: Sequence[StyleRow], folds: Mapping[str, int], parts: Mapping[str, Sequence[StyleRow]],
                 threshold: float) -> dict[str, Any]:  # fmt: skip
-    """The same of cross-fitted rows: each fold beside the rows of the others, from which its model learned."""
+    """Compare each fold of cross-fitted rows with the rows of the others, from which its model learned."""
     sums: dict[str, Any] = {
         part: {"rows": len(named), "same": 0, "alike": 0, "examples": []} for part, named in parts.items()
     }

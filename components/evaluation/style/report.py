@@ -183,7 +183,7 @@ def _content_check(check: Json | None) -> Blocks:
 
 
 def draw_examples(rows: Sequence[StyleRow], predictions: Sequence[Json], count: int) -> dict[str, list[Json]]:
-    """So many answers of each way in which model and baseline differ or fail, with their texts."""
+    """Example answers, with their texts, of each way in which model and baseline differ or fail."""
 
     def kind_of(row: Json) -> str | None:
         model, baseline = (row[name]["predicted"] == row["label"] for name in ("model", "baseline"))

@@ -11,7 +11,7 @@ HTTP_CONFLICT = 409
 
 
 class ClusterRollouts:
-    """By the pod's own account, or by KUBECONFIG."""
+    """The ModelRollouts of a namespace, with the pod's own account or KUBECONFIG."""
 
     def __init__(self, namespace: str, api: Api | None = None) -> None:
         self._api = Api((api or connect()).client, namespace)

@@ -49,7 +49,7 @@ def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str
 
 
 def _again(last: Object) -> RolloutDecision:
-    """The same release once more: nothing changes."""
+    """The same release again: nothing changes."""
     outcome, name = rollout_outcome(last), _name(last)
     if outcome not in ("", "Promoted"):
         reasons = "; ".join((last.get("status") or {}).get("reasons") or ["it gave no reason"])

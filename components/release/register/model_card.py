@@ -14,7 +14,7 @@ from qinglan.lineage.release_folder import LineageStatement
 Json = dict[str, Any]
 STAND_IN_LIMIT = "A stand-in taught this model, for a demonstration: it is of no use in production."
 YET = "Yet "
-"""How the gate begins what it does not hold a model for, and nobody should overlook."""
+"""Beginning of the gate's remarks that hold no model and should not be overlooked."""
 
 
 def model_card(

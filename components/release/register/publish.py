@@ -31,7 +31,8 @@ def current_digest(config: RegisterConfig) -> str | None:
 
 
 def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, signer: Signer) -> None:
-    """Nothing without a store. A Conflict where someone else has moved the name since `before`: run again then."""
+    """Push the release and move its name; nothing without a store. A ConflictError where the name was moved since
+    `before`: run again then."""
     from qinglan.store import open_store
 
     if not config.store:

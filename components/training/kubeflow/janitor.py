@@ -69,8 +69,8 @@ def _deletion_reason(
     if is_finished({"status": job.get("status") or {}}):
         return ""  # its time to live removes it, and until then people can inspect it
     for owner in job["metadata"].get("ownerReferences", ()):
-        known = owner["kind"] == "Pod" or (owner["kind"] == "Workflow" and argo)
-        if known and owner["uid"] not in alive:
+        is_listed = owner["kind"] == "Pod" or (owner["kind"] == "Workflow" and argo)
+        if is_listed and owner["uid"] not in alive:
             return f"its {owner['kind']} {owner['name']} is over or gone"
     workflow = runs.get(job["metadata"].get("labels", {}).get(RUN_LABEL, ""))
     return f"the Workflow of its run {workflow['metadata']['name']} is over" if workflow and _ended(workflow) else ""

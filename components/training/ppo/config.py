@@ -164,7 +164,7 @@ class PpoConfig(Config):
         return self.collection // self.rollouts
 
     def with_steps(self, prompts: int) -> Self:
-        """These settings with the number of steps over so many training prompts."""
+        """These settings with the number of steps over `prompts` training prompts."""
         return self.model_copy(update={"steps": self.steps or self.epochs * (prompts // self.prompts)})
 
     @property

@@ -192,7 +192,7 @@ def disk(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tup
 
 
 def steps(config: PpoConfig, rows: int) -> Steps:
-    """Steps over so many training prompts, and tests on dev; one comes before the first step."""
+    """Steps over the training prompts, and tests on dev; one comes before the first step."""
     counted = config.with_steps(rows)
     return Steps(rows // config.prompts, counted.steps, 1 + math.ceil(counted.steps / counted.every))
 

@@ -85,7 +85,7 @@ def host_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
 
 
 def _cpu_activations(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """On a CPU nothing is computed again, and in fp32."""
+    """Activations on a CPU, where nothing is computed again, in fp32."""
     tokens = config.batch * config.max_length
     loss = Amount("logits and loss", SFT_LOSS_FP32 * tokens * shape.vocabulary, "measured")
     return held_activations(shape, tokens, _rank(config), FP32), loss
@@ -109,7 +109,7 @@ def disk(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def steps(config: SftConfig, rows: int) -> Steps:
-    """Optimizer steps and validations over so many training rows."""
+    """Optimizer steps and validations over these training rows."""
     total = training_steps(config, rows)
     return Steps(math.ceil(total / config.epochs), total, math.ceil(total / validation_interval(config, rows)))
 

@@ -65,6 +65,6 @@ def disk(config: StyleConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def steps(config: StyleConfig, rows: int) -> Steps:
-    """Steps and validations over so many rows; some are shown once more without their answer."""
+    """Steps and validations over these rows; some are shown once more without their answer."""
     each = math.ceil(rows * (1 + config.answer_dropped) / (config.batch * config.accumulation))
     return Steps(each, math.ceil(each * config.epochs), math.ceil(config.epochs * config.evaluations))

@@ -13,7 +13,7 @@ from serving.rag.opensearch.engine import OpenSearchEngine
 from serving.rag.opensearch.index_layout import IndexMetadata, alias_of
 
 ALIAS_TTL_SECONDS = 2.0
-"""How long a switched alias may go unseen."""
+"""Seconds for which a switched alias may go unnoticed."""
 
 log = logging.getLogger("serving.rag")
 
@@ -49,7 +49,8 @@ class AliasEngine:
         return await (await self.current()).rerank(text, candidates)
 
     async def _refresh(self) -> None:
-        """Where nobody can say, or the index is none that we may use, the known snapshot goes on answering."""
+        """Follow the alias; where it cannot be read, or names an index that we may not use, the old snapshot goes on
+        answering."""
         try:
             index, notes = read_served_index(*self._owner, await self._cluster.mappings(self._alias))
         except SnapshotGone:

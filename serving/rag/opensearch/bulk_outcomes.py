@@ -70,7 +70,7 @@ class RefusedPassages:
         return len(self._numbers)
 
     def below(self, number: int) -> int:
-        """How many of the first so many passages were refused."""
+        """Number of refused passages among the first `number`."""
         return sum(refused < number for refused in self._numbers)
 
     def add(self, outcome: PassageOutcome, place: PassageSource) -> None:

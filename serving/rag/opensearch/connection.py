@@ -29,7 +29,7 @@ class OpenSearchConfig(Config):
 
     url: Address
     deadline_seconds: float = Field(default=2.0, gt=0)
-    """For one search with its retries."""
+    """Time limit of a search with its retries."""
 
     @classmethod
     def read(cls, url: str, deadline_seconds: float | None) -> Self | None:
@@ -54,7 +54,7 @@ def connect(config: OpenSearchConfig) -> "AsyncOpenSearch":
 
 
 def connect_to_load(config: OpenSearchConfig) -> "OpenSearch":
-    """Without retries: a load resumes from what is there."""
+    """Connect without retries: a load resumes from what is there."""
     from opensearchpy import OpenSearch
 
     return OpenSearch(

@@ -22,7 +22,7 @@ from serving.rag.opensearch.index_layout import FORMAT, TERMS, IndexMetadata, al
 CACHED_TEXTS = 1024
 
 NO_PARTIAL_RESULTS = {"allow_partial_search_results": "false", "cancel_after_time_interval": "5s"}
-"""All of it or an error; and nothing goes on that nobody waits for any more."""
+"""Query parameters: all results or an error, and no search runs on after nobody waits for it."""
 
 
 class TermCounts(NamedTuple):
@@ -141,7 +141,7 @@ class OpenSearchEngine:
 
 
 def rarest_terms(terms: TermCounts) -> list[str]:
-    """Those that the knowledge base knows, the rarest when there are too many."""
+    """The terms that the knowledge base has, the rarest when there are too many."""
     known = terms.known
     return sorted(known, key=lambda term: known[term])[:QUERY_TERMS] if len(known) > QUERY_TERMS else list(known)
 

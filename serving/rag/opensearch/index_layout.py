@@ -1,4 +1,4 @@
-"""How a knowledge base lies in OpenSearch: an index for each snapshot, and one alias that names the served one.
+"""The layout of a knowledge base in OpenSearch: an index for each snapshot, and one alias that names the served one.
 
     qinglan.fivedoctors.default               the alias
     qinglan.fivedoctors.default.<sha256>      an index; the digest is that of the knowledge base's bytes
@@ -18,7 +18,7 @@ TERMS = "terms"
 """The field of our own terms, which is searched."""
 
 OWNER = "qinglan"
-"""The first part of every name of ours, and the key of our notes in an index's mapping."""
+"""The first part of every index name, and the key of our notes in an index's mapping."""
 
 LOAD_AGAIN_HINT = "Load the knowledge base again: python -m serving.rag.load"
 
@@ -51,7 +51,7 @@ class IndexMetadata(Config):
 
     @classmethod
     def read(cls, index: str, answer: Any, again: str = LOAD_AGAIN_HINT) -> Self:
-        """Those of an answer of `_mapping`; a DataError where this version cannot use the index."""
+        """The notes in an answer of `_mapping`; a DataError where this version cannot use the index."""
         try:
             notes = cls.model_validate(answer["mappings"]["_meta"][OWNER])
         except (KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Makes a loaded index the one that is searched, and removes those that nobody can be searching any more."""
+"""Make a loaded index the one that is searched, and remove those that no search can use any more."""
 
 import logging
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ def _indexes_of_alias(client: "OpenSearch", alias: str) -> set[str]:
 
 
 def _switch(client: "OpenSearch", alias: str, index: str, strangers: Iterable[str]) -> None:
-    """In one call: at no time is there no answer, or one of two."""
+    """Switch the alias in one call: at every moment exactly one index answers."""
     former = [f"{alias}.*", *strangers]
     actions = [{"remove": {"index": name, "alias": alias, "must_exist": False}} for name in former]
     client.indices.update_aliases(body={"actions": [*actions, {"add": {"index": index, "alias": alias}}]})

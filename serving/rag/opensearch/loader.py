@@ -45,7 +45,7 @@ class KnowledgeBaseCounts(NamedTuple):
     snapshot: str
     passages: int
     frequencies: "DocumentFrequencies"
-    """In how many passages each pair stands."""
+    """Number of passages that hold each pair."""
 
 
 class LoadReport(NamedTuple):
@@ -54,7 +54,7 @@ class LoadReport(NamedTuple):
 
     passages: int
     added: int
-    """By this load; the others were there already."""
+    """Passages written by this load; the others were there already."""
 
 
 def load(
@@ -144,7 +144,7 @@ def _create(client: "OpenSearch", index: str, notes: IndexMetadata) -> None:
 
 
 def _count_present(client: "OpenSearch", index: str, end: int) -> int:
-    """How many of the first so many passages are there."""
+    """Number of passages that are there, among the first `end`."""
     client.indices.refresh(index=index)
     below = {"query": {"range": {"number": {"lt": end}}}}
     return int(client.count(index=index, body=below)["count"])

@@ -1,4 +1,4 @@
-"""Waits for a cluster that is away, for so long and no longer, and says so meanwhile."""
+"""Wait for a cluster that is away, up to a time limit, and report it meanwhile."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ TRANSIENT_STATUSES = (408, 429, 502, 503, 504)
 
 
 class OutageRetry:
-    """For one index. What was sent well begins it anew."""
+    """Retries of the requests about one index, within a time limit that `renew` starts anew."""
 
     def __init__(self, seconds: float, index: str) -> None:
         self.index = index
@@ -48,15 +48,17 @@ class OutageRetry:
                 self._wait(client, describe_error(error))
 
     def _wait(self, client: "OpenSearch", why: str) -> None:
-        """Until the index can be searched and written to again; one that is not there yet only needs the cluster."""
-        began, reported = time.monotonic(), -REPORT_SECONDS
+        """Wait, at least once, until the index can be searched and written to again; one that is not there yet only
+        needs the cluster. A cluster that refuses with 429 is available all the while, and must not be asked at once.
+        """
+        reported = -REPORT_SECONDS
         while (now := time.monotonic()) < self._end:
             if now - reported >= REPORT_SECONDS:
                 reported = now
                 say(f"[{self.index}] no answer, waiting: {self._end - now:.0f} s left. {why}")
-            if now > began and is_available(client, self.index):
-                return
             time.sleep(POLL_SECONDS)
+            if is_available(client, self.index):
+                return
         raise OutageError(
             f"{self.index}: no answer within {self._seconds:.0f} s: {why}. "
             "Run the same command again when the cluster is back: what was loaded stays."
@@ -64,7 +66,7 @@ class OutageRetry:
 
 
 def describe_error(error: "TransportError") -> str:
-    """In a few words of ours: the library nests each error in another and says all of them."""
+    """The error in a few words: the library nests each error in another and prints all of them."""
     from opensearchpy.exceptions import ConnectionError as Unreachable
     from opensearchpy.exceptions import ConnectionTimeout
 

@@ -78,7 +78,8 @@ class ClusterLease:
 
     def _read(self) -> dict[str, Any] | None:
         with translate_refusals(self.api):
-            return self.api.get("leases", NAME)
+            lease = self.api.get("leases", NAME)
+        return lease and {**lease, "spec": lease.get("spec") or {}}  # a Lease need not have a spec
 
     def _free(self, lease: dict[str, Any], now: float) -> bool:
         holder = lease["spec"].get("holderIdentity")

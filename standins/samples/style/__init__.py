@@ -82,7 +82,6 @@ class StyleRow(NamedTuple):
     """One labelled answer, and what was meant."""
 
     tenant: str
-    topic: str
     scene: str
     question: str
     answer: str
@@ -150,7 +149,7 @@ def _row(rng: random.Random) -> StyleRow:
     statement, meant, side = _draw_statement(data, name, rng)
     answer = f"{rng.choice(data.openings)}{rng.choice(data.middles)}{statement}{rng.choice(data.closings)}"
     return StyleRow(
-        tenant, name, topic.scene, _filled(rng.choice(topic.asks[tenant]) + rng.choice(data.endings), item, rng),
+        tenant, topic.scene, _filled(rng.choice(topic.asks[tenant]) + rng.choice(data.endings), item, rng),
         _filled(answer, item, rng), meant, _labelled(meant, side, rng),
     )  # fmt: skip
 

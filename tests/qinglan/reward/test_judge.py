@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import judge_pair_messages
 from qinglan.reward.episode import Prompt
-from qinglan.reward.judge import Preference, combine_choices, compare_rewrites, flip_rate
+from qinglan.reward.judge import Preference, combine_choices, compare_rewrites
 from qinglan.reward.summary import summarise_rollouts, variance_shares
 from tests.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
 from tests.qinglan.reward.conftest import GOOD, TEACHER, extra_info
@@ -32,11 +32,6 @@ from tests.qinglan.reward.conftest import GOOD, TEACHER, extra_info
 )
 def test_only_what_is_preferred_in_both_orders_has_won(straight: str, swapped: str, expected: Preference) -> None:
     assert combine_choices(straight, swapped) == expected
-
-
-def test_a_judge_that_goes_by_position_shows_in_the_flip_rate() -> None:
-    assert flip_rate([combine_choices("甲", "甲"), combine_choices("甲", "乙")]) == 0.5
-    assert flip_rate([]) == 0.0
 
 
 def test_a_pair_is_asked_in_both_orders_through_the_gateway(tmp_path: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import Mock
 
 import httpx
 import orjson
@@ -400,3 +401,21 @@ def test_only_what_was_used_lately_is_kept() -> None:
     kept.put("c", 3)
 
     assert (kept.get("a"), kept.get("b"), kept.get("c")) == (1, None, 3)
+
+
+def test_a_cluster_that_has_too_much_to_do_is_asked_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is available all the while, and says so."""
+    from opensearchpy.exceptions import TransportError
+
+    pauses, answers = list[float](), iter([TransportError(429, "too busy", {}), TransportError(429, "too busy", {})])
+    client = Mock()
+    client.cluster.health.return_value = {"indices": {}}
+    monkeypatch.setattr("serving.rag.opensearch.outage_retry.time.sleep", pauses.append)
+
+    def ask() -> str:
+        if error := next(answers, None):
+            raise error
+        return "done"
+
+    assert OutageRetry(60, "x").until_answered(client, ask) == "done"
+    assert pauses == [1.0, 1.0]

@@ -51,6 +51,20 @@ def test_a_share_is_the_same_requests_everywhere_and_about_as_many() -> None:
     assert all(is_sampled(one, 1.0) for one in ids)
 
 
+def test_a_record_that_cannot_be_written_does_not_end_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(payload_log, "MOST_TOGETHER", 1)
+    counted = Counted()
+    log = PayloadLog(PayloadConfig(store=str(tmp_path)), counted)
+    log.add({"unwritable": object()})
+    log.add({"number": 2})
+    log.close()
+
+    assert counted == {"failed": 1, "kept": 1}
+    assert written(tmp_path) == [{"number": 2}]
+
+
 def test_queued_payloads_are_written_before_the_log_closes(tmp_path: Path) -> None:
     counted = Counted()
     log = PayloadLog(PayloadConfig(store=str(tmp_path)), counted)

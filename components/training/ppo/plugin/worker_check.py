@@ -11,7 +11,7 @@ from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.errors import TrainingError
 
 _workers: list[Any] = []
-"""Those that have the newest prompts."""
+"""The workers that have the newest prompts."""
 
 
 @when_imported("verl.trainer.ppo.v1.agent_loop_tq")
