@@ -275,7 +275,8 @@ def run_stages(
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
     try:
         with gateway(record) as url:
-            uris = {name: str(path) for name, path in inputs.items()}
+            # absolute: an audit reads the records in another folder than the run's
+            uris = {name: str(path.absolute()) for name, path in inputs.items()}
             parts = parts or [Part(run, stages, alone)]
             for number, part in enumerate(parts):
                 for name in part.borrowed:

@@ -1,5 +1,6 @@
 """One run: a sample of its own seed, the whole thread, and the controls beside it. Each is done once and kept."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import orjson
 
 from benchmarks.science import shuffled
 from components.evaluation.rewriter import stage as evaluation
+from components.training.ppo.export_model import export_checkpoint
 from components.training.ppo.stage import ppo
 from components.training.sft.stage import sft
 from pipelines.config import load_config
@@ -16,7 +18,10 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline, start_services
 from pipelines.rundir import RunDir
 from qinglan.evaluation.evaluation_file import Outputs
+from qinglan.files import atomic_folder
 from qinglan.reward.summary import read_rollouts
+from qinglan.rewriter.card import read_card
+from qinglan.scratch import SCRATCH_VARIABLE
 from qinglan.tables import read_table, write_table
 from standins.samples import write_sample
 
@@ -66,12 +71,19 @@ def gateway(config: RunConfig, root: Path) -> Iterator[str]:
 
 
 def shuffled_rewards(config: RunConfig, root: Path, out: Path) -> Path:
-    """PPO from the same SFT model with rewards that mean nothing."""
+    """PPO from the same SFT model with rewards that mean nothing: its best checkpoint.
+
+    The stage itself hands on the SFT model where every checkpoint is worse, which would show nothing of the rewards.
+    """
     files = root / "files"
     if not (out / "model").exists():
+        os.environ[SCRATCH_VARIABLE] = str(out.resolve() / "scratch")
         with gateway(config, root) as url:
-            here = Path(shuffled.__file__)
-            ppo(files / "sft_model", files / "ppo", out / "model", out / "log", url, config.ppo, here)
+            reward = Path(shuffled.__file__)
+            ppo(files / "sft_model", files / "ppo", out / "handed-on", out / "log", url, config.ppo, reward)
+        [actor] = out.glob("scratch/ppo/*/best/actor")
+        with atomic_folder(out / "model") as folder:
+            export_checkpoint(actor, files / "sft_model", folder, read_card(out / "handed-on"))
     return out / "model"
 
 

@@ -1,5 +1,9 @@
-"""A parser to be searched, and its faults: exceptions that are no refusals, and answers that take too long."""
+"""A parser to be searched, and its faults: exceptions that are no refusals, and answers that take too long.
 
+What takes too much memory is an exception too.
+"""
+
+import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +17,9 @@ Parse = Callable[[bytes], object]
 
 LONGEST_SECONDS = 10.0
 """Time that the processor works on one input; what takes longer has no bound."""
+
+MOST_MEMORY = 2 << 30
+"""Bytes that the process may grow by while it parses one input; more is a MemoryError, and not the machine's end."""
 
 SHRINKING_SECONDS = 60.0
 
@@ -44,11 +51,25 @@ def from_file(name: str, parse: Callable[[Path], object]) -> Parse:
     return parse_bytes
 
 
+@contextmanager
+def bounded_memory() -> Iterator[None]:
+    """Let the process grow by MOST_MEMORY and no further."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MOST_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(soft, limit), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 def fault_of(target: Target, content: bytes) -> BaseException | None:
-    """Parse the content; None if the parser answered, or refused in words, in time."""
+    """Parse the content; None if the parser answered, or refused in words, in time and within the memory."""
     started = time.process_time()
     try:
-        target.parse(content)
+        with bounded_memory():
+            target.parse(content)
     except target.refuses:
         pass
     except (Exception, SystemExit) as error:

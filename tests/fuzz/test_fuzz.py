@@ -1,5 +1,6 @@
 """No input makes a parser fail in other ways than it may: a fixed, short search. `make fuzz` searches longer."""
 
+import resource
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tests.fuzz.__main__ import main
 from tests.fuzz.mutation import mutated
 from tests.fuzz.planted import HIDDEN
-from tests.fuzz.target import fault_of
+from tests.fuzz.target import MOST_MEMORY, Target, fault_of
 from tests.fuzz.targets import targets
 
 EXAMPLES = 60
@@ -36,6 +37,16 @@ def test_no_input_makes_a_parser_fail_otherwise_than_in_words(name: str, random:
         raise fault
 
 
+def test_an_input_that_takes_too_much_memory_is_a_fault_and_ends_no_machine() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+
+    faults = [fault_of(Target(lambda content, size=size: bytearray(size), ()), b"") for size in (2 * MOST_MEMORY, 9)]
+
+    assert [type(fault) for fault in faults] == [MemoryError, type(None)]
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
+
+
+@pytest.mark.slow
 def test_a_fault_behind_a_row_of_conditions_is_found_and_printed_smallest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines import execution
 from pipelines.execution import step_failure
+from pipelines.local_execution import LocalJob
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
 from pipelines.summary import answered_calls, journal_share, next_step
@@ -49,6 +50,21 @@ def test_a_run_that_ends_early_names_the_next_command() -> None:
     assert "with --until augment, or without --until" in next_step({"ran": stages})
     assert next_step({"ran": REWRITER.until(REWRITER.last)}) == next_step({"ran": ("evaluate",)}) == ""
     assert next_step({"ran": REWRITER.until("gate"), "verdict": {"word": "hold"}}) == ""
+
+
+def test_records_name_the_inputs_for_an_audit_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named as they were typed, they were altered for an audit that was called in another folder."""
+    jobs: list[LocalJob] = []
+    monkeypatch.setattr(execution, "write_job", lambda run, job: jobs.append(job))
+    monkeypatch.setattr(execution, "execute", lambda *given, **options: None)
+    monkeypatch.chdir(tmp_path)
+    Path("q.jsonl").touch()
+
+    execution.run_stages(
+        REWRITER, RunDir(tmp_path / "run"), ("generate",), {"questions": Path("q.jsonl")}, False, True
+    )
+
+    assert [job.inputs for job in jobs] == [{"questions": str(tmp_path / "q.jsonl")}]
 
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"

@@ -114,7 +114,7 @@ class PpoConfig(Config):
 
     validations: Positive = 10
     """Checkpoints in the whole training, evenly spread, the last one at its end; each is tested on dev, and the best
-    of them becomes the model. Fewer where the training has fewer steps."""
+    of them becomes the model, or the SFT model where that is better. Fewer where the training has fewer steps."""
 
     keep: Positive = 3
     """Checkpoints kept on disk at a time, in addition to the best."""

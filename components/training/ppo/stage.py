@@ -1,4 +1,5 @@
-"""Train the student against its teacher: verl's PPO on live retrieval; the best checkpoint on dev becomes the model.
+"""Train the student against its teacher: verl's PPO on live retrieval. The best checkpoint on dev becomes the model,
+or the SFT model where that is better.
 
 A training that was killed goes on from its last checkpoint; one that was finished is not repeated. Checkpoints from
 before a failure stay in the training's own folder.
@@ -52,7 +53,7 @@ HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
 FATAL = ("not-a-number", "constant-reward")
-"""Alarms that fail the stage, since something is broken; after any other alarm the best checkpoint is used."""
+"""Alarms that fail the stage, since something is broken; after any other alarm the training has a result."""
 
 
 class PpoCounts(NamedTuple):
@@ -241,7 +242,9 @@ def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: 
     if (alarm := watched.stopped) is not None:
         if alarm.name in FATAL or not best:
             raise TrainingError(f"Training was stopped ({alarm.name}): {alarm.message} {best_checkpoint} Log: {log}")
-        say(f"[ppo] stopped ({alarm.name}); the checkpoint of step {best} becomes the model")
+        step = training_monitor.model_step(watched.steps)
+        chosen = f"the checkpoint of step {step}" if step else "the SFT model, which no checkpoint reaches on dev,"
+        say(f"[ppo] stopped ({alarm.name}); {chosen} becomes the model")
     elif outcome.code:
         failure = explain_failure("verl", outcome, log)
         raise type(failure)(f"{failure} {best_checkpoint}")
@@ -274,8 +277,8 @@ def _finish(
 
 
 def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, step: int) -> dict[str, Any]:
-    trained = [step for step in watched.steps.values() if "avg_reward" in step]
-    wins = [step.get("win_rate", 0.0) for step in trained[-5:]]
+    trained = [row for row in watched.steps.values() if "avg_reward" in row]
+    wins = [row.get("win_rate", 0.0) for row in trained[-5:]]
     first = watched.steps.get(0)
     return {
         "rows": prompts.train,

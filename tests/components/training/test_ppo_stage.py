@@ -7,16 +7,21 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
 
+from components.training.ppo import stage
 from components.training.ppo.checkpoints import keep_best, latest_step, lora_scale, read_weights
 from components.training.ppo.config import PpoConfig
+from components.training.ppo.export_model import export_checkpoint
 from components.training.ppo.stage import PpoCounts, ppo
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, OutageError, TrainingError
+from qinglan.files import sha256_file
+from qinglan.jobs import Outcome
 from qinglan.jobs.processes import find_processes
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student, load_tokenizer
@@ -116,7 +121,7 @@ def test_a_training_that_is_killed_and_then_meets_an_outage_goes_on_to_a_rewrite
     assert "Resuming from" in said and f"setting global step to {reached}" in said
     assert "create worker group dict_keys(['critic'])" in said, "the critic has a process of its own"
     trained_as_told(small, reached)
-    assert weights(small.out / "model") != weights(small.sft_model)
+    assert (weights(small.out / "model") != weights(small.sft_model)) == (counts.best_step > 0)
     assert small.train(config).reused == 1, "the same training is not done again"
 
 
@@ -191,9 +196,11 @@ def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> 
     held = read_weights(actor)
     assert held and all("lora_" in name for name in held), "checkpoints hold the adapter alone"
     assert lora_scale(actor) == 4.0
-    merged = Student.load(small.out / "model").model
+    card = read_card(small.out / "model")
+    export_checkpoint(actor, small.sft_model, small.out / "trained", card)  # the stage may hand on the SFT model
+    merged = Student.load(small.out / "trained").model
     base = Student.load(small.sft_model).model
-    adapted = PeftModel.from_pretrained(base, small.out / "model" / "adapter").eval()
+    adapted = PeftModel.from_pretrained(base, small.out / "trained" / "adapter").eval()
     ids = torch.arange(3, 30).unsqueeze(0)
     with torch.inference_mode():
         wanted = adapted(input_ids=ids).logits
@@ -201,7 +208,47 @@ def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> 
         with adapted.disable_adapter():
             untrained = adapted(input_ids=ids).logits
     assert (wanted - untrained).abs().max() > 1e-4, "the adapter has learned something"
-    assert read_card(small.out / "model").parents["critic_model"] == digest(critic)
+    assert card.parents["critic_model"] == digest(critic)
+
+
+def watched(*golds: float, stopped: str = "") -> Any:
+    """What is known of a training with these scores on dev, the first before any step."""
+    trained = {"avg_reward": 0.1, "win_rate": 0.2}
+    steps = {at: {"step": at, "gold_dev": gold, **(trained if at else {})} for at, gold in enumerate(golds)}
+    alarm = SimpleNamespace(name=stopped, message="") if stopped else None
+    return SimpleNamespace(steps=steps, stopped=alarm, outage=None)
+
+
+def test_a_training_whose_checkpoints_are_all_worse_hands_on_the_sft_model(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "_train", lambda *given: watched(0.75, 0.5, 0.625))
+
+    counts = small.train(laptop())
+
+    model, card = small.out / "model", read_card(small.out / "model")
+    assert (counts.best_step, counts.dev_before, counts.dev_after, counts.reused) == (0, 0.75, 0.75, 0)
+    assert sha256_file(model / "model.safetensors") == sha256_file(small.sft_model / "model.safetensors")
+    assert (card.stage, card.parents["sft_model"]) == ("ppo", digest(small.sft_model))
+    assert small.train(laptop())._replace(reused=0) == counts
+
+
+@pytest.mark.parametrize(
+    ("golds", "result"),
+    [
+        ((0.75, 0.5, 0.625), "the SFT model, which no checkpoint reaches on dev,"),
+        ((0.75, 1.0), "the checkpoint of step 1"),
+    ],
+)
+def test_a_training_that_an_alarm_stops_names_its_result(
+    golds: tuple[float, ...], result: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "step.txt").write_text("1")
+
+    stage._explain(watched(*golds, stopped="kl"), Outcome(-15), tmp_path, tmp_path / "train.log")
+
+    assert capsys.readouterr().out == f"[ppo] stopped (kl); {result} becomes the model\n"
 
 
 @pytest.mark.slow
@@ -240,7 +287,6 @@ def test_a_checkpoint_that_verl_has_deleted_says_which_setting_keeps_more(tmp_pa
 def test_a_checkpoint_of_another_model_is_refused(small: World) -> None:
     import torch
 
-    from components.training.ppo.export_model import export_checkpoint
     from qinglan.errors import DataError
 
     actor = small.out / "actor"
