@@ -209,7 +209,7 @@ def check_keys() -> None:
     """Stop a run that could not sign its steps before it begins; where there are no keys at all, make them."""
     folder = keys_folder()
     if ensure_keys(folder):
-        message = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` tells of them"
+        message = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` explains them"
         say(message, to=sys.stderr)
     load_signer("builder")
 

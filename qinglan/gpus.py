@@ -9,7 +9,7 @@ def need_gpus(stage: str, required: int) -> None:
 
     if (available := torch.cuda.device_count()) < required:
         raise ConfigError(
-            f"The settings of {stage} want {required} GPUs, and this machine shows {available}. "
+            f"The settings of {stage} need {required} GPUs, and this machine shows {available}. "
             "Run it where they are; or take the laptop profile (rewriter: `training: laptop`, style: `--profile "
             "laptop`), which is for tiny models; or make the data alone (rewriter: "
             "`--until convert`, style: `--until prepare`)."

@@ -41,7 +41,7 @@ def room_check(memory: float, disk: float, cores: int, folder: Path) -> Check:
     if disk < LEAST_DISK_GB:
         return Check("error", "room", what, f"Make room: {LEAST_DISK_GB:g} GB, or give --out on another disk.")
     if memory < LEAST_MEMORY_GB:
-        return Check("warning", "room", what, f"The laptop profile's run wants {LEAST_MEMORY_GB:g} GB of memory.")
+        return Check("warning", "room", what, f"The laptop profile's run needs {LEAST_MEMORY_GB:g} GB of memory.")
     return Check("ok", "room", what)
 
 

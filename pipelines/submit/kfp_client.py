@@ -322,7 +322,7 @@ class KfpClient:
 
     def _who(self) -> str:
         if self._access.token is None:
-            return f"It wants to know who you are: set {TOKEN}, or {TOKEN_FILE} to a file that is kept fresh."
+            return f"It needs a login: set {TOKEN}, or {TOKEN_FILE} to a file that is kept fresh."
         return f"Your token does not count, or no longer: get a new one into {TOKEN} or {TOKEN_FILE}."
 
     def _where(self) -> str:

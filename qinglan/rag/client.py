@@ -43,8 +43,8 @@ GATEWAY_ATTEMPTS = 3
 EXCERPT_BYTES = 200
 PLAIN_SERVICE = RagService()
 ADVICE = {
-    401: " (it wants a token or a key: gateway.rag.headers)",
-    403: " (it wants another token or key: gateway.rag.headers)",
+    401: " (it requires a token or a key: gateway.rag.headers)",
+    403: " (it requires another token or key: gateway.rag.headers)",
     404: " (see gateway.rag.base_url and gateway.rag.path).",
 }
 """Next step by status."""

@@ -172,7 +172,7 @@ class PaidCalls:
                 if waited > self._limits.longest_wait_seconds:
                     raise FatalUpstreamError(
                         "rate limit",
-                        f"{limited} It wants {waited:.0f} s of waiting; run again later, or lower limits.",
+                        f"{limited} It asks for a wait of {waited:.0f} s; run again later, or lower limits.",
                     ) from limited
                 self._pace.pause(wait)
         raise AssertionError("pauses never end")

@@ -154,7 +154,9 @@ class RerankServiceConfig(RerankerIdentity):
     def read(cls, text: str) -> Self:
         """`vllm=URL,model=NAME`, and after it any other field as `,name=value`."""
         but_the_model = re.sub(r",model=[^,]*", "", text)
-        refuse_credentials("--reranker-service", but_the_model, "Set QINGLAN_RERANKER_API_KEY where it wants a key.")
+        refuse_credentials(
+            "--reranker-service", but_the_model, "Set QINGLAN_RERANKER_API_KEY where it requires a key."
+        )
         (kind, _, url), *settings = (part.partition("=") for part in text.split(","))
         values = {"kind": kind, "url": url, **{name: value for name, _, value in settings}}
         return parse_as(cls, values, f"--reranker-service {text}")

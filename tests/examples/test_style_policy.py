@@ -200,5 +200,5 @@ def test_a_judge_that_cannot_tell_is_refused() -> None:
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:
     rows = write(tmp_path, train=[row(1)], dev=[row(2)], test=[row(at) for at in range(3, 60)])
 
-    with pytest.raises(ConfigError, match="settings of style_policy want 1 GPUs"):
+    with pytest.raises(ConfigError, match="settings of style_policy need 1 GPUs"):
         style_policy(rows, tmp_path, tmp_path, tmp_path / "model", tmp_path / "log", StylePolicyConfig())

@@ -260,7 +260,7 @@ SERVICES = [
         replies=(answers({"answer": "每天一次"}),)),
     rag("no passage", 3, "no question retrieved a passage", "that the service holds the tenant's passages",
         replies=(hits(),)),
-    rag("no token", 3, "status 401", "it wants a token or a key: gateway.rag.headers",
+    rag("no token", 3, "status 401", "it requires a token or a key: gateway.rag.headers",
         replies=(answers({"detail": "Not authenticated"}, 401),)),
     rag("a wrong token", 3, "status 403", "wants another token", replies=(answers({"detail": "forbidden"}, 403),)),
     rag("an error", 4, "status 500", "see that the service is up, then run again",

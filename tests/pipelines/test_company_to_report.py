@@ -104,7 +104,7 @@ def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path:
         name_provider(profile, provider)
         edit_profile(profile, merge_settings(SHORTEST, {"base": {"tiny": {"steps": 120}}, "sft": {"epochs": 4.0}}))
         locked_out = user.types("plan acme --profile deepseek")
-        assert "it wants a token or a key: gateway.rag.headers" in " ".join(locked_out.errors.split())
+        assert "it requires a token or a key: gateway.rag.headers" in " ".join(locked_out.errors.split())
 
         checked = user.types(
             "check-rag --tenant acme --profile deepseek --json --header", "Authorization: Bearer $RAG_TOKEN"

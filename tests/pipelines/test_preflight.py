@@ -36,7 +36,7 @@ def test_gpus_that_are_not_here_are_missed_before_the_teacher_is_asked(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     config = load_config("fivedoctors", "gpt")
 
-    with pytest.raises(ConfigError, match=f"settings of {stage} want 4 GPUs, .*--until convert"):
+    with pytest.raises(ConfigError, match=f"settings of {stage} need 4 GPUs, .*--until convert"):
         check_machine(REWRITER, config, stages)
     check_machine(REWRITER, config, ("generate", "validate", "convert"))
     check_machine(REWRITER, load_config("fivedoctors", "demo"), stages)

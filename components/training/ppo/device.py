@@ -34,8 +34,9 @@ def load_device(hardware: Hardware) -> Device:
     """Import the module, or refuse a profile that has none for a CPU."""
     if (hardware.device == "cpu") != bool(hardware.plugin):
         raise ConfigError(
-            f"ppo.hardware: device {hardware.device} with plugin {hardware.plugin!r}. verl wants GPUs: on a CPU a "
-            "plugin plays them (`plugin: standins.verl_cpu`, as in `training: laptop`); on GPUs there is none."
+            f"ppo.hardware: device {hardware.device} with plugin {hardware.plugin!r}. verl needs GPUs: on a CPU a "
+            "plugin stands in for them (`plugin: standins.verl_cpu`, as in `training: laptop`); on GPUs there is "
+            "none."
         )
     return cast(Device, _import(hardware.plugin or GPUS))
 

@@ -28,8 +28,9 @@ def shared_token(environment: Mapping[str, str]) -> str:
     """The secret that all nodes share, so that nobody else can connect to them."""
     if environment.get("RAY_AUTH_MODE") != "token" or not environment.get(TOKEN):
         raise ConfigError(
-            f"A Ray cluster over several pods wants RAY_AUTH_MODE=token and the same {TOKEN} in each: without, "
-            "whoever reaches a pod could run code in it. The stage puts both into the job's command."
+            f"A Ray cluster over several pods needs RAY_AUTH_MODE=token and the same {TOKEN} in each: "
+            "without them, anybody who reaches a pod could run code in it. The stage puts both into the job's "
+            "command."
         )
     return environment[TOKEN]
 

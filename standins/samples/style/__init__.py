@@ -82,6 +82,7 @@ class StyleRow(NamedTuple):
     """One labelled answer, and what was meant."""
 
     tenant: str
+    topic: str
     scene: str
     question: str
     answer: str
@@ -149,7 +150,7 @@ def _row(rng: random.Random) -> StyleRow:
     statement, meant, side = _draw_statement(data, name, rng)
     answer = f"{rng.choice(data.openings)}{rng.choice(data.middles)}{statement}{rng.choice(data.closings)}"
     return StyleRow(
-        tenant, topic.scene, _filled(rng.choice(topic.asks[tenant]) + rng.choice(data.endings), item, rng),
+        tenant, name, topic.scene, _filled(rng.choice(topic.asks[tenant]) + rng.choice(data.endings), item, rng),
         _filled(answer, item, rng), meant, _labelled(meant, side, rng),
     )  # fmt: skip
 

@@ -160,7 +160,7 @@ def test_a_cpu_is_played_by_the_module_that_the_profile_names() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"plugin": ""}, "on a CPU a plugin plays them"),
+        ({"plugin": ""}, "on a CPU a plugin stands in for them"),
         ({"device": "cuda"}, "on GPUs there is none"),
         ({"plugin": "standins.verl_tpu"}, "no standins.verl_tpu here, and images of a release hold no stand-in"),
     ],

@@ -69,7 +69,7 @@ def small(inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(small: World) -> None:
-    with pytest.raises(ConfigError, match=r"settings of ppo want 4 GPUs, .*`training: laptop`"):
+    with pytest.raises(ConfigError, match=r"settings of ppo need 4 GPUs, .*`training: laptop`"):
         small.train(PpoConfig())
 
 

@@ -224,7 +224,7 @@ def test_a_row_that_would_be_left_out_for_its_length_is_named(tmp_path: Path) ->
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="settings of sft want 4 GPUs, and this machine shows"):
+    with pytest.raises(ConfigError, match="settings of sft need 4 GPUs, and this machine shows"):
         sft(tmp_path, chats(tmp_path / "chats"), tmp_path / "model", tmp_path / "log", SftConfig())
 
 

@@ -142,9 +142,9 @@ DENIED = (
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [
-        (Fault("", 401), ConfigError, "It wants to know who you are: set KFP_TOKEN"),
-        (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "wants to know who you are"),
-        (Fault("", 401, NOBODY), ConfigError, "said 401. It wants to know who you are"),
+        (Fault("", 401), ConfigError, "It needs a login: set KFP_TOKEN"),
+        (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "needs a login"),
+        (Fault("", 401, NOBODY), ConfigError, "said 401. It needs a login"),
         (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403: you are known, and may not. Ask"),
         (Fault("", 403, DENIED), ConfigError, "said 403: user a@b may not create runs in namespace team. Ask"),
         (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "you are known, and may not. Ask"),
