@@ -61,7 +61,8 @@ def test_an_answer_of_another_form_is_trouble_and_ends_no_thread() -> None:
 
 
 def test_a_server_that_forgets_at_once_is_asked_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    informer, pauses = Informer(Strange(), "pods", {}, lambda what, thing: None), []  # type: ignore[arg-type]
+    informer = Informer(Strange(), "pods", {}, lambda what, thing: None)  # type: ignore[arg-type]
+    pauses: list[float] = []
     monkeypatch.setattr(informer._stopped, "wait", pauses.append)
 
     informer._refused(ApiError("GET", "pods", GONE, "too old"))
