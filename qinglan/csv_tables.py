@@ -29,13 +29,13 @@ SINGLE_RUNS = 0.8
 def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:
     """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped."""
     text = read_text(path)
-    first = text.lstrip("\r\n").partition("\n")[0]
-    delimiter = max(DELIMITERS, key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
+    first = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     csv.field_size_limit(CELL_LIMIT)
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
     number = 0
     try:
+        delimiter = max(DELIMITERS, key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         for number, row in enumerate(rows, 1):
             if not any(cell.strip() for cell in row):
                 continue

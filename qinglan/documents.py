@@ -77,7 +77,16 @@ def _finite(text: str) -> float:
     return number
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+def _whole(text: str) -> int:
+    """A number that each program reads alike: beyond 64 bits some round it, and orjson does not write it."""
+    if not -(2**63) <= (number := int(text)) < 2**64:
+        raise _AmbiguousError(f"{text[:40]} is beyond what a number can be")
+    return number
+
+
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_once, parse_float=_finite, parse_int=_whole, parse_constant=_finite
+)  # fmt: skip
 
 
 def _line_of(text: str) -> int:
@@ -90,7 +99,7 @@ def _line_of(text: str) -> int:
         begun.pop()
         return parsed
 
-    decoder: Any = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
+    decoder: Any = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_int=_whole)
     decoder.parse_object = parse_object
     decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
     with suppress(ValueError, RecursionError):

@@ -5,7 +5,9 @@ formulas, images and macros are left out, and nothing is fetched.
 """
 
 import re
+import signal
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -35,9 +37,12 @@ BLOCK_TAGS = (
     "dd",
     "section",
     "article",
-    "td",
     "br",
 )
+CELL_TAGS = ("td", "th")
+SECONDS, SECONDS_A_MB = 60, 20
+"""Time of the processor for one document, and more by its size: a PDF of 2,000 pages takes about a minute."""
+
 NO_FILE = "There is no file; links and hidden files are not read. Put the documents themselves there."
 TITLE_STYLE = "p[style-name='Title'] => h1:fresh"
 CONTENT_NAMES = (
@@ -84,7 +89,8 @@ def read_documents(places: Iterable[Path]) -> Documents:
     origin: dict[str, str] = {}
     for path, source in list_files(places):
         try:
-            passages = list(_passages(path, source))
+            with _time_limit(SECONDS + SECONDS_A_MB * (path.stat().st_size >> 20)):
+                passages = list(_passages(path, source))
             note = "" if passages else "holds no text (a scan needs OCR first)"
         except DataError as error:
             passages, note = [], str(error).removeprefix(f"{path}: ")
@@ -115,6 +121,22 @@ def list_files(places: Iterable[Path]) -> Iterator[tuple[Path, PurePath]]:
             hidden = any(part.startswith((".", "~$")) for part in inside.parts)
             if path.is_file() and not path.is_symlink() and not hidden:
                 yield path, inside
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """A DataError after so much time of the processor: the work of some parsers grows with the square of a file."""
+
+    def end(*_: object) -> None:
+        raise DataError(f"could not be read in {seconds:.0f} s of work. Save it again, or split it")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)  # and each second again: a library may have caught the error
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _passages(path: Path, source: PurePath) -> Iterator[Passage]:
@@ -178,12 +200,13 @@ def read_markdown(path: Path) -> Iterator[Block]:
     for line in [*read_text(path).splitlines(), ""]:
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        heading = None if fenced else re.match(r"(#{1,6})\s+(.+?)\s*#*$", line)
+        mark = None if fenced else re.match(r"(#{1,6})\s", line)
+        heading = line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
         if heading or (not line.strip() and not fenced):
             yield Block("\n".join(lines))
             lines = []
-        if heading:
-            yield Block(heading[2], level=len(heading[1]))
+        if mark and heading:
+            yield Block(heading, level=len(mark[1]))
         elif line.strip():
             lines.append(line.rstrip())
     yield Block("\n".join(lines))
@@ -201,28 +224,49 @@ def read_html_file(path: Path) -> Iterator[Block]:
 def read_html(html: str) -> Iterator[Block]:
     """Headings, paragraphs, items and rows of tables; what a browser would run or hide is left out."""
     from bs4 import BeautifulSoup
-    from bs4.element import PreformattedString
+    from bs4.exceptions import ParserRejectedMarkup
 
-    soup = BeautifulSoup(html, "html.parser")
+    try:
+        soup = BeautifulSoup(html, "html.parser")
+    except ParserRejectedMarkup as error:
+        raise DataError(
+            f"not a readable .html file ({visible(str(error).splitlines()[-1].strip())[:120]})"
+        ) from error
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
     if title and not soup.find(HEADING_TAGS):
         yield Block(title, level=1)
-    for tag in soup.find_all(DROPPED_TAGS):
-        tag.decompose()
-    for cell in soup.find_all(["td", "th"]):
-        for tag in [cell, *cell.find_all(BLOCK_TAGS)]:
-            tag.name = "span"  # the cells of a row are one line
-        cell.append(" | ")
     last, words = None, list[str]()
-    for text in soup.find_all(string=True):
-        if isinstance(text, PreformattedString):
-            continue  # comments, declarations
-        block = text.find_parent(BLOCK_TAGS)
+    for block, text in _html_texts(soup):
         if block is not last:
             yield from _html_block(last, words)
             last, words = block, []
-        words.append(str(text))
+        words.append(text)
     yield from _html_block(last, words)
+
+
+def _html_texts(soup: Any) -> Iterator[tuple[Any, str]]:
+    """Each text with the block that it is in. The cells of a row are one line, whatever stands in them.
+
+    Each element takes what it needs from its parent, so that the time is the same however deep they nest.
+    """
+    from bs4.element import PreformattedString, Tag
+
+    blocks: dict[int, Any] = {id(soup): None}
+    in_cell, dropped = set[int](), set[int]()
+    for node in soup.descendants:
+        parent = id(node.parent)
+        if parent in dropped or (isinstance(node, Tag) and node.name in DROPPED_TAGS):
+            dropped.add(id(node))
+        elif not isinstance(node, Tag):
+            if not isinstance(node, PreformattedString):  # comments, declarations
+                yield blocks[parent], str(node)
+        elif node.name in CELL_TAGS or parent in in_cell:
+            in_cell.add(id(node))
+            blocks[id(node)] = blocks[parent]
+            if node.name in CELL_TAGS:
+                yield blocks[parent], " | "
+        else:
+            blocks[id(node)] = node if node.name in BLOCK_TAGS else blocks[parent]
 
 
 def _html_block(tag: Any, words: list[str]) -> Iterator[Block]:

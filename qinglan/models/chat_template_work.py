@@ -68,7 +68,7 @@ def template_fault(text: str) -> str:
         if faults:
             return f"line {min(faults)[0]} of a chat template {min(faults)[1]}, so that its work has no bound"
         work = _Work(macros).of(template.body)
-    except (TemplateError, RecursionError) as error:
+    except (TemplateError, RecursionError, SyntaxError, ValueError) as error:  # the last two: of numbers in it
         return f"no chat template whose work has a bound ({visible(str(error)[:80])})"
     return f"a chat template with loops in loops: {work:,} steps" if work > MAX_WORK else ""
 

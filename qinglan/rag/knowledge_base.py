@@ -1,24 +1,33 @@
 """A knowledge base: its passages, their searched text, and the weight of a term."""
 
 import math
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl
 from qinglan.rag.contract import Passage
+from qinglan.terminal import visible
+from qinglan.text import is_blank
 
 
 def read_knowledge_base(path: Path) -> Iterator[Passage]:
     """Read passages one at a time; a broken line, a repeated id or an empty file is a DataError that says where."""
     first_line: dict[str, int] = {}
     for line, passage in read_jsonl(path, Passage):
-        if passage.id in first_line:
+        if is_blank(passage.content) or visible(passage.id) != passage.id:
             raise DataError(
-                f"{path}:{line}: id {passage.id!r} is used in line {first_line[passage.id]} already. "
+                f"{path}:{line}: id '{visible(passage.id)}': its text, or letters of its id, are invisible. Take it "
+                "out, or write it anew."
+            )
+        identity = unicodedata.normalize("NFC", passage.id)  # one word to a reader, however its accents are written
+        if identity in first_line:
+            raise DataError(
+                f"{path}:{line}: id {passage.id!r} is used in line {first_line[identity]} already. "
                 "Give every passage its own id."
             )
-        first_line[passage.id] = line
+        first_line[identity] = line
         yield passage
     if not first_line:
         raise DataError(f"{path}: holds no passage. Write one JSON object a line: id, title, content, metadata.")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from qinglan.number_readings import numbers_without_source
 from qinglan.prompts import PromptInput
-from qinglan.text import MARKUP, copied_tokens, normalise, text_length, text_tokens, token_length
+from qinglan.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
 """The gravest first, as they are reported: a text that is cut is often too long and a copy as well."""
@@ -33,7 +33,7 @@ QUESTION_KEPT = 0.5
 def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
     """The guards that the text does not pass; none where it may be searched. `cut`: its writer was stopped."""
     text = normalise(written)
-    if not text:
+    if not text or is_blank(written):
         return ("empty",)
     sources = (prompt_input.history_summary, prompt_input.user_profile)
     failures = {

@@ -13,7 +13,7 @@ import orjson
 from qinglan.llm.limits import CircuitBreaker
 from qinglan.prompts import Question, student_messages
 from qinglan.rag.contract import RagRequest
-from qinglan.text import one_line
+from qinglan.text import is_blank, one_line
 from serving.rag.config import RewriterConfig
 from serving.rag.patience import Patience
 from serving.rag.rewrite_cache import RewriteCache, RewriteResult
@@ -119,7 +119,7 @@ def read_rewrite(config: RewriterConfig, content: bytes) -> RewriteResult:
     if not isinstance(text, str) or not isinstance(version, str):
         raise ServiceError("malformed")
     query = one_line(text)
-    if not query:
+    if is_blank(query):
         raise ServiceError("empty")
     if len(query) > LONGEST:
         raise ServiceError("malformed")

@@ -138,6 +138,38 @@ def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_
     assert importer.get("reimport", False) is not immutable
 
 
+@pytest.mark.parametrize("name", GOLDENS)
+def test_with_inputs_that_may_change_kfps_cache_answers_with_no_step_of_an_earlier_run(
+    name: str, tmp_path: Path
+) -> None:
+    """The way out of statements that a wrong clock dated ahead (docs/audit.md): each step runs and is signed anew."""
+    [target] = [one for one in golden_targets() if one.name == name]
+    cluster = target.config.cluster.model_copy(update={"immutable_inputs": False})
+    target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
+    release = {name: f"{name}@{DIGEST}" for name in image_names()}
+
+    [path] = compile_targets([target], tmp_path, release)
+
+    graph = parsed(path.read_text(encoding="utf-8"))
+    executors = graph.spec["deploymentSpec"]["executors"]
+    importers = {name.removeprefix("exec-"): one["importer"] for name, one in executors.items() if "importer" in one}
+    answered = {step for step in graph.steps if graph.tasks[step]["cachingOptions"].get("enableCache")}
+    assert answered, "else this shows nothing"
+    anew = {name for name, importer in importers.items() if importer.get("reimport")}
+    anew |= graph.tasks.keys() - answered - importers.keys()
+    waiting = set(answered)
+    while fresh := {step for step in waiting if producers(graph.tasks[step]) & anew}:
+        anew |= fresh
+        waiting -= fresh
+    assert waiting == set(), "its inputs are those of the earlier run"
+
+
+def producers(task: dict[str, Any]) -> set[str]:
+    """The tasks whose artifacts it takes. In KFP's cache an artifact is another one in each run that makes it."""
+    artifacts = task.get("inputs", {}).get("artifacts", {}).values()
+    return {source["producerTask"] for one in artifacts if (source := one.get("taskOutputArtifact"))}
+
+
 @pytest.mark.parametrize(
     ("name", "address"),
     [

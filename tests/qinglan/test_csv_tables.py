@@ -44,6 +44,24 @@ def test_the_delimiter_is_the_headers(tmp_path: Path, delimiter: str) -> None:
     assert isinstance(row, Question) and (row.id, row.question) == ("a1", "怎么吃")
 
 
+def test_lines_may_end_as_on_an_old_mac(tmp_path: Path) -> None:
+    """Found by `make fuzz`: the delimiter was looked for in all lines at once, which was an error of the library."""
+    path = tmp_path / "q.csv"
+    path.write_bytes("问题;画像\r一天吃几次;宝妈\r多少钱;\r".encode())
+
+    assert list(read_csv(path)) == [
+        (2, {"问题": "一天吃几次", "画像": "宝妈"}), (3, {"问题": "多少钱", "画像": ""}),
+    ]  # fmt: skip
+
+
+def test_a_header_that_is_longer_than_any_cell_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text("问" * 2_000_000, encoding="utf-8")
+
+    with pytest.raises(DataError, match="row 1 is no row of a CSV file"):
+        list(read_csv(path))
+
+
 def test_a_formula_is_set_aside_as_in_a_spreadsheet(tmp_path: Path) -> None:
     sheet = write(tmp_path, "问题,用户画像\n=1+1,\n怎么吃,=A1\n 5=3+2 对吗,-\n".encode())
 

@@ -31,6 +31,7 @@ JSON_FAULTS = [
     (b"[" * 100_000 + b"]" * 100_000, 1, "depth"),
     (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, 1, "depth"),
     (b'{"a": 1e400}', 1, "number"), (b'{"a": -1e999}', 1, "number"), (b"[NaN]", 1, "no JSON"),
+    (b'{"a":\n 18446744073709551616}', 1, "beyond"), (b"[-9223372036854775809]", 1, "beyond"),
     (b"[Infinity]", 1, "no JSON"), (b"9" * 5_000, 1, "no JSON"), (b'["\\ud800"]', 1, "no JSON"),
     (b"\xff", 1, "no JSON"), (b"\xef\xbb\xbf{}", 1, "no JSON"), (b"", 1, "no JSON"), (b"{}\n{}", 2, "no JSON"),
     (b"[1,]", 1, "no JSON"), (b"[1 /* one */]", 1, "no JSON"), (b"[\n01]", 2, "no JSON"), (b"'a'", 1, "no JSON"),

@@ -13,6 +13,7 @@ from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_gra
 from qinglan.rows import Question
 from qinglan.sheet_reader import Cell
 from qinglan.tables import read_table, write_table
+from qinglan.text import is_blank
 
 ROW, PASSAGE, PERSON = "编号", "段落编号", "人工评分"
 COLUMNS = [ROW, "问题", "检索需求", PASSAGE, "段落标题", "段落", "评分", "理由", PERSON]
@@ -47,6 +48,10 @@ def read_corrections(path: Path) -> dict[str, dict[str, int]]:
     for number, cells in read_table(path, required=[ROW, PASSAGE, PERSON]):
         if cells[PERSON] in (None, ""):
             continue
+        if any(cells[name] is None or is_blank(str(cells[name])) for name in (ROW, PASSAGE)):
+            raise DataError(
+                f"{path} row {number}: a grade without {ROW} or {PASSAGE}. Copy them from the label sheet."
+            )
         row, passage, grade = _label(cells[ROW]), _label(cells[PASSAGE]), _grade(path, number, cells[PERSON])
         if grades[row].setdefault(passage, grade) != grade:
             raise DataError(f"{path} row {number}: row {row}, passage {passage} has two grades. Keep one.")

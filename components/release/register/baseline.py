@@ -12,9 +12,9 @@ from components.release.register.stage import (
     Registered,
     ReleaseDecision,
     fill_release,
+    proven_statements,
     read_statements,
     refuse_unservable,
-    refuse_untrusted_steps,
     release_statement,
 )
 from qinglan.digests import digest
@@ -37,7 +37,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
     signer = load_signer("releaser")
     judged = _decision_without_verdict(inputs, system, signer)
     refuse_unservable(inputs.model)
-    refuse_untrusted_steps(judged, inputs, config)
+    proven_statements(judged, inputs, config)
     with atomic_folder(out) as folder:
         files = fill_release(folder, inputs, judged, config, signer)
         statement = release_statement(files, inputs, judged, config)

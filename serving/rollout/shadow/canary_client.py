@@ -7,6 +7,7 @@ import httpx
 import orjson
 
 from qinglan.kubernetes.model_rollouts import SHADOW_HEADER
+from qinglan.text import is_blank
 from serving.rollout.shadow.config import ModelPair
 from serving.rollout.shadow.metrics import PairFailure
 from serving.rollout.shadow.payload_log import LoggedQuestion
@@ -63,6 +64,6 @@ def read_rewrite(content: bytes, version: str) -> str:
         raise PairFailure("canary_malformed") from error
     if answered_version != version:
         raise PairFailure("other_version", f"version {str(answered_version)[:12]!r} answered, not {version}")
-    if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUERY_CHARS:
+    if not isinstance(text, str) or is_blank(text) or len(text) > MAX_QUERY_CHARS:
         raise PairFailure("canary_malformed", "no line of text")
     return text

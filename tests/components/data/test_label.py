@@ -10,6 +10,7 @@ import openpyxl
 import pytest
 
 from components.data.label.config import LabelConfig
+from components.data.label.sheet import read_corrections
 from components.data.label.stage import LabelCounts, Outputs, label
 from qinglan.errors import DataError
 from qinglan.files import dump_line, read_jsonl
@@ -294,6 +295,20 @@ def test_a_correction_that_is_no_grade_is_refused_before_anybody_is_asked(
         here.run([row(0)], config)
 
     assert here.brain.asked == []
+
+
+@pytest.mark.parametrize("ids", [(None, "k1"), ("r0", None), ("r0", "\u200b")])
+def test_a_grade_that_belongs_to_no_row_or_passage_is_not_lost_without_a_word(
+    tmp_path: Path, ids: tuple[str | None, str | None]
+) -> None:
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    book.active.append(["编号", "段落编号", "人工评分"])
+    book.active.append([*ids, 3])
+    book.save(tmp_path / "filled.xlsx")
+
+    with pytest.raises(DataError, match="row 2: a grade without 编号 or 段落编号"):
+        read_corrections(tmp_path / "filled.xlsx")
 
 
 def test_all_that_is_foreign_is_one_json_object(tmp_path: Path) -> None:

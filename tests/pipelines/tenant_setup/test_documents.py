@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 import pytest
 from openpyxl import Workbook
 
+from pipelines.tenant_setup import documents
 from pipelines.tenant_setup.documents import Documents, join_lines, read_documents
 from pipelines.tenant_setup.passages import LONGEST, Block, document_passages
 from qinglan.errors import DataError
@@ -137,6 +138,48 @@ def test_a_word_file_that_unpacks_to_gigabytes_is_not_unpacked(folder: Path) -> 
             file.write(bytes(1 << 20))
 
     assert "unpacks to 300 MB" in next(report.note for report in read(folder).files if report.note)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("cells.html", "<td>" * 20_000 + "冷水手洗。", "冷水手洗。"),
+        ("tables.html", "<table><tr><td>" * 20_000 + "冷水手洗。", "冷水手洗。"),
+        ("navigation.html", "<p>冷水手洗。</p>" + "<nav>" * 20_000, "冷水手洗。"),
+        ("marks.md", f"# 清洗{'#' * 50_000} 说明\n冷水手洗。", "冷水手洗。"),
+        ("spaces.md", f"# 清洗{' ' * 50_000}说明\n冷水手洗。", "冷水手洗。"),
+    ],
+)
+def test_the_work_of_a_document_grows_with_its_length_alone(
+    name: str, content: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by `make fuzz`: 12 kB of cells within cells took 18 s."""
+    monkeypatch.setattr(documents, "SECONDS", 20)
+    (folder / name).write_text(content, encoding="utf-8")
+
+    assert [passage.content for passage in read(folder).passages] == [text]
+
+
+@pytest.mark.parametrize("ending", ["<!--", "<a "])
+def test_a_page_whose_parser_would_work_without_end_is_reported(
+    ending: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's parser of HTML looks for the end of each comment and tag anew."""
+    monkeypatch.setattr(documents, "SECONDS", 0.5)
+    (folder / "a.txt").write_text("可以退货。", encoding="utf-8")
+    (folder / "b.html").write_text(ending * 60_000, encoding="utf-8")
+
+    [note] = [report.note for report in read(folder).files if report.note]
+    assert "could not be read in 0 s of work" in note
+
+
+def test_a_page_that_the_parser_rejects_is_reported(folder: Path) -> None:
+    """Found by `make fuzz`."""
+    (folder / "a.txt").write_text("可以退货。", encoding="utf-8")
+    (folder / "b.html").write_text("<![/", encoding="utf-8")
+
+    [note] = [report.note for report in read(folder).files if report.note]
+    assert note == "not a readable .html file (AssertionError: expected name token at '<![/')"
 
 
 def test_a_long_text_is_cut_at_sentences_and_nothing_is_lost() -> None:

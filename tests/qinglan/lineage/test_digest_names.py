@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ import orjson
 import pytest
 
 from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM, digest, tree_digest
-from qinglan.lineage.dsse import open_envelope
+from qinglan.lineage.dsse import IN_TOTO, open_envelope, sign_envelope
 from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE
 from qinglan.lineage.release_notes import (
+    ROLLOUT_TYPE,
     RolloutStatement,
     is_same_statement,
     make_override,
@@ -24,10 +26,12 @@ from qinglan.lineage.release_notes import (
 from qinglan.lineage.statement import (
     STAGE_BUILD_TYPE,
     STAGE_BUILD_TYPE_V1,
+    STATEMENT_TYPE,
     UNKNOWN_ALGORITHM,
     ArtifactRef,
     from_payload,
 )
+from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import walk
 from tests.lineage_world import NOW, Keys, Statements, make_keys, sealed, write_run
 from tests.qinglan.lineage.tampering import Scene
@@ -190,3 +194,16 @@ def test_a_rollouts_history_of_before_is_read_and_is_the_same_history(keys: Keys
     assert not is_same_statement(before, told._replace(outcome="RolledBack"))
     [kept] = read_rollout_notes([before], keys.policy, "a" * 64, "fivedoctors", NOW)
     assert rollout_payload(kept.statement) == rollout_payload(told)
+
+
+@pytest.mark.parametrize("number", [10**30, -(10**25)])
+def test_a_note_with_a_number_that_cannot_be_written_is_passed_over(number: int) -> None:
+    """Anybody may lay a note beside a release; this one ended the audit."""
+    predicate = dict.fromkeys(("rollout", "service", "outcome", "began"), "a") | {
+        "ended": "2026-11-25T08:00:00+00:00", "reasons": [], "history": [], "spec": {"steps": number}, "stable": {},
+    }  # fmt: skip
+    subject = {"name": "fivedoctors/rewriter", "digest": {"sha256": "a" * 64}}
+    payload = {"_type": STATEMENT_TYPE, "predicateType": ROLLOUT_TYPE, "subject": [subject], "predicate": predicate}
+    note = sign_envelope(json.dumps(payload).encode(), IN_TOTO, [])
+
+    assert read_rollout_notes([note], TrustPolicy(), "a" * 64, "fivedoctors") == []

@@ -158,6 +158,8 @@ ENDLESS = {
     "classes": "{{ ''.__class__ }}",
     "a file": "{% include 'x' %}",
     "no template": "{% if",
+    "a number in other digits": "{{ 0.٣ }}",  # found by `make fuzz`
+    "a number of thousands of digits": "{{ " + "9" * 5_000 + " }}",
     "a deep one": "{{" + "(" * 10_000,
     "a long one": "x" * 200_000,
 }  # fmt: skip

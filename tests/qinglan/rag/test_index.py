@@ -132,6 +132,11 @@ def test_a_knowledge_base_that_cannot_be_read_leaves_nothing_behind(tmp_path: Pa
     ("content", "said"),
     [
         (b'{"id":"a","content":"x"}\n{"id":"a","content":"y"}\n', r":2: id 'a' is used in line 1"),
+        ('{"id":"é","content":"x"}\n{"id":"e\u0301","content":"y"}\n'.encode(), r":2: id '.+' is used in line 1"),
+        (b'{"id":"a","content":"x"}\n{"id":"a\\u200b","content":"y"}\n', r":2: id 'a\\u200b': its text, or letters"),
+        (b'{"id":"\\u202ea","content":"x"}\n', r":1: id '\\u202ea': .*invisible"),
+        (b'{"id":"a","content":" \\n"}\n', r":1: id 'a': its text, .*invisible"),
+        (b'{"id":"a","content":"\\u200b\\ufeff"}\n', r":1: id 'a': its text, .*invisible"),
         (b'{"id":"a","content":"x"}\n{"id":', r":2:"),
         (b'{"id":"a"}\n', r":1: content: Field required"),
         ('{"id":"a","content":"胶原"}'.encode("gb18030"), r":1: .*not UTF-8"),

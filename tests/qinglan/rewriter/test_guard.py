@@ -34,6 +34,8 @@ def test_words_of_the_conversation_pass_the_guard(written: str) -> None:
     [
         (" ？！", False, ("empty",)),
         ("", True, ("empty",)),
+        ("\u200b\ufeff", False, ("empty",)),
+        ("\u115f", False, ("empty",)),  # a letter of Hangul that nobody sees
         ("虾青素软胶囊 每日", True, ("cut",)),
         ("虾青素" * (MAX_CHARACTERS // 3 + 1), False, ("too_long",)),
         ("正在了解虾青素软胶囊的吃法以及和鱼油软胶囊", False, ("history",)),

@@ -131,6 +131,8 @@ def test_a_question_that_finds_its_answer_as_it_was_asked_asks_nobody(engines: E
         (b"<html>", 200, "malformed"),
         ({"predictions": []}, 200, "malformed"),
         ({"predictions": [{"rewritten_query": " \n", "model_version": "7"}]}, 200, "empty"),
+        ({"predictions": [{"rewritten_query": "\u200b\ufeff", "model_version": "7"}]}, 200, "empty"),
+        ({"predictions": [{"rewritten_query": "\u115f", "model_version": "7"}]}, 200, "empty"),
     ],
 )
 def test_a_rewriter_that_fails_leaves_the_plain_query_and_a_reason(

@@ -80,6 +80,7 @@ def test_a_hair_is_no_win() -> None:
         (b"{", "canary_malformed"),
         (b'{"predictions": []}', "canary_malformed"),
         (b'{"predictions": [{"rewritten_query": " ", "model_version": "v"}]}', "canary_malformed"),
+        (b'{"predictions": [{"rewritten_query": "\\u200b", "model_version": "v"}]}', "canary_malformed"),
         (b'{"predictions": [{"rewritten_query": 7, "model_version": "v"}]}', "canary_malformed"),
         (b'{"predictions": [{"rewritten_query": "x", "model_version": "w"}]}', "other_version"),
     ],
