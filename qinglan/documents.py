@@ -77,11 +77,12 @@ def _finite(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int:
-    """A number that each program reads alike: beyond 64 bits some round it, and orjson does not write it."""
-    if not -(2**63) <= (number := int(text)) < 2**64:
-        raise _AmbiguousError(f"{text[:40]} is beyond what a number can be")
-    return number
+def _whole(text: str) -> int | float:
+    """A whole number; beyond 64 bits a float, as orjson reads it, which writes no other. Tokenizers' settings have
+    such: int(1e30) for a text of any length.
+    """
+    number = int(text)
+    return number if -(2**63) <= number < 2**64 else _finite(text)
 
 
 DECODER = json.JSONDecoder(

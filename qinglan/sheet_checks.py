@@ -22,9 +22,6 @@ STRING_LIMIT = 1_000_000
 """Texts in the table that the cells share."""
 
 DEPTH_LIMIT = 64
-VALUES = ("v", "is", "f")
-"""Elements of a cell that holds something."""
-
 SHEET_NAMESPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 READ_AT_ONCE = 1 << 18
 
@@ -39,12 +36,6 @@ class PartScan:
 
         self.merged = ""
         """The first range of merged cells."""
-
-        self.hidden_row = ""
-        """The number of the first row that is hidden, by hand or by a filter, and holds something."""
-
-        self.within_hidden = ""
-        """The number of the row that is being read, where it is hidden."""
 
 
 def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
@@ -84,10 +75,6 @@ def _scan(part: Any, scan: PartScan, where: str, elements_left: int) -> None:
                 _refuse_size(where, f"has more than {STRING_LIMIT:,} different texts, too many")
         elif local == "mergeCell" and not scan.merged:
             scan.merged = attributes.get("ref", "somewhere")
-        elif local == "row":
-            scan.within_hidden = attributes.get("r", "?") if attributes.get("hidden") in ("1", "true") else ""
-        elif local in VALUES and not scan.hidden_row:
-            scan.hidden_row = scan.within_hidden
 
     def end(name: str) -> None:
         scan.depth -= 1

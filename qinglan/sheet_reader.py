@@ -50,11 +50,6 @@ class Sheet(NamedTuple):
                 f"{self.where}: cells {self.scan.merged} are merged, so rows below the first have no value of their "
                 "own. Unmerge them (取消合并单元格) and fill in each row."
             )
-        if self.scan.hidden_row:
-            raise DataError(
-                f"{self.where}: row {self.scan.hidden_row} is hidden, by hand or by a filter, so nobody sees that it "
-                "is read. Show all rows (取消隐藏, 清除筛选), or delete those that do not belong here."
-            )
         last = 0
         for number, cells in self._parsed():
             if not last < number <= LAST_ROW:

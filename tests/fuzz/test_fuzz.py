@@ -40,7 +40,8 @@ def test_no_input_makes_a_parser_fail_otherwise_than_in_words(name: str, random:
 def test_an_input_that_takes_too_much_memory_is_a_fault_and_ends_no_machine() -> None:
     limits = resource.getrlimit(resource.RLIMIT_AS)
 
-    faults = [fault_of(Target(lambda content, size=size: bytearray(size), ()), b"") for size in (2 * MOST_MEMORY, 9)]
+    target = Target(lambda content: bytearray(int(content)), ())
+    faults = [fault_of(target, b"%d" % size) for size in (2 * MOST_MEMORY, 9)]
 
     assert [type(fault) for fault in faults] == [MemoryError, type(None)]
     assert resource.getrlimit(resource.RLIMIT_AS) == limits

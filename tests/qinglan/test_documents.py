@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 import yaml
 
@@ -31,7 +32,7 @@ JSON_FAULTS = [
     (b"[" * 100_000 + b"]" * 100_000, 1, "depth"),
     (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, 1, "depth"),
     (b'{"a": 1e400}', 1, "number"), (b'{"a": -1e999}', 1, "number"), (b"[NaN]", 1, "no JSON"),
-    (b'{"a":\n 18446744073709551616}', 1, "beyond"), (b"[-9223372036854775809]", 1, "beyond"),
+    (b"[" + b"9" * 400 + b"]", 1, "number"),
     (b"[Infinity]", 1, "no JSON"), (b"9" * 5_000, 1, "no JSON"), (b'["\\ud800"]', 1, "no JSON"),
     (b"\xff", 1, "no JSON"), (b"\xef\xbb\xbf{}", 1, "no JSON"), (b"", 1, "no JSON"), (b"{}\n{}", 2, "no JSON"),
     (b"[1,]", 1, "no JSON"), (b"[1 /* one */]", 1, "no JSON"), (b"[\n01]", 2, "no JSON"), (b"'a'", 1, "no JSON"),
@@ -50,6 +51,13 @@ def test_json_of_one_meaning_is_read_as_it_stands() -> None:
     content = b'{"a": [1, -2.5e3, "\\u00e9", null, true], "b": {"a": {}}, "": 0}'
 
     assert parse_json(content, "x") == {"a": [1, -2500.0, "é", None, True], "b": {"a": {}}, "": 0}
+
+
+@pytest.mark.parametrize("number", [2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**30, int(1e30)])
+def test_a_whole_number_is_read_as_it_can_be_written_again(number: int) -> None:
+    content = str(number).encode()
+
+    assert parse_json(content, "x") == orjson.loads(content) == orjson.loads(orjson.dumps(parse_json(content, "x")))
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

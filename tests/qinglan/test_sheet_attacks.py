@@ -128,10 +128,6 @@ MISREAD: list[tuple[str, str, Change, str]] = [
     ("no first row", SHEET, lambda c: re.sub(rb'<row r="1".*?</row>', b"", c), r"no column '问题' in the first row"),
     ("entities", SHEET, replaced(b"<worksheet", DOCTYPE), "declares entities"),
     ("entities in the texts", STRINGS, replaced(b"<sst", DOCTYPE.replace(b"worksheet", b"sst")), "declares entities"),
-    ("a row hidden by a filter", SHEET, replaced(b'<row r="3"', b'<row r="3" hidden="1"'), "row 3 is hidden"),
-    ("a hidden row in other words", SHEET,
-        lambda c: utf16(prefixed(replaced(b'<row r="2"', b'<row hidden="true" r="2"')(c))),
-        "row 2 is hidden"),
     ("a sheet cut short", SHEET, lambda c: c[: len(c) * 2 // 3], "cannot be read after row"),
 ]  # fmt: skip
 

@@ -180,7 +180,7 @@ def notes(
                 f"{student.otherwise} of {len(student.latencies)} timed rewrites of {name} read otherwise than in a "
                 "batch."
             )
-    if "rl" in students and students["rl"].texts == students["sft"].texts:
+    if {"sft", "rl"} <= students.keys() and students["rl"].texts == students["sft"].texts:
         lines.append(
             "RL and SFT wrote the same in every row. Where every checkpoint of ppo stands below the SFT model on "
             "dev, ppo hands on the SFT model."

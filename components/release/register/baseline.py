@@ -37,7 +37,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
     signer = load_signer("releaser")
     judged = _decision_without_verdict(inputs, system, signer)
     refuse_unservable(inputs.model)
-    proven_statements(judged, inputs, config)
+    judged = judged._replace(statements=proven_statements(judged, inputs, config))
     with atomic_folder(out) as folder:
         files = fill_release(folder, inputs, judged, config, signer)
         statement = release_statement(files, inputs, judged, config)

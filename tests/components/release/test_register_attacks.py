@@ -4,12 +4,14 @@ import base64
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from components.release.register.baseline import release_baseline
 from components.release.register.config import RegisterConfig
-from components.release.register.stage import Inputs, register
+from components.release.register.stage import Inputs, Registered, register
 from qinglan.errors import AlteredError
 from qinglan.files import sha256_bytes
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
@@ -83,7 +85,10 @@ def test_only_a_step_that_counts_and_that_the_model_comes_from_says_what_its_row
     ]
 
 
-def test_a_statement_that_nobody_signed_adds_no_rows_to_the_bill(inputs: Inputs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [register, partial(release_baseline, system="rl")], ids=["judged", "baseline"])
+def test_a_statement_that_nobody_signed_adds_no_rows_to_the_bill(
+    make: Callable[[Inputs, Path, RegisterConfig], Registered], inputs: Inputs, tmp_path: Path
+) -> None:
     """The releaser signs the bill: it must not repeat what anybody laid beside the lineage."""
     [path] = inputs.lineage.glob("convert*.dsse.json")
     envelope = json.loads(path.read_bytes())
@@ -93,7 +98,7 @@ def test_a_statement_that_nobody_signed_adds_no_rows_to_the_bill(inputs: Inputs,
         forged = envelope | {"payload": base64.b64encode(json.dumps(payload).encode()).decode(), "signatures": []}
         (inputs.lineage / f"{stem}.dsse.json").write_text(json.dumps(forged))
 
-    register(inputs, tmp_path / "release", CONFIG)
+    make(inputs, tmp_path / "release", CONFIG)
 
     bill = (tmp_path / "release" / "mlbom.cdx.json").read_text(encoding="utf-8")
     assert '"450"' in bill and '"999600"' not in bill
