@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from qinglan.rag.contract import Passage
+from qinglan.terminal import visible
 
 LONGEST = 600
 """Characters of a passage: a handful of sentences, of which a prompt takes several."""
@@ -57,8 +58,8 @@ def document_passages(source: PurePath, blocks: Iterable[Block]) -> Iterator[Pas
 
 
 def safe_id(text: str) -> str:
-    """An id that a cell of several ids can hold as it is: no comma, no semicolon, no space."""
-    return re.sub(r"[\s,，;；\\/]+", "_", text).strip("_") or "passage"
+    """An id that a cell of several ids can hold as it is: no comma, no semicolon, no space, all of it to be seen."""
+    return re.sub(r"[\s,，;；\\/]+", "_", visible(text)).strip("_") or "passage"
 
 
 def _title(source: PurePath, path: dict[int, str]) -> str:
