@@ -169,8 +169,8 @@ def test_what_the_operating_system_says_is_chinese_in_our_sentences(number: int)
 def test_what_a_rag_service_lacks_is_chinese_to_the_last_word() -> None:
     unknown = (
         "RAG service http://127.0.0.1:9/rag: refused with status 404: Not Found (see gateway.rag.base_url and "
-        "gateway.rag.path). It was asked about tenant 'acme' and knowledge base 'default': if it does not know these, "
-        "name them as it does (--tenant or the sheet's tenants, retrieval.kb_name)."
+        "gateway.rag.path). It was asked about tenant 'acme' and knowledge base 'default': if it does not know "
+        "these, name them as it does (--tenant or the sheet's tenants, retrieval.kb_name)."
     )
 
     for sentence in (sampled_snapshot(1), sampled_snapshot(10), unknown):

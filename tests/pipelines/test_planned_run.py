@@ -13,6 +13,7 @@ from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
 from qinglan.llm.journal import Entry, Journal, make_call
 from qinglan.llm.prices import Usage
+from qinglan.questions import read_questions
 from tests.pipelines.conftest import Here
 
 
@@ -69,11 +70,11 @@ def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothi
 
 
 def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, times = sheet.read_questions, list[Path]()
+    times = list[Path]()
 
     def count(path: Path, *rest: Any) -> Any:
         times.append(path)
-        return read(path, *rest)
+        return read_questions(path, *rest)
 
     monkeypatch.setattr(sheet, "read_questions", count)
     here(*words)
