@@ -313,7 +313,8 @@ def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
 def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
     """The most that further rows can cost: hindsight on every training row, and every question from passages."""
     augment, teacher = config.augment, config.gateway.models()["teacher"]
-    hindsight = min(augment.hindsight_calls, sheet.splits["train"])
+    relevant = sheet.splits["train"] if config.label.calls else len(sheet.gold)  # without labels gold alone is known
+    hindsight = min(augment.hindsight_calls, sheet.splits["train"], relevant)
     # A rewrite in hindsight is asked for once; each fold draws its own passages.
     pseudo = _pseudo_calls(config) * (1 + len(sheet.folds)) if sheet.splits["train"] else 0
     steps = (

@@ -17,6 +17,10 @@ SHEET_WITHOUT_PROFILE = (
     "No profile was read. Give --tenant and --profile so that its columns are used, or name them here: "
     "--set generate.columns.question=NAME."
 )
+WITHOUT_SHEET = (
+    "No sheet was read, so one question of ours stands for yours. --tenant with --profile takes the tenant's own "
+    "sheet and knowledge base; --questions FILE another."
+)
 SERVICE_WITHOUT_PROFILE = (
     "No profile was read. Give --tenant and --profile so that its path, headers and fields are used, or name them "
     "here: --path, --header, --set gateway.rag.answer.recall=NAME."
@@ -67,8 +71,11 @@ def check_rag(
         checks: list[dict[str, Any]] = [check._asdict() for check in verdict.checks]
         say_json({"checks": checks, "limits": verdict.meaning, "settings": lines})
     else:
-        say(f"{inputs.service.base_url}{inputs.service.path}, {len(sample)} questions of {sample[0].tenant_id}:")
+        count = f"{len(sample):,} question{'' if len(sample) == 1 else 's'}"
+        say(f"{inputs.service.base_url}{inputs.service.path}, {count} of {sample[0].tenant_id}:")
         print_checks(verdict.checks)
+        if not (question or inputs.questions):
+            say(f"! {WITHOUT_SHEET}")
         say("", "With this service:", *(f"- {line}" for line in closing_lines(verdict.checks, verdict.meaning)))
         say("", "For the profile (on a cluster the part below `gateway:` for gateway.yaml):", "", *yaml_lines(lines))
     if worst_state(verdict.checks) == "error":

@@ -271,7 +271,11 @@ def snapshot_checks(rows: Sequence[RowAnswers], passages: KnownPassages | None) 
     named = {str(row.first.data.get("snapshot") or "") for row in rows}
     if named == {""}:
         sampled = len(stable_questions(rows))
-        stands_in = f"a digest of {sampled} answers stands in" if sampled else "and no answers are stable enough"
+        stands_in = (
+            f"a digest of {sampled} answer{'' if sampled == 1 else 's'} stands in"
+            if sampled
+            else "and no answers are stable enough"
+        )
         yield Check("warning", "snapshot", f"the service does not name its knowledge base; {stands_in}.")
     elif passages is not None and named != {passages.snapshot}:
         yield Check(

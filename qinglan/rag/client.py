@@ -45,7 +45,7 @@ PLAIN_SERVICE = RagService()
 ADVICE = {
     401: " (it requires a token or a key: gateway.rag.headers)",
     403: " (it requires another token or key: gateway.rag.headers)",
-    404: " (see gateway.rag.base_url and gateway.rag.path).",
+    404: " (see gateway.rag.base_url and gateway.rag.path)",
 }
 """Next step by status."""
 
@@ -116,8 +116,9 @@ class RagClient:
             return (await self._send("POST", self._adapter.path, content)).content
         except UnknownToServiceError as error:
             raise UnknownToServiceError(
-                f"{error} It was asked about tenant {request.tenant_id!r} and knowledge base {request.kb_name!r}: if "
-                "it does not know these, name them as it does (--tenant or the sheet's tenants, retrieval.kb_name)."
+                f"{error}. It was asked about tenant {request.tenant_id!r} and knowledge base {request.kb_name!r}: "
+                "if it does not know these, name them as it does (--tenant or the sheet's tenants, "
+                "retrieval.kb_name)."
             ) from error
 
     def read(self, content: bytes, tenant: str) -> dict[str, Any]:

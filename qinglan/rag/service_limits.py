@@ -29,10 +29,6 @@ NO_SNAPSHOT = (
     "serves, or set gateway.rag.snapshot_queries, which `qinglan check-rag` proposes: a digest of their answers "
     "stands in."
 )
-SAMPLED = (
-    "The RAG service does not name its knowledge base: a digest of its answers to {count} questions stands in, and a "
-    "passage that none of them retrieves may change unnoticed."
-)
 REWRITE_AS_QUERY = (
     "The rewrite is sent as the question itself (gateway.rag.request.rewritten_query): a service that rewrites "
     "questions rewrites it once more, so what is measured is both rewrites together."
@@ -59,4 +55,13 @@ def _by_answer(service: RagService, data: RagData, score_threshold: float) -> It
     if data.recall and not any(hit.content for hit in data.recall):
         yield NO_CONTENT
     if not data.snapshot:
-        yield SAMPLED.format(count=len(service.snapshot_queries)) if service.snapshot_queries else NO_SNAPSHOT
+        yield sampled_snapshot(len(service.snapshot_queries)) if service.snapshot_queries else NO_SNAPSHOT
+
+
+def sampled_snapshot(questions: int) -> str:
+    """The limit of a digest of answers to this many questions, in place of a service's own snapshot."""
+    return (
+        f"The RAG service does not name its knowledge base: a digest of its answers to {questions:,} "
+        f"question{'' if questions == 1 else 's'} stands in, and a passage that none of them retrieves may change "
+        "unnoticed."
+    )

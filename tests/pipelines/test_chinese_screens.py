@@ -16,6 +16,7 @@ from pipelines.comparing.report import headline
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import save_trust
 from qinglan.messages import chinese
+from qinglan.rag.service_limits import sampled_snapshot
 from qinglan.rewriter.guard import GUARDS
 from standins.samples import write_sample
 from tests.english import english_left
@@ -163,6 +164,17 @@ def test_what_the_operating_system_says_is_chinese_in_our_sentences(number: int)
         "/a: {}. Push the artifact again.",
     ):
         assert english_left(chinese().translate(sentence.format(os.strerror(number)))) == []
+
+
+def test_what_a_rag_service_lacks_is_chinese_to_the_last_word() -> None:
+    unknown = (
+        "RAG service http://127.0.0.1:9/rag: refused with status 404: Not Found (see gateway.rag.base_url and "
+        "gateway.rag.path). It was asked about tenant 'acme' and knowledge base 'default': if it does not know "
+        "these, name them as it does (--tenant or the sheet's tenants, retrieval.kb_name)."
+    )
+
+    for sentence in (sampled_snapshot(1), sampled_snapshot(10), unknown):
+        assert english_left(chinese().translate(sentence)) == []
 
 
 def test_reasons_why_further_rows_are_dropped_are_words_in_both_languages() -> None:

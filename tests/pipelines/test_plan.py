@@ -80,6 +80,17 @@ def test_labels_are_counted_for_rows_without_gold_and_within_their_limits(questi
     assert counted(off) == counted(config.model_copy(update={"questions": labelled})) == {}
 
 
+def test_without_gold_and_labels_no_rewrite_in_hindsight_is_counted(questions: Path) -> None:
+    config = load_config("fivedoctors", "gpt", questions=questions)
+    off = config.model_copy(update={"label": config.label.model_copy(update={"calls": 0})})
+    labelled, unlabelled = (
+        [step.calls for step in make_plan(each, TODAY).steps if step.what == "hindsight rewrites"]
+        for each in (config, off)
+    )
+
+    assert labelled == [8] and unlabelled == []
+
+
 def by_labels(config: RunConfig) -> RunConfig:
     evaluate = config.evaluate.model_copy(update={"gate": config.evaluate.gate.model_copy(update={"by": "labels"})})
     return config.model_copy(update={"evaluate": evaluate})

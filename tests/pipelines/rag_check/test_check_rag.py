@@ -227,11 +227,15 @@ def test_a_404_names_the_tenant_that_was_asked_about_and_says_nothing_of_columns
 def test_without_a_sheet_one_question_is_asked_and_a_silent_address_is_an_outage(tmp_path: Path) -> None:
     with company_rag(tmp_path) as (url, service):
         result = CliRunner().invoke(app, ["check-rag", url, "--tenant", "acme", "--question", "虾青素软胶囊怎么吃"])
+        queries = {body["query"] for body in service.received}
+        without = CliRunner().invoke(app, ["check-rag", url, "--tenant", "acme"])
     gone = CliRunner().invoke(app, ["check-rag", url, "--tenant", "acme"])
 
     assert result.exit_code == 0, result.output
     assert "For the profile" in result.output and "slope: 1.0" in result.output
-    assert len({body["query"] for body in service.received}) == 1
+    assert len(queries) == 1
+    assert "No sheet was read" in without.output and "No sheet was read" not in result.output
+    assert "1 question of acme:" in without.output
     assert gone.exception is not None and gone.exception.exit_code == 4  # type: ignore[attr-defined]
 
 

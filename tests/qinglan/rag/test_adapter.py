@@ -19,8 +19,8 @@ from qinglan.rag.service_limits import (
     NO_QUERY_SCORE,
     NO_SNAPSHOT,
     REWRITE_AS_QUERY,
-    SAMPLED,
     lost_measurements,
+    sampled_snapshot,
 )
 from qinglan.rag.service_shape import RagService
 from tests.company_rags import PASSAGES, company_rag
@@ -166,7 +166,7 @@ def test_what_a_service_costs_is_said() -> None:
     assert lost(FLAT, scored_against="query") == [REWRITE_AS_QUERY, NO_NEED]
     assert lost({}, recall=[bare], snapshot="") == [NO_QUERY_SCORE, NO_IDS, NO_CONTENT, NO_SNAPSHOT]
     assert lost({}, threshold=0.0, recall=[{**hit, "query_score": None}]) == []
-    assert lost({"snapshot_queries": ["a", "b"]}, snapshot="") == [SAMPLED.format(count=2)]
+    assert lost({"snapshot_queries": ["a", "b"]}, snapshot="") == [sampled_snapshot(2)]
 
 
 def test_an_outline_names_a_dozen_fields_at_most() -> None:
