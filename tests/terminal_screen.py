@@ -121,8 +121,9 @@ def _text(line: Mapping[int, Any]) -> str:
 
 def faults(screen: Screen) -> list[str]:
     """What untrusted text has done to the screen: forged lines, and characters that act or that nobody sees."""
-    found = [f"a line of its own: {line}" for line in screen.lines if line.lstrip().startswith(FORGED)]
     rest = REDRAWN.sub("", STYLE.sub("", screen.raw)).replace("\r\n", "\n")
+    # Lines as they were printed: where the terminal breaks a long one is chance.
+    found = [f"a line of its own: {line}" for line in rest.split("\n") if line.lstrip().startswith(FORGED)]
     sent = {letter for letter in rest if _acts(letter)}
     found += [f"sent to the terminal: {letter.encode('unicode_escape').decode()}" for letter in sorted(sent)]
     return found + ([f"the title: {screen.title}"] if screen.title else [])

@@ -262,7 +262,7 @@ SERVICES = [
         replies=(hits(),)),
     rag("no token", 3, "status 401", "it requires a token or a key: gateway.rag.headers",
         replies=(answers({"detail": "Not authenticated"}, 401),)),
-    rag("a wrong token", 3, "status 403", "wants another token", replies=(answers({"detail": "forbidden"}, 403),)),
+    rag("a wrong token", 3, "status 403", "requires another token", replies=(answers({"detail": "forbidden"}, 403),)),
     rag("an error", 4, "status 500", "see that the service is up, then run again",
         replies=(answers({"detail": "boom"}, 500),)),
     rag("an error inside", 4, "code is 500 inside status 200: 'index is loading'", "then run again",

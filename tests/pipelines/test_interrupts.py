@@ -55,7 +55,7 @@ def test_the_installed_program_is_the_one_that_hears_an_early_ctrl_c() -> None:
     [
         (["run", "chengla", "--out", "my run"], "pipelines.run.run_pipeline", "qinglan run chengla --out 'my run'"),
         (["style", "run", "rows.xlsx"], "pipelines.run.run_style", "qinglan style run rows.xlsx"),
-        (["plan", "fivedoctors"], "pipelines.readiness.check_readiness", ""),
+        (["plan", "fivedoctors"], "pipelines.planned_run.check_readiness", ""),
     ],
 )  # fmt: skip
 def test_ctrl_c_names_the_command_that_goes_on(
