@@ -39,6 +39,7 @@ from pipelines.preflight import (
 from pipelines.promotion import promotion, promotion_lines
 from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
 from pipelines.readiness import asks_examiner, check_readiness
+from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet, with_folds
@@ -111,6 +112,7 @@ def run_style(
     check_tracking(STYLE, config, stages)
     check_room(config, root, stages)
     refuse_foreign_folder(run)
+    refuse_other_line(STYLE, run)
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
     else:
