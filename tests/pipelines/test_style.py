@@ -217,6 +217,24 @@ def test_the_yaml_itself_loaded_as_kfp_loads_it_promotes_to_a_release(
     assert steps["register"]["facts"]["release"] in shown(tmp_path, "register-style", "summary")
 
 
+@pytest.mark.slow
+def test_a_promoted_model_of_cross_fitted_rows_is_released_and_the_run_ends_well(
+    folder: Path, tmp_path: Path
+) -> None:
+    write_style_sample(tmp_path / "data", 120, seed=3)
+    profile = merge_settings(load_yaml(folder / "beaten.yaml"), {"prepare": {"cross_fit_below": 200, "folds": 2}})
+    (tmp_path / "folds.yaml").write_text(yaml.safe_dump(profile))
+    words = ("--profile", tmp_path / "folds.yaml", "--out", tmp_path / "run")
+
+    ended = qinglan("style", "run", tmp_path / "data", *words)
+
+    assert ended.code == 0, ended.errors
+    assert "Released; no small model is made, because cross-fitted rows leave it no test." in ended.out
+    assert "Cross-fitted: 120 rows" in ended.out, "the tables are there"
+    assert (tmp_path / "run" / "files" / "release").is_dir()
+    assert not (tmp_path / "run" / "records" / "distil.json").exists()
+
+
 def run_compiled(folder: Path, out: Path) -> dict[str, Any]:
     """Compile the profile whose gate promotes, and run the YAML; return each step's record."""
     [graph] = compile_targets([style_target(str(folder / "beaten.yaml"))], out / "graphs", {})
