@@ -284,6 +284,15 @@ def check_files_open_by_their_paths(files: Path, folder: Path) -> None:
     assert load_workbook((files / "blind_sample.xlsx").resolve(), read_only=True).sheetnames
 
 
+def test_a_folder_in_place_of_answers_is_refused_before_a_model_is_loaded(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+
+    ended = here("style", "predict", tmp_path, "--model", tmp_path / "model")
+
+    assert ended.code == 3
+    assert f"{tmp_path}: this is a folder. Name a file of answers." in ended.errors
+
+
 @pytest.mark.slow
 def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(here: Here, tmp_path: Path) -> None:
     from tests.tiny_style import tiny_style_model
