@@ -24,14 +24,19 @@ def refuse_other_line(line: Line, run: RunDir) -> None:
         )
 
 
+def check_line(line: Line, run: RunDir) -> None:
+    """Raise a ConfigError where a command that reads runs of a line is given a run of another one."""
+    recorded = recorded_line(run)
+    if recorded and recorded is not line:
+        raise ConfigError(
+            f"{run.root}: this is a run of the {recorded.name} line; this command reads runs of the {line.name} "
+            "line. Give the folder of such a run."
+        )
+
+
 def read_rewriter_config(run: RunDir) -> RunConfig:
     """The configuration of a run of the rewriter's line; another folder is refused."""
     if not run.config.is_file():
         raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
-    recorded = recorded_line(run)
-    if recorded and recorded is not REWRITER:
-        raise ConfigError(
-            f"{run.root}: this is a run of the {recorded.name} line; this command reads runs of the {REWRITER.name} "
-            "line. Give the folder that `qinglan run` wrote."
-        )
+    check_line(REWRITER, run)
     return RunConfig.parse(load_yaml(run.config), str(run.config))

@@ -104,8 +104,11 @@ def blind(
 ) -> None:
     """Show people's blind labels, and how far they agree with the model and with the data."""
     from components.evaluation.style.blind_sheet import human_labels_markdown, read_human_labels
+    from pipelines.recorded_config import check_line
     from pipelines.rundir import ARTIFACT_FILES, RunDir
+    from pipelines.style import STYLE
 
+    check_line(STYLE, RunDir(out))
     files = RunDir(out).files
     human_labels = read_human_labels(
         sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"]

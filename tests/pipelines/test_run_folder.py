@@ -104,7 +104,7 @@ def test_a_run_of_the_other_line_is_left_as_it_is(
     assert files_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("command", [("headroom",), ("why", "row-1")])
+@pytest.mark.parametrize("command", [("headroom",), ("why", "row-1"), ("blind", "sheet.xlsx", "--out")])
 def test_a_command_of_the_rewriters_line_says_that_a_run_is_of_the_style_line(
     command: tuple[str, ...], tmp_path: Path, here: Here
 ) -> None:
@@ -113,6 +113,14 @@ def test_a_command_of_the_rewriters_line_says_that_a_run_is_of_the_style_line(
     assert ended.code == 2
     assert "this is a run of the style line; this command reads runs of the rewriter line" in ended.errors
     assert "Field required" not in ended.errors
+
+
+def test_labels_of_people_are_not_read_into_a_run_of_the_rewriters_line(tmp_path: Path, here: Here) -> None:
+    ended = here("style", "blind", "sheet.xlsx", "--out", begun(tmp_path / "run", inputs(tmp_path / "data")).root)
+
+    assert ended.code == 2
+    assert "this is a run of the rewriter line; this command reads runs of the style line" in ended.errors
+    assert "Give the folder of such a run." in ended.errors
 
 
 @pytest.mark.parametrize("name", ["questions", "knowledge_base"])
