@@ -335,9 +335,12 @@ def blind(
 ) -> None:
     """Show people's blind scores for each system, and how far the examiner agrees with them."""
     from components.evaluation.rewriter.blind_sheet import read_scores
+    from pipelines.recorded_config import check_line
+    from pipelines.rewriter import REWRITER
     from pipelines.rundir import ARTIFACT_FILES, RunDir
     from pipelines.summary import print_human_scores
 
+    check_line(REWRITER, RunDir(out))
     files = RunDir(out).files
     scores = read_scores(sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"])
     say_json(scores) if as_json else print_human_scores(scores)

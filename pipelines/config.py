@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.prompt_files import with_prompt_texts
 from pipelines.rewriter import RunConfig
-from pipelines.style import StyleRunConfig
+from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import Config, load_yaml, merge_settings
 from qinglan.errors import ConfigError
 
@@ -135,11 +135,20 @@ def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
         raise ConfigError(
             f"--profile {profile}: no such profile. There are: {profiles}, or a path that ends in .yaml."
         )
-    values = merge_settings(load_yaml(path), {name: value for name, value in options.items() if value is not None})
+    options = {name: value for name, value in options.items() if value is not None}
+    inputs = {name: value for name, value in options.items() if name in STYLE.inputs}
+    settings = load_yaml(path)
+    values = merge_settings(settings, options)
     if labels := values.get("labels"):
         mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
         values = merge_settings(values, {"prepare": {"labels": mapping}})
-    return StyleRunConfig.parse(values, str(path))
+    try:
+        return StyleRunConfig.parse(values, str(path))
+    except ConfigError:
+        if options == inputs:
+            raise
+        StyleRunConfig.parse(merge_settings(settings, inputs), str(path))  # an error of the file itself
+        return StyleRunConfig.parse(values, "--set")
 
 
 def with_training(training: dict[str, Any], profile: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -263,13 +263,13 @@ def run_stages(
     quiet: bool,
     gateway: Callable[[dict[str, Any]], AbstractContextManager[str]] = lambda record: nullcontext(""),
     pythons: Mapping[str, str] = MappingProxyType({}),
-    parts: Sequence[Part] = (),
+    parts: Iterable[Part] = (),
 ) -> dict[str, Any]:
     """Execute the stages, and write run.json however they end; the answer is what it holds.
 
     `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. `pythons` are the
     interpreters of stages that run in an environment of their own. `parts` are executed one after another, where it
-    is not all stages together.
+    is not all stages together; each is decided on when those before it have ended and their files are shown.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
@@ -286,8 +286,7 @@ def run_stages(
                 job = LocalJob(line.name, uris, url, part.stages, part.alone, dict(pythons), dict(part.environment))
                 write_job(part.run, job)
                 execute(part.run, line, part.stages, quiet, append=number > 0 and part.run == run)
-                if part is not parts[-1]:  # a later part takes it from there; the last one's are shown below
-                    link_files(part.run, inputs, part.stages)
+                link_files(part.run, inputs, part.stages)  # a later part takes it from there
         record["status"] = "done"
     finally:
         link_files(run, inputs, stages)

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from components.evaluation.rewriter.score_systems import draw_rows, served_queries
 from components.evaluation.rewriter.stage import read_slices
 from pipelines.execution import run_lock
+from pipelines.recorded_config import read_rewriter_config
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_services
 from pipelines.rundir import RunDir
 from pipelines.step_display import duration_seconds
 from qinglan.concurrency import map_in_order
-from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.headroom import (
     ALL,
@@ -95,9 +95,7 @@ class HeadroomReport(NamedTuple):
 
 def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport:
     """Measure the headroom of a run on its dev rows; whole conversations are drawn where there are more rows."""
-    if not run.config.is_file():
-        raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
-    config = RunConfig.parse(load_yaml(run.config), str(run.config))
+    config = read_rewriter_config(run)
     rows = read_dev_rows(run, config)
     rows = [rows[at] for at in draw_rows([row.validated for row in rows], most_rows, config.evaluate.seed)]
     trained = run.shown("sft_model").exists()

@@ -11,6 +11,7 @@ from components.training.sft.config import SftConfig
 from components.training.sft.model_family import with_family
 from pipelines.execution import check_stage_inputs, recorded_inputs, refuse_foreign_folder
 from pipelines.promotion import too_few_rows
+from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, UnknownGold, unknown_gold
@@ -285,6 +286,7 @@ def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     A stage that runs alone takes them from the run's folder.
     """
     refuse_foreign_folder(run)
+    refuse_other_line(REWRITER, run)
     _check_tenant(config, run)
     changes: dict[str, Path] = {}
     if check_stage_inputs(REWRITER, run, only):

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from pipelines.cross_fit import fold_run
+from pipelines.recorded_config import read_rewriter_config
 from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
-from qinglan.config import load_yaml
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import DataError
 from qinglan.files import read_jsonl
 from qinglan.labels import RowLabels
 from qinglan.questions import read_questions
@@ -42,9 +42,7 @@ class StageNote(NamedTuple):
 
 def row_history(run: RunDir, row_id: str) -> list[StageNote]:
     """Collect the notes of every stage that has run, in the order of the stages."""
-    if not run.config.is_file():
-        raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
-    config = RunConfig.parse(load_yaml(run.config), str(run.config))
+    config = read_rewriter_config(run)
     notes = [note for read in STAGES for note in read(run, row_id, config)]
     if not notes:
         raise DataError(

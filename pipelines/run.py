@@ -39,10 +39,12 @@ from pipelines.preflight import (
 from pipelines.promotion import promotion, promotion_lines
 from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
 from pipelines.readiness import asks_examiner, check_readiness
+from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet, with_folds
 from pipelines.sizing.check import check_room, disk_warnings
+from pipelines.small_style import style_parts
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
@@ -111,6 +113,7 @@ def run_style(
     check_tracking(STYLE, config, stages)
     check_room(config, root, stages)
     refuse_foreign_folder(run)
+    refuse_other_line(STYLE, run)
     if check_stage_inputs(STYLE, run, only):
         config = _as_prepared(config, run)
     else:
@@ -122,7 +125,8 @@ def run_style(
         config = prepare_run(STYLE, config, run, stages, alone=bool(only))
         if not only:
             run.unlink(["release", "small_release"])  # the new verdicts may hold
-        return run_stages(STYLE, run, stages, inputs, bool(only), quiet, pythons=pythons)
+        parts = style_parts(run, stages, bool(only))
+        return run_stages(STYLE, run, stages, inputs, bool(only), quiet, pythons=pythons, parts=parts)
 
 
 def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:

@@ -15,7 +15,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, an
 
 @style.command()
 def run(
-    labelled: Annotated[Path, typer.Argument(help="Labelled answers: .json, .jsonl, .xlsx, or a sample's folder.")],
+    labelled: Annotated[
+        Path, typer.Argument(help="Labelled answers: .json, .jsonl, .csv, .xlsx, or a sample's folder.")
+    ],
     profile: Annotated[
         str,
         typer.Option(help="Of pipelines/configs/style: laptop, cpu, one-gpu-24, a100; or a path that ends in .yaml."),
@@ -58,7 +60,7 @@ def predict(
 ) -> None:
     """Predict the style of every row of a file, or of one answer."""
     from qinglan.errors import ConfigError, DataError
-    from qinglan.style.file_prediction import predict_file
+    from qinglan.style.file_prediction import predict_file, target_file
     from qinglan.style.model import StyleModel
 
     if not model.is_dir():
@@ -74,8 +76,7 @@ def predict(
             f"{prediction['predicted_label']} {prediction['confidence']:.2f}  ({probabilities})"
         )
         return
-    ending = ".jsonl" if file.suffix in (".json", ".csv") else file.suffix
-    target = out or file.with_name(f"{file.stem}-style{ending}")
+    target = target_file(file, out)  # before the model is loaded
     if as_json:
         import contextlib
         import sys
@@ -103,8 +104,11 @@ def blind(
 ) -> None:
     """Show people's blind labels, and how far they agree with the model and with the data."""
     from components.evaluation.style.blind_sheet import human_labels_markdown, read_human_labels
+    from pipelines.recorded_config import check_line
     from pipelines.rundir import ARTIFACT_FILES, RunDir
+    from pipelines.style import STYLE
 
+    check_line(STYLE, RunDir(out))
     files = RunDir(out).files
     human_labels = read_human_labels(
         sheet, files / ARTIFACT_FILES["blind_key"], files / ARTIFACT_FILES["predictions"]

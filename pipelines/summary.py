@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from pipelines.line import Line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import ARTIFACT_FILES, RunDir
+from pipelines.small_style import without_small_model
 from pipelines.step_display import duration_seconds, format_facts
 from pipelines.style import STYLE
 from qinglan.terminal import in_language
@@ -128,8 +129,8 @@ def print_style_summary(root: Path, record: dict[str, Any]) -> None:
         console.print(markdown("\n".join(["**The small model, int8:**", f"- {headline(small)}", *reasons])))
     if record["small_verdict"].get("word") == "hold":
         console.print("The small model is held, so it is no release. The large one is.", highlight=False)
-    if record["verdict"].get("word") == "hold" and "distil" not in done:
-        console.print("Held, so no small model is made. `--only distil` makes one all the same.", highlight=False)
+    if line := without_small_model(record):
+        console.print(line, highlight=False, soft_wrap=True)
     print_files(console, STYLE, run, f"config.yaml, run.json, records/, logs/  ({record['seconds']:.0f} s)")
 
 

@@ -196,7 +196,7 @@ def _fold_notes(folds: int) -> Iterator[str]:
         yield (
             f"style trains {folds + 1} times on so few rows: the released model, and {folds} that judge the rows "
             "they did not learn from (prepare.cross_fit_below). All are in its steps. They leave no test for a small "
-            "model, so `distil` refuses: `--until register` ends the run before it."
+            "model: `qinglan style run` makes none, and in a submitted run `distil` refuses, behind `register`."
         )
 
 

@@ -42,12 +42,21 @@ class PredictedCounts(NamedTuple):
 SHOWN = 5
 
 
-def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
-    """Answer every row; the ending of the target's name says what is written."""
-    if target.suffix not in (".jsonl", ".xlsx"):
-        raise ConfigError(f"{target}: ends neither in .jsonl nor in .xlsx.")
+def target_file(source: Path, out: Path | None) -> Path:
+    """The file to write, beside the source where no other is named; names that cannot be meant are refused."""
+    if source.is_dir():
+        raise DataError(f"{source}: this is a folder. Name a file of answers.")
     if not source.is_file():
         raise DataError(f"{source}: no such file. Name a file of answers.")
+    if out is None:
+        return source.with_name(f"{source.stem}-style{'.xlsx' if is_spreadsheet(source) else '.jsonl'}")
+    if out.suffix not in (".jsonl", ".xlsx"):
+        raise ConfigError(f"--out {out}: ends neither in .jsonl nor in .xlsx. Give it one of these endings.")
+    return out
+
+
+def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
+    """Answer every row; the ending of the target's name says what is written."""
     rows = predicted = 0
     faults: list[str] = []
     names = model.labels.names

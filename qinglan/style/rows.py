@@ -94,8 +94,8 @@ def refuse_folds(rows: Path) -> None:
     if read_folds(rows):
         raise DataError(
             f"{rows}: cross-fitted rows leave no test for a distilled model, whose teacher learned from all of them. "
-            "Serve the larger model, which is judged by the folds and released without it, or label rows until a "
-            "test can be locked away (prepare.cross_fit_below)."
+            "The larger model is judged by the folds, and released without a smaller one where its gate promotes. "
+            "For a smaller one, label rows until a test can be locked away (prepare.cross_fit_below)."
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli import app
-from pipelines.config import load_config
+from pipelines.config import load_config, load_style_config
 from pipelines.overrides import DEFAULT_PROFILE, is_setting, parse_overrides, with_overrides
 from pipelines.submit.graph import read_graph
 from qinglan.errors import ConfigError
@@ -42,6 +42,21 @@ def test_a_files_option_wins_over_set_and_a_typo_is_named() -> None:
     blamed = r"^--set: gateway\.bugdet: there is no such setting .*Did you mean `budget`\?$"
     with pytest.raises(ConfigError, match=blamed):
         load_config("fivedoctors", "gpt", **parse_overrides(["gateway.bugdet=7"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "blamed"),
+    [(["stlye.epochs=1"], "^--set: stlye: there is no such setting"), ([], "mine.yaml: nope: there is no")],
+)
+def test_a_style_runs_typo_is_blamed_on_where_it_was_written(
+    settings: list[str], blamed: str, tmp_path: Path
+) -> None:
+    profile = tmp_path / "mine.yaml"
+    profile.write_text("base: {source: tiny}\n" + ("" if settings else "nope: 1\n"))
+
+    for options in (settings, [*settings, "style.epochs=2"]):
+        with pytest.raises(ConfigError, match=blamed):
+            load_style_config(str(profile), **with_overrides(options, labelled=Path("x.json")))
 
 
 @pytest.mark.parametrize("command", [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import dump_config, load_config
+from pipelines.config import dump_config, load_config, load_style_config
 from pipelines.execution import run_lock
 from pipelines.preflight import with_run_files
 from pipelines.rewriter import RunConfig
@@ -66,6 +66,61 @@ def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"out: a file, and a run needs a folder. Give --out a new folder"):
         with_run_files(inputs(tmp_path / "data"), RunDir(tmp_path / "out"), "")
+
+
+def style_run(folder: Path) -> RunDir:
+    """The folder of a style run that has begun, beside its labelled answers."""
+    folder.mkdir(exist_ok=True)
+    (folder / "style.jsonl").write_text('{"question": "怎么吃", "answer": "一天一粒", "label": "售前"}\n')
+    run = RunDir(folder / "style")
+    with run_lock(run):
+        dump_config(load_style_config("laptop", labelled=folder / "style.jsonl"), run.config)
+    return run
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("line", ["style", "rewriter"])
+@pytest.mark.parametrize("only", [(), ("--only", "gate")])
+def test_a_run_of_the_other_line_is_left_as_it_is(
+    line: str, only: tuple[str, ...], tmp_path: Path, here: Here
+) -> None:
+    config = inputs(tmp_path / "data")
+    rewriter, style = begun(tmp_path / "rewriter", config), style_run(tmp_path / "data")
+    before = files_of(tmp_path)
+
+    if line == "style":
+        ended = here("style", "run", tmp_path / "data" / "style.jsonl", "--out", rewriter.root, *only)
+    else:
+        words = ("--questions", config.questions, "--knowledge-base", config.knowledge_base)
+        ended = here("run", "fivedoctors", *words, "--out", style.root, *only)
+
+    other = "style" if line == "rewriter" else "rewriter"
+    assert ended.code == 2
+    assert f"holds a run of the {other} line, and this would be one of the {line} line" in ended.errors
+    assert "Give --out another folder" in ended.errors
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", [("headroom",), ("why", "row-1"), ("blind", "sheet.xlsx", "--out")])
+def test_a_command_of_the_rewriters_line_says_that_a_run_is_of_the_style_line(
+    command: tuple[str, ...], tmp_path: Path, here: Here
+) -> None:
+    ended = here(*command, style_run(tmp_path / "data").root)
+
+    assert ended.code == 2
+    assert "this is a run of the style line; this command reads runs of the rewriter line" in ended.errors
+    assert "Field required" not in ended.errors
+
+
+def test_labels_of_people_are_not_read_into_a_run_of_the_rewriters_line(tmp_path: Path, here: Here) -> None:
+    ended = here("style", "blind", "sheet.xlsx", "--out", begun(tmp_path / "run", inputs(tmp_path / "data")).root)
+
+    assert ended.code == 2
+    assert "this is a run of the rewriter line; this command reads runs of the style line" in ended.errors
+    assert "Give the folder of such a run." in ended.errors
 
 
 @pytest.mark.parametrize("name", ["questions", "knowledge_base"])

@@ -217,6 +217,24 @@ def test_the_yaml_itself_loaded_as_kfp_loads_it_promotes_to_a_release(
     assert steps["register"]["facts"]["release"] in shown(tmp_path, "register-style", "summary")
 
 
+@pytest.mark.slow
+def test_a_promoted_model_of_cross_fitted_rows_is_released_and_the_run_ends_well(
+    folder: Path, tmp_path: Path
+) -> None:
+    write_style_sample(tmp_path / "data", 120, seed=3)
+    profile = merge_settings(load_yaml(folder / "beaten.yaml"), {"prepare": {"cross_fit_below": 200, "folds": 2}})
+    (tmp_path / "folds.yaml").write_text(yaml.safe_dump(profile))
+    words = ("--profile", tmp_path / "folds.yaml", "--out", tmp_path / "run")
+
+    ended = qinglan("style", "run", tmp_path / "data", *words)
+
+    assert ended.code == 0, ended.errors
+    assert "Released; no small model is made, because cross-fitted rows leave it no test." in ended.out
+    assert "Cross-fitted: 120 rows" in ended.out, "the tables are there"
+    assert (tmp_path / "run" / "files" / "release").is_dir()
+    assert not (tmp_path / "run" / "records" / "distil.json").exists()
+
+
 def run_compiled(folder: Path, out: Path) -> dict[str, Any]:
     """Compile the profile whose gate promotes, and run the YAML; return each step's record."""
     [graph] = compile_targets([style_target(str(folder / "beaten.yaml"))], out / "graphs", {})
@@ -264,6 +282,15 @@ def check_files_open_by_their_paths(files: Path, folder: Path) -> None:
         assert page.title.startswith(title)
         assert words in page.text and "<title>" not in page.text
     assert load_workbook((files / "blind_sample.xlsx").resolve(), read_only=True).sheetnames
+
+
+def test_a_folder_in_place_of_answers_is_refused_before_a_model_is_loaded(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+
+    ended = here("style", "predict", tmp_path, "--model", tmp_path / "model")
+
+    assert ended.code == 3
+    assert f"{tmp_path}: this is a folder. Name a file of answers." in ended.errors
 
 
 @pytest.mark.slow

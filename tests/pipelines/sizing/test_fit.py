@@ -368,6 +368,7 @@ def test_the_models_of_cross_fitted_folds_are_counted() -> None:
 
     assert many and not any("times" in note for note in many.notes)
     assert few and any(note.startswith("style trains 6 times on so few rows") for note in few.notes)
+    assert any("`qinglan style run` makes none, and in a submitted run `distil`" in note for note in few.notes)
     [locked], [folded] = many.paces, few.paces
     released, fold = (steps(config.style, rows) for rows in (899, 719))  # 699 and the test's 200; four fifths of them
     assert folded.steps == released.total + 5 * fold.total

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.style.file_prediction import CHUNK, predict_file
+from qinglan.style.file_prediction import CHUNK, predict_file, target_file
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.tables import read_table, write_table
@@ -141,8 +141,14 @@ def test_a_sheet_has_every_column_that_any_line_brings(model: StyleModel, tmp_pa
     assert (second["问题"], second["note"]) == ("好吗", "后来的")
 
 
-def test_names_must_say_what_the_files_are(model: StyleModel, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ends neither in \.jsonl nor in \.xlsx"):
-        predict_file(model, tmp_path / "in.txt", tmp_path / "out.txt")
+def test_names_must_say_what_the_files_are(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.txt", [{"text": "a"}])
+
+    assert target_file(source, None) == tmp_path / "in-style.jsonl"
+    assert target_file(source, tmp_path / "out.xlsx") == tmp_path / "out.xlsx"
+    with pytest.raises(ConfigError, match=r"--out .*out\.txt: ends neither in \.jsonl nor in \.xlsx"):
+        target_file(source, tmp_path / "out.txt")
     with pytest.raises(DataError, match="no such file"):
-        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+        target_file(tmp_path / "other.jsonl", None)
+    with pytest.raises(DataError, match=f"{tmp_path}: this is a folder. Name a file of answers"):
+        target_file(tmp_path, None)

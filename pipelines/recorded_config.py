@@ -1,0 +1,42 @@
+"""The config.yaml that a run's folder holds: which line's run it is, and the rewriter's settings of it."""
+
+from pipelines.line import Line
+from pipelines.lines import LINES
+from pipelines.rewriter import REWRITER, RunConfig
+from pipelines.rundir import RunDir
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
+
+
+def recorded_line(run: RunDir) -> Line | None:
+    """The line whose inputs the folder's configuration names; None where no run has begun."""
+    settings = load_yaml(run.config) if run.config.is_file() else {}
+    return next((line for line in LINES.values() if line.inputs.keys() <= settings.keys()), None)
+
+
+def refuse_other_line(line: Line, run: RunDir) -> None:
+    """Raise a ConfigError for a folder with a run of another line, whose configuration would be replaced."""
+    recorded = recorded_line(run)
+    if recorded and recorded is not line:
+        raise ConfigError(
+            f"{run.root}: holds a run of the {recorded.name} line, and this would be one of the {line.name} line. "
+            "Nothing was changed. Give --out another folder."
+        )
+
+
+def check_line(line: Line, run: RunDir) -> None:
+    """Raise a ConfigError where a command that reads runs of a line is given a run of another one."""
+    recorded = recorded_line(run)
+    if recorded and recorded is not line:
+        raise ConfigError(
+            f"{run.root}: this is a run of the {recorded.name} line; this command reads runs of the {line.name} "
+            "line. Give the folder of such a run."
+        )
+
+
+def read_rewriter_config(run: RunDir) -> RunConfig:
+    """The configuration of a run of the rewriter's line; another folder is refused."""
+    if not run.config.is_file():
+        raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
+    check_line(REWRITER, run)
+    return RunConfig.parse(load_yaml(run.config), str(run.config))
