@@ -126,14 +126,13 @@ def test_the_room_that_a_plan_checks_is_that_of_the_cross_fitted_run(
         return ()
 
     monkeypatch.setattr(planned_run, "check_room", count)
-    monkeypatch.setattr(planned_run, "disk_warnings", count)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
     files = ("--questions", sheet(tmp_path / "q.jsonl"), "--knowledge-base", tmp_path / "kb.jsonl")
 
     here("plan", "fivedoctors", *files, "--set", "cross_fit=3")
 
-    assert folds == [3, 3]
+    assert folds == [3]
 
 
 def test_the_folds_of_another_run_are_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
