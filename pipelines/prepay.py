@@ -315,7 +315,8 @@ def result_in_words(result: Prepayment, journal: Path) -> list[str]:
     """The result for people; unpaid rows by name."""
     held = read_report(journal)["answered"] if journal.is_file() else 0
     lines = [
-        f"✓ {result.answered:,} answers added for {result.cost:.4f} {result.currency}; {journal} holds {held:,} in all"
+        f"✓ {result.answered:,} answers added for {result.cost:.4f} {result.currency}; "
+        f"{journal} holds {held:,} in all"
     ]
     if result.unpaid:
         lines.append(f"{len(result.unpaid):,} calls have no answer and are left to `qinglan run`, which pays live:")

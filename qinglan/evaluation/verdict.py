@@ -167,7 +167,7 @@ def names_too_few(reasons: Iterable[str]) -> bool:
 
 
 def collect_reasons(check: Iterator[str], too_few: bool = False) -> list[str]:
-    """The reasons that a check gives to hold; a number that is not there is one, unless too few rows are its cause."""
+    """The reasons that a check gives to hold; a number that is not there is one, unless too few rows explain it."""
     reasons: list[str] = []
     try:
         reasons.extend(check)
