@@ -33,7 +33,8 @@ def print_plan(plan: Plan) -> None:
     console.print(prepayment_in_words(plan), highlight=False)
     if plan.training:
         console.print(f"{plan.training} The hours of this training are not part of the table.", highlight=False)
-    if bounded := [name for name in ("label", "ppo", "evaluate") if name in plan.stages]:
+    counted = {step.step for step in plan.steps}
+    if bounded := [name for name in ("label", "ppo", "evaluate") if name in counted]:
         calls = f"Calls of {', '.join(bounded)} are the most there can be: equal texts are asked once."
         console.print(calls, highlight=False)
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")

@@ -18,7 +18,7 @@ from pipelines.readiness import check_readiness
 from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import with_folds
-from pipelines.sizing.check import check_room, disk_warnings
+from pipelines.sizing.check import check_room
 from qinglan.errors import QinglanError
 from qinglan.llm.journal_reader import read_report
 
@@ -40,7 +40,6 @@ def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlannedR
         config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages, counted=(sheet, tokens),
         warnings=(
             *base_warnings(config, stages), *ready.rag.limits,
-            *(disk_warnings(config, folder) if {"sft", "ppo"} & {*stages} else ()),
             *(paid_before(RunDir(folder), config.gateway.teacher.price.currency) if config.pays else ()),
         ),
     )  # fmt: skip

@@ -47,7 +47,9 @@ def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Itera
     for name, path in files.items():
         if path is None and name == "knowledge-base" and not knowledge_base:
             continue
-        if path is None or not path.exists() or (name == "questions" and not path.is_file()):
+        if path is not None and name == "questions" and path.is_dir():
+            yield ConfigError(f"--questions {path}: is a folder. Name the file of questions in it.")
+        elif path is None or not path.exists() or (name == "questions" and not path.is_file()):
             yield ConfigError(
                 f"--{name} {f'{path}: no such file' if path else 'is missing'}. Give yours, "
                 "or make a sample with `qinglan sample TENANT --out DIR`."

@@ -36,6 +36,7 @@ from qinglan.llm.batch_runner import BatchEnd, BatchRunner, UnpaidRow
 from qinglan.llm.call_plan import PaidRequest, plan_call
 from qinglan.llm.config import GatewayConfig, PaidModel, check_currency
 from qinglan.llm.journal import Entry, Journal
+from qinglan.llm.journal_reader import read_report
 from qinglan.llm.prices import cost
 from qinglan.llm.upstream import Upstream
 from qinglan.prompts import need_messages, teacher_messages
@@ -312,7 +313,11 @@ class _Rounds:
 
 def result_in_words(result: Prepayment, journal: Path) -> list[str]:
     """The result for people; unpaid rows by name."""
-    lines = [f"✓ {result.answered:,} answers in {journal} for {result.cost:.4f} {result.currency}"]
+    held = read_report(journal)["answered"] if journal.is_file() else 0
+    lines = [
+        f"✓ {result.answered:,} answers added for {result.cost:.4f} {result.currency}; "
+        f"{journal} holds {held:,} in all"
+    ]
     if result.unpaid:
         lines.append(f"{len(result.unpaid):,} calls have no answer and are left to `qinglan run`, which pays live:")
         lines += [f"  {row.step}/{row.row}: {row.reason}: {row.detail}" for row in result.unpaid[:SHOWN]]

@@ -34,7 +34,8 @@ def promotion(
     prospect = PlannedRun(
         judge=models["judge"].model, examiner=models["examiner"].model, test=sheet.test if sheet else None,
         teacher_price=price.input + price.output, hour_price=config.evaluate.gpu_hour_price, snapshot=snapshot,
-        cross_fitted=bool(sheet and sheet.folds),
+        cross_fitted=bool(sheet and sheet.folds), cross_fit=bool(config.cross_fit),
+        labelled=len(sheet.gold) if sheet else 0,
     )  # fmt: skip
     sheet_obstacles = (*stand_in_obstacle(config), *small_sheet(config, sheet))
     reasons, unchecked = (*sheet_obstacles, *find_obstacles(prospect, config.evaluate.gate)), []
@@ -67,11 +68,18 @@ def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
         yield Obstacle(
             reason=f"The sheet has {rows:,} rows in all, and the test alone needs {required:,}: "
             "figures of so few would be chance.",
-            next_step="Three ways are open: collect more questions, "
-            f"{gate.cross_rows:,} labelled ones can be cross-fitted (`cross_fit: 5`) and about 2,000 give a locked "
-            "test of 200; read in report.html what judges call relevant, where `label` is on; or let people score "
-            "blind_sample.xlsx (`qinglan blind SHEET --out RUN`).",
+            next_step=f"Three ways are open: {_more_questions(config, sheet)} "
+            "and about 2,000 give a locked test of 200; read in report.html what judges call relevant, where `label` "
+            "is on; or let people score blind_sample.xlsx (`qinglan blind SHEET --out RUN`).",
         )
+
+
+def _more_questions(config: RunConfig, sheet: Sheet) -> str:
+    """The first way out of a small sheet: the labels that cross-fitting lacks, and its setting where it is off."""
+    required = config.evaluate.gate.cross_rows
+    if not config.cross_fit:
+        return f"collect more questions, {required:,} labelled ones can be cross-fitted (`cross_fit: 5`)"
+    return f"label more rows, {required:,} can be cross-fitted and {len(sheet.gold):,} are labelled"
 
 
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:

@@ -43,7 +43,7 @@ from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet, read_sheet, with_folds
-from pipelines.sizing.check import check_room, disk_warnings
+from pipelines.sizing.check import check_room
 from pipelines.small_style import style_parts
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
@@ -80,7 +80,6 @@ def run_pipeline(
     for warning in (
         *base_warnings(config, stages), *long_row_warnings(config, sheet, stages),
         *repeated_row_warnings(config, sheet, stages), *ready.rag.limits,
-        *(disk_warnings(config, root) if {"sft", "ppo"} & {*stages} else ()),
     ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
     approve(config, stages)

@@ -21,7 +21,7 @@ RULE_OF_THREE = 3
 SPANS = {"points": 1.0, "of 5": 4.0}
 """Largest possible difference on one row, by unit."""
 
-Conclusion = Literal["better", "as good", "not shown", "alone", "none"]
+Conclusion = Literal["better", "as good", "tie", "not shown", "alone", "none"]
 
 
 class TeacherScore(NamedTuple):
@@ -60,6 +60,11 @@ class TeacherDifference(NamedTuple):
     """Conversations of these rows."""
 
     @property
+    def tie(self) -> bool:
+        """True if the two differ on no row that is known of both."""
+        return bool(self.rows) and self.difference == self.low == self.high == 0
+
+    @property
     def shown_worse(self) -> bool:
         """True if both the interval and the corrected p show that the second is worse; False if they are unknown."""
         return self.low > 0 and self.p < P
@@ -74,8 +79,9 @@ Gaps = Mapping[str, TeacherDifference]
 
 class Recommendation(NamedTuple):
     word: Conclusion
-    """better: every other teacher is shown to be worse. as good: the cheapest teacher within the margin. not shown:
-    too few rows for a conclusion. alone: only one teacher gave enough rewrites. none: no teacher did."""
+    """better: every other teacher is shown to be worse. as good: the cheapest teacher within the margin. tie: the
+    cheapest of teachers that differ on no row. not shown: too few rows for a conclusion. alone: only one teacher gave
+    enough rewrites. none: no teacher did."""
 
     take: str
     """Name of the recommended teacher; empty if `word` is none."""
@@ -120,6 +126,14 @@ class Scale(NamedTuple):
             return 0
         return math.ceil(fewest * gap.rows / gap.conversations)
 
+    def unseen(self, gap: TeacherDifference) -> str:
+        """The difference that a tie over so few conversations may hide; empty where it is within the margin."""
+        if gap.conversations >= self.fewest(gap):
+            return ""
+        span = SPANS[self.unit]
+        hidden = self.amount(min(span, RULE_OF_THREE * span / gap.conversations), sign=False)
+        return f"so few conversations may hide up to {hidden}"
+
     def lacks(self, gap: TeacherDifference) -> str | None:
         """Explain why the interval cannot be trusted yet and how many rows are needed; None if it can be trusted."""
         if gap.conversations >= self.fewest(gap):
@@ -146,7 +160,7 @@ def recommend(
     )
     if len(able) < 2:
         return _without_choice(able, failures)
-    best = max(able, key=lambda score: (score.value, -score.cost))
+    best = max(able, key=lambda score: (score.value, -score.cost))  # of equal ones the cheapest
     rest = [score for score in able if score.name != best.name]
     above = {
         score.name: gaps[best.name, score.name]
@@ -154,18 +168,22 @@ def recommend(
         else gaps[score.name, best.name].turned()
         for score in rest
     }
+    described = [*(describe_difference(best, score, above[score.name], scale) for score in rest), *failures]
+    if all(difference.tie for difference in above.values()):
+        names = f"{', '.join(score.name for score in able[:-1])} and {able[-1].name}"
+        first = f"A tie: {names} come out alike on every row. Take {best.name}: no other costs less."
+        return Recommendation("tie", best.name, [first, *described])
     comparable = [score for score in rest if scale.lacks(above[score.name]) is None]
     within = [score for score in comparable if above[score.name].high < margin]
     worse = [score for score in comparable if above[score.name].shown_worse and score not in within]
     unclear = [score for score in rest if score not in within and score not in worse]
     sure = min([best, *within], key=lambda score: score.cost)
-    lines = [*(describe_difference(best, score, above[score.name], scale) for score in rest), *failures]
     if not (cheaper := [score for score in unclear if score.cost < sure.cost]):
         word: Conclusion = "as good" if within else "not shown" if unclear else "better"
-        return Recommendation(word, sure.name, [_taken(sure, best, word, scale), *lines])
+        return Recommendation(word, sure.name, [_taken(sure, best, word, scale), *described])
     hopeful = [score for score in cheaper if above[score.name].difference <= margin]
     take = min(hopeful, key=lambda score: score.cost) if hopeful else sure
-    return Recommendation("not shown", take.name, [_not_shown(take, best, above, cheaper, rows, scale), *lines])
+    return Recommendation("not shown", take.name, [_not_shown(take, best, above, cheaper, rows, scale), *described])
 
 
 def _without_choice(able: Sequence[TeacherScore], failures: Sequence[str]) -> Recommendation:
@@ -184,7 +202,10 @@ def can_teach(score: TeacherScore) -> bool:
 
 def describe_difference(best: TeacherScore, other: TeacherScore, gap: TeacherDifference, scale: Scale) -> str:
     """Describe the difference between the best teacher and another in a sentence."""
-    if lacks := scale.lacks(gap):
+    if gap.tie:
+        alike = f"a tie, they come out alike on all {gap.rows:,} rows"
+        conclusion = "; ".join(filter(None, (alike, scale.unseen(gap))))
+    elif lacks := scale.lacks(gap):
         conclusion = f"no difference is shown; {lacks}"
     elif gap.high < scale.margin and gap.low <= 0:
         conclusion = f"{other.name} is as good: the two are less than {scale.tolerated} apart"
@@ -227,8 +248,10 @@ def _not_shown(
         )
     gap = above[take.name]
     costs = f"{take.name} costs {cost_ratio(take.cost, best.cost)} what {best.name} does"
-    if lacks := scale.lacks(gap):
+    if (lacks := scale.lacks(gap)) and not gap.tie:
         return f"{first}; {lacks}. {costs}: take {take.name} for now."
+    if gap.tie:
+        return f"{first}: {take.name} and {best.name} come out alike. {costs}: take {take.name}."
     more = f"; {gap.needed:,} would be needed for the difference seen" if gap.needed else ""
     return (
         f"{first}{more}. {costs}: take {take.name}, unless up to {scale.amount(gap.high, sign=False)} "

@@ -14,6 +14,7 @@ SHOWN = ("top1", "ndcg", "recall", "judged_top1", "quality", "zero_hit", "copied
 DIFFERENT = "where they differ"
 EXAMPLES = 8
 PLAIN_NAME = "no rewrite"
+STOOD_IN = "Stand-ins answered in the place of every model: the figures show the method, and no real model."
 
 
 def write_report(comparison: Json, root: Path) -> None:
@@ -37,6 +38,8 @@ def headline(word: str, teacher: str | None) -> str:
             return f"Take {teacher}: better than every other."
         case "as good":
             return f"Take {teacher}: as good as any within the margin, and the cheapest."
+        case "tie":
+            return f"A tie: take {teacher}, since no other costs less."
         case "not shown":
             return f"Take {teacher}, for now: no difference is shown."
         case "alone":
@@ -51,13 +54,14 @@ def build_report(comparison: Json, examples: Sequence[Json] = ()) -> kernel.Repo
     drawn = kernel.Text(
         "Drawn without looking, one a conversation. The number is the gold passage's place among the first ten."
     )
+    stood_in = [STOOD_IN] if settings["stand_ins"] else []
     return kernel.Report(
         headline(taken["word"], taken["take"]),
         taken["word"] in ("better", "as good"),
         f"{counts['rows']:,} rows in {counts['conversations']:,} conversations of {comparison['tenant']}, drawn "
         f"from {counts['training_rows']:,} rows of training; {counts['locked_rows']:,} rows of dev and test were not "
         f"looked at. {comparison['why']}",
-        taken["lines"],
+        [*stood_in, *taken["lines"]],
         [
             kernel.Section("Each teacher", list(_teachers(comparison))),
             kernel.Section("Who is better than whom", list(_pairs(comparison))),

@@ -235,10 +235,6 @@ def _notes(config: RunConfig, teachers: TeachersConfig, compared: ComparisonData
         lines.append(
             f"{' and '.join(judging)} is also judge or examiner here: it judges itself, and models like their own."
         )
-    if config.stand_ins.teacher:
-        lines.append(
-            "Stand-ins answered in the place of every model: the figures show the method, and no real model."
-        )
     if compared.with_needs.without:
         lines.append(f"Rows left out for all, as the judge gave no need: {_counted(compared.with_needs.without)}.")
     if compared.scored.unexamined:

@@ -13,7 +13,7 @@ from pipelines.doctor.providers import provider_checks
 from pipelines.overrides import with_overrides
 from pipelines.readiness import disallowed_hosts
 from pipelines.rewriter import RunConfig
-from pipelines.rundir import RUNS
+from pipelines.rundir import RUNS, run_folder
 from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel
 
@@ -23,7 +23,8 @@ def examine(
     paid: bool, cluster: bool, namespace: str,
 ) -> list[Check]:  # fmt: skip
     """Every check that these options ask for; a profile that cannot be read is one error among them."""
-    checks = list(machine_checks(RUNS))
+    folder = run_folder(tenant, profile) if tenant else RUNS
+    checks = list(machine_checks(folder))
     config: RunConfig | None = None
     if tenant:
         try:
@@ -33,7 +34,10 @@ def examine(
         except QinglanError as error:
             checks.append(Check("error", "profile", " ".join(error.lines)))
     if config is not None:
-        checks += [*profile_checks(config, date.today(), cluster), *provider_checks(callable_models(config), paid)]
+        of_profile = [*profile_checks(config, folder, date.today(), cluster)]
+        if any(check.subject == "room" for check in of_profile):  # more is needed than the least of any run
+            checks = [check for check in checks if check.subject != "room"]
+        checks += [*of_profile, *provider_checks(callable_models(config), paid)]
     if cluster:
         checks += cluster_checks(config, tenant, profile, namespace)
     return checks

@@ -1,17 +1,17 @@
-"""Checks of a profile: what `qinglan run` waits for, the RAG service's limits, memory, and the age of prices."""
+"""Checks of a profile: what `qinglan run` waits for, the RAG service's limits, room, and what `qinglan plan` says."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date
+from pathlib import Path
 
 from pipelines.checks import Check
-from pipelines.plan import stale_price_warning
-from pipelines.preflight import base_warnings, check_sheet
+from pipelines.plan import count_tokens, make_plan
+from pipelines.preflight import base_warnings
 from pipelines.readiness import Readiness, check_readiness, problem_of
 from pipelines.rewriter import REWRITER, RunConfig
-from pipelines.sheet import read_sheet, with_folds
-from pipelines.sizing.check import check_fit
+from pipelines.sheet import with_folds
+from pipelines.sizing.check import check_fit, check_room
 from qinglan.errors import QinglanError
-from qinglan.llm.config import PaidModel, Role
 
 READY = {
     "files": "questions and knowledge base are there.",
@@ -24,14 +24,13 @@ READY = {
 """Words for a subject without a problem."""
 
 
-def profile_checks(config: RunConfig, today: date, cluster: bool) -> Iterator[Check]:
-    """Everything that a run of this profile waits for; for a cluster, faults of this machine are warnings."""
+def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) -> Iterator[Check]:
+    """Everything that a run of this profile in the folder waits for; for a cluster, faults of this machine are
+    warnings."""
     stages = REWRITER.until(REWRITER.last)
     ready = "the run starts its own." if config.stand_ins.rag else READY["RAG"]
     readiness = check_readiness(config, stages)
     yield from readiness_checks(readiness, {**READY, "RAG": ready}, cluster)
-    if not readiness.by_subject["files"]:
-        yield from sheet_checks(config, stages)
     for warning in base_warnings(config, stages):
         yield Check("warning", "weights", warning)
     problem = problem_of(lambda: check_fit(config, volumes=False))
@@ -39,18 +38,30 @@ def profile_checks(config: RunConfig, today: date, cluster: bool) -> Iterator[Ch
         yield Check("error", "memory", " ".join(problem.lines), f"qinglan fit {config.training}")
     else:
         yield Check("ok", "memory", f"{config.training} fits its machines, as far as its models are known.")
-    yield from price_checks(config.gateway.models() if config.pays else {}, today)
+    if not readiness.by_subject["files"]:
+        yield from plan_checks(config, None if cluster or problem else folder, readiness.rag.snapshot, today)
 
 
-def sheet_checks(config: RunConfig, stages: Sequence[str]) -> Iterator[Check]:
-    """The rows and labels, by the code that refuses a run."""
+def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, today: date) -> Iterator[Check]:
+    """The plan's refusals, its warnings, and what keeps the gate from promoting; with a folder, its room too."""
+    stages = REWRITER.until(REWRITER.last)
     try:
-        sheet = read_sheet(config)
-        check_sheet(with_folds(config, sheet), sheet, stages)
+        counted = count_tokens(config)
+        plan = make_plan(config, today, snapshot=snapshot, stages=stages, counted=counted)
     except QinglanError as error:
         yield Check("error", "sheet", " ".join(error.lines), "`qinglan plan` counts its rows and labels.")
         return
-    yield Check("ok", "sheet", f"{sheet.splits.total():,} questions, with rows and labels as a whole run needs.")
+    if not plan.promotion.refusals:
+        yield Check("ok", "sheet", f"{plan.rows:,} questions, counted as `qinglan plan` counts them.")
+    for refusal in plan.promotion.refusals:
+        yield Check("error", "sheet", refusal.reason, refusal.next_step)
+    for warning in plan.warnings:
+        yield Check("warning", "plan", warning)
+    for obstacle in plan.promotion.obstacles:
+        yield Check("warning", "promotion", obstacle.reason, obstacle.next_step)
+    whole = with_folds(config, counted[0])
+    if folder and (room := problem_of(lambda: check_room(whole, folder, stages))):
+        yield Check("error", "room", " ".join(room.lines))
 
 
 def readiness_checks(ready: Readiness, words: Mapping[str, str], cluster: bool) -> Iterator[Check]:
@@ -63,16 +74,3 @@ def readiness_checks(ready: Readiness, words: Mapping[str, str], cluster: bool) 
             yield Check("ok", subject, words[subject])
     for limit in ready.rag.limits:
         yield Check("warning", "RAG", limit)
-
-
-def price_checks(models: Mapping[Role, PaidModel], today: date) -> Iterator[Check]:
-    """Prices that were read too long ago; one line where none is."""
-    stale: Sequence[str] = [
-        line
-        for model in {model.model: model for model in models.values()}.values()
-        for line in stale_price_warning(model.model, model.price, today)
-    ]
-    for line in stale:
-        yield Check("warning", "prices", line, "Put today's into the profile, and today's date as as_of.")
-    if models and not stale:
-        yield Check("ok", "prices", "all were read within the last quarter of a year.")

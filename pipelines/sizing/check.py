@@ -17,6 +17,9 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.sizing.cards import Card
 from qinglan.sizing.constants import GB
 
+DISK_BLOCK = 512
+"""Bytes of a block, as a file's status counts them."""
+
 
 def fit_report(
     config: LineConfig,
@@ -80,23 +83,36 @@ def check_fit(
 
 
 def check_room(config: LineConfig, folder: Path, stages: Sequence[str]) -> None:
-    """The same for a run on this machine, whose files come into the folder; without a GPU nothing is checked."""
-    if any(config.machines()[stage].gpus for stage in stages) and (machine := this_machine(folder)):
-        check_fit(config, machine, stages)
+    """The same for a run on this machine, whose files come into the folder; of one without GPUs the disk alone."""
+    if any(config.machines()[stage].gpus for stage in stages):
+        if machine := this_machine(folder):
+            check_fit(config, machine, stages)
+    elif {"sft", "ppo"} & {*stages}:
+        try:
+            report = fit_report(config, "this profile", machine=cpu_machine(folder))
+        except DataError:  # a model that cannot be read is reported elsewhere
+            return
+        if lines := disk_shortfalls(report, folder) if report else []:
+            raise ConfigError(*lines, "`qinglan fit` shows what it is made of. Nothing was paid for.")
 
 
-def disk_warnings(config: LineConfig, folder: Path) -> list[str]:
-    """Warn where a run on this machine would need more disk than is free where its folder is, or will be."""
-    existing = existing_folder(folder)
-    disk = Machine(DEFAULT_CARD, disk=shutil.disk_usage(existing).free)
-    try:
-        report = fit_report(config, "this profile", machine=disk)
-    except DataError:  # a model that cannot be read is reported elsewhere
-        return []
+def cpu_machine(folder: Path) -> Machine:
+    """This machine for a training on its processors: its disk is known, and what its memory must hold is noted."""
+    return Machine(DEFAULT_CARD, disk=run_disk(folder))
+
+
+def run_disk(folder: Path) -> float:
+    """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds."""
+    held = sum(path.lstat().st_blocks * DISK_BLOCK for path in folder.rglob("*") if not path.is_symlink())
+    return held + shutil.disk_usage(existing_folder(folder)).free
+
+
+def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
+    """A sentence where a run on this machine needs more disk than there is for its folder."""
     return [
         f"A run on this machine needs up to {room.needed:,.1f} GB of disk, and {room.available or 0:,.1f} GB are "
         f"free where {folder} is or will be. Make room, or give --out on a larger disk."
-        for room in (report.rooms if report else ())
+        for room in report.rooms
         if room.stage == WHOLE_RUN and not room.fits
     ]
 
@@ -125,7 +141,7 @@ def this_machine(folder: Path) -> Machine | None:
         return None
     memory = torch.cuda.get_device_properties(0).total_memory
     card = Card(torch.cuda.get_device_name(0), memory / GB, memory)
-    return Machine(card, host_bytes(), shutil.disk_usage(existing_folder(folder)).free)
+    return Machine(card, host_bytes(), run_disk(folder))
 
 
 def existing_folder(folder: Path) -> Path:

@@ -1,6 +1,5 @@
 """`qinglan fit`: memory, disk, steps and hours of a profile, and what to change where it does not fit."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,10 +25,12 @@ def fit(
 ) -> None:
     """Show whether a profile fits its machines: memory of cards and hosts, disk, steps, hours and price.
 
-    Exit code 2 if it does not, or if a model's shape is not known.
+    A profile without GPUs is compared with the disk of this machine. Exit code 2 if it does not fit, or if a model's
+    shape is not known.
     """
     from pipelines.rewriter import RunConfig
-    from pipelines.sizing.check import fit_report, this_machines_room, uncounted_models
+    from pipelines.rundir import RUNS, run_folder
+    from pipelines.sizing.check import cpu_machine, fit_report, this_machines_room, uncounted_models
     from pipelines.sizing.profiles import is_shipped, load_profile
     from pipelines.sizing.report import PLANNED, Workload
     from pipelines.sizing.table import print_fit, uncounted_in_words
@@ -41,7 +42,9 @@ def fit(
     load, origin = Workload(rows) if rows else PLANNED, ""
     if isinstance(config, RunConfig) and not rows and not is_shipped(name):
         config, load, origin = profile_workload(config)
-    report = fit_report(config, name, card, load=load)
+    folder = RUNS if is_shipped(name) else run_folder(name, profile or "gpt")
+    trains_here = isinstance(config, RunConfig) and not any(cards.gpus for cards in config.machines().values())
+    report = fit_report(config, name, card, cpu_machine(folder) if trains_here else None, load)
     if report is None:
         models = uncounted_models(config)
         answer: dict[str, Any] = {"profile": name, "fits": None, "unknown": models}
@@ -49,7 +52,7 @@ def fit(
         if models:
             raise typer.Exit(2)
         return
-    notes = (*report.notes, *this_machines_room(report, Path()), *filter(None, [origin]))
+    notes = (*report.notes, *this_machines_room(report, folder), *filter(None, [origin]))
     report = report.model_copy(update={"notes": notes})
     say_json(report.model_dump(mode="json")) if as_json else print_fit(report)
     if not report.fits:

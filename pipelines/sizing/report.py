@@ -322,6 +322,8 @@ def _direct_advice(needs: Sequence[Need], machine: Machine | None) -> Iterator[s
         elif need.room == "card":
             times = math.ceil(10 * need.peak.bytes / need.available) / 10
             yield f"{need.stage} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
+        elif machine:
+            yield f"Make room for {size} on this machine's disk, or give a run --out on a larger one."
         else:
             yield f"The {need.room} needs {size}, which are {gib:,}Gi of a claim."
 

@@ -60,6 +60,8 @@ def init(
 
     to = sys.stderr if as_json else sys.stdout
     tenant_folder(tenant)
+    options = {"domain": domain, "teacher": teacher, "rag": rag, "training": training, "language": language}
+    check_options(options)
     named = {"question": question_column, "history_summary": history_column}
     data = read_data(tenant, sheet, knowledge_base or (), named)
     say(
@@ -68,7 +70,6 @@ def init(
         *(f"  {line}" for line in preview(data)),
         to=to,
     )
-    options = {"domain": domain, "teacher": teacher, "rag": rag, "training": training, "language": language}
     answers = ask(data, options, yes)
     folder = write_tenant(tenant, data, answers)
     names = sorted(path.name for path in folder.iterdir())
@@ -122,11 +123,23 @@ def ask(data: "TenantData", options: Mapping[str, str], yes: bool) -> "Answers":
             return check_answer(name, (options[name] or question.default).strip(), question)
         return _answer(name, question)
 
-    language = Question("Language of prompts and README (zh, en)", guess_language(data), ("zh", "en"))
+    language = language_question(guess_language(data))
     answers: dict[str, Any] = {"language": answer("language", language)}
     for name, question in questions_for(answers["language"]).items():
         answers[name] = answer(name, question)
     return Answers(**answers)
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuse an option that is no answer to its question, before anything is read."""
+    questions = {"language": language_question("zh"), **questions_for("zh")}
+    for name, option in options.items():
+        if option:
+            check_answer(name, option.strip(), questions[name])
+
+
+def language_question(default: "Language") -> Question:
+    return Question("Language of prompts and README (zh, en)", default, ("zh", "en"))
 
 
 def _answer(name: str, question: Question) -> str:
@@ -204,5 +217,8 @@ def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool
         *(f"! {warning}" for warning in plan.warnings),
     ]  # fmt: skip
     if not documents:
-        lines.append("! Without a knowledge base there is no run: add --knowledge-base FILE to the next command.")
+        lines.append("! Without a knowledge base there is no run: the next command names it.")
+    if not documents:
+        lines.append(f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant} --knowledge-base FILE`")
+        return lines
     return [*lines, f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant}`"]

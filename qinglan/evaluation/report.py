@@ -212,10 +212,14 @@ def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mappin
     return bar_chart(metric.name, rows, metric.most)
 
 
+DIGEST_WORDS = {"knowledge_bases": "knowledge bases", "sft_model": "sft model"}
+"""Names of digests whose words stand nowhere else, so that they are translated."""
+
+
 def _digest_rows(digests: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
     """Each digest with its path in words, such as `models, rl`."""
     for name, digest in digests.items():
-        path = f"{before}{name.replace('_', ' ')}"
+        path = f"{before}{DIGEST_WORDS.get(name, name.replace('_', ' '))}"
         if isinstance(digest, Mapping):
             yield from _digest_rows(digest, f"{path}, ")
         else:

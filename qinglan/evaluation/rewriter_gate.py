@@ -22,6 +22,7 @@ from qinglan.evaluation.verdict import (
     Verdict,
     collect_reasons,
     missing_digests,
+    names_too_few,
     run_checks,
 )
 
@@ -99,7 +100,7 @@ def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
     """The verdict on evaluation's candidate; any doubt holds it."""
     candidate = str(evaluation.get("candidate", "rl"))
     verdict = run_checks(evaluation, CHECKS, _praise, candidate, gate)
-    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation), candidate))
+    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation), candidate), names_too_few(verdict.reasons))
     return verdict._replace(reasons=[*lines, *verdict.reasons])
 
 

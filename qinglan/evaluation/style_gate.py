@@ -20,6 +20,7 @@ from qinglan.evaluation.verdict import (
     Verdict,
     collect_reasons,
     missing_digests,
+    names_too_few,
     run_checks,
 )
 
@@ -72,7 +73,7 @@ class GateStyleConfig(Config):
 def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:
     """The verdict on the evaluated model; any doubt holds it."""
     verdict = run_checks(evaluation, CHECKS, _praise, gate)
-    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation)))
+    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation)), names_too_few(verdict.reasons))
     return verdict._replace(reasons=[*lines, *verdict.reasons])
 
 

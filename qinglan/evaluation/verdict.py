@@ -30,6 +30,37 @@ class MissingNumberError(Exception):
     """A number that the verdict needs is not there."""
 
 
+class UnmeasuredError(MissingNumberError):
+    """A number that the evaluation could not measure: it is null."""
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        super().__init__(figure_in_words(path))
+        self.compared = path[0] == "paired"
+        """The number compares two systems, for which few rows may not suffice."""
+
+
+TOO_FEW = "Too few"
+"""The beginning of a reason that names a number of rows."""
+
+ENDS = {"low": "the interval's lower end", "high": "the interval's upper end", "p": "the p-value",
+        "difference": "the difference", "n": "the number of rows"}  # fmt: skip
+"""Words for the numbers of a comparison, by the last name of their path."""
+
+
+def figure_in_words(path: Sequence[str]) -> str:
+    """A sentence without its full stop that tells which figure is null."""
+    match path:
+        case ["paired", pair, *part, end] if "_vs_" in pair and end in ENDS:
+            first, _, second = pair.partition("_vs_")
+            measure = ", ".join(name for name in part if name != "tenants")
+            if measure:
+                return f"{first} against {second}, {measure}: {ENDS[end]} could not be measured"
+            return f"{first} against {second}: {ENDS[end]} could not be measured"
+        case ["systems", system, metric, "value"]:
+            return f"The value of {metric} of {system} could not be measured"
+    return f"{'.'.join(path)} could not be measured"
+
+
 class EvaluationNumbers:
     """An evaluation, read by path; anything but a finite number is missing."""
 
@@ -63,7 +94,7 @@ class EvaluationNumbers:
     def __call__(self, *path: str) -> float:
         value = self.value(*path)
         if value is None:
-            raise MissingNumberError(f"{'.'.join(path)} could not be measured")
+            raise UnmeasuredError(path)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is no number")
         return float(value)
@@ -74,7 +105,10 @@ def run_checks(
 ) -> Verdict:
     """The verdict: hold with every reason of every check, or promote with the figures of `praise`."""
     numbers = EvaluationNumbers(evaluation)
-    if reasons := [reason for check in checks for reason in collect_reasons(check(numbers, *settings))]:
+    reasons: list[str] = []
+    for check in checks:
+        reasons += collect_reasons(check(numbers, *settings), too_few=names_too_few(reasons))
+    if reasons:
         return Verdict(False, "hold", reasons)
     try:
         return Verdict(True, "promote", list(praise(numbers, *settings)))
@@ -127,13 +161,19 @@ def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterat
             yield f"{'.'.join(path)} is {digest!r}, which is no SHA-256 digest."
 
 
-def collect_reasons(check: Iterator[str]) -> list[str]:
-    """The reasons that a check gives to hold; a number that is not there is one."""
+def names_too_few(reasons: Iterable[str]) -> bool:
+    """Tell if a reason is that there are too few rows: comparisons without a number follow from it."""
+    return any(reason.startswith(TOO_FEW) for reason in reasons)
+
+
+def collect_reasons(check: Iterator[str], too_few: bool = False) -> list[str]:
+    """The reasons that a check gives to hold; a number that is not there is one, unless too few rows explain it."""
     reasons: list[str] = []
     try:
         reasons.extend(check)
     except MissingNumberError as missing:
-        reasons.append(f"{missing}.")
+        if not (too_few and isinstance(missing, UnmeasuredError) and missing.compared):
+            reasons.append(f"{missing}.")
     return reasons
 
 

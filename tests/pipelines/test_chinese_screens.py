@@ -188,3 +188,13 @@ def test_the_recommendation_of_a_teacher_is_chinese(word: str) -> None:
     shown = chinese().translate(headline(word, "gpt"))
 
     assert english_left(shown) == [] and shown != headline(word, "gpt")
+
+
+def test_the_fault_of_a_sheet_of_one_formula_is_chinese() -> None:
+    fault = (
+        "f.csv: none of 1 rows is a question. The first, f.csv row 2: q holds the formula '=1+1'; paste values "
+        "instead. If another column holds the questions, name it: --question-column NAME."
+    )
+
+    assert "q 里是公式 '=1+1'；请粘贴为值。" in chinese().translate(fault)
+    assert "第一行，f.csv 第 2 行：" in chinese().translate(fault)

@@ -17,7 +17,7 @@ from pipelines.execution import run_stages
 from pipelines.line import LINEAGE
 from pipelines.local_execution import JOB, step_environment
 from pipelines.plan import make_plan
-from pipelines.promotion import cluster_promotion_notes
+from pipelines.promotion import cluster_promotion_notes, promotion
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import read_sheet, with_folds
@@ -126,14 +126,13 @@ def test_the_room_that_a_plan_checks_is_that_of_the_cross_fitted_run(
         return ()
 
     monkeypatch.setattr(planned_run, "check_room", count)
-    monkeypatch.setattr(planned_run, "disk_warnings", count)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
     files = ("--questions", sheet(tmp_path / "q.jsonl"), "--knowledge-base", tmp_path / "kb.jsonl")
 
     here("plan", "fivedoctors", *files, "--set", "cross_fit=3")
 
-    assert folds == [3, 3]
+    assert folds == [3]
 
 
 def test_the_folds_of_another_run_are_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,3 +200,19 @@ def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
     monkeypatch.setenv(FOLDS_VARIABLE, jobs[-1]["environment"][FOLDS_VARIABLE])
     assert [(fold.folder / "rl_model").read_text() for fold in read_folds()] == [f"fold-{n} ppo" for n in (1, 2, 3)]
     assert (run.files / "rl_model").read_text() == "a:b ppo", "the released model is the run's own"
+
+
+@pytest.mark.parametrize(("folds", "step"), [(5, "Label 50 more rows: a sheet with 50"), (0, "(`cross_fit: 5`, ")])
+def test_a_profile_that_cross_fits_is_told_of_the_labels_that_it_lacks_and_not_of_its_own_setting(
+    tmp_path: Path, folds: int, step: str
+) -> None:
+    path = tmp_path / "q.jsonl"
+    rows = [{"question": f"第{number}个怎么吃", "conversation_id": f"c{number}"} for number in range(40)]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    config = config_of(path, cross_fit=folds)
+
+    small, test = [why for why in promotion(config, read_sheet(config)).obstacles if "stand-in" not in why.reason]
+
+    assert step in test.next_step
+    assert ("`cross_fit: 5`" in small.next_step + test.next_step) == (not folds)
+    assert ("50 can be cross-fitted and 0 are labelled" in small.next_step) == bool(folds)

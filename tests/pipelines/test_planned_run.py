@@ -38,7 +38,8 @@ def test_a_plan_until_a_stage_counts_what_comes_before_it_and_asks_for_no_gate(w
     assert 0 < short["cost"] < whole["cost"]
     assert (short["training"], short["fit"]) == ("", [])
     assert "The run ends with convert: nothing is evaluated or promoted." in screen
-    assert "Calls of label are the most there can be" in screen
+    unlabelled = here(*words, "--until", "convert", "--set", "label.calls=0").out
+    assert "Calls of label are the most there can be" in screen and "Calls of label" not in unlabelled
     assert "promoted?" not in screen and "PPO takes" not in screen
 
 

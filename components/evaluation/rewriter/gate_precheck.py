@@ -40,6 +40,12 @@ class PlannedRun(NamedTuple):
     cross_fitted: bool = False
     """No test is locked away: `test` counts the rows of all folds."""
 
+    cross_fit: bool = False
+    """The profile has a small sheet cross-fitted, as soon as it has labels enough."""
+
+    labelled: int = 0
+    """Rows of the sheet that name gold passages."""
+
 
 class Obstacle(Config):
     """One reason that holds every model of such a run, and what removes it."""
@@ -67,8 +73,17 @@ def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
     if (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
         gold = " with gold passages" if gate.by == "gold" else ""
         other = " With evaluate.gate.by: labels the examiner judges rows without gold." if gold else ""
+        reason = f"The locked test has {rows:,} rows{gold}; evaluate.gate.rows wants {gate.rows:,}."
+        if run.cross_fit and gold and run.labelled < gate.cross_rows:
+            missing = gate.cross_rows - run.labelled
+            step = (
+                f"Label {missing:,} more rows: a sheet with {gate.cross_rows:,} labelled ones and no test of its own "
+                f"is cross-fitted by this profile (`qinglan run`).{other}"
+            )
+            yield Obstacle(reason=reason, next_step=step)
+            return
         yield Obstacle(
-            reason=f"The locked test has {rows:,} rows{gold}; evaluate.gate.rows wants {gate.rows:,}.",
+            reason=reason,
             next_step="Label the passages that answer in more of its conversations, mark more labelled "
             f"conversations as test, bring more rows, or let a sheet with {gate.cross_rows:,} labelled rows and no "
             f"test of its own be cross-fitted (`cross_fit: 5`, `qinglan run`).{other}",

@@ -114,11 +114,12 @@ def test_the_quality_of_an_examiner_is_told_in_its_own_unit() -> None:
 @pytest.mark.parametrize(
     ("one", "margin", "word", "said"),
     [
-        (gap(-0.0, -0.0, -0.0, p=1.0, needed=None, conversations=7), 0.03, "not shown", "100 are needed, about 400"),
-        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=99), 0.03, "not shown", "about 400 rows"),
-        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=100), 0.03, "as good", "less than 3.0 points apart"),
-        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=100), 0.01, "not shown", "300 are needed"),
-        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=900), 0.0, "not shown", "too few to tell."),
+        (gap(-0.0, -0.0, -0.0, p=1.0, needed=None, conversations=7), 0.03, "tie", "all 28 rows; so few conversations "
+         "may hide up to 42.9 points."),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=99), 0.03, "tie", "may hide up to 3.0 points."),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=100), 0.03, "tie", "alike on all 400 rows."),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=1), 0.01, "tie", "may hide up to 100.0 points."),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=900), 0.0, "tie", "may hide up to 0.3 points."),
         (gap(0.02, 0.02, 0.02, conversations=2), 0.03, "not shown", "100 are needed, about 400"),
         (gap(0.01, 0.0, 0.02, p=1.0, conversations=19), 0.03, "not shown", "20 are needed, about 80 rows"),
         (gap(0.01, -0.0001, 0.02, p=1.0, conversations=20), 0.03, "as good", "less than 3.0 points apart"),
@@ -137,14 +138,38 @@ def test_few_conversations_show_nothing_and_it_says_how_many_rows_would(
 
 
 def test_rows_that_all_come_out_alike_are_no_proof_that_two_are_alike() -> None:
-    """The statistics themselves, as a comparison takes them."""
-    for groups in ([0] * 10 + [1] * 10, [at // 3 for at in range(20)], [0] * 20):
+    """The statistics themselves, as a comparison takes them: a tie that says what it may hide."""
+    for groups in ([0] * 10 + [1] * 10, [at // 3 for at in range(20)]):
         found = paired_differences(np.zeros((20, 1)), np.array(groups), 200, 0)[0]
         one = TeacherDifference(*found[:4], None, None, found.n, found.conversations)
 
-        assert recommended(one).word == "not shown"
+        assert recommended(one).word == "tie"
+        assert "may hide up to" in recommended(one).lines[1]
+    single = paired_differences(np.zeros((20, 1)), np.zeros(20, dtype=int), 200, 0)[0]  # has no interval
+    assert recommended(TeacherDifference(*single[:4], None, None, 20, single.conversations)).word == "not shown"
     alike = paired_differences(np.zeros((100, 1)), np.arange(100), 200, 0)[0]
-    assert recommended(TeacherDifference(*alike[:4], None, None, alike.n, alike.conversations)).word == "as good"
+    assert "hide" not in recommended(TeacherDifference(*alike[:4], None, None, alike.n, alike.conversations)).lines[1]
+
+
+@pytest.mark.parametrize("order", list(permutations("ABC")))
+def test_three_teachers_that_come_out_alike_are_a_tie_and_no_one_is_the_best(order: tuple[str, ...]) -> None:
+    costs = {"A": 3.0, "B": 0.5, "C": 2.0}
+    gaps = {pair: gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=7) for pair in combinations(order, 2)}
+    found = recommend([standing(name, 0.75, costs[name]) for name in order], gaps, 0.03, 28, "points")
+
+    assert (found.word, found.take) == ("tie", "B")
+    assert found.lines[0].startswith("A tie: ") and found.lines[0].endswith("Take B: no other costs less.")
+    assert not [line for line in found.lines if "needed" in line or "best" in line]
+
+
+def test_a_cheap_one_that_ties_with_the_best_is_taken_beside_one_that_does_not() -> None:
+    same, less = gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=7), gap(0.3, 0.2, 0.4, conversations=7)
+    three = [standing("A", 0.8, 3.0), standing("B", 0.8, 0.5), standing("C", 0.5, 0.1)]
+    tied = {("A", "B"): same, ("A", "C"): less, ("B", "C"): less}
+    found = recommend(three, tied, 0.03, 28, "points")
+
+    assert (found.word, found.take) == ("not shown", "B")
+    assert "A minus B" not in found.lines[0] and any("B minus A: +0.0 points" in line for line in found.lines)
 
 
 @pytest.mark.parametrize(

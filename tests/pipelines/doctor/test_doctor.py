@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -16,9 +17,12 @@ from pipelines.cli import app
 from pipelines.config import load_config
 from pipelines.doctor.cluster import platform_checks
 from pipelines.doctor.machine import python_check, room_check
-from pipelines.doctor.profile import price_checks, profile_checks
+from pipelines.doctor.profile import profile_checks
 from pipelines.doctor.providers import provider_checks
+from pipelines.plan import make_plan
+from pipelines.sizing.check import check_room
 from pipelines.submit.cluster_snapshot import Platform
+from qinglan.errors import ConfigError
 from qinglan.llm.config import PaidModel
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
@@ -99,12 +103,35 @@ def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
     assert states == ["ok", "warning", "error"]
 
 
-def test_old_prices_are_worth_a_warning() -> None:
-    models = {"teacher": paid_model("http://127.0.0.1:9"), "judge": paid_model("http://127.0.0.1:9")}
+def test_doctor_says_of_a_sheet_and_of_the_disk_what_the_plan_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training rows nearly repeat dev's, none is labelled, the disk is small, prices are old."""
+    splits = ["train"] * 80 + ["dev"] * 2 + ["test"] * 2
+    rows = [
+        {"问题": "虾青素胶囊饭前还是饭后吃比较好", "对话ID": f"c{n}", "划分": name} for n, name in enumerate(splits)
+    ]
+    (tmp_path / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
+    files = {"questions": tmp_path / "q.jsonl", "knowledge_base": tmp_path / "kb.jsonl"}
+    config = load_config("fivedoctors", "gpt", training="cpu", stand_ins={"rag": True}, **files)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=17_200_000_000))
+    day, folder = date(2028, 1, 1), tmp_path / "run"
 
-    assert [check.state for check in price_checks(models, date(2026, 11, 25))] == ["ok"]  # type: ignore[arg-type]
-    [check] = price_checks(models, date(2027, 6, 1))  # type: ignore[arg-type]
-    assert check.state == "warning" and "read it again" in check.what
+    by_subject: dict[str, list[Check]] = {}
+    for check in profile_checks(config, folder, day, cluster=False):
+        by_subject.setdefault(check.subject, []).append(check)
+    plan = make_plan(config, day, snapshot=True)
+    with pytest.raises(ConfigError) as refused:
+        check_room(config, folder, plan.stages)
+
+    assert [check.what for check in by_subject["plan"]] == list(plan.warnings)
+    assert [check.what for check in by_subject["promotion"]] == [why.reason for why in plan.promotion.obstacles]
+    assert [check.what for check in by_subject["room"]] == [" ".join(refused.value.lines)]
+    assert any("the run would end there" in warning for warning in plan.warnings)
+    assert any("read it again" in warning for warning in plan.warnings)
+    assert "17.2 GB are free" in by_subject["room"][0].what and by_subject["room"][0].state == "error"
+    assert by_subject["sheet"] == [Check("ok", "sheet", "84 questions, counted as `qinglan plan` counts them.")]
 
 
 def test_a_platform_is_told_part_by_part() -> None:
@@ -164,7 +191,8 @@ def test_a_sheet_that_a_run_would_refuse_is_an_error_of_the_profile(
     (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
     files = {"questions": tmp_path / "q.jsonl", "knowledge_base": tmp_path / "kb.jsonl"}
 
-    checks = profile_checks(load_config("fivedoctors", "demo", **files), date(2026, 11, 25), cluster=False)
+    config = load_config("fivedoctors", "demo", **files)
+    checks = profile_checks(config, tmp_path / "run", date(2026, 11, 25), cluster=False)
 
     [check] = [check for check in checks if check.subject == "sheet"]
     assert (check.state, fault in check.what) == ("error", True)

@@ -17,7 +17,7 @@ from pipelines.config import STYLES, TRAINING
 from pipelines.rewriter import RunConfig
 from pipelines.sizing import check
 from pipelines.sizing.changes import Change, with_changes
-from pipelines.sizing.check import check_fit, check_room, disk_warnings, fit_report
+from pipelines.sizing.check import check_fit, check_room, fit_report
 from pipelines.sizing.needs import Machine
 from pipelines.sizing.profiles import load_profile
 from pipelines.sizing.report import FitReport, Workload
@@ -212,17 +212,38 @@ def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
         check_fit(rewriter(), machine, ["sft", "ppo"])
 
 
-@pytest.mark.parametrize("training", ["a100x4", "cpu"])
-def test_a_plan_compares_the_disk_that_a_run_needs_with_what_is_free(
-    training: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_training_on_processors_is_refused_where_the_disk_is_too_small_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, folder = load_profile(training), tmp_path / "runs" / "acme-gpt"
+    config, folder = load_profile("cpu"), tmp_path / "runs" / "acme-gpt"
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2 * GB if path == tmp_path else 0))
 
-    [warning] = disk_warnings(config, folder)
-    assert re.match(rf"A run .* needs up to [\d,.]+ GB of disk, and 2\.0 GB are free where {folder} is", warning)
+    with pytest.raises(ConfigError, match=rf"needs up to [\d,.]+ GB of disk, and 2\.0 GB are free where {folder} is"):
+        check_room(config, folder, ["sft", "ppo"])
+    check_room(config, folder, ["generate", "validate"])
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=9000 * GB))
-    assert disk_warnings(config, folder) == []
+    check_room(config, folder, ["sft", "ppo"])
+
+
+def test_the_files_of_an_earlier_try_take_no_second_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2 * GB))
+    (tmp_path / "checkpoint").write_bytes(bytes(1_000_000))
+
+    assert 2 * GB + 1_000_000 <= check.run_disk(tmp_path) <= 2 * GB + 1_100_000
+
+
+def test_a_disk_of_this_machine_that_does_not_hold_the_run_is_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(free: float) -> tuple[int, str]:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=round(free * GB)))
+        result = CliRunner().invoke(app, ["fit", "cpu"])
+        return result.exit_code, " ".join(result.stdout.split())
+
+    small, large = fit(19.8), fit(900)
+
+    assert (small[0], large[0]) == (2, 0)
+    assert re.search(r"Does not fit: run needs [\d.]+ GB of scratch volume at 'ppo', and there are 19\.8\.", small[1])
+    assert re.search(r"Make room for [\d.]+ GB on this machine's disk, or give a run --out on a larger one", small[1])
+    assert "It fits" not in small[1] and "It fits where there is as much as it needs." in large[1]
 
 
 def test_a_machine_with_little_memory_is_named() -> None:

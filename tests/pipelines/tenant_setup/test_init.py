@@ -281,3 +281,29 @@ def test_a_company_folder_runs_as_it_was_written_until_a_model_could_be_trained(
     assert run.code == 0, run.errors
     assert run.record["steps"]["generate"]["facts"]["rewritten"] == 64
     assert run.record["steps"]["base"]["facts"]["parameters"] > 0
+
+
+@pytest.mark.parametrize("option", [("--training", "a100x9"), ("--teacher", "claude"), ("--language", "fr")])
+def test_an_option_that_is_no_answer_is_refused_before_the_sheet_is_shown(
+    company: Path, here: Here, option: tuple[str, str]
+) -> None:
+    refused = here("init", "acme", "客服记录.xlsx", "--yes", *option)
+
+    assert refused.code == 2 and refused.out == ""
+    assert f"{option[0]} {option[1]!r} is none of" in refused.errors
+
+
+def test_without_a_knowledge_base_the_next_command_names_it(company: Path, here: Here) -> None:
+    assert (
+        here("init", "acme", "客服记录.xlsx", "--yes")
+        .out.rstrip()
+        .endswith("`qinglan run acme --knowledge-base FILE`")
+    )
+
+
+def test_a_folder_of_questions_is_called_a_folder(tmp_path: Path, here: Here) -> None:
+    ended = here("plan", "fivedoctors", "--questions", tmp_path)
+
+    assert (
+        ended.code == 2 and f"--questions {tmp_path}: is a folder. Name the file of questions in it." in ended.errors
+    )

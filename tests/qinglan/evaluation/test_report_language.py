@@ -67,3 +67,12 @@ def test_english_stays_as_it_was() -> None:
 @pytest.mark.usefixtures("chinese")
 def test_what_a_step_writes_for_kfp_stays_english() -> None:
     assert "Hold: RL stays where it is." in to_markdown(a_report("a"))
+
+
+@pytest.mark.usefixtures("chinese")
+def test_what_digests_are_of_is_chinese() -> None:
+    digests = {"knowledge_bases": ["1" * 64], "parents": {"sft": {"base_model": "2" * 64}}}
+    page = render(a_report("怎么吃")._replace(digests=digests))
+
+    assert "知识库" in page and "来源, sft, 基座模型" in page
+    assert "knowledge bases" not in page and "base model" not in page

@@ -82,6 +82,36 @@ def test_the_verdict_names_a_significant_loss_that_the_gate_does_not_require() -
     ]
 
 
+def unmeasured(n: int) -> dict[str, Any]:
+    """An evaluation of so few rows that no interval could be made."""
+    evaluation = copy.deepcopy(good())
+    evaluation["paired"]["rl_vs_teacher"] |= {"n": n, **dict.fromkeys(("difference", "low", "high", "p"))}
+    evaluation["paired"]["rl_vs_teacher"]["ndcg"]["low"] = None
+    evaluation["paired"]["rl_vs_plain"]["low"] = None
+    return evaluation
+
+
+def test_too_few_rows_are_the_only_reason_where_they_are_the_cause() -> None:
+    few = decide(unmeasured(3), GATE)
+    folded = decide({**unmeasured(3), "cross_fitted": {"folds": 5}}, GATE)
+    enough = decide(unmeasured(1000), GATE)
+
+    assert few.reasons == ["Too few: 3 queries with gold passages were compared, and 200 are wanted."]
+    assert not folded.promote and not any("could not be measured" in reason for reason in folded.reasons)
+    assert not enough.promote and enough.reasons == [
+        "rl against teacher: the interval's lower end could not be measured.",
+        "rl against plain: the interval's lower end could not be measured.",
+        "rl against teacher, ndcg: the interval's lower end could not be measured.",
+    ]
+
+
+def test_a_cost_without_a_number_is_a_reason_beside_too_few_rows() -> None:
+    evaluation = unmeasured(3)
+    evaluation["systems"]["rl"]["cost"]["value"] = None
+
+    assert decide(evaluation, GATE).reasons[1:] == ["The value of cost of rl could not be measured."]
+
+
 HELD = [
     ("paired.rl_vs_teacher.low", 0.0, "Better than the teacher: not shown"),
     ("paired.rl_vs_teacher.low", -0.2, "Better than the teacher: not shown"),

@@ -131,7 +131,7 @@ def test_a_distilled_model_may_surely_lose_its_teacher_no_more_than_the_margin(l
     verdict = decide(evaluation, GATE)
 
     assert verdict.word == word
-    assert any("teacher" in reason or "model_vs_large" in reason for reason in verdict.reasons)
+    assert any("teacher" in reason or "model against large" in reason for reason in verdict.reasons)
 
 
 def test_an_empty_evaluation_is_held() -> None:
