@@ -217,6 +217,7 @@ def test_a_run_says_before_it_pays_that_its_base_is_not_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
+    monkeypatch.setattr("pipelines.sizing.check.run_disk", lambda folder: 1e14)
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
     def refuse(config: RunConfig, stages: Sequence[str]) -> None:
@@ -233,6 +234,7 @@ def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
+    monkeypatch.setattr("pipelines.sizing.check.run_disk", lambda folder: 1e14)
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
     with pytest.raises(ConfigError, match="add --yes"):
