@@ -42,7 +42,7 @@ def fit(
     load, origin = Workload(rows) if rows else PLANNED, ""
     if isinstance(config, RunConfig) and not rows and not is_shipped(name):
         config, load, origin = profile_workload(config)
-    folder = RUNS if is_shipped(name) else run_folder(name, profile or "gpt")
+    folder = RUNS / name if is_shipped(name) else run_folder(name, profile or "gpt")
     trains_here = isinstance(config, RunConfig) and not any(cards.gpus for cards in config.machines().values())
     report = fit_report(config, name, card, cpu_machine(folder) if trains_here else None, load)
     if report is None:

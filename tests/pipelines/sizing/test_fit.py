@@ -232,7 +232,13 @@ def test_the_files_of_an_earlier_try_take_no_second_room(tmp_path: Path, monkeyp
     assert 2 * GB + 1_000_000 <= check.run_disk(tmp_path) <= 2 * GB + 1_100_000
 
 
-def test_a_disk_of_this_machine_that_does_not_hold_the_run_is_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_of_this_machine_that_does_not_hold_the_run_is_no_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "another").mkdir(parents=True)
+    (tmp_path / "runs" / "another" / "weights").write_bytes(bytes(300_000_000))  # no room of this run's
+
     def fit(free: float) -> tuple[int, str]:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=round(free * GB)))
         result = CliRunner().invoke(app, ["fit", "cpu"])
