@@ -14,22 +14,26 @@ def recorded_line(run: RunDir) -> Line | None:
     return next((line for line in LINES.values() if line.inputs.keys() <= settings.keys()), None)
 
 
+def _other_line(line: Line, run: RunDir) -> Line | None:
+    """The line of the folder's run, if it is another one."""
+    recorded = recorded_line(run)
+    return None if recorded is line else recorded
+
+
 def refuse_other_line(line: Line, run: RunDir) -> None:
     """Raise a ConfigError for a folder with a run of another line, whose configuration would be replaced."""
-    recorded = recorded_line(run)
-    if recorded and recorded is not line:
+    if other := _other_line(line, run):
         raise ConfigError(
-            f"{run.root}: holds a run of the {recorded.name} line, and this would be one of the {line.name} line. "
+            f"{run.root}: holds a run of the {other.name} line, and this would be one of the {line.name} line. "
             "Nothing was changed. Give --out another folder."
         )
 
 
 def check_line(line: Line, run: RunDir) -> None:
     """Raise a ConfigError where a command that reads runs of a line is given a run of another one."""
-    recorded = recorded_line(run)
-    if recorded and recorded is not line:
+    if other := _other_line(line, run):
         raise ConfigError(
-            f"{run.root}: this is a run of the {recorded.name} line; this command reads runs of the {line.name} "
+            f"{run.root}: this is a run of the {other.name} line; this command reads runs of the {line.name} "
             "line. Give the folder of such a run."
         )
 
