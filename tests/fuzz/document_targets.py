@@ -1,13 +1,11 @@
 """The readers of a company's documents, which `qinglan init` makes a knowledge base of."""
 
-import io
 import tempfile
-import zipfile
 from functools import cache
 from pathlib import Path
 
 from pipelines.tenant_setup import documents
-from tests.fuzz.target import Parse, Target, from_file
+from tests.fuzz.target import Parse, Target, archive_part, from_file, with_part
 from tests.pipelines.tenant_setup.documents import write_pdf, write_word
 
 WORD_XML = "word/document.xml"
@@ -33,17 +31,12 @@ def pdf() -> bytes:
 
 
 def word_xml() -> bytes:
-    with zipfile.ZipFile(io.BytesIO(word())) as whole:
-        return whole.read(WORD_XML)
+    return archive_part(word(), WORD_XML)
 
 
 def read_word_xml(content: bytes) -> None:
     """The document whose text is this, in an otherwise whole archive."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(word())) as whole, zipfile.ZipFile(out, "w") as changed:
-        for name in whole.namelist():
-            changed.writestr(name, content if name == WORD_XML else whole.read(name))
-    read_file("a.docx")(out.getvalue())
+    read_file("a.docx")(with_part(word(), WORD_XML, content))
 
 
 def read_file(name: str) -> Parse:

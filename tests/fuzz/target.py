@@ -3,9 +3,11 @@
 What takes too much memory is an exception too.
 """
 
+import io
 import resource
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +33,20 @@ class Target(NamedTuple):
     seeds: tuple[bytes, ...]
     refuses: tuple[type[Exception], ...] = (QinglanError,)
     """The errors by which it refuses."""
+
+
+def archive_part(archive: bytes, name: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(archive)) as whole:
+        return whole.read(name)
+
+
+def with_part(archive: bytes, name: str, content: bytes) -> bytes:
+    """The archive with other bytes under this name."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as whole, zipfile.ZipFile(out, "w") as changed:
+        for part in whole.namelist():
+            changed.writestr(part, content if part == name else whole.read(part))
+    return out.getvalue()
 
 
 @contextmanager

@@ -2,11 +2,9 @@
 
 import asyncio
 import base64
-import io
 import json
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
@@ -60,7 +58,7 @@ from serving.rag.service_client import ServiceError
 from serving.rollout.cluster.ledger import parse_rollout
 from serving.rollout.shadow.payload_log import parse_line
 from tests.fuzz.document_targets import document_targets
-from tests.fuzz.target import Parse, Target, file_of, from_file
+from tests.fuzz.target import Parse, Target, archive_part, file_of, from_file, with_part
 from tests.qinglan.evaluation.test_rewriter_gate import cross_fitted, good
 from tests.qinglan.evaluation.test_style_gate import good as good_style
 from tests.qwen3 import CHAT_TEMPLATE
@@ -80,17 +78,12 @@ SHEET_XML = "xl/worksheets/sheet1.xml"
 
 
 def sheet_xml() -> bytes:
-    with zipfile.ZipFile(io.BytesIO(sheet())) as whole:
-        return whole.read(SHEET_XML)
+    return archive_part(sheet(), SHEET_XML)
 
 
 def read_sheet_xml(content: bytes) -> None:
     """The sheet whose cells are these, in an otherwise whole workbook."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(sheet())) as whole, zipfile.ZipFile(out, "w") as changed:
-        for name in whole.namelist():
-            changed.writestr(name, content if name == SHEET_XML else whole.read(name))
-    read_rows("questions.xlsx")(out.getvalue())
+    read_rows("questions.xlsx")(with_part(sheet(), SHEET_XML, content))
 
 
 def read_rows(name: str) -> Parse:
