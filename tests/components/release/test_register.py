@@ -53,16 +53,6 @@ CONFIG = RegisterConfig(name=NAME)
 
 
 @pytest.fixture
-def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_keys(tmp_path / "keys", monkeypatch)
-
-
-@pytest.fixture
-def inputs(keys: Path, tmp_path: Path) -> Inputs:
-    return make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"))
-
-
-@pytest.fixture
 def made(keys: Path, tmp_path: Path) -> Made:
     return make_release(tmp_path / "made", keys)
 

@@ -20,19 +20,9 @@ from qinglan.lineage.record import recorded
 from qinglan.lineage.release_check import check_release
 from qinglan.lineage.step_inputs import add_student_prompts
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
-from tests.registered_release import NAME, Thing, make_inputs, tiny_weights, use_keys
+from tests.registered_release import NAME, Thing, make_inputs, tiny_weights
 
 CONFIG = RegisterConfig(name=NAME)
-
-
-@pytest.fixture
-def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return use_keys(tmp_path / "keys", monkeypatch)
-
-
-@pytest.fixture
-def inputs(keys: Path, tmp_path: Path) -> Inputs:
-    return make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"))
 
 
 def unsigned_twin(lineage: Path, folder: Path) -> None:
