@@ -1,13 +1,12 @@
 """Checks of this machine: Python, memory, disk, GPUs, signing keys."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.checks import Check
-from pipelines.sizing.check import existing_folder, host_bytes
+from pipelines.sizing.check import free_bytes, host_bytes
 from pipelines.stage_environments import driver_cuda
 from qinglan.lineage.keys import keys_folder
 from qinglan.sizing.constants import GB
@@ -19,9 +18,7 @@ LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 def machine_checks(folder: Path) -> Iterator[Check]:
     """Everything that a run needs of this machine, whatever its profile."""
     yield python_check(sys.version_info[:2])
-    yield room_check(
-        host_bytes() / GB, shutil.disk_usage(existing_folder(folder)).free / GB, os.cpu_count() or 1, folder
-    )
+    yield room_check(host_bytes() / GB, free_bytes(folder) / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())
     yield keys_check(keys_folder())
 

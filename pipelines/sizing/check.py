@@ -104,7 +104,7 @@ def cpu_machine(folder: Path) -> Machine:
 def run_disk(folder: Path) -> float:
     """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds."""
     held = sum(path.lstat().st_blocks * DISK_BLOCK for path in folder.rglob("*") if not path.is_symlink())
-    return held + shutil.disk_usage(existing_folder(folder)).free
+    return held + free_bytes(folder)
 
 
 def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
@@ -121,7 +121,7 @@ def this_machines_room(report: FitReport, folder: Path) -> tuple[str, ...]:
     """A note of what is here, where the report has rooms of a machine that nobody has named."""
     if all(room.available for room in report.rooms):
         return ()
-    memory, disk = host_bytes() / GB, shutil.disk_usage(existing_folder(folder)).free / GB
+    memory, disk = host_bytes() / GB, free_bytes(folder) / GB
     return (
         f"?: no machine is named for it. This one has {memory:,.1f} GB of memory in all, and {disk:,.1f} GB of disk "
         f"are free here.",
@@ -142,6 +142,11 @@ def this_machine(folder: Path) -> Machine | None:
     memory = torch.cuda.get_device_properties(0).total_memory
     card = Card(torch.cuda.get_device_name(0), memory / GB, memory)
     return Machine(card, host_bytes(), run_disk(folder))
+
+
+def free_bytes(folder: Path) -> int:
+    """Free disk where the folder is, or will be."""
+    return shutil.disk_usage(existing_folder(folder)).free
 
 
 def existing_folder(folder: Path) -> Path:
