@@ -23,13 +23,13 @@ from qinglan.errors import QinglanError
 from qinglan.llm.journal_reader import read_report
 
 
-class PlannedRun(NamedTuple):
+class PlanWithRefusal(NamedTuple):
     plan: Plan
     refusal: QinglanError | None
     """The error that `qinglan run` would end with, before anything is paid."""
 
 
-def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlannedRun:
+def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWithRefusal:
     """Plan a run of these stages in a folder, which is left as it is."""
     ready = check_readiness(config, stages)
     if any(input_file_problems(config, knowledge_base=False)):
@@ -50,8 +50,8 @@ def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlannedR
         raise_refusals(plan.promotion.refusals)
         check_existing_keys()
     except QinglanError as error:
-        return PlannedRun(plan, refused_by_run(error))
-    return PlannedRun(plan, None)
+        return PlanWithRefusal(plan, refused_by_run(error))
+    return PlanWithRefusal(plan, None)
 
 
 def paid_before(run: RunDir, currency: str) -> list[str]:
