@@ -19,13 +19,13 @@ TITLE = "What else could explain the gain"
 def main(folder: Path) -> None:
     tenant, root = TENANTS[0], folder / f"{TENANTS[0]}-{SEEDS[0]}"
     lines: list[str] = []
-    for name, evaluation in controls(tenant, root):
-        lines.append(table_row(f"{tenant}: {name}", "no" if "no gold" in name else "yes", evaluation))
+    for name, gold, evaluation in controls(tenant, root):
+        lines.append(table_row(f"{tenant}: {name}", gold, evaluation))
         print(lines[-1], flush=True)
     write_page(RESULTS, TITLE, "python -m benchmarks.science.controls", lines)
 
 
-def controls(tenant: str, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def controls(tenant: str, root: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     data = runs.sample(tenant, SEEDS[0], root)
     config, run = runs.settings(tenant, data), root / "gold-yes"
     runs.thread(config, run)
@@ -35,12 +35,10 @@ def controls(tenant: str, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         "SFT, twice the epochs": runs.longer_sft,
     }.items():
         out = root / name.replace(" ", "-").replace(",", "")
-        yield name, runs.judged(config, run, train(config, run, out), out)
+        yield name, "yes", runs.judged(config, run, train(config, run, out), out)
     runs.without_gold(data)
-    yield (
-        "no gold, no labels",
-        runs.thread(runs.settings(tenant, data, runs.WITHOUT_GOLD), root / "gold-no-labels-no"),
-    )
+    blind = runs.thread(runs.settings(tenant, data, runs.WITHOUT_GOLD), root / "no-gold-no-labels")
+    yield "no gold, no labels", "no", blind
 
 
 if __name__ == "__main__":
