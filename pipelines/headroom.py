@@ -5,6 +5,7 @@ asked; without it the retrievals of validation stand in, and nothing is asked.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from qinglan.evaluation.headroom import (
 from qinglan.evaluation.question_kinds import question_kinds, training_terms
 from qinglan.evaluation.statistics import Estimate
 from qinglan.files import read_jsonl
+from qinglan.llm.journal_reader import read_report
 from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
 from qinglan.reward.episode import TrainingPrompt, refuse_other_service
@@ -42,6 +44,9 @@ TRAININGS = {
     "sft": "learns the teacher's rewrites; its gain is over the teacher",
     "ppo": "strengthens what rewards prefer; its gain is that of the best sample over SFT",
 }
+PAID_STEPS = {"sft": "augment", "ppo": "reward"}
+"""Steps of the journal whose answers a training alone needs."""
+
 ROWS_UNDER_WAY = 32
 
 
@@ -67,6 +72,21 @@ class Recipe(NamedTuple):
     basis: str
     """Source of the time: measured in this run, estimated by `fit`, or not known."""
 
+    paid: float = 0.0
+    """Cost of the models' answers that it took so far."""
+
+    brought: float | None = None
+    """Gain on dev that it came to; None before it has run."""
+
+    @property
+    def per_minute(self) -> float | None:
+        return self.brought / self.seconds * 60 if self.brought is not None and self.seconds else None
+
+    @property
+    def per_unit_paid(self) -> float | None:
+        """Gain for each unit of the currency."""
+        return self.brought / self.paid if self.brought is not None and self.paid else None
+
 
 class HeadroomReport(NamedTuple):
     """All that the command says."""
@@ -86,7 +106,10 @@ class HeadroomReport(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         recipes = [
-            {**recipe._asdict(), "gain": recipe.gain and estimate_as_json(recipe.gain)} for recipe in self.recipes
+            recipe._asdict()
+            | {"gain": recipe.gain and estimate_as_json(recipe.gain)}
+            | {"per_minute": recipe.per_minute, "per_unit_paid": recipe.per_unit_paid}
+            for recipe in self.recipes
         ]
         return self._asdict() | {
             "by_kind": as_json(self.by_kind), "decision": self.decision._asdict(), "recipes": recipes
@@ -216,11 +239,29 @@ async def _ask(rag: RagClient, prompt: TrainingPrompt, text: str, config: RunCon
 
 def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
     """SFT and PPO with their gain on dev, and the time and price that were measured or are estimated."""
-    estimated = estimates(config, run)
+    estimated, paid = estimates(config, run), paid_by_step(run)
     gains = {"sft": headroom.learned, "ppo": headroom.gain} if headroom else {}
     for stage, about in TRAININGS.items():
         seconds, cost, basis = measured_cost(run, stage) or estimated.get(stage, (None, None, "not known"))
-        yield Recipe(stage, about, gains.get(stage), seconds, cost, basis)
+        brought = realised_gain(run) if stage == "ppo" else headroom and headroom.learned.value
+        yield Recipe(stage, about, gains.get(stage), seconds, cost, basis, paid[PAID_STEPS[stage]], brought)
+
+
+def paid_by_step(run: RunDir) -> Mapping[str, float]:
+    """Cost of the answers so far, by step of the journal."""
+    paid: Counter[str] = Counter()
+    if run.journal.exists():
+        for entry in read_report(run.journal)["by_step"]:
+            paid[entry["step"]] += entry["cost"]
+    return paid
+
+
+def realised_gain(run: RunDir) -> float | None:
+    """PPO's own measurement: share of dev prompts with a right passage first, handed-on model minus SFT model."""
+    record = run.step_record("ppo")
+    if not record or record.get("status") != "done":
+        return None
+    return float(record["facts"]["dev_after"] - record["facts"]["dev_before"])
 
 
 Cost = tuple[float | None, float | None, str]

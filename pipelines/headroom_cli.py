@@ -51,6 +51,8 @@ def report_lines(report: "HeadroomReport") -> Iterator[str]:
     yield ""
     for recipe in report.recipes:
         yield f"{recipe.name}: {recipe.about}; {gain_in_words(recipe)}; {cost_in_words(recipe, report.currency)}"
+        if recipe.brought is not None:
+            yield f"{GAP}{worth_in_words(recipe, report.currency)}"
     yield ""
     yield f"{report.decision.word}: {report.decision.sentence}"
     yield "The best of the samples is a stop sign, no promise: docs/science.md."
@@ -88,3 +90,15 @@ def cost_in_words(recipe: "Recipe", currency: str) -> str:
     time = f"{recipe.seconds:,.0f} s" if recipe.seconds < 7200 else f"{recipe.seconds / 3600:.1f} h"
     price = f", {recipe.cost:,.2f} {currency} of cards" if recipe.cost is not None else ""
     return f"{time}{price} ({recipe.basis})"
+
+
+def worth_in_words(recipe: "Recipe", currency: str) -> str:
+    """Gain of a finished training on dev, for its time and for the paid answers that it took."""
+    parts = [f"it gained {100 * (recipe.brought or 0.0):+.1f} points on dev"]
+    if recipe.per_minute is not None:
+        parts.append(f"{100 * recipe.per_minute:+.2f} points a minute")
+    if recipe.per_unit_paid is not None:
+        parts.append(
+            f"{100 * recipe.per_unit_paid:+.2f} points for each {currency} of the {recipe.paid:,.2f} paid for answers"
+        )
+    return "; ".join(parts)

@@ -12,8 +12,8 @@ from components.data.convert.stage import convert
 from components.evaluation.rewriter import sample_rewrites
 from components.evaluation.rewriter.sample_rewrites import SampledRewrites
 from pipelines.config import dump_config, load_config
-from pipelines.headroom import headroom_report, measured_cost
-from pipelines.headroom_cli import report_lines
+from pipelines.headroom import Recipe, headroom_report, measured_cost, realised_gain
+from pipelines.headroom_cli import report_lines, worth_in_words
 from pipelines.rundir import RunDir, write_json
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.headroom import ALL
@@ -167,6 +167,24 @@ def test_a_stage_that_ran_is_priced_by_its_own_seconds(tmp_path: Path) -> None:
 
     assert measured_cost(run, "sft") == (90.5, None, "measured")
     assert measured_cost(run, "ppo") is None
+
+
+def test_a_training_that_ran_says_what_it_brought_for_its_minutes_and_for_what_answers_cost() -> None:
+    recipe = Recipe("ppo", "", None, 120.0, None, "measured", paid=0.5, brought=0.02)
+
+    assert worth_in_words(recipe, "USD") == (
+        "it gained +2.0 points on dev; +1.00 points a minute; +4.00 points for each USD of the 0.50 paid for answers"
+    )
+    assert worth_in_words(recipe._replace(paid=0.0), "USD") == "it gained +2.0 points on dev; +1.00 points a minute"
+
+
+def test_what_ppo_brought_is_its_own_measurement_on_dev(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    run.records.mkdir()
+    assert realised_gain(run) is None
+    write_json(run.records / "ppo.json", {"status": "done", "facts": {"dev_before": 0.9, "dev_after": 0.875}})
+
+    assert realised_gain(run) == pytest.approx(-0.025)
 
 
 def test_rows_without_gold_or_labels_cannot_be_measured(world: World, tmp_path: Path) -> None:
