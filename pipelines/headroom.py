@@ -118,7 +118,7 @@ class HeadroomReport(NamedTuple):
 
 def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport:
     """Measure the headroom of a run on its dev rows; whole conversations are drawn where there are more rows."""
-    config = read_rewriter_config(run)
+    config = with_own_inputs(read_rewriter_config(run), run)
     rows = read_dev_rows(run, config)
     rows = [rows[at] for at in draw_rows([row.validated for row in rows], most_rows, config.evaluate.seed)]
     trained = run.shown("sft_model").exists()
@@ -130,6 +130,12 @@ def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport
         decide(by_kind[ALL], worth) if trained else NO_MODEL, worth, config.gateway.teacher.price.currency,
         list(recipes(run, config, by_kind[ALL] if trained else None)),
     )  # fmt: skip
+
+
+def with_own_inputs(config: RunConfig, run: RunDir) -> RunConfig:
+    """The run's own copies of its inputs: paths in its settings may be relative to another working directory."""
+    copies = {name: run.shown(name) for name in ("questions", "knowledge_base")}
+    return config.model_copy(update={name: path for name, path in copies.items() if path.exists()})
 
 
 NO_MODEL = Decision(

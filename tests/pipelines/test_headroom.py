@@ -1,5 +1,6 @@
 """`qinglan headroom`: the dev rows of a run, the run's own search service, and a table that ends in advice."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from pipelines.config import dump_config, load_config
 from pipelines.headroom import Recipe, headroom_report, measured_cost, realised_gain
 from pipelines.headroom_cli import report_lines, worth_in_words
 from pipelines.rundir import RunDir, write_json
+from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.headroom import ALL
 from qinglan.files import dump_line, sha256_file
@@ -185,6 +187,24 @@ def test_what_ppo_brought_is_its_own_measurement_on_dev(tmp_path: Path) -> None:
     write_json(run.records / "ppo.json", {"status": "done", "facts": {"dev_before": 0.9, "dev_after": 0.875}})
 
     assert realised_gain(run) == pytest.approx(-0.025)
+
+
+@pytest.mark.slow
+def test_a_run_whose_settings_name_relative_paths_is_read_from_any_directory(
+    trained: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
+    settings = load_yaml(trained.run.config)
+    copy = RunDir(tmp_path / "copy")
+    shutil.copytree(trained.run.root, copy.root)
+    for name in ("questions", "knowledge_base"):
+        copy.shown(name).symlink_to(settings[name])
+    relative = {name: f"data/{Path(settings[name]).name}" for name in ("questions", "knowledge_base")}
+    copy.config.write_bytes(orjson.dumps(settings | relative))
+    monkeypatch.chdir(tmp_path)
+
+    ended = here("headroom", copy.root, "--samples", 2, "--rows", 8, "--json")
+
+    assert ended.code == 0, ended.errors
 
 
 def test_rows_without_gold_or_labels_cannot_be_measured(world: World, tmp_path: Path) -> None:
