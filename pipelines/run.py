@@ -5,7 +5,7 @@ Asking again is free: the run's journal holds every paid answer, so a run that s
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,10 @@ from pipelines.small_style import style_parts
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, QinglanError
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.contract import REPORT_PATH
+from qinglan.llm.journal_reader import read_report
 from qinglan.services import run_service, start_service
 from qinglan.terminal import say
 from standins.samples.tenant_content import TENANTS, content_file
@@ -146,19 +147,25 @@ def hide_release(run: RunDir, stages: Sequence[str]) -> None:
 def run_gateway(
     config: RunConfig, run: RunDir, stages: Sequence[str], sheet: Sheet, record: dict[str, Any]
 ) -> Iterator[str]:
-    """The run's gateway, empty where no stage calls it; its journal's reports go into the record."""
-    with ExitStack() as services:
-        gateway_url = start_services(config, run, stages, services)
-        if gateway_url:
-            check_served(gateway_url, sheet.tenants, config.retrieval.kb_name)
-            if "evaluate" in stages:
-                warn_of_obstacles(config, sheet, gateway_url)
-                if sheet.folds:
-                    record["cross_fitted"] = {"folds": len(sheet.folds), "rows": sheet.labelled_test_rows}
-                    say(f"! {cross_fit_words(config, sheet)}", to=sys.stderr)
-            record["gateway_before"] = _gateway_report(gateway_url)
-        yield gateway_url
-        record["gateway"] = _gateway_report(gateway_url)
+    """The run's gateway, empty where no stage calls it; its journal's reports go into the record, of a run that
+    failed too."""
+    try:
+        with ExitStack() as services:
+            gateway_url = start_services(config, run, stages, services)
+            if gateway_url:
+                check_served(gateway_url, sheet.tenants, config.retrieval.kb_name)
+                if "evaluate" in stages:
+                    warn_of_obstacles(config, sheet, gateway_url)
+                    if sheet.folds:
+                        record["cross_fitted"] = {"folds": len(sheet.folds), "rows": sheet.labelled_test_rows}
+                        say(f"! {cross_fit_words(config, sheet)}", to=sys.stderr)
+                record["gateway_before"] = _gateway_report(gateway_url)
+            yield gateway_url
+            record["gateway"] = _gateway_report(gateway_url)
+    except BaseException:
+        with suppress(QinglanError):  # nothing was paid yet, or the journal is broken: the run's own error matters
+            record["gateway"] = read_report(run.journal)  # the gateway has ended, and so have its last calls
+        raise
 
 
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
