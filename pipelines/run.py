@@ -25,6 +25,7 @@ from pipelines.execution import (
     run_stages,
     select_stages,
 )
+from pipelines.plan import Plan, count_tokens, make_plan
 from pipelines.preflight import (
     base_warnings,
     check_served,
@@ -63,18 +64,20 @@ ENOUGH_LABELS = 1_000
 
 def run_pipeline(
     config: RunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False,
-    approve: Callable[[RunConfig, Sequence[str]], None] = lambda config, stages: None,
+    approve: Callable[[Plan], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds.
 
-    `approve` is called once nothing is missing and before anything is paid; it raises where the run shall not go on.
+    `approve` is shown the plan of the calls once nothing is missing and before anything is paid; it raises where the
+    run shall not go on.
     """
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
     config = with_earlier_queries(with_run_files(config, run, only), run.config)
     ready = check_readiness(config, stages)
     raise_missing(ready.missing)
     config = with_snapshot_queries(config, ready.rag.snapshot_queries) if ready.rag.snapshot_queries else config
-    sheet = read_sheet(config)
+    approve = approve if REWRITER.gateway & set(stages) else None
+    sheet, tokens = count_tokens(config) if approve else (read_sheet(config), None)
     config = with_folds(config, sheet)
     check_room(config, root, stages)
     check_sheet(config, sheet, stages)
@@ -83,7 +86,8 @@ def run_pipeline(
         *repeated_row_warnings(config, sheet, stages), *ready.rag.limits,
     ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
-    approve(config, stages)
+    if approve and tokens:
+        approve(make_plan(config, stages=stages, counted=(sheet, tokens)))
     check_keys()
     pythons = prepare_environments(REWRITER, config, stages)
     assert config.questions is not None and config.knowledge_base is not None
