@@ -7,10 +7,9 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -31,6 +30,9 @@ from pipelines.style_cli import style
 from pipelines.submit.cli import cancel, follow, submit
 from pipelines.tenant_setup.cli import init
 from qinglan.terminal import in_language, quoted, say, say_error, say_json, say_warnings, use_language
+
+if TYPE_CHECKING:
+    from pipelines.plan import Plan
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
@@ -234,27 +236,22 @@ def run(
 
     from pipelines.config import load_config
     from pipelines.execution import raise_if_held
-    from pipelines.rewriter import REWRITER
     from pipelines.run import run_pipeline
     from pipelines.summary import print_summary
 
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
     config = load_config(tenant, profile, **options)
 
-    def approve(config: Any, stages: Sequence[str]) -> None:
-        if config.pays and not yes and REWRITER.gateway & set(stages):
-            _ask_to_spend(config, stages)
-
+    approve = _ask_to_spend if config.pays and not yes else None
     record = run_pipeline(config, root, only, until, quiet=as_json, approve=approve)
     say_json(record) if as_json else print_summary(config, root, record)
     raise_if_held(record)
 
 
-def _ask_to_spend(config: Any, stages: Sequence[str]) -> None:
-    from pipelines.plan import make_plan
+def _ask_to_spend(plan: "Plan") -> None:
     from pipelines.plan_table import print_plan
 
-    print_plan(make_plan(config, stages=stages))
+    print_plan(plan)
     if not _confirm_spending("This run spends money. Look at the plan above, then add --yes."):
         raise typer.Exit(0)
 

@@ -57,6 +57,14 @@ def read_job(run: RunDir) -> LocalJob:
     return LocalJob(**{**values, "stages": tuple(values["stages"])})
 
 
+def last_line(run: RunDir) -> str:
+    """The name of the line whose stages ran last in the folder; empty where none ran, or that cannot be read."""
+    try:
+        return str(orjson.loads((run.root / JOB).read_bytes())["line"])
+    except (OSError, orjson.JSONDecodeError, LookupError, TypeError):
+        return ""
+
+
 def execute_job(run: RunDir) -> None:
     """Run the line's stages, or some of them on what the run's folder holds."""
     from kfp import local

@@ -14,7 +14,7 @@ from pipelines.promotion import too_few_rows
 from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
-from pipelines.sheet import Sheet, UnknownGold, unknown_gold
+from pipelines.sheet import Sheet, UnknownGold, longest_prompt, unknown_gold
 from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, OutageError, QinglanError
@@ -125,14 +125,25 @@ def base_warnings(config: RunConfig, stages: Sequence[str]) -> list[str]:
 
 
 def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
-    """Warn of rows that would stop SFT after the data was paid for; their tokens are an estimate."""
-    if "sft" not in stages or not sheet.too_long:
+    """Warn of rows that would stop SFT after the data was paid for, and of long histories; tokens are an estimate."""
+    if "sft" not in stages:
         return []
-    named = "; ".join(sheet.too_long[:SHOWN])
-    return [
-        f"{len(sheet.too_long):,} rows may have more tokens than sft.max_length {config.sft.max_length:,} ({named}), "
-        "and SFT stops at the first. Raise sft.max_length and ppo.max_prompt_tokens, or shorten their history."
-    ]
+    warnings = []
+    if sheet.too_long:
+        named = "; ".join(sheet.too_long[:SHOWN])
+        warnings.append(
+            f"{len(sheet.too_long):,} rows may have more tokens without any history than sft.max_length "
+            f"{config.sft.max_length:,} ({named}), and SFT stops at the first. Raise sft.max_length and "
+            "ppo.max_prompt_tokens, or shorten their question or profile."
+        )
+    if sheet.long_history:
+        named = "; ".join(sheet.long_history[:SHOWN])
+        warnings.append(
+            f"{len(sheet.long_history):,} rows may have more than {longest_prompt(config):,} tokens ({named}): the "
+            "oldest turns of their history are left out, in training as in serving. Raise sft.max_length and "
+            "ppo.max_prompt_tokens to show more."
+        )
+    return warnings
 
 
 def repeated_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from pipelines.line import Line
 from pipelines.lines import LINES
+from pipelines.local_execution import last_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from qinglan.config import load_yaml
@@ -9,8 +10,11 @@ from qinglan.errors import ConfigError
 
 
 def recorded_line(run: RunDir) -> Line | None:
-    """The line whose inputs the folder's configuration names; None where no run has begun."""
-    settings = load_yaml(run.config) if run.config.is_file() else {}
+    """The line whose inputs the folder's configuration names or, where that was removed, the one whose stages ran
+    last; None where no run has begun."""
+    if not run.config.is_file():
+        return LINES.get(last_line(run))
+    settings = load_yaml(run.config)
     return next((line for line in LINES.values() if line.inputs.keys() <= settings.keys()), None)
 
 

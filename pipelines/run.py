@@ -5,7 +5,7 @@ Asking again is free: the run's journal holds every paid answer, so a run that s
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from pipelines.execution import (
     run_stages,
     select_stages,
 )
+from pipelines.plan import Plan, count_tokens, make_plan
 from pipelines.preflight import (
     base_warnings,
     check_served,
@@ -48,9 +49,10 @@ from pipelines.small_style import style_parts
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
-from qinglan.errors import ConfigError
+from qinglan.errors import ConfigError, QinglanError
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.contract import REPORT_PATH
+from qinglan.llm.journal_reader import read_report
 from qinglan.services import run_service, start_service
 from qinglan.terminal import say
 from standins.samples.tenant_content import TENANTS, content_file
@@ -62,18 +64,20 @@ ENOUGH_LABELS = 1_000
 
 def run_pipeline(
     config: RunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False,
-    approve: Callable[[RunConfig, Sequence[str]], None] = lambda config, stages: None,
+    approve: Callable[[Plan], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds.
 
-    `approve` is called once nothing is missing and before anything is paid; it raises where the run shall not go on.
+    `approve` is shown the plan of the calls once nothing is missing and before anything is paid; it raises where the
+    run shall not go on.
     """
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
     config = with_earlier_queries(with_run_files(config, run, only), run.config)
     ready = check_readiness(config, stages)
     raise_missing(ready.missing)
     config = with_snapshot_queries(config, ready.rag.snapshot_queries) if ready.rag.snapshot_queries else config
-    sheet = read_sheet(config)
+    approve = approve if REWRITER.gateway & set(stages) else None
+    sheet, tokens = count_tokens(config) if approve else (read_sheet(config), None)
     config = with_folds(config, sheet)
     check_room(config, root, stages)
     check_sheet(config, sheet, stages)
@@ -82,7 +86,8 @@ def run_pipeline(
         *repeated_row_warnings(config, sheet, stages), *ready.rag.limits,
     ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
-    approve(config, stages)
+    if approve and tokens:
+        approve(make_plan(config, stages=stages, counted=(sheet, tokens)))
     check_keys()
     pythons = prepare_environments(REWRITER, config, stages)
     assert config.questions is not None and config.knowledge_base is not None
@@ -146,19 +151,25 @@ def hide_release(run: RunDir, stages: Sequence[str]) -> None:
 def run_gateway(
     config: RunConfig, run: RunDir, stages: Sequence[str], sheet: Sheet, record: dict[str, Any]
 ) -> Iterator[str]:
-    """The run's gateway, empty where no stage calls it; its journal's reports go into the record."""
-    with ExitStack() as services:
-        gateway_url = start_services(config, run, stages, services)
-        if gateway_url:
-            check_served(gateway_url, sheet.tenants, config.retrieval.kb_name)
-            if "evaluate" in stages:
-                warn_of_obstacles(config, sheet, gateway_url)
-                if sheet.folds:
-                    record["cross_fitted"] = {"folds": len(sheet.folds), "rows": sheet.labelled_test_rows}
-                    say(f"! {cross_fit_words(config, sheet)}", to=sys.stderr)
-            record["gateway_before"] = _gateway_report(gateway_url)
-        yield gateway_url
-        record["gateway"] = _gateway_report(gateway_url)
+    """The run's gateway, empty where no stage calls it; its journal's reports go into the record, of a run that
+    failed too."""
+    try:
+        with ExitStack() as services:
+            gateway_url = start_services(config, run, stages, services)
+            if gateway_url:
+                check_served(gateway_url, sheet.tenants, config.retrieval.kb_name)
+                if "evaluate" in stages:
+                    warn_of_obstacles(config, sheet, gateway_url)
+                    if sheet.folds:
+                        record["cross_fitted"] = {"folds": len(sheet.folds), "rows": sheet.labelled_test_rows}
+                        say(f"! {cross_fit_words(config, sheet)}", to=sys.stderr)
+                record["gateway_before"] = _gateway_report(gateway_url)
+            yield gateway_url
+            record["gateway"] = _gateway_report(gateway_url)
+    except BaseException:
+        with suppress(QinglanError):  # nothing was paid yet, or the journal is broken: the run's own error matters
+            record["gateway"] = read_report(run.journal)  # the gateway has ended, and so have its last calls
+        raise
 
 
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:

@@ -70,8 +70,11 @@ class Sheet:
     with_history: int = 0
     """Rows that say what was said before."""
 
+    long_history: list[str] = field(default_factory=list)
+    """Rows that are, by an estimate, trained without the oldest turns of their history."""
+
     too_long: list[str] = field(default_factory=list)
-    """Rows whose prompt is, by an estimate, longer than SFT takes."""
+    """Rows whose prompt is, by an estimate, longer than SFT takes without any history."""
 
     near_duplicates: int = 0
     """Training rows that convert will leave out because they nearly repeat a row of dev or test; counted for a sheet
@@ -116,8 +119,7 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
             texts.append(_split_input(row))
         if row.gold:
             sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
-        if (tokens := prompt_tokens(config, row)) >= config.sft.max_length:
-            sheet.too_long.append(f"row {row.id!r}: about {tokens:,}")
+        _note_length(sheet, config, row)
         visit(row)
     if sheet.unfit and not conversations:
         raise DataError(
@@ -133,6 +135,22 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
             f"test. Write train into {config.generate.columns.split} of some conversations."
         )
     return sheet
+
+
+def _note_length(sheet: Sheet, config: RunConfig, row: Question) -> None:
+    tokens = prompt_tokens(config, row)
+    if tokens <= longest_prompt(config):
+        return
+    alone = prompt_tokens(config, row.model_copy(update={"history_summary": ""}))
+    if alone >= config.sft.max_length:
+        sheet.too_long.append(f"row {row.id!r}: about {alone:,}")
+    elif row.history_summary:
+        sheet.long_history.append(f"row {row.id!r}: about {tokens:,}")
+
+
+def longest_prompt(config: RunConfig) -> int:
+    """Tokens of the longest prompt that both trainings of the student show whole."""
+    return min(config.sft.max_prompt_tokens, config.ppo.max_prompt_tokens)
 
 
 def _split_input(row: Question) -> SplitInput:

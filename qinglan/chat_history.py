@@ -5,6 +5,7 @@ chat_lines(read_turns([{"role": "user", "content": "有虾青素吗"}]))      # 
 
 import ast
 import json
+import re
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +25,14 @@ SHOWN = {"user": "用户：", "assistant": "助手："}
 SHOWN_IN_ENGLISH = {"user": "User: ", "assistant": "Assistant: "}
 KEYS = (("role", "content"), ("from", "value"), ("speaker", "text"))
 """Names of a turn's side and text in common exports."""
+
+
+TURN_START = re.compile(
+    rf"(?<!\w)(?:{'|'.join(sorted(map(re.escape, ROLES), key=len, reverse=True))})\s?[:：]", re.IGNORECASE
+)
+"""A side's name and a colon, as chat_lines writes them and as people type them."""
+
+SENTENCE_END = re.compile(r"[。！？；!?;]+\s*|\.\s+")
 
 
 class Turn(NamedTuple):
@@ -78,3 +87,15 @@ def chat_lines(turns: Sequence[Turn]) -> str:
     texts = [" ".join(turn.text.split()) for turn in turns]
     shown = SHOWN if is_chinese("".join(texts)) else SHOWN_IN_ENGLISH
     return "\n".join(f"{shown[turn.side]}{text}" for turn, text in zip(turns, texts, strict=True))
+
+
+def later_parts(history: str) -> list[str]:
+    """The history without its oldest turn, without the two oldest and so on, then without the oldest sentences of the
+    newest turn, which alone is left, and at last empty. A summary without turns is one turn.
+
+    It does not matter whether each turn is a line of its own or all are one line: prompts show one line.
+    """
+    turns = [match.start() for match in TURN_START.finditer(history)]
+    sentences = [match.end() for match in SENTENCE_END.finditer(history, turns[-1] if turns else 0)]
+    starts = sorted({*turns, *sentences} - {0, len(history)})
+    return [*(history[start:] for start in starts), ""]

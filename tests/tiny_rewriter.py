@@ -78,7 +78,7 @@ def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...], shape: 
 
     student = Student.load(tiny_model(folder, seed=seed, shape=shape))
     end = student.tokenizer.eos_token
-    rows = [(student.render(Question("fivedoctors", asked)), f"{written}{end}") for asked, written in taught]
+    rows = [(student.prompt(Question("fivedoctors", asked)).text, f"{written}{end}") for asked, written in taught]
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
     for _ in range(100):
         loss = sum(_loss(student, *row) for row in rows)

@@ -34,8 +34,17 @@ class RewriterCard(Config):
     max_new_tokens: Positive = 64
     """A rewrite that is longer is cut."""
 
+    max_prompt_tokens: Positive | None = None
+    """The longest prompt of its training: of a history that does not fit, the oldest turns are left out, there, in
+    the evaluation and in serving. None in older cards: then the context alone limits a prompt."""
+
     parents: dict[str, str] = {}
     """Digests of what it was made from: base_model, sft_model, training rows."""
+
+    def prompt_tokens(self, context: int) -> int:
+        """The most tokens of a prompt where prompt and rewrite together have `context`."""
+        room = context - self.max_new_tokens
+        return min(room, self.max_prompt_tokens or room)
 
 
 def write_card(folder: Path, card: RewriterCard) -> None:
@@ -46,7 +55,7 @@ def write_card(folder: Path, card: RewriterCard) -> None:
 def card_bytes(card: RewriterCard) -> bytes:
     """The card as JSON, with the digest of the prompts that the model was trained with: those of this code."""
     card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
-    return orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2)
+    return orjson.dumps(card.model_dump(mode="json", exclude_none=True), option=orjson.OPT_INDENT_2)
 
 
 def read_card(folder: Path) -> RewriterCard:
@@ -56,6 +65,15 @@ def read_card(folder: Path) -> RewriterCard:
         cause = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"{folder / CARD}: {cause}. A rewriter model is written by the sft or ppo stage.") from error
     return RewriterCard.parse(values, str(folder / CARD))
+
+
+def model_context(folder: Path) -> int:
+    """How many tokens the model in this folder reads and writes at most."""
+    path = folder / "config.json"
+    try:
+        return int(parse_json_mapping(read_plain(path), str(path))["max_position_embeddings"])
+    except (OSError, DataError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{path}: no whole model ({type(error).__name__}). Copy it again.") from error
 
 
 def refuse_other_prompts(folder: Path, card: RewriterCard) -> None:

@@ -15,7 +15,7 @@ from qinglan.rewriter.model import GeneratedRewrite
 from qinglan.text import one_line
 
 CONTEXT_TOKENS = 2048
-"""Longest prompt and rewrite together: the longest row of SFT (`sft.max_length`), so no longer one was trained."""
+"""Longest prompt and rewrite together: no profile's training shows a longer row (`sft.max_length`)."""
 
 MAX_CONCURRENCY = 128
 """Questions that the engine writes at the same time; the server before it sends no more."""

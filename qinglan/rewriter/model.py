@@ -9,13 +9,15 @@ student.write([row, ...])[0].text
 
 import hashlib
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qinglan.chat_history import later_parts
 from qinglan.errors import DataError, TrainingError
 from qinglan.models.references import refuse_foreign_files
-from qinglan.prompts import Message, PromptInput, student_messages
+from qinglan.prompts import Message, PromptInput, parse_user_message, student_messages
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts
 from qinglan.rewriter.decoding import Sampling, decode
 from qinglan.text import one_line
@@ -32,6 +34,16 @@ class GeneratedRewrite(NamedTuple):
 
     seconds: float
     """Time that its batch took."""
+
+
+class StudentPrompt(NamedTuple):
+    """A prompt as a model reads it."""
+
+    messages: list[Message]
+    text: str
+    tokens: int
+    trimmed: bool = False
+    """Turns of its history were left out."""
 
 
 class Student:
@@ -67,9 +79,9 @@ class Student:
         """The prompt of training, rollout and serving."""
         return student_messages(prompt_input, self.card.system_prompts.get(prompt_input.tenant_id, ""))
 
-    def render(self, prompt_input: PromptInput) -> str:
-        """The prompt's text, up to where the answer begins."""
-        return render_prompt(self.tokenizer, self.messages(prompt_input))
+    def prompt(self, prompt_input: PromptInput) -> StudentPrompt:
+        """The prompt that the model is served, up to where the answer begins."""
+        return self._fitted(self.messages(prompt_input))
 
     def write(self, rows: Sequence[PromptInput]) -> list[GeneratedRewrite]:
         """Greedy rewrites of these questions, as one batch."""
@@ -77,7 +89,7 @@ class Student:
 
     def write_messages(self, prompts: Sequence[list[Message]]) -> list[GeneratedRewrite]:
         """Greedy rewrites of these prompts, as one batch."""
-        return self.write_texts([render_prompt(self.tokenizer, messages) for messages in prompts])
+        return self.write_texts([self._fitted(messages).text for messages in prompts])
 
     def write_texts(self, prompts: Sequence[str]) -> list[GeneratedRewrite]:
         """Greedy rewrites of these rendered prompts, as one batch."""
@@ -106,7 +118,7 @@ class Student:
         prompts."""
         import numpy as np
 
-        texts = [render_prompt(self.tokenizer, messages) for messages in prompts]
+        texts = [self._fitted(messages).text for messages in prompts]
         ids = self.tokenizer(texts, add_special_tokens=False).input_ids
         most = self.card.max_new_tokens
         draws = np.concatenate([_draws(text, count, most, seed) for text in texts])
@@ -116,6 +128,10 @@ class Student:
         )  # fmt: skip
         rewrites = [self._written(row.ids, 0, 0.0).text for row in written]
         return [rewrites[start : start + count] for start in range(0, len(rewrites), count)]
+
+    def _fitted(self, messages: list[Message]) -> StudentPrompt:
+        budget = self.card.prompt_tokens(self.model.config.max_position_embeddings)
+        return fit_prompt(self.tokenizer, messages, budget)
 
     def _written(self, ids: list[int], prompt: int, seconds: float) -> GeneratedRewrite:
         end = self.tokenizer.eos_token_id
@@ -139,6 +155,31 @@ def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
     )
     return text
+
+
+def fit_prompt(tokenizer: Any, messages: list[Message], budget: int) -> StudentPrompt:
+    """The prompt, without the oldest turns of its history where it has more than `budget` tokens.
+
+    Training, evaluation and serving all call this. Question and profile stay whole: where they alone are longer than
+    the budget, so is the prompt, and who asks for it decides.
+    """
+    prompt = _counted(tokenizer, messages)
+    question, _ = parse_user_message(messages[-1]["content"])
+    system = messages[0]["content"]
+    if prompt.tokens <= budget or not question.history_summary or student_messages(question, system) != messages:
+        return prompt
+
+    def shorter(history: str) -> StudentPrompt:
+        return _counted(tokenizer, student_messages(question._replace(history_summary=history), system))
+
+    parts = later_parts(question.history_summary)
+    first = bisect_left(parts, True, hi=len(parts) - 1, key=lambda part: shorter(part).tokens <= budget)
+    return shorter(parts[first])._replace(trimmed=True)
+
+
+def _counted(tokenizer: Any, messages: list[Message]) -> StudentPrompt:
+    text = render_prompt(tokenizer, messages)
+    return StudentPrompt(messages, text, len(tokenizer(text, add_special_tokens=False).input_ids))
 
 
 def refuse_unusable(written: Sequence[GeneratedRewrite], advice: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import httpx
 import orjson
@@ -17,7 +17,7 @@ from qinglan.rewriter.engine import (
     context_tokens,
     read_completion,
 )
-from qinglan.rewriter.model import GeneratedRewrite, Student
+from qinglan.rewriter.model import GeneratedRewrite, Student, StudentPrompt
 from serving.dynamic_batcher import DynamicBatcher
 
 MAX_BATCH = 32
@@ -29,19 +29,12 @@ KEEP_ALIVE_SECONDS = 2.0
 HEALTH_SECONDS = 2.0
 
 
-class RenderedPrompt(NamedTuple):
-    """As the model reads it."""
-
-    text: str
-    tokens: int
-
-
 class Backend(Protocol):
     @property
     def waiting(self) -> int:
         """Questions that wait for their turn."""
 
-    async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
+    async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
         """One text for each; an OutageError where nobody wrote."""
 
     async def is_ready(self) -> bool:
@@ -57,7 +50,7 @@ class TransformersBackend:
     """Transformers, on a GPU in bf16 where there is one: what waits at the same time is written together."""
 
     def __init__(self, student: Student) -> None:
-        self._batches = DynamicBatcher[RenderedPrompt, GeneratedRewrite](
+        self._batches = DynamicBatcher[StudentPrompt, GeneratedRewrite](
             lambda prompts: student.write_texts([prompt.text for prompt in prompts]), MAX_BATCH
         )
 
@@ -65,7 +58,7 @@ class TransformersBackend:
     def waiting(self) -> int:
         return self._batches.waiting
 
-    async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
+    async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
         return await self._batches.ask(prompts)
 
     async def is_ready(self) -> bool:
@@ -96,7 +89,7 @@ class VllmBackend:
     def waiting(self) -> int:
         return self._waiting
 
-    async def write(self, prompts: Sequence[RenderedPrompt]) -> list[GeneratedRewrite]:
+    async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
         return list(await asyncio.gather(*(self._in_turn(prompt) for prompt in prompts)))
 
     async def is_ready(self) -> bool:
@@ -114,7 +107,7 @@ class VllmBackend:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def _in_turn(self, prompt: RenderedPrompt) -> GeneratedRewrite:
+    async def _in_turn(self, prompt: StudentPrompt) -> GeneratedRewrite:
         self._waiting += 1
         try:
             await self._turns.acquire()

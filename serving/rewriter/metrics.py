@@ -44,6 +44,7 @@ class Metrics:
         self._fallbacks = counter("fallbacks", "Questions given back as they were, and why.", "reason")
         self._guards = counter("guards", "Texts that did not pass a guard.", "guard")
         self._tokens = counter("tokens", "Tokens read and written.", "kind")
+        self._trimmed = counter("trimmed_prompts", "Questions answered without the oldest turns of a long history.")
         self._payloads = counter("payloads", "Records of the payload log.", "outcome")
         self._seconds = Histogram(
             "qinglan_rewriter_seconds", "Time to answer a request.", ["version", "protocol"], buckets=SECONDS,
@@ -66,6 +67,7 @@ class Metrics:
             self._seconds.labels(self._version, protocol)
             for how in OUTCOMES:
                 self._requests.labels(self._version, protocol, how)
+        self._trimmed.labels(self._version)
         for series, names in (
             (self._questions, tenants), (self._fallbacks, GUARDS), (self._guards, GUARDS),
             (self._tokens, ("prompt", "written")), (self._payloads, PAYLOAD_OUTCOMES),
@@ -93,6 +95,9 @@ class Metrics:
         self._tokens.labels(self._version, "prompt").inc(prompt_tokens)
         self._tokens.labels(self._version, "written").inc(written_tokens)
         self._written.observe(written_tokens)
+
+    def trimmed(self, count: int) -> None:
+        self._trimmed.labels(self._version).inc(count)
 
     def payload(self, how: str, count: int = 1) -> None:
         self._payloads.labels(self._version, how).inc(count)

@@ -8,19 +8,17 @@ from typing import Any, NamedTuple
 from kserve import InferRequest, Model
 from kserve.errors import InvalidInput
 
-from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError, OutageError
 from qinglan.lineage.model_verification import refuse_changed, verify_model
-from qinglan.plain_files import read_plain
 from qinglan.prompts import student_messages
 from qinglan.rewriter.base_weights import verify_base
-from qinglan.rewriter.card import read_card, refuse_other_prompts
+from qinglan.rewriter.card import model_context, read_card, refuse_other_prompts
 from qinglan.rewriter.guard import failed_guards
-from qinglan.rewriter.model import GeneratedRewrite, Student, load_tokenizer, render_prompt
+from qinglan.rewriter.model import GeneratedRewrite, Student, StudentPrompt, fit_prompt, load_tokenizer
 from serving.kserve_app import read_payload
 from serving.request_errors import QueueFull
 from serving.rewriter import protocols
-from serving.rewriter.backends import Backend, RenderedPrompt, TransformersBackend, VllmBackend
+from serving.rewriter.backends import Backend, TransformersBackend, VllmBackend
 from serving.rewriter.config import ServerConfig
 from serving.rewriter.metrics import Metrics
 from serving.rewriter.payload_log import PayloadLog, is_sampled, payload_record
@@ -64,7 +62,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
             raise DataError(f"{folder}: trained for no tenant, so nobody could ask it. Serve what sft or ppo wrote.")
         base = verify_base(self.config.base, folder) if self.config.base else ""
         self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
-        self._context = _context_length(self.config)
+        self._context = model_context(folder)
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
         self.backend: Backend = self._in_process() if in_process else self._over_http()
         refuse_changed(folder, proof)
@@ -100,7 +98,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
                 limit = await self.backend.context_tokens()
-                self._context = min(_context_length(self.config), limit or sys.maxsize)
+                self._context = min(model_context(self.config.model), limit or sys.maxsize)
                 await self.backend.write([self._prompt(self._warm_up(), "")])
         except (TimeoutError, OutageError):
             return False
@@ -127,7 +125,8 @@ class KServeRewriter(Model):  # type: ignore[misc]
     async def answer(self, instances: Sequence[Instance]) -> list[GuardedRewrite]:
         """One for each; Busy, or an OutageError, where nobody could. Whoever comes when nobody waits is taken."""
         prompts = [self._prompt(instance, f"instances[{number}]") for number, instance in enumerate(instances)]
-        current_request().questions = len(instances)
+        record = current_request()
+        record.questions, record.trimmed = len(instances), sum(prompt.trimmed for prompt in prompts)
         waiting = self.backend.waiting
         if waiting and waiting + len(prompts) > self.config.queue:
             raise QueueFull(f"{waiting} questions wait already, of {self.config.queue} at most. Ask again.")
@@ -136,6 +135,8 @@ class KServeRewriter(Model):  # type: ignore[misc]
             written = await self.backend.write(prompts)
             answers = [self._guarded(*pair) for pair in zip(instances, written, strict=True)]
             outcome = "answered"
+            if not record.shadow:
+                self.metrics.trimmed(record.trimmed)
         except OutageError:
             outcome = "failed"
             raise
@@ -149,18 +150,20 @@ class KServeRewriter(Model):  # type: ignore[misc]
     def get_output_types(self) -> list[dict[str, Any]]:
         return protocols.OUTPUT_TENSORS
 
-    def _prompt(self, instance: Instance, where: str) -> RenderedPrompt:
-        """The prompt of training, or a refusal in words."""
+    def _prompt(self, instance: Instance, where: str) -> StudentPrompt:
+        """The prompt of training, or a refusal in words: of a long history its oldest turns are left out."""
         systems = self.card.system_prompts
         if instance.tenant_id not in systems:
             raise InvalidInput(
                 f"{where}: this model was trained for {', '.join(systems)}, not for {instance.tenant_id!r}."
             )
-        text = render_prompt(self._tokenizer, student_messages(instance, systems[instance.tenant_id]))
-        length = len(self._tokenizer(text, add_special_tokens=False).input_ids)
-        if length > (longest := self._context - self.card.max_new_tokens):
-            raise InvalidInput(f"{where}: {length} tokens; the model reads {longest} at most.")
-        return RenderedPrompt(text, length)
+        messages = student_messages(instance, systems[instance.tenant_id])
+        prompt = fit_prompt(self._tokenizer, messages, self.card.prompt_tokens(self._context))
+        if prompt.tokens > (longest := self._context - self.card.max_new_tokens):
+            raise InvalidInput(
+                f"{where}: {prompt.tokens} tokens without any history; the model reads {longest} at most."
+            )
+        return prompt
 
     def _guarded(self, instance: Instance, written: GeneratedRewrite) -> GuardedRewrite:
         guards, record = failed_guards(instance, written.text, written.cut), current_request()
@@ -182,12 +185,3 @@ class KServeRewriter(Model):  # type: ignore[misc]
 
     def _warm_up(self) -> Instance:
         return Instance(query="一天吃几次", tenant_id=next(iter(self.card.system_prompts)))
-
-
-def _context_length(config: ServerConfig) -> int:
-    """How many tokens the model reads and writes."""
-    path = config.model / "config.json"
-    try:
-        return int(parse_json_mapping(read_plain(path), str(path))["max_position_embeddings"])
-    except (OSError, DataError, ValueError, LookupError, TypeError) as error:
-        raise DataError(f"{path}: no whole model ({type(error).__name__}). Copy it again.") from error

@@ -26,6 +26,9 @@ class RequestRecord:
     """Nobody waits for it: it is no evidence of how users are served, and no payload of theirs."""
 
     questions: int = 0
+    trimmed: int = 0
+    """Questions whose history was too long: its oldest turns were left out."""
+
     prompt_tokens: int = 0
     written_tokens: int = 0
     guards: list[str] = field(default_factory=list)
@@ -53,6 +56,7 @@ def log_entry(record: RequestRecord, version: str, status: int, outcome: str, se
         "outcome": outcome, "ms": round(seconds * 1000, 1), "questions": record.questions,
         "prompt_tokens": record.prompt_tokens, "written_tokens": record.written_tokens,
     }  # fmt: skip
+    entry |= {"trimmed": record.trimmed} if record.trimmed else {}
     return entry | ({"guards": record.guards} if record.guards else {}) | ({"why": record.why} if record.why else {})
 
 

@@ -277,15 +277,21 @@ def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:
         make_plan(load_config("fivedoctors", "demo", questions=path))
 
 
-@pytest.mark.parametrize(("profile", "tokens"), [("demo", "2,0"), ("gpt", "1,6")])
-def test_rows_too_long_for_sft_are_named_before_anything_is_paid(tmp_path: Path, profile: str, tokens: str) -> None:
+@pytest.mark.parametrize(("profile", "longest", "tokens"), [("demo", "128", "2,0"), ("gpt", "512", "1,6")])
+def test_long_histories_and_rows_too_long_for_sft_are_named_before_anything_is_paid(
+    tmp_path: Path, profile: str, longest: str, tokens: str
+) -> None:
     path = tmp_path / "q.jsonl"
     long = {"id": "long", "question": "几次", "history_summary": "聊" * 2000}
-    path.write_text("\n".join(map(json.dumps, [{"question": "一天吃几次"}] * 20 + [long])), encoding="utf-8")
+    endless = {"id": "endless", "question": "几次", "user_profile": "老" * 2000}
+    path.write_text("\n".join(map(json.dumps, [{"question": "一天吃几次"}] * 20 + [long, endless])), encoding="utf-8")
     config = load_config("fivedoctors", profile, questions=path, sft={"max_length": 1024})
 
-    [warning] = [line for line in make_plan(config, TODAY).warnings if "max_length" in line]
-    assert warning.startswith("1 rows may have more tokens than sft.max_length 1,024 (row 'long': about " + tokens)
+    refused, trimmed = [line for line in make_plan(config, TODAY).warnings if "max_length" in line]
+    assert refused.startswith(
+        "1 rows may have more tokens without any history than sft.max_length 1,024 (row 'endless'"
+    )
+    assert trimmed.startswith(f"1 rows may have more than {longest} tokens (row 'long': about " + tokens)
 
 
 def sheet_of(folder: Path, rows: list[tuple[str, str]]) -> Path:

@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import yaml
 
 from pipelines.cli import _ask_to_spend
 from pipelines.config import CONFIGS, dump_config, load_config
+from pipelines.plan import Plan
 from pipelines.prepay import prepay_run
 from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
 from pipelines.readiness import check_readiness, disallowed_hosts
@@ -20,6 +21,7 @@ from pipelines.run import run_pipeline
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
+from qinglan.questions import read_questions
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rag.service_limits import NO_CONTENT, NO_IDS, NO_NEED, NO_SNAPSHOT
 from tests.echo_servers import PRICE, Reply, Scripted, running
@@ -220,7 +222,7 @@ def test_a_run_says_before_it_pays_that_its_base_is_not_here(
     monkeypatch.setattr("pipelines.sizing.check.run_disk", lambda folder: 1e14)
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
-    def refuse(config: RunConfig, stages: Sequence[str]) -> None:
+    def refuse(plan: Plan) -> None:
         raise NotApprovedError
 
     for until in ("sft", "convert"):
@@ -243,6 +245,25 @@ def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
     shown = capsys.readouterr()
     assert "Before anything is spent" in shown.out
     assert (shown.out + shown.err).count("base.model Qwen/Qwen3-32B is not in") == 1
+
+
+def test_a_run_that_shows_its_plan_reads_the_sheet_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, times = load_config("fivedoctors", "demo", **files(tmp_path)), list[Path]()
+
+    def count_reading(path: Path, *more: Any) -> Any:
+        times.append(path)
+        return read_questions(path, *more)
+
+    def refuse(plan: Plan) -> None:
+        assert plan.steps and plan.stages == REWRITER.until(DATA[-1])
+        raise NotApprovedError
+
+    monkeypatch.setattr("pipelines.sheet.read_questions", count_reading)
+
+    with pytest.raises(NotApprovedError):
+        run_pipeline(config, tmp_path / "run", until=DATA[-1], approve=refuse)
+
+    assert times == [config.questions]
 
 
 def test_two_unusable_files_are_named_together(tmp_path: Path) -> None:

@@ -297,6 +297,8 @@ def test_a_step_that_fails_is_explained_with_the_way_on(data: Path, tmp_path: Pa
     assert "generate: " in ran.errors and "budget" in ran.errors
     assert "Run the same command again when that is mended" in ran.errors
     assert "Traceback" not in ran.errors
+    record = orjson.loads((tmp_path / "run" / "run.json").read_bytes())
+    assert record["status"] == "failed" and record["gateway"]["cost"] <= 0.0001
 
 
 def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(
@@ -437,6 +439,8 @@ def test_ctrl_c_stops_a_run_and_says_how_to_go_on(data: Path, slow: Path, tmp_pa
     assert "Stopped in generate. Run the same command again" in errors
     assert orjson.loads((out / "records/generate.json").read_bytes())["failure"]["message"] == "the run was stopped"
     assert psutil.wait_procs(children, timeout=60)[1] == []
+    paid = orjson.loads((out / "run.json").read_bytes())["gateway"]
+    assert paid["answered"] == answers(out) > 0 and paid["cost"] > 0, "also calls that were under way"
 
 
 def answers(out: Path) -> int:

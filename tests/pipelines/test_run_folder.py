@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.config import dump_config, load_config, load_style_config
 from pipelines.execution import run_lock
+from pipelines.local_execution import LocalJob, last_line, write_job
 from pipelines.preflight import with_run_files
 from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir, run_folder
@@ -102,6 +103,31 @@ def test_a_run_of_the_other_line_is_left_as_it_is(
     assert f"holds a run of the {other} line, and this would be one of the {line} line" in ended.errors
     assert "Give --out another folder" in ended.errors
     assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("line", ["style", "rewriter"])
+def test_a_run_of_the_other_line_is_known_without_its_configuration(line: str, tmp_path: Path, here: Here) -> None:
+    config = inputs(tmp_path / "data")
+    rewriter, style = begun(tmp_path / "rewriter", config), style_run(tmp_path / "data")
+    for run, name in ((rewriter, "rewriter"), (style, "style")):
+        write_job(run, LocalJob(name, {}, "", ()))
+        run.config.unlink()
+    before = files_of(tmp_path)
+
+    if line == "style":
+        ended = here("style", "run", tmp_path / "data" / "style.jsonl", "--out", rewriter.root)
+    else:
+        words = ("--questions", config.questions, "--knowledge-base", config.knowledge_base)
+        ended = here("run", "fivedoctors", *words, "--out", style.root)
+
+    other = "style" if line == "rewriter" else "rewriter"
+    assert ended.code == 2
+    assert f"holds a run of the {other} line, and this would be one of the {line} line" in ended.errors
+    assert files_of(tmp_path) == before
+    with_run_files(config, rewriter, "")  # its own line goes on, as the refusal of another sheet advises
+    for broken in ("", "[]", '{"line": 7}'):
+        (style.root / "job.json").write_text(broken)
+        assert last_line(style) in ("", "7")
 
 
 @pytest.mark.parametrize("command", [("headroom",), ("why", "row-1"), ("blind", "sheet.xlsx", "--out")])

@@ -5,6 +5,7 @@ transformers writes it. This process loads no model: the GPU is the engine's.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,11 +25,18 @@ from components.evaluation.rewriter.student_timing import (
 )
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.models.references import refuse_foreign_files
-from qinglan.prompts import PromptInput, student_messages
-from qinglan.rewriter.card import read_card, refuse_other_prompts
-from qinglan.rewriter.engine import COMPLETIONS_PATH, completion_request, engine_options, read_completion
+from qinglan.prompts import Message, PromptInput, student_messages
+from qinglan.rewriter.card import RewriterCard, model_context, read_card, refuse_other_prompts
+from qinglan.rewriter.engine import (
+    COMPLETIONS_PATH,
+    MODELS_PATH,
+    completion_request,
+    context_tokens,
+    engine_options,
+    read_completion,
+)
 from qinglan.rewriter.engine_process import Engine, run_engine
-from qinglan.rewriter.model import GeneratedRewrite, load_tokenizer, render_prompt
+from qinglan.rewriter.model import GeneratedRewrite, StudentPrompt, fit_prompt, load_tokenizer
 from qinglan.terminal.progress import progress
 
 NAME = "rewriter"
@@ -41,7 +49,8 @@ def rewrite_with_engine(
     name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig
 ) -> StudentOutput:
     """One student's rewrites of all rows, and some timed through the server that its users ask."""
-    requests = _requests(folder, rows)
+    card = servable_card(folder)
+    messages = [student_messages(row, card.system_prompts.get(row.tenant_id, "")) for row in rows]
     options = [*engine_options(NAME), *config.vllm_options]
     with (
         TemporaryDirectory(prefix="qinglan-") as logs,
@@ -49,7 +58,10 @@ def rewrite_with_engine(
         explained_outages(engine, name),
         ExitStack() as servers,
     ):
+        prompts = fitted_prompts(folder, card, messages, engine.url)
+        requests = [completion_request(NAME, prompt.text, card.max_new_tokens) for prompt in prompts]
         batched = asyncio.run(write_all(name, engine.url, requests, config.batch))
+        batched = batched._replace(trimmed=sum(prompt.trimmed for prompt in prompts))
         url = {str(student): served for student, served in config.rewriter_urls.items()}.get(name)
         url = url or servers.enter_context(rewriter_server(folder, f"--backend={engine.url}"))()
         return time_student(batched, url, rows, config.latency_rows, "vLLM")
@@ -64,14 +76,25 @@ def explained_outages(engine: Engine, name: str) -> Iterator[None]:
         raise engine.outage(f"did not write all rewrites of {name} ({error})") from error
 
 
-def _requests(folder: Path, rows: Sequence[PromptInput]) -> list[dict[str, object]]:
+def servable_card(folder: Path) -> RewriterCard:
+    """The model's card; what our server would refuse to serve is refused here."""
     card = read_card(folder)
     refuse_other_prompts(folder, card)
     refuse_foreign_files(folder)
+    return card
+
+
+def fitted_prompts(
+    folder: Path, card: RewriterCard, prompts: Sequence[list[Message]], url: str
+) -> list[StudentPrompt]:
+    """The prompts as our server before this engine sends them: without the oldest turns of a long history."""
+    try:
+        limit = context_tokens(httpx.get(url + MODELS_PATH, timeout=SERVED_SECONDS, trust_env=False).content)
+    except httpx.HTTPError as error:
+        raise OutageError(f"no answer: {type(error).__name__}") from error
+    budget = card.prompt_tokens(min(model_context(folder), limit or sys.maxsize))
     tokenizer = load_tokenizer(folder)
-    systems = card.system_prompts
-    prompts = [render_prompt(tokenizer, student_messages(row, systems.get(row.tenant_id, ""))) for row in rows]
-    return [completion_request(NAME, prompt, card.max_new_tokens) for prompt in prompts]
+    return [fit_prompt(tokenizer, messages, budget) for messages in prompts]
 
 
 async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], together: int) -> BatchOutput:

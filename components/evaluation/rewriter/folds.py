@@ -129,5 +129,6 @@ def joined_outputs(outputs: Sequence[Mapping[str, StudentOutput]]) -> dict[str, 
             seconds=sum(part.seconds for part in parts),
             latencies=[seconds for part in parts for seconds in part.latencies],
             otherwise=sum(part.otherwise for part in parts),
+            trimmed=sum(part.trimmed for part in parts),
         )
     return joined

@@ -175,6 +175,11 @@ def notes(
         )
         if student.cut:
             lines.append(f"{student.cut} rewrites of {name} were cut at the limit.")
+        if student.trimmed:
+            lines.append(
+                f"{student.trimmed} prompts of {name} were without the oldest turns of a history that is longer than "
+                "those of its training."
+            )
         if student.otherwise:
             lines.append(
                 f"{student.otherwise} of {len(student.latencies)} timed rewrites of {name} read otherwise than in a "

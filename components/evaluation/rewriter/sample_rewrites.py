@@ -8,15 +8,19 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.engine_inference import ENGINE_SECONDS, explained_outages, write_all
+from components.evaluation.rewriter.engine_inference import (
+    ENGINE_SECONDS,
+    explained_outages,
+    fitted_prompts,
+    servable_card,
+    write_all,
+)
 from components.evaluation.rewriter.student_inference import uses_vllm
 from components.evaluation.rewriter.student_timing import ready_seconds
-from qinglan.models.references import refuse_foreign_files
 from qinglan.prompts import Message
-from qinglan.rewriter.card import read_card, refuse_other_prompts
 from qinglan.rewriter.engine import completion_request, engine_options
 from qinglan.rewriter.engine_process import run_engine
-from qinglan.rewriter.model import Student, load_tokenizer, render_prompt
+from qinglan.rewriter.model import Student
 from qinglan.terminal.progress import progress
 
 NAME = "headroom"
@@ -60,19 +64,15 @@ def _in_process(
 def _with_engine(
     model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
 ) -> tuple[list[str], list[list[str]]]:
-    card = read_card(model)
-    refuse_other_prompts(model, card)
-    refuse_foreign_files(model)
-    tokenizer = load_tokenizer(model)
-    requests = engine_requests(
-        [render_prompt(tokenizer, prompt) for prompt in prompts], count, seed, card.max_new_tokens
-    )
+    card = servable_card(model)
     options = [*engine_options(NAME), *config.vllm_options]
     with (
         TemporaryDirectory(prefix="qinglan-") as logs,
         run_engine(model, options, Path(logs) / "vllm.log", ENGINE_SECONDS + ready_seconds(model)) as engine,
         explained_outages(engine, NAME),
     ):
+        fitted = [prompt.text for prompt in fitted_prompts(model, card, prompts, engine.url)]
+        requests = engine_requests(fitted, count, seed, card.max_new_tokens)
         texts = asyncio.run(write_all(NAME, engine.url, requests, config.batch)).texts
     each = count + 1
     rewrites = [texts[start : start + each] for start in range(0, len(texts), each)]

@@ -56,20 +56,22 @@ def _enter(stack: ExitStack, name: str, folder: Path, config: EvaluateConfig) ->
 def _in_batches(name: str, folder: Path, rows: Sequence[PromptInput], batch: int) -> BatchOutput:
     """Prompts of like length share a batch; the model is let go of, as a served one needs its place."""
     student = Student.load(folder)
-    prompts = [student.render(row) for row in rows]
-    order = sorted(range(len(rows)), key=lambda at: len(prompts[at]))
+    prompts = [student.prompt(row) for row in rows]
+    texts = [prompt.text for prompt in prompts]
+    order = sorted(range(len(rows)), key=lambda at: len(texts[at]))
     written: dict[int, GeneratedRewrite] = {}
     seconds = 0.0
     with progress(f"evaluate {name}", len(rows)) as tick:
         for start in range(0, len(rows), batch):
             together = order[start : start + batch]
-            written |= zip(together, student.write_texts([prompts[at] for at in together]), strict=True)
+            written |= zip(together, student.write_texts([texts[at] for at in together]), strict=True)
             seconds += written[together[0]].seconds
             for _ in together:
                 tick()
     del student
     _free_gpu()
-    return BatchOutput.of([written[at] for at in range(len(rows))], seconds)
+    batched = BatchOutput.of([written[at] for at in range(len(rows))], seconds)
+    return batched._replace(trimmed=sum(prompt.trimmed for prompt in prompts))
 
 
 def _on_gpu() -> bool:

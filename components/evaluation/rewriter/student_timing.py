@@ -30,6 +30,9 @@ class BatchOutput(NamedTuple):
     seconds: float
     """Seconds for all of them."""
 
+    trimmed: int = 0
+    """Prompts without the oldest turns of a long history."""
+
     @classmethod
     def of(cls, rewrites: Sequence[GeneratedRewrite], seconds: float) -> "BatchOutput":
         return cls([rewrite.text for rewrite in rewrites], sum(rewrite.cut for rewrite in rewrites), seconds)
@@ -53,6 +56,8 @@ class StudentOutput(NamedTuple):
 
     machine: str
     engine: str = "transformers"
+    trimmed: int = 0
+    """Prompts without the oldest turns of a long history."""
 
 
 def time_student(
@@ -61,7 +66,8 @@ def time_student(
     picked = evenly_spaced(len(rows), count)
     singly, latencies = time_served(url, [rows[at] for at in picked])
     otherwise = sum(normalise(text) != normalise(batched.texts[at]) for text, at in zip(singly, picked, strict=True))
-    return StudentOutput(*batched, latencies, otherwise, machine_name(), engine)
+    texts, cut, seconds, trimmed = batched
+    return StudentOutput(texts, cut, seconds, latencies, otherwise, machine_name(), engine, trimmed)
 
 
 def ready_seconds(folder: Path) -> float:

@@ -129,7 +129,8 @@ class PpoConfig(Config):
     """Longest rewrite in tokens; a longer one is cut."""
 
     max_prompt_tokens: Positive = 512
-    """Longest prompt in tokens; longer ones are left out and counted."""
+    """Longest prompt in tokens, in training and in serving: of a longer history the oldest turns are left out, and a
+    prompt that is longer without any is left out and counted."""
 
     hard_share: Fraction = 0.5
     """Share of training prompts on which the teacher's rewrite does not find the gold passage first, so that the

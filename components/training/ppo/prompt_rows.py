@@ -12,7 +12,7 @@ from qinglan.files import atomic_write, dump_line
 from qinglan.prompts import refuse_control_tokens
 from qinglan.reward.episode import refuse_other_retrieval
 from qinglan.reward.reward_function import read_prompt
-from qinglan.rewriter.model import render_prompt
+from qinglan.rewriter.model import fit_prompt, render_prompt
 from qinglan.rows import Question, quarantine_row
 
 STEP = "ppo"
@@ -32,8 +32,11 @@ class PreparedPrompts(NamedTuple):
     labelled: int
     """Rows of train and dev without gold, whose right passages are labelled by judges."""
 
+    trimmed: int
+    """Prompts without the oldest turns of a long history."""
+
     too_long: int
-    """Prompts that were left out because they have too many tokens."""
+    """Prompts that were left out because they have too many tokens without any history."""
 
     longest: int
     """Tokens of the longest prompt that stayed; verl pads all prompts to it, so a shorter one saves time."""
@@ -51,7 +54,7 @@ def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -
     _check_tokenizer(tokenizer, train[0])
     _check_retrieval(train[0], config)
     splits = {"train": train, "dev": dev}
-    fits = {name: _split_by_length(split, tokenizer, config.max_prompt_tokens) for name, split in splits.items()}
+    fits = {name: _fit_to_length(split, tokenizer, config.max_prompt_tokens) for name, split in splits.items()}
     for name, left in fits.items():
         if not left.rows:
             raise DataError(
@@ -74,6 +77,7 @@ def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -
     return PreparedPrompts(
         train=len(chosen), dev=len(tested), hard=sum(hard),
         labelled=sum(is_labelled(row["extra_info"]) for row in (*chosen, *tested)),
+        trimmed=sum(left.trimmed for left in fits.values()),
         too_long=len(too_long),
         longest=max(left.longest for left in fits.values()),
         dev_by_tenant=dict(Counter(row["data_source"] for row in tested)),
@@ -113,15 +117,23 @@ class LengthSplit(NamedTuple):
 
     rows: list[dict[str, Any]]
     longest: int
+    trimmed: int
     too_long: list[tuple[dict[str, Any], int]]
 
 
-def _split_by_length(rows: Sequence[dict[str, Any]], tokenizer: Any, allowed: int) -> LengthSplit:
-    texts = [render_prompt(tokenizer, row["prompt"]) for row in rows]
-    tokens = [len(tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
-    fits = [at for at, count in enumerate(tokens) if count <= allowed]
-    too_long = [(row, count) for row, count in zip(rows, tokens, strict=True) if count > allowed]
-    return LengthSplit([rows[at] for at in fits], max((tokens[at] for at in fits), default=0), too_long)
+def _fit_to_length(rows: Sequence[dict[str, Any]], tokenizer: Any, allowed: int) -> LengthSplit:
+    prompts = [fit_prompt(tokenizer, row["prompt"], allowed) for row in rows]
+    fits = [
+        (row | {"prompt": prompt.messages}, prompt)
+        for row, prompt in zip(rows, prompts, strict=True)
+        if prompt.tokens <= allowed
+    ]
+    return LengthSplit(
+        [row for row, _ in fits],
+        max((prompt.tokens for _, prompt in fits), default=0),
+        sum(prompt.trimmed for _, prompt in fits),
+        [(row, prompt.tokens) for row, prompt in zip(rows, prompts, strict=True) if prompt.tokens > allowed],
+    )
 
 
 def _not_drawn(rows: Sequence[dict[str, Any]], drawn: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -138,7 +150,10 @@ def _write_left_out(
     target.parent.mkdir(exist_ok=True)
     with atomic_write(target) as partial, partial.open("wb") as file:
         for row, tokens in too_long:
-            detail = f"its prompt has {tokens:,} tokens, ppo.max_prompt_tokens allows {config.max_prompt_tokens:,}"
+            detail = (
+                f"its prompt has {tokens:,} tokens without any history, "
+                f"ppo.max_prompt_tokens allows {config.max_prompt_tokens:,}"
+            )
             file.write(_left_out(row, "prompt_too_long", detail))
         for row in not_drawn:
             setting = "dev_rows" if row["extra_info"]["split"] == "dev" else "hard_share"

@@ -60,6 +60,9 @@ class PpoCounts(NamedTuple):
     rows: int
     dev_rows: int
     hard_rows: int
+    trimmed: int
+    """Prompts without the oldest turns of a long history."""
+
     too_long: int
     labelled: int
     """Rows of train and dev by judges' labels: their gold in figures, curves and choice of checkpoint is judged."""
@@ -88,6 +91,7 @@ FIGURES = {
     "rows": "train, rows",
     "dev_rows": "dev, rows",
     "hard_rows": "hard train rows",
+    "trimmed": "without the oldest turns, rows",
     "too_long": "left out as too long, rows",
     "steps": "training steps",
     "best_step": "best step",
@@ -255,6 +259,7 @@ def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: 
 def _card(card: RewriterCard, parents: dict[str, str], prompts: PreparedPrompts, config: PpoConfig) -> RewriterCard:
     return RewriterCard(
         stage="ppo", system_prompts=prompts.system_prompts, max_new_tokens=config.max_new_tokens,
+        max_prompt_tokens=config.max_prompt_tokens,
         parents={**{name: value for name, value in card.parents.items() if name == "base_model"}, **parents},
     )  # fmt: skip
 
@@ -284,6 +289,7 @@ def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, 
         "rows": prompts.train,
         "dev_rows": prompts.dev,
         "hard_rows": prompts.hard,
+        "trimmed": prompts.trimmed,
         "too_long": prompts.too_long,
         "labelled": prompts.labelled,
         "steps": int(trained[-1]["step"]),

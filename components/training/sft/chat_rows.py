@@ -1,13 +1,18 @@
-"""Check the chats that the student learns from, before training starts."""
+"""The chats that the student learns from, checked and fitted before training starts."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from components.training.sft.config import SftConfig
 from qinglan.errors import DataError
+from qinglan.files import atomic_write
 from qinglan.prompts import Message, refuse_control_tokens
-from qinglan.rewriter.model import render_prompt
+from qinglan.rewriter.model import fit_prompt, render_prompt
+
+TURN_END = 2
+"""Tokens that ms-swift writes after an answer: the end of the turn, and a line's."""
 
 
 class Chats(NamedTuple):
@@ -72,13 +77,35 @@ def check_tokenizer(tokenizer: Any, chats: Chats, where: Path) -> None:
         )
 
 
-def check_lengths(tokenizer: Any, path: Path, longest: int) -> None:
-    """Check that no row is too long, since ms-swift would leave it out silently."""
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        messages = orjson.loads(line)["messages"]
-        text = render_prompt(tokenizer, messages[:2]) + messages[2]["content"]
-        if (count := len(tokenizer(text, add_special_tokens=False).input_ids)) >= longest:
+def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig) -> int:
+    """Write the chats that ms-swift gets, and return how many lost the oldest turns of a long history.
+
+    A chat that fits stays as it is, to the byte. One that is too long without any history is an error, since ms-swift
+    would leave it out silently.
+    """
+    trimmed, lines = 0, []
+    for number, line in enumerate(source.read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        row = orjson.loads(line)
+        answer = row["messages"][2]["content"]
+        room = config.max_length - TURN_END - len(_ids(tokenizer, answer))
+        prompt = fit_prompt(tokenizer, row["messages"][:2], min(config.max_prompt_tokens, room))
+        if (count := len(_ids(tokenizer, prompt.text + answer))) >= config.max_length:
             raise DataError(
-                f"{path}:{number}: {count} tokens, and sft.max_length is {longest}. Raise it, or shorten the row's "
-                "question, profile or history in the sheet."
+                f"{source}:{number}: {count} tokens without any history, and sft.max_length is {config.max_length}. "
+                "Raise it, or shorten the row's question or profile in the sheet."
             )
+        if prompt.trimmed:
+            line = orjson.dumps(row | {"messages": [*prompt.messages, row["messages"][2]]})
+            trimmed += 1
+        lines.append(line + b"\n")
+    target.parent.mkdir(exist_ok=True)
+    with atomic_write(target) as partial:
+        partial.write_bytes(b"".join(lines))
+    return trimmed
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False).input_ids
+    return ids

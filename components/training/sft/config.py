@@ -63,7 +63,8 @@ class SftConfig(Config):
     """Modules that get the adapter."""
 
     max_length: Positive = 2048
-    """Most tokens of a row; a longer row is an error and is never cut."""
+    """Most tokens of a row. A prompt has `max_new_tokens` less: of a longer history the oldest turns are left out, in
+    training as in serving. A question with its profile or an answer that is longer is an error, never cut."""
 
     deepspeed: Literal["zero2", "zero3"] | None = None
     """Shard optimizer and gradients, and with zero3 weights too; full tuning of 32B needs zero3."""
@@ -94,6 +95,11 @@ class SftConfig(Config):
     """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
 
     @property
+    def max_prompt_tokens(self) -> int:
+        """Most tokens of a prompt, in training and in serving."""
+        return self.max_length - self.max_new_tokens
+
+    @property
     def processes(self) -> int:
         """Processes on each node."""
         return self.gpus if self.device == "cuda" else 1
@@ -102,4 +108,8 @@ class SftConfig(Config):
     def _possible(self) -> Self:
         if self.device == "cpu" and self.deepspeed:
             raise ValueError("deepspeed is for GPUs; leave it out with device: cpu")
+        if self.max_prompt_tokens < 1:
+            raise ValueError(
+                f"max_length {self.max_length} has no room for a prompt beside max_new_tokens {self.max_new_tokens}"
+            )
         return self

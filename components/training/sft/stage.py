@@ -6,18 +6,17 @@ A training that was killed goes on from its last checkpoint; one that was finish
 
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
-from components.training.sft.chat_rows import Chats, check_lengths, check_tokenizer, read_chats
+from components.training.sft.chat_rows import check_tokenizer, read_chats, write_fitting
 from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
 from components.training.sft.finish import finish
 from components.training.sft.model_family import with_family
 from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.curves import CURVE_FILE, rows_curve
-from qinglan.digests import digest
 from qinglan.errors import TrainingError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
@@ -33,6 +32,8 @@ from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.trackers import tracked
 
 DONE = "done.json"
+CHATS = "chats"
+"""Folder of the chats that ms-swift gets, beside its checkpoints, where the pods of a job see it too."""
 TITLE, CURVES = "SFT: loss by step", {"training": "loss", "validation": "eval_loss"}
 HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
@@ -49,6 +50,9 @@ class SftCounts(NamedTuple):
     like_teacher: float
     """Share of rewrites that equal the teacher's, of the rows tried."""
 
+    trimmed: int
+    """Rows of train and dev without the oldest turns of a long history."""
+
     reused: int
     """1 if this very training had been finished before."""
 
@@ -60,6 +64,7 @@ FIGURES = {
     "eval_loss": "loss on dev, nats per token",
     "token_accuracy": "right tokens on dev, %",
     "like_teacher": "rewrites like the teacher's, %",
+    "trimmed": "without the oldest turns, rows",
     "reused": "finished by an earlier run, 1 or 0",
 }
 """The figures on KFP's page, by field."""
@@ -89,20 +94,24 @@ def sft(
     if not reused:  # what was finished has been checked, by these very settings
         shared, base = is_reference(base), weights_folder(base)
         tokenizer = load_tokenizer(base)
-        _check_base(tokenizer, base, train, chats, config.max_length)
+        check_tokenizer(tokenizer, train, base)
+        names = ("train.jsonl", "dev.jsonl")
+        trimmed = sum(write_fitting(tokenizer, chats / name, work / CHATS / name, config) for name in names)
+        chats = work / CHATS
         prompt = train.first[:2]
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
             base = base if shared else copy_to_scratch(base, parents["base_model"])
-            chats = copy_to_scratch(chats, digest(chats))
         metrics = _train(base, chats, work, train.rows, config, runner, gateway_url)
         card = RewriterCard(
-            stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens, parents=parents
-        )
+            stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens,
+            max_prompt_tokens=config.max_prompt_tokens, parents=parents,
+        )  # fmt: skip
         like = _finish(base, chats, work, card, config, runner)
         _write_log(work, metrics)
         best = min((row for row in metrics if "eval_loss" in row), key=lambda row: row["eval_loss"])
         facts = {"steps": max(row["step"] for row in metrics), "eval_loss": best["eval_loss"], "like_teacher": like}
+        facts["trimmed"] = trimmed
         facts["token_accuracy"] = best.get("eval_token_accuracy", 0.0)
         with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(facts))
@@ -112,12 +121,6 @@ def sft(
             shutil.copytree(work / name, partial, dirs_exist_ok=True)
     facts = orjson.loads((work / DONE).read_bytes())
     return SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts)
-
-
-def _check_base(tokenizer: Any, base: Path, train: Chats, chats: Path, longest: int) -> None:
-    check_tokenizer(tokenizer, train, base)
-    for name in ("train", "dev"):
-        check_lengths(tokenizer, chats / f"{name}.jsonl", longest)
 
 
 def _train(

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from components.training.ppo.prompt_rows import LEFT_OUT, is_hard, oversample_hard, prepare_prompts
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl
-from qinglan.rows import QuarantinedRow
-from tests.ppo_world import laptop, write_rows
-from tests.tiny_rewriter import tiny_model
+from qinglan.prompts import student_messages
+from qinglan.rewriter.model import fit_prompt
+from qinglan.rows import QuarantinedRow, Question
+from tests.ppo_world import laptop, validated, write_rows
+from tests.tiny_rewriter import SYSTEM, tiny_model
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(0, 1), st.integers(0, 9))
@@ -76,16 +78,38 @@ def test_the_longest_prompt_that_stays_is_what_all_are_padded_to(tmp_path: Path,
     longest = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
 
     assert longest < 200
-    assert prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest)).too_long == 0
+    fitting = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest))
+    assert (fitting.trimmed, fitting.too_long) == (0, 0)
     with pytest.raises(DataError, match="10 prompts are fewer"):
-        prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest - 1))
+        prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=bare_tokens(tokenizer, 1)))
+
+
+def bare_tokens(tokenizer: Any, number: int) -> int:
+    """Tokens of a row's prompt without its history."""
+    row = validated(number, "train", history_summary="")
+    return fit_prompt(tokenizer, student_messages(row, SYSTEM), 1000).tokens
+
+
+def test_a_long_history_loses_its_oldest_turns_and_the_row_stays(tmp_path: Path, tokenizer: Any) -> None:
+    import pyarrow.parquet
+
+    rows = write_rows(tmp_path / "rows", train=32)
+    longest = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
+
+    prompts = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=longest - 1))
+
+    assert (prompts.train, prompts.too_long) == (32, 0) and prompts.trimmed > 0 and prompts.longest < longest
+    for row in pyarrow.parquet.read_table(tmp_path / "train.parquet").to_pylist():
+        info = Question.model_validate({name: row["extra_info"][name] for name in Question.model_fields})
+        served = fit_prompt(tokenizer, student_messages(info, SYSTEM), longest - 1)
+        assert row["prompt"] == served.messages and row["extra_info"]["history_summary"] == info.history_summary != ""
 
 
 def test_prompts_that_verl_does_not_get_are_listed_with_their_figures(tmp_path: Path, tokenizer: Any) -> None:
     rows = write_rows(tmp_path / "rows", train=32)
-    longest = prepare_prompts(rows, tmp_path, tokenizer, laptop(max_prompt_tokens=200)).longest
+    allowed = bare_tokens(tokenizer, 1)
 
-    config = laptop(max_prompt_tokens=longest - 1, collection=8, batch=8, dev_rows=2)
+    config = laptop(max_prompt_tokens=allowed, collection=8, batch=8, dev_rows=2)
     prompts = prepare_prompts(rows, tmp_path, tokenizer, config)
 
     left_out = [row for _, row in read_jsonl(tmp_path / "log" / LEFT_OUT, QuarantinedRow)]
@@ -94,7 +118,8 @@ def test_prompts_that_verl_does_not_get_are_listed_with_their_figures(tmp_path: 
     every = {info["id"] for name in ("train", "dev") for info in read_infos(rows / f"{name}.parquet")}
     assert reasons["prompt_too_long"] == prompts.too_long > 0 and reasons["not_drawn"] > 0
     assert given.isdisjoint(row.id for row in left_out) and given | {row.id for row in left_out} == every
-    assert f"{longest} tokens, ppo.max_prompt_tokens allows {longest - 1}" in left_out[0].detail
+    detail = f"{allowed + 1} tokens without any history, ppo.max_prompt_tokens allows {allowed}"
+    assert detail in left_out[0].detail
 
 
 def test_rows_of_other_retrieval_settings_are_refused_before_verl_starts(tmp_path: Path, tokenizer: Any) -> None:

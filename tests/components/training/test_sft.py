@@ -10,7 +10,7 @@ import pytest
 
 from components.training.base.config import BaseConfig
 from components.training.base.stage import base as run_base_stage
-from components.training.sft.chat_rows import check_lengths, check_tokenizer, read_chats
+from components.training.sft.chat_rows import check_tokenizer, read_chats, write_fitting
 from components.training.sft.command import (
     Paths,
     distributed_environment,
@@ -29,7 +29,8 @@ from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
-from qinglan.prompts import Message
+from qinglan.prompts import Message, Question, student_answer, student_messages
+from qinglan.rewriter.model import fit_prompt, load_tokenizer
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_subprocess import argument_names
 from tests.components.training.verl_subprocess import ask
@@ -213,14 +214,40 @@ def test_a_tokenizer_that_yields_no_ids_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_that_would_be_left_out_for_its_length_is_named(tmp_path: Path) -> None:
-    from qinglan.rewriter.model import load_tokenizer
-
     tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
     path = write_chats(tmp_path / "train.jsonl", [chat(1), chat(2, answer="很长" * 200)])
+    config = SftConfig(device="cpu", max_length=256)
 
-    with pytest.raises(DataError, match=r"train.jsonl:2: \d+ tokens, and sft.max_length is 256"):
-        check_lengths(tokenizer, path, 256)
-    check_lengths(tokenizer, write_chats(path, [chat(1)]), 256)
+    with pytest.raises(DataError, match=r"train.jsonl:2: \d+ tokens without any history, and sft.max_length is 256"):
+        write_fitting(tokenizer, path, tmp_path / "out.jsonl", config)
+
+
+def test_chats_that_fit_stay_as_they_are_to_the_byte(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
+    path = write_chats(tmp_path / "train.jsonl", [chat(1), chat(2)])
+
+    assert write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256)) == 0
+
+    assert (tmp_path / "out.jsonl").read_bytes() == path.read_bytes()
+
+
+def test_the_student_learns_a_long_conversation_as_it_will_be_served(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
+    question = Question("fivedoctors", "那它一天吃几次", "老人", " ".join(f"用户：第{at}句话" for at in range(40)))
+    long = chat(1) | {"messages": [*student_messages(question), student_answer("每日服用频次")]}
+    path = write_chats(tmp_path / "train.jsonl", [long, chat(2)])
+    config = SftConfig(device="cpu", max_length=256)
+
+    assert write_fitting(tokenizer, path, tmp_path / "out.jsonl", config) == 1
+
+    first, second = (orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines())
+    served = fit_prompt(tokenizer, student_messages(question), config.max_prompt_tokens)
+    assert first == long | {"messages": [*served.messages, long["messages"][2]]} != long and second == chat(2)
+
+
+def test_a_length_without_room_for_a_prompt_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_length 128 has no room for a prompt beside max_new_tokens 150"):
+        SftConfig(max_length=128)
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:

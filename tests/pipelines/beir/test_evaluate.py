@@ -158,7 +158,7 @@ def test_a_rewriter_that_is_away_is_an_outage_and_no_score(folder: Path, monkeyp
 
 
 def test_a_question_that_a_rewriter_refuses_is_searched_as_asked_and_counted(folder: Path) -> None:
-    """As the RAG service does: a model that reads 500 tokens refuses a long history with a 400."""
+    """As the RAG service does: a model that reads 500 tokens refuses a long question with a 400."""
     too_long = Reply(400, b'{"error": "914 tokens; the model reads 492 at most."}')
     rewrite = Reply(200, orjson.dumps({"predictions": [{"rewritten_query": "虾青素", "model_version": "v"}]}))
     with running(Scripted(*[rewrite, too_long] * 6)) as url:

@@ -1,7 +1,9 @@
 """The served student: three protocols over a real socket, one answer, written by the code that evaluation uses."""
 
 import logging
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -9,13 +11,13 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.prompts import Question, student_messages
-from qinglan.rewriter.card import read_card
+from qinglan.rewriter.card import read_card, write_card
 from qinglan.rewriter.model import Student
 from serving.kserve_app import shorten_client_errors
 from serving.rewriter.protocols import Instance
 from tests.hostile_senders import assert_endless_header_is_cut
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
-from tests.tiny_rewriter import TAUGHT, tiny_model
+from tests.tiny_rewriter import SYSTEM, TAUGHT, tiny_model
 
 pytestmark = pytest.mark.slow
 SECRET = "密语"
@@ -60,6 +62,31 @@ def test_three_protocols_give_what_evaluation_would_have_measured(served: Served
     }
     assert versions == {digest(served.folder)[:12]}
     assert not any("fallback" in one for one in first)
+
+
+def test_a_long_conversation_is_answered_without_its_oldest_turns(serve: Serve, folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(folder, model)
+    write_card(model, read_card(folder).model_copy(update={"max_prompt_tokens": 120}))
+    turns = "\n".join(f"用户：我们谈到了第{at}件事" for at in range(200))
+    asked = Question("fivedoctors", "一天吃几次", "", turns)
+    student = Student.load(model)
+    shown = student.prompt(asked)
+    assert shown.trimmed and shown.tokens <= 120 and "第199件事" in shown.text
+
+    with serve(model=model) as served:
+        messages = [dict(one.items()) for one in student_messages(asked, SYSTEM)]
+        first = served.ask(query=asked.question, history_summary=turns)
+        second = served.http.post(CHAT, json={"model": "rewriter", "messages": messages}).json()
+        refused = served.http.post(V1, json={"instances": [{"query": "几次" * 600, "tenant_id": "fivedoctors"}]})
+
+        [written] = student.write([asked])
+        assert second["usage"]["prompt_tokens"] == written.prompt_tokens == shown.tokens
+        assert first["rewritten_query"] == second["choices"][0]["message"]["content"]
+        assert served.counted("qinglan_rewriter_trimmed_prompts_total") == 2
+        assert served.counted("qinglan_rewriter_tokens_total", kind="prompt") == 2 * shown.tokens
+        assert [line["trimmed"] for line in served.lines() if "trimmed" in line] == [1, 1]
+        assert refused.status_code == 400 and "tokens without any history; the model reads" in refused.text
 
 
 def test_openais_own_client_reads_the_answer_whole_and_as_a_stream(served: Served) -> None:
@@ -131,7 +158,7 @@ def test_questions_asked_at_once_get_the_answers_they_get_alone(served: Served) 
         (V1, {"instances": [ASKED | {"query": " "}]}, "instances[0]: query"),
         (V1, {"instances": [ASKED | {"query": "长" * 4001}]}, "instances[0]: query"),
         (V1, {"instances": [ASKED, ASKED | {"tenant_id": "chengla"}]}, "instances[1]: this model was trained"),
-        (V1, {"instances": [ASKED | {"history_summary": "虾青素" * 600}]}, "tokens; the model reads"),
+        (V1, {"instances": [ASKED | {"query": "虾青素" * 600}]}, "tokens without any history; the model reads"),
         (V1, {"instances": [ASKED | {"model": SECRET}]}, "instances[0]: model"),
         (V1, {"instances": [SECRET]}, "instances[0]"),
         (V2, {"inputs": [tensor("query", [SECRET])]}, "tenant_id is missing"),

@@ -15,9 +15,9 @@ from qinglan.errors import OutageError
 from qinglan.prompts import Question, student_messages
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.engine import COMPLETIONS_PATH, context_tokens, read_completion
-from qinglan.rewriter.model import GeneratedRewrite, load_tokenizer
+from qinglan.rewriter.model import GeneratedRewrite, StudentPrompt, load_tokenizer
 from qinglan.services import free_port
-from serving.rewriter.backends import RenderedPrompt, VllmBackend
+from serving.rewriter.backends import VllmBackend
 from tests.echo_servers import Reply, Scripted, running
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, Serve, Served, until
 
@@ -48,7 +48,7 @@ def completions(url: str) -> list[GeneratedRewrite]:
     async def write() -> list[GeneratedRewrite]:
         backend = VllmBackend(url, "rewriter", 8)
         try:
-            return await backend.write([RenderedPrompt("x", 1)])
+            return await backend.write([StudentPrompt([], "x", 1)])
         finally:
             await backend.aclose()
 
