@@ -62,7 +62,7 @@ def main() -> None:
 def compare(rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder, stand_ins(Path(folder)) as (judge_url, rag_url, gateway_url):
         [plan_seconds] = asyncio.run(timed(Trainer(judge_url + "/v1", rag_url, "judge").rewards, [batch("theirs")]))
-        every, sampled = (RewardConfig(judge_share=share, canary_share=0.0) for share in (1.0, 0.3))
+        every, sampled = (RewardConfig(judge_share=share, control_pair_share=0.0) for share in (1.0, 0.3))
         seconds = statistics.median(time_ours(gateway_url, every, [batch(f"r{n}") for n in range(rounds)]))
         before = asyncio.run(calls(gateway_url))
         [again] = time_ours(gateway_url, sampled, [batch("r0", epoch=1)])

@@ -162,7 +162,7 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
     rows = []
     for row in prompts:
         prompt = read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"])
-        if prompt.right:
+        if prompt.relevant:
             of_row = validated[prompt.id]
             kinds = (*question_kinds(of_row, trained_terms), *slices.get(prompt.id, ()))
             rows.append(DevRow(of_row, prompt, row["prompt"], kinds))
@@ -216,7 +216,7 @@ def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float
 
 def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
     """1 where validation's first passage is right."""
-    return float(bool(retrieval.hits) and retrieval.hits[0].id in prompt.right)
+    return float(bool(retrieval.hits) and retrieval.hits[0].id in prompt.relevant)
 
 
 async def _ask_all(
@@ -240,7 +240,7 @@ async def _ask(rag: RagClient, prompt: TrainingPrompt, text: str, config: RunCon
     data = (await rag.retrieve(request)).data
     refuse_other_service(prompt, data)
     hits = config.retrieval.shown(data)
-    return float(bool(hits) and hits[0].id in prompt.right)
+    return float(bool(hits) and hits[0].id in prompt.relevant)
 
 
 def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:

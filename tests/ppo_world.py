@@ -30,8 +30,8 @@ from qinglan.errors import OutageError
 from qinglan.reward.outage import write_outage
 
 NAMES = (
-    "gold_teacher labelled unjudged top1 top1_teacher copied floor kept numbers judged judge_failed canary"
-    " canary_failed part_judge"
+    "gold_teacher labelled unjudged top1 top1_teacher copied floor kept numbers judged judge_failed control_pair"
+    " control_pair_failed part_judge"
 )
 calls = 0
 

@@ -27,7 +27,7 @@ STEPS, COLLECTION, BATCH, LEARNING_RATE = 12, 128, 32, 1e-3
 DEV_ROWS, TOGETHER = 256, 64
 PROMPTS, GENERATIONS = 128, 4
 ATTEMPTS = Limits().attempts
-EVERY_ROLLOUT_JUDGED = {"judge_share": 1.0, "canary_share": 0.0}
+EVERY_ROLLOUT_JUDGED = {"judge_share": 1.0, "control_pair_share": 0.0}
 
 Json = dict[str, Any]
 

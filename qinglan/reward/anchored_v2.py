@@ -36,8 +36,8 @@ def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels:
 def graded_quality(ids: Sequence[str], gains: Mapping[str, float]) -> float:
     """Quality of a retrieval by graded labels. A passage without a label earns nothing: it may be relevant, but a
     policy that earned by unjudged passages would learn to retrieve them."""
-    worth = max((gains.get(passage, 0.0) * rank_reward([rank]) for rank, passage in enumerate(ids, 1)), default=0.0)
-    return 0.5 * worth + 0.5 * graded_ndcg(ids, gains, DEPTH)
+    best = max((gains.get(passage, 0.0) * rank_reward([rank]) for rank, passage in enumerate(ids, 1)), default=0.0)
+    return 0.5 * best + 0.5 * graded_ndcg(ids, gains, DEPTH)
 
 
 def rank_reward(ranks: Sequence[int]) -> float:
@@ -45,11 +45,9 @@ def rank_reward(ranks: Sequence[int]) -> float:
     first = min(ranks, default=DEPTH + 1)
     if first == 1:
         return 1.0
-    return (
-        SECOND_RANK_REWARD - (SECOND_RANK_REWARD - LAST_RANK_REWARD) * (first - 2) / (DEPTH - 2)
-        if first <= DEPTH
-        else 0.0
-    )
+    if first > DEPTH:
+        return 0.0
+    return SECOND_RANK_REWARD - (SECOND_RANK_REWARD - LAST_RANK_REWARD) * (first - 2) / (DEPTH - 2)
 
 
 def ndcg(ranks: Sequence[int], relevant: int) -> float:

@@ -91,7 +91,7 @@ class RewardConfig(Config):
     judge_prompt: str = ""
     """The judge's prompt: a text, or a .txt file beside the profile; empty takes qinglan/prompts."""
 
-    canary_share: Fraction = 0.02
+    control_pair_share: Fraction = 0.02
     """Share of prompts on which the judge itself is tested, with a pair of texts whose order is known."""
 
     seed: int = 42

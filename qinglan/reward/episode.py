@@ -44,8 +44,8 @@ class Prompt(BaseModel):
         return _as_tuple(value)
 
     @property
-    def right(self) -> tuple[str, ...]:
-        """Passages that answer: gold, or what judges labelled relevant."""
+    def relevant(self) -> tuple[str, ...]:
+        """Passages that answer the question: gold, or what judges labelled relevant."""
         return relevant_ids(self.gold, self.labels)
 
     @property
@@ -116,7 +116,7 @@ class JudgeScores(NamedTuple):
     """True where the judge gave the scores, false where they are imputed."""
 
     failed: bool = False
-    """The judge was asked and gave nothing usable."""
+    """The judge was asked and gave no usable answer."""
 
 
 class Episode(NamedTuple):
@@ -185,5 +185,5 @@ def refuse_other_service(prompt: TrainingPrompt, data: RagData) -> None:
         if contradicts_snapshot(answered, validated):
             raise DataError(
                 f"row {prompt.id}: the RAG service answers from {kind} {answered[:12]}, the row was validated on "
-                f"{validated[:12]}. Serve that one, or validate and convert again."
+                f"{validated[:12]}. Serve that {kind}, or validate and convert again."
             )

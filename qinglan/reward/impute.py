@@ -23,13 +23,15 @@ DEFAULT_SCORE = 0.6
 """Estimate before the first score: the middle of 1 to 5, over 5."""
 
 LEAST, MOST = 0.2, 1.0
+"""Bounds of an estimate: the judge gives 1 to 5, over 5."""
+
 RIDGE = 1.0
 
 HAT_BASIS_STEPS = 5
 """Steps of the hat basis: a figure in [0, 1] becomes its nearness to 0 and to each step."""
 
-FAINT = 0.001
-"""Scores of the first passage below this count as equal."""
+LOWEST_FIRST_SCORE = 0.001
+"""Scores of the first passage below this count as this."""
 
 FEATURE_COUNT = (HAT_BASIS_STEPS + 1) ** 2 + 2 * (HAT_BASIS_STEPS + 1)
 
@@ -45,7 +47,7 @@ def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list
     Two of its retrieval: the quality, and the first passage's score on a logarithmic scale. Two of its words: the
     share of the text that the conversation holds, and the share of the need that the text holds.
     """
-    log_score = 1 - math.log(max(top1, FAINT)) / math.log(FAINT)
+    log_score = 1 - math.log(max(top1, LOWEST_FIRST_SCORE)) / math.log(LOWEST_FIRST_SCORE)
     known_share = term_coverage(text, set(search_terms(f"{prompt.question} {prompt.history_summary}")))
     need_share = term_coverage(prompt.need, set(search_terms(text)))
     return [min(1.0, max(0.0, figure)) for figure in (quality, log_score, known_share, need_share)]
@@ -64,6 +66,7 @@ class Imputer:
     def __init__(self, features: int) -> None:
         self._gram: Any = np.zeros((features + 1, features + 1))
         self._moment: Any = np.zeros(features + 1)
+        # The constant is not penalised, but for what keeps the equations solvable.
         self._penalty: Any = np.diag([1e-9] + [RIDGE] * features)
 
     @property
@@ -72,6 +75,8 @@ class Imputer:
 
     def add(self, features: Sequence[float], score: float) -> None:
         """Learn from a judged rewrite."""
+        # Ridge regression needs only X'X and X'y, so a row is added to both and then forgotten. The constant comes
+        # first: [0, 0] of the matrix counts the rows, [0] of the vector sums their scores.
         row = np.array([1.0, *features])
         self._gram += np.outer(row, row)
         self._moment += row * score

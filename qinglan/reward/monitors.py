@@ -2,7 +2,7 @@
 
 A step is a mapping with `step` and whichever of these it has: avg_reward, train_gold, gold_dev and gold_dev_rows
 (some steps only), policy_loss, value_loss, clip_fraction, kl, entropy, judge_failures and judged_share,
-canaries_failed (steps with control pairs only). What is missing raises no alarm.
+control_pairs_failed (steps with control pairs only). What is missing raises no alarm.
 """
 
 import math
@@ -66,7 +66,7 @@ def reward_falling(steps: Sequence[StepMetrics]) -> Alarm | None:
     rewards = _series(steps, "avg_reward")
     if len(rewards) < MIN_TREND_STEPS:
         return None
-    best = max(_mean(rewards[at : at + WINDOW]) for at in range(len(rewards) - WINDOW + 1))
+    best = max(_mean(rewards[start : start + WINDOW]) for start in range(len(rewards) - WINDOW + 1))
     now = _mean(rewards[-WINDOW:])
     if best - now <= REWARD_FALL:
         return None
@@ -81,10 +81,11 @@ def too_much_clipped(steps: Sequence[StepMetrics]) -> Alarm | None:
     clipped = _series(steps, "clip_fraction")
     if not clipped or clipped[-1] <= CLIPPED:
         return None
-    lasting = len(clipped) >= WINDOW and min(clipped[-WINDOW:]) > CLIPPED
+    lasts = len(clipped) >= WINDOW and min(clipped[-WINDOW:]) > CLIPPED
+    duration = f", above {CLIPPED} for {WINDOW} steps" if lasts else ""
     return Alarm(
-        "clip-fraction", "stop" if lasting else "warn",
-        f"clip_fraction is {clipped[-1]:.2f} at {_at(steps)}{f', above {CLIPPED} for {WINDOW} steps' * lasting}: "
+        "clip-fraction", "stop" if lasts else "warn",
+        f"clip_fraction is {clipped[-1]:.2f} at {_at(steps)}{duration}: "
         "updates are too large. Lower the actor's learning rate, or the PPO epochs.",
     )  # fmt: skip
 
@@ -109,8 +110,8 @@ def kl_runaway(steps: Sequence[StepMetrics]) -> Alarm | None:
         return None
     return Alarm(
         "kl-runaway", "stop" if now > KL_STOP else "warn",
-        f"kl is {now:.1f} at {_at(steps)} (trainings that went learned stood near 1): the policy left the SFT model. "
-        "Raise the KL coefficient, or lower the actor's learning rate.",
+        f"kl is {now:.1f} at {_at(steps)} (it stays near 1 in trainings that learn well): the policy left the SFT "
+        "model. Raise the KL coefficient, or lower the actor's learning rate.",
     )  # fmt: skip
 
 
@@ -133,20 +134,22 @@ def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
 
     Step 0, before any training, counts among the tests of held-out gold.
     """
-    tested = [at for at, step in enumerate(steps) if "gold_dev" in step]
+    tested = [index for index, step in enumerate(steps) if "gold_dev" in step]
     if len(tested) < 2:
         return None
-    golds = [steps[at]["gold_dev"] for at in tested]
-    rewards = _series(steps[: tested[-1] + 1], "avg_reward")
-    if len(rewards) < 2 or _risen(rewards) < REWARD_RISE:
+    golds = [steps[index]["gold_dev"] for index in tested]
+    up_to_test = steps[: tested[-1] + 1]  # rewards after the last test have no held-out gold to compare with
+    rewards = _series(up_to_test, "avg_reward")
+    if len(rewards) < 2 or (rise := _rise(rewards)) < REWARD_RISE:
         return None
-    fallen = max(golds[:-1]) - golds[-1] > max(GOLD_FALL, _by_chance(steps[tested[-1]], max(golds[:-1])))
-    if not fallen and (len(golds) < GOLD_POINTS or golds[-1] > golds[0]):
+    best, last = max(golds[:-1]), golds[-1]
+    fell = best - last > max(GOLD_FALL, _by_chance(up_to_test[-1], best))
+    if not fell and (len(golds) < GOLD_POINTS or last > golds[0]):
         return None
     return Alarm(
-        "gold-gap", "stop" if fallen else "warn",
-        f"avg_reward rose by {_risen(rewards):.3f} while held-out gold went from {max(golds[:-1]):.3f} to "
-        f"{golds[-1]:.3f} at {_at(steps[: tested[-1] + 1])}: the policy may be gaming the reward. Read the newest "
+        "gold-gap", "stop" if fell else "warn",
+        f"avg_reward rose by {rise:.3f} while held-out gold went from {best:.3f} to "
+        f"{last:.3f} at {_at(up_to_test)}: the policy may be gaming the reward. Read the newest "
         "rollouts, and keep the checkpoint with the best held-out gold. reward.mode seed_v1 is easier to game than "
         "anchored_v2.",
     )  # fmt: skip
@@ -169,7 +172,7 @@ def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 def control_pairs_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
     """The judge prefers the text that is known to be worse: its scores would lead the training astray."""
-    failed = _series(steps, "canaries_failed")[-MIN_TREND_STEPS:]
+    failed = _series(steps, "control_pairs_failed")[-MIN_TREND_STEPS:]
     if len(failed) < WINDOW or (share := _mean(failed)) <= PAIRS_WARN:
         return None
     return Alarm(
@@ -187,7 +190,7 @@ MONITORS: tuple[Callable[[Sequence[StepMetrics]], Alarm | None], ...] = (
 
 
 def _by_chance(step: StepMetrics, before: float) -> float:
-    """Two standard errors of the difference between two shares of the dev rows."""
+    """Difference that chance explains: two standard errors between two shares of the dev rows, sqrt(2p(1-p)/n)."""
     share = min(1.0, max(0.0, (step["gold_dev"] + before) / 2))
     return 2 * math.sqrt(2 * share * (1 - share) / max(1.0, step.get("gold_dev_rows", math.inf)))
 
@@ -201,9 +204,10 @@ def _series(steps: Sequence[StepMetrics], name: str) -> list[float]:
     return [step[name] for step in steps if name in step and math.isfinite(step[name])]
 
 
-def _risen(values: Sequence[float]) -> float:
-    few = max(1, min(WINDOW, len(values) // 2))
-    return _mean(values[-few:]) - _mean(values[:few])
+def _rise(values: Sequence[float]) -> float:
+    """Mean at the end minus mean at the beginning, over as many steps on both sides."""
+    width = max(1, min(WINDOW, len(values) // 2))
+    return _mean(values[-width:]) - _mean(values[:width])
 
 
 def _at(steps: Sequence[StepMetrics]) -> str:

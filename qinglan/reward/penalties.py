@@ -1,9 +1,9 @@
 """Measures of faults that make a rewrite worse: length, repetition, invented words and numbers."""
 
-import re
 import unicodedata
 from collections.abc import Set
 from functools import lru_cache
+from itertools import groupby
 
 from qinglan.number_readings import numbers_without_source
 from qinglan.numerals import NUMBER
@@ -14,7 +14,7 @@ SHORTEST_REFERENCE = 8
 """Shortest length that a rewrite is compared with, in characters."""
 
 GRAM = 3
-ROOT = 5
+STEM_LENGTH = 5
 """Letters that two forms of one word share: release, releasing."""
 
 STOP_WORDS = (
@@ -51,8 +51,8 @@ def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> 
     """Share of the rewrite's characters in words that neither the conversation nor any retrieved passage holds.
 
     A word in letters is supported if they hold a form of it, another character if it stands in a pair that they hold.
-    A single unsupported character is a seam between two words; two in a row are an invented word. A house term of the
-    knowledge base is thus not invented.
+    A single unsupported character only joins two known words; two in a row are an invented word. Terms of the
+    knowledge base thus count as known.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
     sources = frozenset().union(*map(_terms, (prompt.context, STOP_WORDS, *passages)))
@@ -74,16 +74,16 @@ def _folded(text: str) -> str:
 def _terms(text: str) -> frozenset[str]:
     """Terms of a text, cached: samples of a prompt share its conversation and most of their passages."""
     terms = search_terms(_folded(text))
-    return frozenset(terms) | {term[:ROOT] for term in terms}
+    return frozenset(terms) | {term[:STEM_LENGTH] for term in terms}
 
 
 def _unsupported_characters(run: str, sources: Set[str]) -> int:
     """Count the run's unsupported characters, without single ones."""
     supported = [False] * len(run)
-    for at in range(len(run) - 1):
-        if run[at : at + 2] in sources:
-            supported[at] = supported[at + 1] = True
+    for index in range(len(run) - 1):
+        if run[index : index + 2] in sources:
+            supported[index] = supported[index + 1] = True
     for word in WORD.finditer(run):
-        supported[word.start() : word.end()] = [stem(word[0])[:ROOT] in sources] * len(word[0])
-    stretches = re.findall(r"x{2,}", "".join("." if has else "x" for has in supported))
-    return sum(map(len, stretches))
+        supported[word.start() : word.end()] = [stem(word[0])[:STEM_LENGTH] in sources] * len(word[0])
+    stretches = [len(list(group)) for known, group in groupby(supported) if not known]
+    return sum(length for length in stretches if length > 1)

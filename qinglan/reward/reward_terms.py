@@ -43,8 +43,8 @@ def compute_reward_terms(episode: Episode, config: RewardConfig) -> dict[str, fl
     values = {
         "score": total,
         **{PART_PREFIX + name: value for name, value in parts.items()},
-        **{f"quality{whose}": value for whose, value in qualities.items()},
-        **_standing(episode, qualities),
+        **{f"quality{suffix}": value for suffix, value in qualities.items()},
+        **_compare_with_teacher(episode, qualities),
         **measures._asdict(),
         "floor": floor,
         "style": episode.style,
@@ -69,11 +69,9 @@ def measure_rewrite(episode: Episode) -> RewriteMeasures:
 
 def retrieval_quality(retrieval: RetrievalResult, prompt: Prompt, config: RewardConfig) -> float:
     """Retrieval quality under the mode's definition."""
-    return (
-        anchored_v2.retrieval_quality(retrieval, prompt.gold, prompt.labels)
-        if config.mode == "anchored_v2"
-        else seed_v1.retrieval_quality(retrieval.scores)
-    )
+    if config.mode == "seed_v1":
+        return seed_v1.retrieval_quality(retrieval.scores)
+    return anchored_v2.retrieval_quality(retrieval, prompt.gold, prompt.labels)
 
 
 def _parts(
@@ -85,26 +83,27 @@ def _parts(
     parts = seed_v1.apply_weights(terms, config)._asdict()
     if config.mode == "seed_v1":
         return parts | dict.fromkeys(("needless", "length", "repeats", "names", "numbers", "style"), 0.0)
-    most = config.penalties
+    largest = config.penalties
     needless = anchored_v2.needless_rewrite_penalty(qualities[""], qualities["_plain"], measures.kept, config.scale)
     return parts | {
-        "needless": -most.needless * needless,
-        "length": -most.length * penalties.hinge(measures.length_ratio, 1.5, 3.0),
-        "repeats": -most.repeats * penalties.hinge(measures.repeats, 0.1, 0.5),
-        "names": -most.names * penalties.hinge(measures.names, 0.0, 0.5),
-        "numbers": -most.numbers * penalties.hinge(measures.numbers, 0.0, 1.0),
+        "needless": -largest.needless * needless,
+        "length": -largest.length * penalties.hinge(measures.length_ratio, 1.5, 3.0),
+        "repeats": -largest.repeats * penalties.hinge(measures.repeats, 0.1, 0.5),
+        "names": -largest.names * penalties.hinge(measures.names, 0.0, 0.5),
+        "numbers": -largest.numbers * penalties.hinge(measures.numbers, 0.0, 1.0),
         "style": config.style.weight * episode.style if config.style else 0.0,
     }
 
 
-def _standing(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
-    """Comparison with the teacher, judge scores, and the right passage in first place.
+def _compare_with_teacher(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
+    """Comparison with the teacher, judge scores, and whether a relevant passage came first.
 
     `gold` counts only where gold_known is 1: by gold, or by labels where labelled is 1. `unjudged` is 1 where nobody
     labelled the first passage of such a row, so that its 0 may be wrong.
     """
     prompt, judged = episode.prompt, episode.judged
-    gold, labelled = prompt.right, bool(prompt.right) and not prompt.gold
+    relevant = prompt.relevant
+    labelled = bool(relevant) and not prompt.gold
     first = next((hit.id for hit in episode.student.hits), "")
     ahead = qualities[""] - qualities["_teacher"]
     return {
@@ -115,10 +114,10 @@ def _standing(episode: Episode, qualities: dict[str, float]) -> dict[str, float]
         "judge_failed": judged.failed,
         "top1": episode.student.top1,
         "top1_teacher": episode.teacher.top1,
-        "gold_known": bool(gold),
-        "gold": 1 in episode.student.ranks(gold),
-        "gold_teacher": 1 in episode.teacher.ranks(gold),
-        "gold_plain": 1 in episode.plain.ranks(gold),
+        "gold_known": bool(relevant),
+        "gold": 1 in episode.student.ranks(relevant),
+        "gold_teacher": 1 in episode.teacher.ranks(relevant),
+        "gold_plain": 1 in episode.plain.ranks(relevant),
         "labelled": labelled,
         "unjudged": labelled and first not in {label.id for label in prompt.labels},
     }

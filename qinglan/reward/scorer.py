@@ -48,8 +48,10 @@ class Judgement(NamedTuple):
 
     scores: tuple[float, float] | None
     failed: bool = False
-    canary: bool = False
-    canary_failed: bool = False
+    control_pair: bool = False
+    """The judge was tested on the prompt's control pair."""
+
+    control_pair_failed: bool = False
 
 
 class Evidence(NamedTuple):
@@ -60,7 +62,7 @@ class Evidence(NamedTuple):
     student: RetrievalResult
     teacher: RetrievalResult
     plain: RetrievalResult
-    opinion: Judgement
+    judgement: Judgement
     style: float
 
 
@@ -102,11 +104,7 @@ class Scorer:
         """
         for prompt, _ in rollouts:
             refuse_other_retrieval(prompt, self._config.retrieval)
-        parsed = [
-            ParsedRollout(prompt, rewrite := floor_checks.strip_turn_end(text), self._query(rewrite))
-            for prompt, text in rollouts
-        ]
-        gathered = await self._gather_evidence(parsed)
+        gathered = await self._gather_evidence([self._parse(prompt, text) for prompt, text in rollouts])
         for evidence in gathered:
             self._learn(evidence)
         return [self._compute_terms(evidence) for evidence in gathered]
@@ -114,32 +112,40 @@ class Scorer:
     async def _gather_evidence(self, parsed: Sequence[ParsedRollout]) -> list[Evidence]:
         rewrites = {(rollout.prompt.id, rollout.query): (rollout.prompt, rollout.query) for rollout in parsed}
         work: list[Coroutine[Any, Any, Any]] = [
-            _gather_by_key(rewrites, self._opinion),  # first, as it takes longest
+            _gather_by_key(rewrites, self._ask_judge),  # first, as it takes longest
             _gather_by_key(rewrites, self._style_probability),
-            _gather_by_key(rewrites, self._find),
+            _gather_by_key(rewrites, self._retrieve),
         ]
-        opinions, styles, retrievals = await gather_or_cancel(*work)
+        judgements, styles, retrievals = await gather_or_cancel(*work)
         return [
             Evidence(
                 prompt, rewrite, retrievals[prompt.id, query], *validated_results(prompt, self._by_query),
-                opinions[prompt.id, query], styles[prompt.id, query],
+                judgements[prompt.id, query], styles[prompt.id, query],
             )
             for prompt, rewrite, query in parsed
         ]  # fmt: skip
 
     def _compute_terms(self, evidence: Evidence) -> dict[str, float]:
-        prompt, rewrite, student, teacher, plain, opinion, style = evidence
+        prompt, rewrite, student, teacher, plain, judgement, style = evidence
         episode = Episode(prompt, rewrite, student, teacher, plain, self._judge_scores(evidence), style)
-        canary = {"canary": float(opinion.canary), "canary_failed": float(opinion.canary_failed)}
-        return compute_reward_terms(episode, self._config) | canary
+        terms = compute_reward_terms(episode, self._config)
+        terms["control_pair"] = float(judgement.control_pair)
+        terms["control_pair_failed"] = float(judgement.control_pair_failed)
+        return terms
+
+    def _parse(self, prompt: TrainingPrompt, text: str) -> ParsedRollout:
+        rewrite = floor_checks.strip_turn_end(text)
+        return ParsedRollout(prompt, rewrite, self._query(rewrite))
 
     def _query(self, rewrite: str) -> str | None:
         """The query that is searched and judged; None where the rewrite is unusable. seed_v1 accepts markup."""
         if floor_checks.is_empty(rewrite) or len(rewrite) > MAX_LINE_CHARACTERS:
             return None
-        return rewrite if self._config.mode == "seed_v1" or not floor_checks.is_malformed(rewrite) else None
+        if self._config.mode == "anchored_v2" and floor_checks.is_malformed(rewrite):
+            return None
+        return rewrite
 
-    async def _find(self, prompt: TrainingPrompt, query: str | None) -> RetrievalResult:
+    async def _retrieve(self, prompt: TrainingPrompt, query: str | None) -> RetrievalResult:
         """Retrieve with the same request that validation made for teacher and question."""
         if query is None:
             return EMPTY_RETRIEVAL
@@ -148,14 +154,14 @@ class Scorer:
         refuse_other_service(prompt, data)
         return read_retrieval_result(data, self._by_query)
 
-    async def _opinion(self, prompt: TrainingPrompt, rewrite: str | None) -> Judgement:
+    async def _ask_judge(self, prompt: TrainingPrompt, rewrite: str | None) -> Judgement:
         """Ask the judge, if the prompt is in the sample and there is a rewrite to judge."""
         config = self._config
         if rewrite is None or prompt.split != "train":  # checkpoints are chosen by retrieval alone
             return Judgement(None)
         if not in_sample(prompt.id, config.judge_share, config.seed, "judge"):
             return Judgement(None)
-        trial = in_sample(prompt.id, config.canary_share, config.seed, "canary")
+        tests_judge = in_sample(prompt.id, config.control_pair_share, config.seed, "control-pair")
         try:
             texts, system = (rewrite, prompt.teacher_rewrite), config.judge_prompt
             student, teacher = await gather_or_cancel(
@@ -163,10 +169,10 @@ class Scorer:
             )
         except RowError:
             return Judgement(None, failed=True)
-        failed = trial and not await self._canary(prompt)
-        return Judgement((student, teacher), canary=trial, canary_failed=failed)
+        pair_failed = tests_judge and not await self._passes_control_pair(prompt)
+        return Judgement((student, teacher), control_pair=tests_judge, control_pair_failed=pair_failed)
 
-    async def _canary(self, prompt: TrainingPrompt) -> bool:
+    async def _passes_control_pair(self, prompt: TrainingPrompt) -> bool:
         """Test the judge on the control pair; an unusable answer counts as failed."""
         try:
             return await passes_control_pair(self._gateway, prompt, self._config.judge_prompt)
@@ -178,16 +184,16 @@ class Scorer:
 
     def _learn(self, evidence: Evidence) -> None:
         """Teach the imputer the judge's scores of both rewrites."""
-        if evidence.opinion.scores is not None:
-            for figures, judged in zip(self._imputer_features(evidence), evidence.opinion.scores, strict=True):
+        if evidence.judgement.scores is not None:
+            for figures, judged in zip(self._imputer_features(evidence), evidence.judgement.scores, strict=True):
                 self._imputer.add(figures, judged)
 
     def _judge_scores(self, evidence: Evidence) -> JudgeScores:
         """The judge's scores; else the imputer's estimates."""
-        if evidence.opinion.scores is not None:
-            return JudgeScores(*evidence.opinion.scores, judged=True)
+        if evidence.judgement.scores is not None:
+            return JudgeScores(*evidence.judgement.scores, judged=True)
         student, teacher = (self._imputer.predict(figures) for figures in self._imputer_features(evidence))
-        return JudgeScores(student, teacher, judged=False, failed=evidence.opinion.failed)
+        return JudgeScores(student, teacher, judged=False, failed=evidence.judgement.failed)
 
     def _imputer_features(self, evidence: Evidence) -> tuple[list[float], list[float]]:
         return (

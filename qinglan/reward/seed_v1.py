@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from qinglan.reward.config import RewardConfig
+from qinglan.reward.config import Outcomes, RewardConfig
 
 
 class Comparison(NamedTuple):
@@ -30,13 +30,17 @@ def compare(
     judge: float, judge_teacher: float, quality: float, quality_teacher: float, config: RewardConfig
 ) -> Comparison:
     """Compare the student's figures with the teacher's."""
-    outcomes = config.outcomes
-    win = outcomes.win if quality > quality_teacher else outcomes.lose if quality < quality_teacher else outcomes.tie
     return Comparison(
         judge=math.tanh(config.scale * (judge - judge_teacher)),
         retrieval=math.tanh(config.scale * (quality - quality_teacher)),
-        win=win,
+        win=_outcome(quality, quality_teacher, config.outcomes),
     )
+
+
+def _outcome(quality: float, quality_teacher: float, outcomes: Outcomes) -> float:
+    if quality == quality_teacher:
+        return outcomes.tie
+    return outcomes.win if quality > quality_teacher else outcomes.lose
 
 
 def apply_weights(terms: Comparison, config: RewardConfig) -> Comparison:

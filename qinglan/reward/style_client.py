@@ -36,10 +36,9 @@ class StyleClient:
         await self._http.aclose()
 
     async def probability(self, question: str, rewrite: str) -> float:
-        """Probability that the rewrite is in the configured style, asked in the form that the model learned from."""
-        return read_style_probability(
-            (await self._send(format_training_text(question, rewrite))).content, self._config.wanted, self._where
-        )
+        """Probability that the rewrite is in the configured style; the text has the form of the training texts."""
+        response = await self._send(format_training_text(question, rewrite))
+        return read_style_probability(response.content, self._config.wanted, self._where)
 
     @property
     def _where(self) -> str:
@@ -59,7 +58,7 @@ class StyleClient:
             ) from error
         self._retries.answered()
         if response.status_code != 200:
-            raise ConfigError(f"{self._where}: refused with status {response.status_code}. Look at reward.style.url.")
+            raise ConfigError(f"{self._where}: refused with status {response.status_code}. Check reward.style.url.")
         return response
 
 
@@ -73,8 +72,8 @@ def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) 
         probabilities = read_style_response(content).probabilities
     except ValueError as error:
         raise OutageError(f"{where}: the answer is not the contract: {content[:200]!r}") from error
-    if strangers := set(labels) - probabilities.keys():
+    if unknown := set(labels) - probabilities.keys():
         raise ConfigError(
-            f"{where}: no label {min(strangers)!r}. There are: {', '.join(probabilities)}. Mend reward.style."
+            f"{where}: no label {min(unknown)!r}. There are: {', '.join(probabilities)}. Mend reward.style."
         )
     return min(1.0, sum(probabilities[label] for label in set(labels)))

@@ -25,7 +25,7 @@ def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
     if not rollouts:
         return {}
     labelled = [rollout for rollout in rollouts if rollout["gold_known"]]
-    canaries = [rollout for rollout in rollouts if rollout["canary"]]
+    with_control_pair = [rollout for rollout in rollouts if rollout["control_pair"]]
     figures = {
         "avg_reward": _mean(rollouts, "score"),
         "win_rate": fmean(rollout["win"] > 0 for rollout in rollouts),
@@ -46,8 +46,8 @@ def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
     if by_labels := [rollout for rollout in rollouts if rollout["labelled"]]:
         figures["labelled_share"] = len(by_labels) / len(rollouts)
         figures["unjudged_share"] = _mean(by_labels, "unjudged")
-    if canaries:
-        figures["canaries_failed"] = _mean(canaries, "canary_failed")
+    if with_control_pair:
+        figures["control_pairs_failed"] = _mean(with_control_pair, "control_pair_failed")
     return figures
 
 
@@ -61,12 +61,9 @@ def variance_shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
     names = [name for name in counted[0] if name.startswith(PART_PREFIX)] if counted else []
     totals = [sum(rollout[name] for name in names) for rollout in counted]
     spread = _covariance(totals, totals) if counted else 0.0
-    return {
-        name.removeprefix(PART_PREFIX): _covariance([rollout[name] for rollout in counted], totals) / spread
-        if spread
-        else 0.0
-        for name in names
-    }
+    # Var(total) is the sum over parts of Cov(part, total), so each covariance is that part's contribution.
+    contributions = {name: _covariance([rollout[name] for rollout in counted], totals) for name in names}
+    return {name.removeprefix(PART_PREFIX): part / spread if spread else 0.0 for name, part in contributions.items()}
 
 
 def _mean(rollouts: Iterable[Rollout], name: str) -> float:

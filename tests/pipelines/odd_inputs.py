@@ -295,6 +295,10 @@ PROVIDERS = [
 ]  # fmt: skip
 PROFILES = [
     settings("an unknown stage", STAND_INS + "validat: {}\n", "validat: there is no", "Did you mean `validate`?"),
+    settings(
+        "a setting by its former name", STAND_INS + "ppo: {reward: {canary_share: 0.1}}\n",
+        "ppo.reward.canary_share: there is no such", "Did you mean `control_pair_share`?",
+    ),
     settings("a typo", STAND_INS + "sft: {epoch: 3}\n", "sft.epoch: there is no such", "Did you mean `epochs`?"),
     settings("a typo on the command line", STAND_INS, "--set: sft.epoch", options=" --set sft.epoch=3"),
     settings("a word for a number", STAND_INS + "sft: {epochs: three}\n", "sft.epochs: Input should be a valid n"),

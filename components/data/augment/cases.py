@@ -120,13 +120,13 @@ def read_cases(inputs: Inputs, config: AugmentConfig) -> Cases:
     left_out = Counter[str]()
     misses = _drawn_misses(rows, config)
     left_out["hindsight_calls"] = len(rows.misses) - len(misses)
-    needed = {(row.tenant_id, prompt.right[0]) for row, prompt, _ in misses}
+    needed = {(row.tenant_id, prompt.relevant[0]) for row, prompt, _ in misses}
     known, drawn, held_texts = _read_passages(inputs.knowledge_base, needed, held_keys, rows.by_tenant, config)
     passages = _without_held_out(drawn, held_texts, left_out, config)
     hindsight = [
         HindsightCase(row, prompt, known[key], rank)
         for row, prompt, rank in misses
-        if (key := (row.tenant_id, prompt.right[0])) in known
+        if (key := (row.tenant_id, prompt.relevant[0])) in known
     ]
     left_out["passage_not_in_knowledge_base"] = len(misses) - len(hindsight)
     pseudo = [case for tenant, passage in passages for case in _pseudo_cases(tenant, passage, rows, config)]
@@ -144,7 +144,7 @@ def _read_train(inputs: Inputs, config: AugmentConfig) -> _Rows:
         rows.snapshots.setdefault(row.tenant_id, prompt.snapshot)
         rows.systems.setdefault(row.tenant_id, entry["prompt"][0]["content"])
         rank = teacher_rank(prompt)
-        if prompt.right and rank != 1:
+        if prompt.relevant and rank != 1:
             rows.misses.append((row, prompt, rank))
     if not rows.by_tenant:
         raise DataError(f"{inputs.prompts / 'train.parquet'}: no rows. Look at the convert stage's counts.")
@@ -161,7 +161,7 @@ def teacher_rank(prompt: TrainingPrompt) -> int | None:
     threshold = prompt.retrieved_with.score_threshold
     hits = prompt.teacher_retrieval.hits
     shown = [hit.id for hit in hits if hit.query_score is None or hit.query_score >= threshold]
-    return next((rank for rank, passage in enumerate(shown, 1) if passage in prompt.right), None)
+    return next((rank for rank, passage in enumerate(shown, 1) if passage in prompt.relevant), None)
 
 
 def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]:
@@ -170,7 +170,7 @@ def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]
         yield row, relevant_ids(row.gold, row.labels)
     for entry in read_prompts(inputs.prompts / "dev.parquet"):
         prompt = TrainingPrompt.model_validate(entry["extra_info"])
-        yield question_of(entry["extra_info"]), prompt.right
+        yield question_of(entry["extra_info"]), prompt.relevant
 
 
 def _drawn_misses(rows: _Rows, config: AugmentConfig) -> list[tuple[Question, TrainingPrompt, int | None]]:

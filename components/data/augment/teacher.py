@@ -35,7 +35,7 @@ class Teacher:
             check_hindsight(case, query)
             row, prompt = case.row, case.prompt
             data = await self._retrieve(row.question, query, prompt.need, row.tenant_id, prompt.snapshot)
-            retrieval = to_retrieval(query, data, prompt.right, self._config.retrieval)
+            retrieval = to_retrieval(query, data, prompt.relevant, self._config.retrieval)
             if not is_better(retrieval.gold_rank, case.rank):
                 raise RowError("not_better", f"rank {retrieval.gold_rank}, before {case.rank}", query)
         except RowError as error:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from qinglan.reward.episode import Prompt
 from qinglan.reward.impute import (
     DEFAULT_SCORE,
-    FAINT,
     FEATURE_COUNT,
     HAT_BASIS_STEPS,
     LEAST,
+    LOWEST_FIRST_SCORE,
     MIN_JUDGED_SCORES,
     MOST,
     Imputer,
@@ -98,7 +98,7 @@ def test_features_are_shares_and_each_figures_add_up_to_one(text: str, quality: 
     assert [seen[:grid].sum(), *seen[grid:].reshape(2, -1).sum(axis=1)] == pytest.approx([1.0] * 3)
 
 
-@given(st.floats(0, 1), st.floats(FAINT, 1), st.floats(-1e-6, 1e-6))
+@given(st.floats(0, 1), st.floats(LOWEST_FIRST_SCORE, 1), st.floats(-1e-6, 1e-6))
 def test_a_figure_that_moves_a_little_moves_no_feature_far(quality: float, top1: float, by: float) -> None:
     here = np.array(features(PROMPT, GOOD, quality, top1))
 

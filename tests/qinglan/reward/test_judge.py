@@ -1,4 +1,4 @@
-"""The judge: pairs in both orders, canaries, and how much it really weighs."""
+"""The judge: pairs in both orders, control pairs, and how much it really weighs."""
 
 import asyncio
 import json
@@ -62,8 +62,8 @@ def test_no_rewrite_can_leave_its_field_of_the_pair(question: str, first: str, s
 
 def rollout(judge: float, retrieval: float, **changes: float) -> dict[str, float]:
     names = (
-        "floor", "labelled", "unjudged", "gold_known", "gold", "gold_teacher", "canary", "canary_failed", "win",
-        "top1", "top1_teacher", "copied", "kept", "length", "numbers", "judged", "judge_failed",
+        "floor", "labelled", "unjudged", "gold_known", "gold", "gold_teacher", "control_pair", "control_pair_failed",
+        "win", "top1", "top1_teacher", "copied", "kept", "length", "numbers", "judged", "judge_failed",
     )  # fmt: skip
     usual = dict.fromkeys(names, 0.0)
     return {**usual, "score": judge + retrieval, "part_judge": judge, "part_retrieval": retrieval, **changes}
@@ -92,12 +92,12 @@ def test_equal_rewards_give_no_term_a_share() -> None:
     assert variance_shares([rollout(0.1, 0.2, floor=1.0)]) == {}
 
 
-def test_a_summary_counts_gold_where_it_is_known_and_canaries_where_they_were_run() -> None:
+def test_a_summary_counts_gold_where_it_is_known_and_control_pairs_where_they_were_run() -> None:
     found = summarise_rollouts([
         rollout(0.0, 0.4, gold_known=1.0, gold=1.0, win=1.0), rollout(0.0, -0.2, win=-1.0),
-        rollout(0.0, 0.0, canary=1.0, canary_failed=1.0),
+        rollout(0.0, 0.0, control_pair=1.0, control_pair_failed=1.0),
     ])  # fmt: skip
 
-    assert (found["gold"], found["canaries_failed"]) == (1.0, 1.0)
+    assert (found["gold"], found["control_pairs_failed"]) == (1.0, 1.0)
     assert found["win_rate"] == found["loss_rate"] == pytest.approx(1 / 3)
     assert summarise_rollouts([]) == {}

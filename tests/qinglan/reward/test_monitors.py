@@ -58,9 +58,9 @@ def gamed(golds: Sequence[float], rise: float = 0.1) -> list[StepMetrics]:
         (judged([(0.06, 0.24)] * 3), "judge-failing", "warn"),
         (judged([(0.2, 0.1)] * 5), "judge-failing", "stop"),
         (judged([(0.3, 0.0)] * 3), "judge-failing", "stop"),
-        (series("canaries_failed", [0.0, 0.0, 0.5, 0.5, 0.1]), "control-pairs", "warn"),
-        (series("canaries_failed", [1.0, 0.5, 0.5, 0.5, 0.5]), "control-pairs", "stop"),
-        (series("canaries_failed", [0.0] * 20 + [1.0] * 10), "control-pairs", "stop"),
+        (series("control_pairs_failed", [0.0, 0.0, 0.5, 0.5, 0.1]), "control-pairs", "warn"),
+        (series("control_pairs_failed", [1.0, 0.5, 0.5, 0.5, 0.5]), "control-pairs", "stop"),
+        (series("control_pairs_failed", [0.0] * 20 + [1.0] * 10), "control-pairs", "stop"),
     ],
 )
 def test_trouble_is_named_with_its_level(steps: list[StepMetrics], name: str, level: str) -> None:
@@ -84,8 +84,8 @@ def test_trouble_is_named_with_its_level(steps: list[StepMetrics], name: str, le
         judged([(0.3, 0.0)] * 2),
         judged([(0.3, 0.0)] * 2 + [(0.0, 0.3)] * 5),  # it failed, and does so no more
         judged([(0.0, 0.0)] * 9),  # no prompt of the sample was among them
-        series("canaries_failed", [1.0] * 4),
-        series("canaries_failed", [0.2] * 10),
+        series("control_pairs_failed", [1.0] * 4),
+        series("control_pairs_failed", [0.2] * 10),
     ],
 )
 def test_healthy_steps_raise_no_alarm(steps: list[StepMetrics]) -> None:
@@ -120,7 +120,7 @@ def test_alarms_that_stop_the_training_come_first() -> None:
         series("kl", [5.0] * 3),
         series("avg_reward", [0.0] * 3),
         judged([(0.2, 0.1)] * 5),
-        series("canaries_failed", [0.3] * 5),
+        series("control_pairs_failed", [0.3] * 5),
     ],
 )
 def test_a_message_says_what_is_seen_and_the_next_step(steps: list[StepMetrics]) -> None:
@@ -144,7 +144,7 @@ NAMES = st.sampled_from(
         "gold_dev_rows",
         "judge_failures",
         "judged_share",
-        "canaries_failed",
+        "control_pairs_failed",
     ]
 )
 

@@ -21,7 +21,7 @@ from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, House, 
 
 pytestmark = pytest.mark.slow
 
-ALL = RewardConfig(judge_share=1.0, canary_share=0.0)
+ALL = RewardConfig(judge_share=1.0, control_pair_share=0.0)
 
 
 def rewarded(*texts: str, **changes: Any) -> Callable[[str], Any]:
@@ -50,7 +50,7 @@ def test_a_rewrites_style_is_asked_about_with_the_rows_own_question(house: House
 
     with running(style) as url:
         config = RewardConfig(
-            judge_share=0.0, canary_share=0.0, style=StyleRewardConfig(url=url, weight=0.1, wanted=("诚实",))
+            judge_share=0.0, control_pair_share=0.0, style=StyleRewardConfig(url=url, weight=0.1, wanted=("诚实",))
         )
         [terms] = house.run(config, rewarded(GOOD))
 
@@ -62,7 +62,7 @@ def test_a_rewrites_style_is_asked_about_with_the_rows_own_question(house: House
 def test_every_rollout_has_the_same_keys_and_finite_floats(house: House, mode: Any) -> None:
     texts = [GOOD, TEACHER, "", "  \n", "第一行\n第二行", "查不到的话", '{"改写": "x"}', "好" * 2000]
 
-    found = house.run(RewardConfig(mode=mode, judge_share=1.0, canary_share=1.0), rewarded(*texts))
+    found = house.run(RewardConfig(mode=mode, judge_share=1.0, control_pair_share=1.0), rewarded(*texts))
 
     assert len({tuple(terms) for terms in found}) == 1
     assert {type(value) for terms in found for value in terms.values()} == {float}
@@ -84,7 +84,7 @@ def test_rewards_of_a_step_do_not_hang_on_whose_answer_came_first(house: House, 
         ]
         return compute_scores(samples, settings)
 
-    half = RewardConfig(judge_share=0.5, canary_share=0.0)
+    half = RewardConfig(judge_share=0.5, control_pair_share=0.0)
     services.delay = lambda text: len(text) / 200
     first = house.run(half, step)
     services.delay = lambda text: (20 - len(text)) / 200
@@ -96,7 +96,7 @@ def test_rewards_of_a_step_do_not_hang_on_whose_answer_came_first(house: House, 
 
 def test_an_imputed_score_learns_from_the_judged_rows_of_the_whole_step(house: House) -> None:
     """The first row is not judged, the others are: its score is theirs, and not the guess before the first answer."""
-    half = RewardConfig(judge_share=0.5, canary_share=0.0)
+    half = RewardConfig(judge_share=0.5, control_pair_share=0.0)
     ids = [f"r{at}" for at in range(40)]
     judged = [id for id in ids if in_sample(id, 0.5, half.seed, "judge")]
     [first, *_] = (id for id in ids if id not in judged)
@@ -186,12 +186,12 @@ def test_a_judgement_that_cannot_be_used_is_imputed_and_flagged(house: House, se
     assert (terms["judged"], terms["judge_failed"], terms["judge"]) == (0.0, 1.0, DEFAULT_SCORE)
 
 
-def test_a_judge_that_prefers_nonsense_fails_its_canary(house: House, services: Services) -> None:
+def test_a_judge_that_prefers_nonsense_fails_its_control_pair(house: House, services: Services) -> None:
     services.judgement = lambda rewrite: {"综合得分": 3.0}
 
-    [terms] = house.run(RewardConfig(judge_share=1.0, canary_share=1.0), rewarded(GOOD))
+    [terms] = house.run(RewardConfig(judge_share=1.0, control_pair_share=1.0), rewarded(GOOD))
 
-    assert (terms["canary"], terms["canary_failed"]) == (1.0, 1.0)
+    assert (terms["control_pair"], terms["control_pair_failed"]) == (1.0, 1.0)
 
 
 def test_a_rag_that_is_away_is_an_outage_written_down_and_never_a_score(house: House, services: Services) -> None:

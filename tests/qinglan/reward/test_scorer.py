@@ -14,7 +14,7 @@ from qinglan.reward.scorer import Scorer
 from tests.echo_servers import Reply, Scripted, running
 from tests.qinglan.reward.conftest import GOOD, NEED, extra_info
 
-UNJUDGED = RewardConfig(judge_share=0.0, canary_share=0.0)
+UNJUDGED = RewardConfig(judge_share=0.0, control_pair_share=0.0)
 NOTHING_FOUND = Reply(200, orjson.dumps({"code": 200, "msg": "success", "data": {"recall": []}}))
 REFUSED = Reply(503, orjson.dumps({"error": {"message": "away", "type": "outage"}}))
 
