@@ -29,11 +29,11 @@ CONVERSATIONS = 1600
 WITHOUT_GOLD = "without_gold.xlsx"
 
 
-def sample(tenant: str, seed: int, folder: Path) -> Path:
+def sample(tenant: str, seed: int, folder: Path, variant: str = "plain") -> Path:
     """The sample's folder, written once."""
     data = folder / "data"
     if not (data / "slices.jsonl").exists():
-        write_sample(tenant, data, CONVERSATIONS, seed)
+        write_sample(tenant, data, CONVERSATIONS, seed, variant)
     return data
 
 
