@@ -1,9 +1,9 @@
-"""make bench-headroom: what `qinglan headroom` predicts and what PPO then gains, by whole runs in plain and harder worlds.
+"""make bench-headroom: what `qinglan headroom` predicts and what PPO then gains, by whole runs in many worlds.
 
 Both sample tenants in each variant of standins/samples/README.md, gold in the sheet, the demo's recipe; the plain
-worlds are the samples of `make bench-science`, in the same folder. Predicted: best of 8 samples of the SFT model minus
-its greedy rewrite, on dev. Realised: RL minus SFT on the locked test. About ten CPU minutes a world. The page is
-docs/science.worlds.md; the last line is JSON: Spearman's rank correlation of the two over the worlds.
+worlds are the samples of `make bench-science`, in the same folder. Predicted: best of 8 samples of the SFT model
+minus its greedy rewrite, on dev. Realised: RL minus SFT on the locked test. About ten CPU minutes a world. The page
+is docs/science.worlds.md; the last line is JSON: Spearman's rank correlation of the two over the worlds.
 
     python -m benchmarks.headroom [FOLDER] [TENANT-SEED-VARIANT ...]     some worlds; it goes on where it stopped
 """
@@ -109,9 +109,10 @@ def rank_correlation(worlds: list[World]) -> float:
 def write_page(path: Path, worlds: list[World], ranks: float) -> None:
     page = [
         "# Plain and harder worlds by whole runs", "",
-        "Written by `make bench-headroom`; what was asked, and how, is in [science.md](science.md), and what each world",
-        "makes harder in [its README](../standins/samples/README.md#harder-worlds). Shares of locked questions with the gold",
-        "passage first, gold in the sheet; differences are RL's minus the other's, intervals of 95 % over conversations.",
+        "Written by `make bench-headroom`; what was asked, and how, is in [science.md](science.md), and what each",
+        "world makes harder in [its README](../standins/samples/README.md#harder-worlds). Shares of locked questions",
+        "with the gold passage first, gold in the sheet; differences are RL's minus the other's, intervals of 95 %",
+        "over conversations.",
         f"Spearman's rank correlation of predicted gain and RL - SFT over these {len(worlds)} worlds: {ranks:+.2f}.",
         "",
         f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *map(table_row, worlds), "",
