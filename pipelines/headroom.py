@@ -203,7 +203,7 @@ def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], sam
     texts = list(zip(*served, strict=True))
     with run_lock(run), ExitStack() as services:
         url = start_services(config, run, ("ppo",), services)
-        firsts = asyncio.run(_ask_all(rows, texts, config, url))
+        firsts = asyncio.run(first_passages([row.prompt for row in rows], texts, config, url))
     return [
         _outcome(row, first_is_right(row.prompt, row.prompt.teacher_retrieval), greedy, rest)
         for row, (greedy, *rest) in zip(rows, firsts, strict=True)
@@ -219,18 +219,17 @@ def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
     return float(bool(retrieval.hits) and retrieval.hits[0].id in prompt.relevant)
 
 
-async def _ask_all(
-    rows: Sequence[DevRow], texts: Sequence[Sequence[str]], config: RunConfig, gateway_url: str
+async def first_passages(
+    prompts: Sequence[TrainingPrompt], texts: Sequence[Sequence[str]], config: RunConfig, gateway_url: str
 ) -> list[list[float]]:
-    """Ask for each text of each row: 1 where its first passage is right; the same text is asked about once."""
+    """Search for each text of each prompt: 1 where its first passage is right; the same text is searched once."""
     async with RagClient.of_gateway(gateway_url) as rag:
 
         async def ask(at: int) -> list[float]:
-            prompt = rows[at].prompt
-            firsts = {text: await _ask(rag, prompt, text, config) for text in dict.fromkeys(texts[at])}
+            firsts = {text: await _ask(rag, prompts[at], text, config) for text in dict.fromkeys(texts[at])}
             return [firsts[text] for text in texts[at]]
 
-        return [row async for row in map_in_order(range(len(rows)), ask, ROWS_UNDER_WAY)]
+        return [row async for row in map_in_order(range(len(prompts)), ask, ROWS_UNDER_WAY)]
 
 
 async def _ask(rag: RagClient, prompt: TrainingPrompt, text: str, config: RunConfig) -> float:

@@ -1,1 +1,1 @@
-"""Time of each part of a step of PPO, and how verl's PPO learns for its CPU time beside TRL's RLOO."""
+"""Time of each part of a step of PPO; verl's PPO beside TRL's RLOO and a plain loop, by CPU time."""

@@ -1,8 +1,9 @@
-"""python -m benchmarks.ppo: where a PPO step's time goes, and held-out reward for CPU time: verl's PPO, TRL's RLOO.
+"""python -m benchmarks.ppo: where a PPO step's time goes, and held-out reward for CPU time of three trainers.
 
-Both start from one SFT model (a sample of its own seed, the demo's recipe) and get the same prompts, reward, gateway
-and number of rollouts, on this machine. verl's CPU time holds its start and its two looks at dev; RLOO's its start.
-What is held out is dev, written greedily and rewarded by the code that both trained on.
+verl's PPO, TRL's RLOO and a plain loop start from one SFT model (a sample of its own seed, the demo's recipe) and get
+the same prompts, reward, gateway and number of rollouts, on this machine. verl's CPU time holds its start and its two
+tests on dev; the others' their start. What is held out is dev, written greedily and rewarded by the code that all
+trained on.
 """
 
 import asyncio
@@ -29,6 +30,9 @@ from qinglan.reward.scorer import Scorer
 from qinglan.rewriter.model import Student
 
 TENANT, SEED, STEPS = "fivedoctors", 100, 24
+LOOPS = {"rloo": "benchmarks.ppo.rloo", "plain": "benchmarks.ppo.plain_loop"}
+"""Trainers beside verl, as programs of a job."""
+
 PARTS = ("rollout", "reward_unhidden", "passes", "update", "dev")
 TOGETHER = 32
 
@@ -46,28 +50,27 @@ def main(folder: Path) -> None:
         here = Path(scratch)
         os.environ["QINGLAN_SCRATCH"] = str(here / "scratch")
         short_run = config.ppo.model_copy(update={"steps": STEPS, "validations": 1})
-        verl = by_verl(files, url, short_run, here)
+        trained = {"verl": by_verl(files, url, short_run, here)}
         [work] = (here / "scratch" / "ppo").iterdir()
-        rloo = by_rloo(files / "sft_model", work, short_run, here)
+        for name in LOOPS:
+            trained[name] = by_loop(name, files / "sft_model", work, short_run, here)
+        models = {"sft": files / "sft_model", **{name: each.model for name, each in trained.items()}}
         rewards = {
-            name: held_out(model, work / "dev.parquet", url, short_run.reward)
-            for name, model in (("sft", files / "sft_model"), ("verl", verl.model), ("rloo", rloo.model))
+            name: held_out(model, work / "dev.parquet", url, short_run.reward) for name, model in models.items()
         }
         split = step_split(here / "log" / "metrics.jsonl")
-    gains = {
-        name: (rewards[name] - rewards["sft"]) / side.cpu_minutes for name, side in (("verl", verl), ("rloo", rloo))
-    }
-    whole = split["seconds"]
+    gains = {name: (rewards[name] - rewards["sft"]) / each.cpu_minutes for name, each in trained.items()}
     print(
-        f"a step of verl: {whole:.2f} s (median of {STEPS - 1}): " + ", ".join(f"{p} {split[p]:.2f}" for p in PARTS)
+        f"a step of verl: {split['seconds']:.2f} s (median of {STEPS - 1}): "
+        + ", ".join(f"{part} {split[part]:.2f}" for part in PARTS)
     )
-    for name, side in (("verl", verl), ("rloo", rloo)):
-        print(f"{name}: {rewards['sft']:.3f} -> {rewards[name]:.3f} on dev in {side.cpu_minutes:.1f} CPU minutes")
+    for name, each in trained.items():
+        print(f"{name}: {rewards['sft']:.3f} -> {rewards[name]:.3f} on dev in {each.cpu_minutes:.1f} CPU minutes")
     report(
         "ppo", gains["verl"] / gains["rloo"], 1.0, gains["verl"] >= gains["rloo"],
         rollouts=STEPS * short_run.collection, step_seconds=split,
         dev_reward={name: round(value, 4) for name, value in rewards.items()},
-        cpu_minutes={"verl": round(verl.cpu_minutes, 2), "rloo": round(rloo.cpu_minutes, 2)},
+        cpu_minutes={name: round(each.cpu_minutes, 2) for name, each in trained.items()},
     )  # fmt: skip
 
 
@@ -77,20 +80,21 @@ def by_verl(files: Path, url: str, config: PpoConfig, here: Path) -> Trained:
     return Trained(here / "verl", meter.seconds / 60)
 
 
-def by_rloo(model: Path, work: Path, config: PpoConfig, here: Path) -> Trained:
-    reward = here / "reward.json"
-    reward.write_bytes(orjson.dumps({**orjson.loads((work / "reward.json").read_bytes()), "folder": str(here / "r")}))
+def by_loop(name: str, model: Path, work: Path, config: PpoConfig, here: Path) -> Trained:
+    """Train with another trainer on verl's own prompts and reward settings, in a process of its own."""
+    reward, out = here / f"{name}-reward.json", here / name
+    reward.write_bytes(orjson.dumps({**orjson.loads((work / "reward.json").read_bytes()), "folder": f"{out}-log"}))
     job = Job(
-        model=str(model), prompts=str(work / "train.parquet"), reward=str(reward), out=str(here / "rloo"),
+        model=str(model), prompts=str(work / "train.parquet"), reward=str(reward), out=str(out),
         steps=config.steps, collection=config.collection, batch=config.batch, kl=config.kl,
         learning_rate=config.actor_learning_rate, max_new_tokens=config.max_new_tokens, seed=config.seed,
     )  # fmt: skip
-    written = here / "job.json"
+    written = here / f"{name}-job.json"
     written.write_bytes(orjson.dumps(job._asdict()))
     with measured() as meter:
-        subprocess.run([sys.executable, "-m", "benchmarks.ppo.rloo", str(written)], check=True)
-    (here / "rloo" / "rewriter.json").write_bytes((model / "rewriter.json").read_bytes())
-    return Trained(here / "rloo", meter.seconds / 60)
+        subprocess.run([sys.executable, "-m", LOOPS[name], str(written)], check=True)
+    (out / "rewriter.json").write_bytes((model / "rewriter.json").read_bytes())
+    return Trained(out, meter.seconds / 60)
 
 
 def held_out(model: Path, dev: Path, url: str, config: RewardConfig) -> float:

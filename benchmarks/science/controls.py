@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.science import runs
 from benchmarks.science.__main__ import SEEDS, TENANTS
+from benchmarks.science.best_of_samples import best_of_samples
 from benchmarks.science.table import table_row, write_page
 
 RESULTS = Path(__file__).parents[2] / "docs" / "science.controls.md"
@@ -31,7 +32,7 @@ def controls(tenant: str, root: Path) -> Iterator[tuple[str, str, dict[str, Any]
     runs.thread(config, run)
     for name, train in {
         "shuffled rewards": runs.shuffled_rewards,
-        "SFT on the best rollouts": runs.best_of_rollouts,
+        "SFT on the best of 8 samples": best_of_samples,
         "SFT, twice the epochs": runs.longer_sft,
     }.items():
         out = root / name.replace(" ", "-").replace(",", "")

@@ -19,7 +19,6 @@ from pipelines.run import run_pipeline, start_services
 from pipelines.rundir import RunDir
 from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import atomic_folder
-from qinglan.reward.summary import read_rollouts
 from qinglan.rewriter.card import read_card
 from qinglan.scratch import SCRATCH_VARIABLE
 from qinglan.tables import read_table, write_table
@@ -29,11 +28,11 @@ CONVERSATIONS = 1600
 WITHOUT_GOLD = "without_gold.xlsx"
 
 
-def sample(tenant: str, seed: int, folder: Path) -> Path:
+def sample(tenant: str, seed: int, folder: Path, variant: str = "plain") -> Path:
     """The sample's folder, written once."""
     data = folder / "data"
     if not (data / "slices.jsonl").exists():
-        write_sample(tenant, data, CONVERSATIONS, seed)
+        write_sample(tenant, data, CONVERSATIONS, seed, variant)
     return data
 
 
@@ -80,48 +79,11 @@ def shuffled_rewards(config: RunConfig, root: Path, out: Path) -> Path:
         os.environ[SCRATCH_VARIABLE] = str(out.resolve() / "scratch")
         with gateway(config, root) as url:
             reward = Path(shuffled.__file__)
-            ppo(files / "sft_model", files / "ppo", out / "handed-on", out / "log", url, config.ppo, reward)
+            ppo(files / "sft_model", files / "augmented_ppo", out / "handed-on", out / "log", url, config.ppo, reward)
         [actor] = out.glob("scratch/ppo/*/best/actor")
         with atomic_folder(out / "model") as folder:
             export_checkpoint(actor, files / "sft_model", folder, read_card(out / "handed-on"))
     return out / "model"
-
-
-def best_of_rollouts(config: RunConfig, root: Path, out: Path) -> Path:
-    """SFT on what PPO's own rollouts found better than the teacher did, beside the chats it began with."""
-    files, chats = root / "files", out / "chats"
-    if (out / "model").exists():
-        return out / "model"
-    chats.mkdir(parents=True, exist_ok=True)
-    rows = (files / "sft" / "train.jsonl").read_bytes().splitlines()
-    rows += [orjson.dumps(chat) for chat in _chats(best(root), files / "ppo" / "train.parquet")]
-    (chats / "train.jsonl").write_bytes(b"\n".join(rows) + b"\n")
-    (chats / "dev.jsonl").write_bytes((files / "sft" / "dev.jsonl").read_bytes())
-    sft(files / "base_model", chats, out / "model", out / "log", config.sft)
-    return out / "model"
-
-
-def best(root: Path) -> dict[str, str]:
-    """By row: the rollout with the highest reward, where it found better than the teacher."""
-    first_rewrites: dict[str, tuple[float, str]] = {}
-    for folder in root.glob("scratch/ppo/*/reward"):
-        for rollout in read_rollouts(folder):
-            if (
-                rollout["split"] == "train"
-                and rollout["win"] > 0
-                and rollout["score"] > first_rewrites.get(rollout["id"], (0.0, ""))[0]
-            ):
-                first_rewrites[rollout["id"]] = (rollout["score"], rollout["rewrite"])
-    return {row: rewrite for row, (_, rewrite) in first_rewrites.items()}
-
-
-def _chats(rewrites: dict[str, str], prompts: Path) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet
-
-    for row in pyarrow.parquet.read_table(prompts).to_pylist():
-        if rewrite := rewrites.get(row["extra_info"]["id"]):
-            answer = {"role": "assistant", "content": rewrite}
-            yield {"messages": [*row["prompt"], answer], "metadata": {"tenant_id": row["extra_info"]["tenant_id"]}}
 
 
 def longer_sft(config: RunConfig, root: Path, out: Path) -> Path:
@@ -129,7 +91,7 @@ def longer_sft(config: RunConfig, root: Path, out: Path) -> Path:
     files = root / "files"
     if not (out / "model").exists():
         twice = config.sft.model_copy(update={"epochs": 2 * config.sft.epochs})
-        sft(files / "base_model", files / "sft", out / "model", out / "log", twice)
+        sft(files / "base_model", files / "augmented_sft", out / "model", out / "log", twice)
     return out / "model"
 
 
@@ -145,7 +107,7 @@ def judged(config: RunConfig, root: Path, model: Path, out: Path) -> dict[str, A
         with gateway(config, root) as url:
             evaluation.evaluate(
                 files / "locked_test.jsonl", {"sft": files / "sft_model", "rl": model},
-                {"sft": files / "sft", "ppo": files / "ppo", **extra},
+                {"sft": files / "augmented_sft", "ppo": files / "augmented_ppo", **extra},
                 {"sft": files / "sft_log", "ppo": files / "ppo_log"}, paths, config.evaluate, url,
             )  # fmt: skip
     values: dict[str, Any] = orjson.loads(result.read_bytes())
