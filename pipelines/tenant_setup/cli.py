@@ -50,6 +50,12 @@ def init(
     history_column: Annotated[
         str, typer.Option(help="The column of what was said before, where the guess is wrong.")
     ] = "",
+    conversation_column: Annotated[
+        str, typer.Option(help="The column of conversations' ids, where the guess is wrong.")
+    ] = "",
+    profile_column: Annotated[
+        str, typer.Option(help="The column that describes the user, where the guess is wrong.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")
@@ -62,7 +68,10 @@ def init(
     tenant_folder(tenant)
     options = {"domain": domain, "teacher": teacher, "rag": rag, "training": training, "language": language}
     check_options(options)
-    named = {"question": question_column, "history_summary": history_column}
+    named = {
+        "question": question_column, "history_summary": history_column, "conversation_id": conversation_column,
+        "user_profile": profile_column,
+    }  # fmt: skip
     data = read_data(tenant, sheet, knowledge_base or (), named)
     say(
         *lines_of_data(data),

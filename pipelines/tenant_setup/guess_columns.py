@@ -89,6 +89,8 @@ def guess_columns(
     names = list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row if name))
     notes: list[str] = []
     columns = {field: name for field in NAMES if (name := _by_name(field, names))}
+    if twice := [column for column, count in Counter(filter(None, named.values())).items() if count > 1]:
+        raise DataError(f"Column {twice[0]!r} is named for two fields, and a column is one. Name another for one.")
     for field, column in named.items():
         if column and column not in names:
             raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
@@ -102,7 +104,9 @@ def guess_columns(
     ids = [*_with_names(CONVERSATION_NAMES, free), *(name for name in free if CONVERSATION_PARTS.match(_plain(name)))]
     if "conversation_id" not in columns and (column := _conversation_ids(rows[:SAMPLE], ids)):
         columns["conversation_id"] = column
-        notes.append(f"{column} was taken for the conversation's id: it holds ids.")
+        notes.append(
+            f"{column} was taken for the conversation's id: it holds ids. --conversation-column names another."
+        )
     if "question" not in columns:
         free = [name for name in names if name not in (*columns.values(), *unsure)]
         columns["question"] = _by_content(rows[:SAMPLE], free)
@@ -121,9 +125,8 @@ def guess_columns(
             columns[field] = ""
     taken = {name for name in columns.values() if name}
     if unused := [name for name in names if name not in taken]:
-        alone = (
-            "" if columns.get("conversation_id") else " Without conversation_id each row counts as a conversation."
-        )
+        alone = " Without conversation_id each row counts as a conversation: --conversation-column names it."
+        alone = "" if columns.get("conversation_id") else alone
         notes.append(f"Not used: {', '.join(unused)}. `generate.columns` in the profiles can name them.{alone}")
     return ColumnGuess(columns, tuple(notes))
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from qinglan.files import sha256_bytes
 from qinglan.lineage.statement import Statement
+from qinglan.lineage.walk import ancestors
 
 CONVERT = "convert"
 """The stage whose statement names the students' prompts."""
@@ -25,8 +26,13 @@ def prompt_faults(prompts: Mapping[str, str], model: str, statements: Iterable[S
     Statements of older runs name no student's prompt; they say nothing of it.
     """
     trained = defaultdict[str, set[str]](set)
-    convert = (statement for statement in _steps_before(model, statements) if statement.stage == CONVERT)
-    for part in (part for statement in convert for part in statement.used):
+    makers = defaultdict[str, list[Statement]](list)
+    for statement in statements:
+        for part in statement.made:
+            makers[part.digest].append(statement)
+    steps_before = ancestors([model], lambda digest: (part.digest for step in makers[digest] for part in step.used))
+    convert = (step for digest in steps_before for step in makers[digest] if step.stage == CONVERT)
+    for part in (part for step in convert for part in step.used):
         if part.name.startswith(STUDENT_PROMPT):
             trained[part.name.removeprefix(STUDENT_PROMPT)].add(part.digest)
     if not trained:
@@ -36,18 +42,3 @@ def prompt_faults(prompts: Mapping[str, str], model: str, statements: Iterable[S
             yield f"the prompt of {tenant!r} is in it, and no training row was that tenant's"
         elif sha256_bytes(text.encode()) not in trained[tenant]:
             yield f"the prompt of {tenant!r} is another than its training rows showed"
-
-
-def _steps_before(artifact: str, statements: Iterable[Statement]) -> Iterator[Statement]:
-    """The steps that made the artifact, what they used, and so on."""
-    makers = defaultdict[str, list[Statement]](list)
-    for statement in statements:
-        for part in statement.made:
-            makers[part.digest].append(statement)
-    ahead, known = [artifact], {artifact}
-    while ahead:
-        for statement in makers[ahead.pop()]:
-            yield statement
-            used = {part.digest for part in statement.used} - known
-            known |= used
-            ahead += used

@@ -4,7 +4,7 @@ graph = walk([digest], RunFolder(Path("runs/demo/fivedoctors")), policy, tenant=
 """
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -65,6 +65,11 @@ class Graph(NamedTuple):
     def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
         """The inputs of the step that made it."""
         return self.steps[thing.step].statement.used if thing.step else ()
+
+    def inputs(self, digest: str) -> Iterator[str]:
+        """Digests of what the step that made this has used; none where nothing is known of it."""
+        thing = self.things.get(digest)
+        return (part.digest for part in (self.used(thing) if thing else ()))
 
 
 class ProvenanceChain(NamedTuple):
@@ -221,19 +226,18 @@ def stage_steps(graph: Graph) -> dict[str, Step]:
     steps = {step.statement.stage: step for step in steps_by_time(graph)}
     release = steps.get(RELEASE_STAGE)
     models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
-    ancestors = _steps_behind(models, graph)
-    return steps | {step.statement.stage: step for step in steps_by_time(graph) if step.id in ancestors}
+    own = {thing.step for digest in ancestors(models, graph.inputs) if (thing := graph.things.get(digest))}
+    return steps | {step.statement.stage: step for step in steps_by_time(graph) if step.id in own}
 
 
-def _steps_behind(digests: Iterable[str], graph: Graph) -> set[str]:
-    """Ids of all steps that these artifacts come from."""
-    steps, waiting = set[str](), list(digests)
+def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) -> Iterator[str]:
+    """These artifacts and all that they come from, each once; `inputs` are what the makers of one have used."""
+    waiting, known = list(digests), set[str]()
     while waiting:
-        thing = graph.things.get(waiting.pop())
-        if thing and thing.step and thing.step not in steps:
-            steps.add(thing.step)
-            waiting += [part.digest for part in graph.used(thing)]
-    return steps
+        if (digest := waiting.pop()) not in known:
+            known.add(digest)
+            yield digest
+            waiting += inputs(digest)
 
 
 def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> tuple[State, str]:

@@ -52,6 +52,19 @@ def test_ids_dates_links_and_labels_are_no_history(name: str, values: list[str])
     assert "history_summary" not in guess(*({"问题": "怎么洗", name: value} for value in values))[0]
 
 
+def test_a_person_names_the_conversation_and_the_profile_in_columns_of_any_name() -> None:
+    rows = [{"q": f"how {at}?", "case": f"case {at // 2}", "remark": "member", "session": "web"} for at in range(6)]
+
+    plain, _ = guess(*rows)
+    columns, _ = guess(*rows, conversation_id="case", user_profile="remark")
+
+    assert plain["conversation_id"] == "session" and "user_profile" not in plain
+    assert (columns["conversation_id"], columns["user_profile"]) == ("case", "remark")
+    assert "--conversation-column names it" in guess(*({"q": row["q"], "case": row["case"]} for row in rows))[1]
+    with pytest.raises(DataError, match="Column 'case' is named for two fields"):
+        guess(*rows, conversation_id="case", user_profile="case")
+
+
 def test_a_history_column_may_be_exported_turns_and_a_person_may_name_any() -> None:
     turns = '[{"role":"user","content":"bag?"}]'
 

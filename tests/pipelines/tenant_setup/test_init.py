@@ -67,6 +67,23 @@ def write_company(folder: Path) -> None:
     (documents / "faq.md").write_text("# 常见问题\n" + "\n".join(lines), encoding="utf-8")
 
 
+def test_options_name_the_columns_of_conversations_and_of_users(company: Path, here: Here) -> None:
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["用户问句", "来访", "备注"])
+    for at in range(64):
+        sheet.append([f"{GOODS[at % 8]}{ASKED[at // 8]}", f"v {at // 4}", f"会员{at % 3}级"])
+    book.save(company / "其他记录.xlsx")
+
+    made = here("init", "acme", "其他记录.xlsx", "--conversation-column", "来访", "--profile-column", "备注", "--yes")
+
+    assert made.code == 0, made.errors
+    columns = load_yaml(Path("tenants/acme/demo.yaml"))["generate"]["columns"]
+    assert (columns["conversation_id"], columns["user_profile"]) == ("来访", "备注")
+    assert "of conversation v 0" in made.out and "用户画像: 会员0级" in made.out
+
+
 def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: Here) -> None:
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
     made = here("init", "acme", *words)

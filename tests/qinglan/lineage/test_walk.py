@@ -14,7 +14,7 @@ from qinglan.lineage.evidence import CombinedEvidence, FileEvidence, RunFolder
 from qinglan.lineage.findings import verdict_of
 from qinglan.lineage.statement import Statement, to_payload
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.lineage.walk import Graph, findings_of, walk
+from qinglan.lineage.walk import Graph, ancestors, findings_of, walk
 from tests.lineage_world import DAWN, NOW, TENANT, Keys, Statements, at, given, made, make_keys, sealed, sha
 
 
@@ -40,6 +40,14 @@ def line(keys: Keys, hours: Sequence[tuple[float, float]] = ((1, 2), (3, 4))) ->
         sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], hours[0]),
         sealed(keys.builder, "sft", [made("model")], [made("rewrites"), given("code")], hours[1]),
     )
+
+
+def test_ancestors_are_named_once_also_where_they_go_in_a_circle() -> None:
+    inputs = {"model": ["rows", "base"], "rows": ["sheet", "base"], "sheet": ["model"], "other": ["model"]}
+
+    named = list(ancestors(["model"], lambda digest: inputs.get(digest, [])))
+
+    assert named[0] == "model" and sorted(named) == ["base", "model", "rows", "sheet"]
 
 
 def test_signed_steps_are_attested_back_to_the_inputs(keys: Keys) -> None:
