@@ -197,7 +197,7 @@ def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
     try:
         client = connect()
     except ConfigError as error:
-        say(f"The run's cluster is not looked at. {error.__cause__ or error} {BLIND}")
+        say(f"The run's cluster is not looked at. {error.__cause__ or error} {NO_WORKFLOW}")
         return ClusterView(namespace)
     return ClusterView(namespace, ClusterPods(client, namespace), ClusterWorkflow(Api(client, namespace)))
 

@@ -185,7 +185,7 @@ def test_no_other_role_and_no_strangers_key_signs_a_history(
     faults = rollout_faults(audited(made, store, keys))
 
     assert {state for state, _ in faults} == {"untrusted"}
-    assert any("releaser's, and this takes a rollout's" in why for _, why in faults)
+    assert any("releaser's, and a rollout's is needed" in why for _, why in faults)
     assert any("not in the trust policy" in why for _, why in faults)
 
 
