@@ -29,7 +29,7 @@ def audit(
     page: Annotated[Path | None, typer.Option(help="Write one HTML page with the graph here.")] = None,
     as_json: Json = False,
     only_bytes: Annotated[
-        bool, typer.Option("--bytes", help="Take nothing on a signature's word: what is not at hand is missing.")
+        bool, typer.Option("--bytes", help="Count a signed digest without its bytes as missing.")
     ] = False,
     which_models: Annotated[
         bool, typer.Option("--which-models", help="What descends from this digest or file, releases first.")
@@ -39,7 +39,7 @@ def audit(
     break_glass: Annotated[
         str, typer.Option(help="The reason to deploy it although something is missing; signed by the releaser's key.")
     ] = "",
-    by: Annotated[str, typer.Option(help="Who breaks the glass.")] = "",
+    by: Annotated[str, typer.Option(help="The person who signs the override.")] = "",
     live: Annotated[
         bool, typer.Option("--live", help="TARGET is an InferenceService: what it serves, by KUBECONFIG.")
     ] = False,
@@ -47,8 +47,8 @@ def audit(
 ) -> None:
     """Walk from a model back to its data, by digest and signature.
 
-    Exit code 0: all is there and as it was. 8: something is altered, or signed by no key that counts. 9: something is
-    missing.
+    Exit code 0: everything is there and unchanged. 8: something is altered, or not signed by a trusted key. 9:
+    something is missing.
     """
     from qinglan.errors import ConfigError
     from qinglan.lineage.keys import keys_folder

@@ -1,6 +1,6 @@
 """`qinglan plan`: the calls, cost and time of a run, counted from its sheet before anything is spent."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import islice
@@ -214,8 +214,8 @@ def make_plan(
 ) -> Plan:
     """Count the calls and the cost of a run of these stages from its sheet; no service is called.
 
-    The input files have been checked. `missing`, `warnings` and whether the RAG service sends a `snapshot` are what
-    the caller has noticed, for the plan to show; `counted` is the sheet where it was read already.
+    The input files have been checked. The caller passes what it noticed for the plan to show: `missing`, `warnings`,
+    and whether the RAG service sends a `snapshot`. `counted` is the sheet if it was read already.
     """
     sheet, tokens = counted or count_tokens(config)
     config = with_folds(config, sheet)
@@ -225,10 +225,11 @@ def make_plan(
         sheet = replace(sheet, folds=[])
     every_step = _steps(config, sheet, tokens)
     steps = tuple(step for step in every_step if step.step in stages)
-    total, trains = sum(step.cost for step in steps), bool({"sft", "ppo"} & {*stages})
+    total, rows = sum(step.cost for step in steps), sheet.splits.total()
+    hours = planned_hours(sheet.splits["train"])
     return Plan(
         stages=tuple(stages),
-        rows=sheet.splits.total(),
+        rows=rows,
         unfit=len(sheet.unfit),
         unfit_rows=tuple(sheet.unfit),
         steps=steps,
@@ -242,37 +243,26 @@ def make_plan(
         splits=dict(sorted(sheet.splits.items())),
         cross_fitted=cross_fit_words(config, sheet),
         promotion=chance,
-        fit=fit_lines(config, sheet) if trains else (),
+        fit=fit_lines(config, sheet) if {"sft", "ppo"} & {*stages} else (),
         warnings=(
-            *_warnings(config, total, today or date.today()),
-            *_gold_warnings(config, sheet, known),
-            *uncalibrated_scores(config, sheet),
-            *without_history(config, sheet),
-            *long_row_warnings(config, sheet, stages),
-            *repeated_row_warnings(config, sheet, stages),
+            *_money_warnings(config, total, today or date.today()),
+            *_sheet_warnings(config, sheet, known, stages),
             *warnings,
             *uncounted_calls(every_step, stages),
         ),
         missing=tuple(missing_lines(missing)),
-        original=original_budget(
-            every_step[0],
-            sheet.splits.total(),
-            tokens.judgements,
-            config.gateway.judge,
-            planned_hours(sheet.splits["train"]),
-        ),
+        original=original_budget(every_step[0], rows, tokens.judgements, config.gateway.judge, hours),
     )
 
 
 def typical_passage(config: RunConfig) -> str:
-    """A text as long as the knowledge base's passages are on average, by the first of them; long without one."""
-    most = config.label.passage_characters
+    """A text as long as the knowledge base's first passages are on average; of the longest length without one."""
+    longest = config.label.passage_characters
     if config.knowledge_base is None:
-        return "段" * most
+        return "段" * longest
     first = next(iter(knowledge_bases(config).values()))
-    lengths = [
-        len(searched_text(passage)[:most]) for passage in islice(read_knowledge_base(first), PASSAGES_MEASURED)
-    ]
+    passages = islice(read_knowledge_base(first), PASSAGES_MEASURED)
+    lengths = [min(len(searched_text(passage)), longest) for passage in passages]
     return "段" * round(sum(lengths) / len(lengths))
 
 
@@ -382,7 +372,17 @@ def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:
     )  # fmt: skip
 
 
-def _warnings(config: RunConfig, total: float, today: date) -> list[str]:
+def _sheet_warnings(
+    config: RunConfig, sheet: Sheet, known: dict[str, set[str]], stages: Sequence[str]
+) -> Iterator[str]:
+    yield from _gold_warnings(config, sheet, known)
+    yield from uncalibrated_scores(config, sheet)
+    yield from without_history(config, sheet)
+    yield from long_row_warnings(config, sheet, stages)
+    yield from repeated_row_warnings(config, sheet, stages)
+
+
+def _money_warnings(config: RunConfig, total: float, today: date) -> list[str]:
     warnings = []
     if total > config.gateway.budget:
         warnings.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
@@ -403,7 +403,7 @@ def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
 
 
 def without_history(config: RunConfig, sheet: Sheet) -> list[str]:
-    """Warn of a sheet that says nothing of what was said before: what a question leaves out cannot be known."""
+    """Warn of a sheet without histories: what a question leaves out then cannot be filled in."""
     if sheet.with_history:
         return []
     copies = " The stand-in teacher then copies most questions as they are." if config.stand_ins.teacher else ""

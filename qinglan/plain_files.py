@@ -103,7 +103,7 @@ def _walk(folder: Path, prefix: str, listing: Listing) -> None:
 
 def _faults(name: str, mode: int, alike: Counter[str]) -> Iterator[str]:
     if stat.S_ISLNK(mode):
-        yield "a symbolic link: its bytes are elsewhere, and can be others tomorrow"
+        yield "a symbolic link: its bytes are elsewhere and can change"
     elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         yield "no file: a device, pipe or socket"
     if name.startswith("."):

@@ -19,7 +19,7 @@ from qinglan.errors import DataError
 from qinglan.http_client import http_client
 
 BUNDLE_PATH = "/v1/bundle"
-"""POST: requests as frames, each with its path and headers; the answer streams frames with their requests' places."""
+"""POST: requests as frames, each with path and headers; the answer streams frames with the requests' positions."""
 
 MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
 """Largest number of requests and of bytes in one message; a larger request goes alone."""
@@ -28,11 +28,11 @@ MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
 class FrameHeader(NamedTuple):
     """The header in front of a frame's body."""
 
-    place: int
-    """The request's position in its message."""
+    position: int
+    """The request's position in its message, from 0."""
 
-    what: str
-    """A request's path, an answer's status."""
+    subject: str
+    """A request's path, or an answer's status."""
 
     headers: dict[str, str]
 
@@ -87,8 +87,8 @@ class BundleClient:
 
     async def _deliver(self, requests: Sequence[_PendingRequest]) -> None:
         content = b"".join(
-            encode_frame(FrameHeader(place, pending.path, pending.headers), pending.body)
-            for place, pending in enumerate(requests)
+            encode_frame(FrameHeader(position, pending.path, pending.headers), pending.body)
+            for position, pending in enumerate(requests)
         )  # fmt: skip
         try:
             async with self._http.stream("POST", self._url, content=content) as response:
@@ -100,14 +100,14 @@ class BundleClient:
                 frames = FrameDecoder()
                 async for chunk in response.aiter_raw():
                     for head, body in frames.feed(chunk):
-                        _settle(requests[head.place], BundledResponse(int(head.what), head.headers, body))
+                        _settle(requests[head.position], BundledResponse(int(head.subject), head.headers, body))
             raise httpx2.RemoteProtocolError("the connection was closed before every answer had come")
-        except Exception as error:  # whatever it is, no request may wait for ever; those with an answer keep it
+        except Exception as error:  # whatever it is: a request without an answer would wait for ever
             for request in requests:
                 if not request.reply.done():
                     request.reply.set_exception(error)
         finally:
-            for request in requests:  # those that are left when the client is closed
+            for request in requests:  # unanswered ones, when the client is closed
                 request.reply.cancel()
 
 
@@ -136,17 +136,17 @@ def encode_frame(head: FrameHeader, body: bytes) -> bytes:
 
 
 def _read_head(line: bytes) -> tuple[FrameHeader, int]:
-    """The head of a frame and the length of its body; a DataError where it is none."""
+    """Parse a frame's head and the length of its body; a DataError if the line is not a head."""
     try:
-        place, what, headers, length = orjson.loads(line)
+        position, subject, headers, length = orjson.loads(line)
     except (ValueError, TypeError) as error:
-        raise DataError("bundle: a frame's first line is no JSON list of four.") from error
-    texts = [what, *headers, *headers.values()] if isinstance(headers, dict) else [None]
-    if not all(isinstance(text, str) for text in texts) or type(place) is not int or type(length) is not int:
-        raise DataError("bundle: a frame is [place, what, headers, length]: whole numbers and texts.")
-    if length < 0 or place < 0:
-        raise DataError("bundle: a frame's place and length are no negative numbers.")
-    return FrameHeader(place, what, headers), length
+        raise DataError("bundle: a frame's first line is not a JSON list of four.") from error
+    texts = [subject, *headers, *headers.values()] if isinstance(headers, dict) else [None]
+    if not all(isinstance(text, str) for text in texts) or type(position) is not int or type(length) is not int:
+        raise DataError("bundle: a frame is [position, path or status, headers, length]: whole numbers and texts.")
+    if length < 0 or position < 0:
+        raise DataError("bundle: a frame's position and length must not be negative.")
+    return FrameHeader(position, subject, headers), length
 
 
 class FrameDecoder:
@@ -157,15 +157,15 @@ class FrameDecoder:
 
     def feed(self, data: bytes) -> Iterator[tuple[FrameHeader, bytes]]:
         """Yield the frames that this data completes."""
-        rest, at = self._rest + data, 0
-        while (line := rest.find(b"\n", at)) >= 0:
-            head, length = _read_head(rest[at:line])
-            end = line + 1 + length
+        rest, start = self._rest + data, 0
+        while (line_end := rest.find(b"\n", start)) >= 0:
+            head, length = _read_head(rest[start:line_end])
+            end = line_end + 1 + length
             if end > len(rest):
                 break
-            yield head, rest[line + 1 : end]
-            at = end
-        self._rest = rest[at:]
+            yield head, rest[line_end + 1 : end]
+            start = end
+        self._rest = rest[start:]
 
     @property
     def unfinished(self) -> bool:

@@ -106,8 +106,8 @@ class Scripted:
 
     def _framed(self, head: FrameHeader, content: bytes) -> bytes:
         """A request of a bundle: the next reply is its answer."""
-        reply = self._next(head.what, content, head.headers)
-        return encode_frame(FrameHeader(head.place, str(reply.status), reply.headers), reply.body)
+        reply = self._next(head.subject, content, head.headers)
+        return encode_frame(FrameHeader(head.position, str(reply.status), reply.headers), reply.body)
 
 
 def completion(text: str, finish: str = "stop", **message: Any) -> bytes:

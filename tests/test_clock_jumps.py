@@ -175,12 +175,10 @@ def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_o
     assert dates.what == "dates" and "up to 3.0 h in the future" in dates.why
     [time_named] = re.findall(r"they count from (\S+ \S+Z) on", dates.why)
     assert next_step(early) == (
-        f"Deploy nothing of it before {time_named}: its bytes and signatures are right, its dates are not."
+        f"Do not deploy it before {time_named}: its bytes and signatures are right, its dates are not."
     )
     incomplete = early._replace(findings=(*early.findings, Finding("chats", "missing", "gone")))
-    assert next_step(incomplete).startswith(
-        f"Deploy nothing of it before {time_named}: its dates are not right. Name"
-    )
+    assert next_step(incomplete).startswith(f"Do not deploy it before {time_named}: its dates are not right. Name")
     assert [str(finding) for finding in later.findings if finding.state in GRAVE] == []
 
 

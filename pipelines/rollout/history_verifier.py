@@ -37,7 +37,7 @@ def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> Checke
             "server vouches for it."
         )
     same = [history for history in histories if rollout_payload(history.statement) == rollout_payload(record)]
-    if good := [history for history in same if history.counts]:
+    if good := [history for history in same if history.is_trusted]:
         return good[0]
     why = same[0].why if same else "the API server's history is another than what was signed"
     raise AlteredError(f"{record.rollout}: {why}. Believe neither until you know who changed it.")

@@ -1,4 +1,4 @@
-"""The rights of a run's service account, asked of the API server itself."""
+"""Ask the API server which rights a run's service account has."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -10,13 +10,13 @@ KFP_PERMISSIONS = (
     Permission("argoproj.io", "workflowtaskresults", ("create", "patch")),
     Permission("", "configmaps", ("get",), "kfp-launcher"),
 )
-"""Taken by every pod of KFP 2.17: Argo's executor reports an end, KFP's driver and launcher read their settings."""
+"""Rights that each pod of KFP 2.17 needs: Argo's executor reports its end, driver and launcher read settings."""
 
 ROLLOUT_PERMISSIONS = (Permission("qinglan.dev", "modelrollouts", ("create", "get", "list")),)
-"""Taken by the deploy stage, where the rollout shall be."""
+"""Rights that the deploy stage needs in the rollout's namespace."""
 
 Read = Callable[[str, Callable[[], Any]], Any]
-"""Reads an object by a call; None where that is refused."""
+"""Calls the API for an object, which is named in messages; None if that is refused."""
 
 
 def denied_permissions(

@@ -188,7 +188,7 @@ def _follow(
 def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
     """The run's pods and Workflow; a cluster that cannot be asked is reported, and the run is followed without it."""
     from pipelines.submit.cluster_reader import connect
-    from pipelines.submit.follower import BLIND, ClusterView
+    from pipelines.submit.follower import NO_WORKFLOW, ClusterView
     from pipelines.submit.pods import ClusterPods
     from pipelines.submit.workflow import ClusterWorkflow
     from qinglan.errors import ConfigError
@@ -197,7 +197,7 @@ def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
     try:
         client = connect()
     except ConfigError as error:
-        say(f"The run's cluster is not looked at. {error.__cause__ or error} {BLIND}")
+        say(f"The run's cluster is not looked at. {error.__cause__ or error} {NO_WORKFLOW}")
         return ClusterView(namespace)
     return ClusterView(namespace, ClusterPods(client, namespace), ClusterWorkflow(Api(client, namespace)))
 

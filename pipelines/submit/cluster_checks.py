@@ -1,6 +1,7 @@
-"""Findings that keep a graph from its end on this cluster: a pure decision over a snapshot of the cluster.
+"""Find what would stop a graph on this cluster: a pure function of a snapshot of the cluster.
 
-KFP says RUNNING of a pod that waits for a Secret, a volume or a GPU that will never come, so this is said before.
+KFP shows a pod as RUNNING while it waits for a Secret, a volume or a GPU that will never come, so this is checked
+before the run starts.
 """
 
 import shlex
@@ -26,7 +27,7 @@ CLAIM = (
 
 
 def check_requirements(needs: Requirements, snapshot: ClusterSnapshot) -> list[Finding]:
-    """Find all that would keep a step waiting for ever, then warnings."""
+    """Everything that would keep a step waiting for ever, then warnings, then what could not be checked."""
     findings = [finding for need in needs.objects for finding in _object_findings(need, snapshot)]
     findings += [finding for machine in needs.machines for finding in _node_findings(machine, snapshot)]
     findings += [finding for machine in needs.machines for finding in _quota_findings(machine, snapshot)]
@@ -44,16 +45,16 @@ def check_requirements(needs: Requirements, snapshot: ClusterSnapshot) -> list[F
 
 def _object_findings(need: RequiredObject, snapshot: ClusterSnapshot) -> Iterator[Finding]:
     if (need.kind, need.name) not in snapshot.objects:
-        return  # among the unread
-    held = snapshot.objects[need.kind, need.name]
+        return  # it could not be read, which `unread` reports
+    keys = snapshot.objects[need.kind, need.name]
     steps = join_names(need.steps, at_most=4)
-    if held is None:
+    if keys is None:
         yield Finding(
             "missing",
             f"{need.kind} {need.name} is not in namespace {snapshot.namespace}; {steps} cannot start without it.",
             *_next_step(need, snapshot.namespace),
         )
-    elif missing := sorted(need.keys - held):
+    elif missing := sorted(need.keys - keys):
         yield Finding(
             "missing",
             f"{need.kind} {need.name} in namespace {snapshot.namespace} has no key {', '.join(missing)}; "
@@ -65,7 +66,7 @@ def _object_findings(need: RequiredObject, snapshot: ClusterSnapshot) -> Iterato
 
 
 def _next_step(need: RequiredObject, namespace: str) -> tuple[str, str]:
-    """The next step and its command."""
+    """Advice for a missing object, and its command."""
     if need.kind == "Service":
         return (
             "Apply the tenant's manifests, which have the gateway (manifests/README.md), or name the one there is: "
@@ -76,7 +77,7 @@ def _next_step(need: RequiredObject, namespace: str) -> tuple[str, str]:
 
 
 def _create_command(need: RequiredObject, namespace: str) -> str:
-    """The command that makes an object of which we know the keys."""
+    """The kubectl command that creates the object with the keys it must hold."""
     if need.kind == "ServiceAccount":
         return f"kubectl -n {namespace} create serviceaccount {need.name}"
     if need.kind == "PersistentVolumeClaim":
@@ -94,7 +95,7 @@ def _source(key: str) -> str:
 
 
 def _token_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Pods whose driver or launcher would have no token: they need one, and neither KFP nor Argo mounts it."""
+    """Report a service account without a token: KFP's driver and launcher need one, and nothing else mounts it."""
     if needs.service_account in snapshot.without_token:
         account, namespace = needs.service_account, snapshot.namespace
         yield Finding(
@@ -108,7 +109,7 @@ def _token_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[
 
 
 def _node_findings(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Say where too few nodes have the labels and the room; whether they are free or tainted KFP's pods will show."""
+    """Report too few nodes with the labels and capacity; whether they are free or tainted is not checked."""
     if snapshot.nodes is None:
         return
     labelled = [node for node in snapshot.nodes if _has_labels(node, machine)]
@@ -169,7 +170,7 @@ def _quota_findings(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator
 
 
 def _quota(machine: NodeRequest, resource: str, total: float, quota: Quota, namespace: str) -> Iterator[Finding]:
-    """One that is too small; or one that is in use, which a step waits for."""
+    """Report a quota that is too small, or warn of one whose rest is too small now."""
     each = "wants" if len(machine.steps) == 1 else "each want"
     quota_name = f"quota {quota.name} in namespace {namespace}"
     shortage = f"{join_names(machine.steps)} {each} {_amount(resource, total)}, and {quota_name}"

@@ -66,12 +66,12 @@ def connect() -> Any:
 
 
 def read_cluster(api: Any, needs: Requirements, namespace: str) -> ClusterSnapshot:
-    """The snapshot of everything that the graph needs."""
-    return _ClusterReader(api, namespace).at(needs)
+    """Read a snapshot of everything that the graph needs."""
+    return _ClusterReader(api, namespace).snapshot(needs)
 
 
 def read_platform(api: Any) -> Platform:
-    """Versions, kinds and storage classes; a part that may not be read is left out."""
+    """Read versions, kinds and storage classes; a part that may not be read is left out."""
     from kubernetes import client
 
     reader = _ClusterReader(api, "default")
@@ -96,7 +96,7 @@ def read_platform(api: Any) -> Platform:
 
 
 class _ClusterReader:
-    """One look at a cluster; what may not be read is noted, and is no reason to stop."""
+    """Reads a cluster once. What may not be read is recorded in `_unread` and does not stop the rest."""
 
     def __init__(self, api: Any, namespace: str) -> None:
         self._api, self._namespace = api, namespace
@@ -106,7 +106,7 @@ class _ClusterReader:
         self._without_token: set[str] = set()
         self._cloud_identity = False
 
-    def at(self, needs: Requirements) -> ClusterSnapshot:
+    def snapshot(self, needs: Requirements) -> ClusterSnapshot:
         namespace = self._named_namespace()
         jobs = any(machine.job for machine in needs.machines)
         root, providers = self._launcher_settings() if needs.inputs else (None, "")
@@ -136,7 +136,7 @@ class _ClusterReader:
         )
 
     def _with_rollouts(self, needs: Requirements, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """The snapshot, with what keeps a deploying step from its rollout."""
+        """The snapshot, extended by what deploying steps need for their rollouts."""
         if not needs.rollouts:
             return snapshot
         absent = frozenset(target.namespace for target in needs.rollouts if self._is_absent(target))
@@ -155,7 +155,7 @@ class _ClusterReader:
         return absent and len(self._unread) == before
 
     def _named_namespace(self) -> Any:
-        """It is there; None where it may not be read."""
+        """Read the run's namespace; None if it may not be read, a ConfigError if it does not exist."""
         from kubernetes import client
 
         answer = self.read(
@@ -166,7 +166,7 @@ class _ClusterReader:
             raise ConfigError(
                 f"The cluster has no namespace {self._namespace}. Give --namespace where the run's pods shall be."
             )
-        self._unread.clear()  # whether it is there, its objects will tell
+        self._unread.clear()  # reading its objects will show whether it exists
         return answer
 
     def _objects(self, required: Iterable[RequiredObject]) -> dict[tuple[str, str], frozenset[str] | None]:
@@ -204,13 +204,13 @@ class _ClusterReader:
         return None if answer.status.phase == "Lost" else answer
 
     def _account(self, account: Any) -> None:
-        """Notes how its pods reach the API server, and S3."""
+        """Record whether its pods get a token for the API server, and how they reach S3."""
         if account.automount_service_account_token is False:
             self._without_token.add(account.metadata.name)
         self._cloud_identity = ROLE in (account.metadata.annotations or {})
 
     def _launcher_settings(self) -> tuple[str | None, str]:
-        """The pipeline root, whose key KFP's launcher has, and what KFP says of stores."""
+        """The pipeline root, whose key KFP's launcher has, and KFP's settings of stores (`providers`)."""
         from kubernetes import client
 
         before = len(self._unread)
@@ -226,7 +226,7 @@ class _ClusterReader:
         return str(data.get("defaultPipelineRoot") or USUAL_ROOT), str(data.get("providers") or "")
 
     def _store_secrets(self, needs: Requirements) -> dict[str, dict[str, str] | None]:
-        """By name, the Secrets with the way to a store; None where there is none. Unread ones are left out."""
+        """The Secrets of stores by name: None if it does not exist; those that may not be read are left out."""
         from kubernetes import client
 
         secrets: dict[str, dict[str, str] | None] = {}
@@ -240,7 +240,7 @@ class _ClusterReader:
         return secrets
 
     def _gateway_settings(self, needs: Requirements) -> str | None:
-        """gateway.yaml of the ConfigMap that the gateway's Deployment mounts; its name changes with its content."""
+        """gateway.yaml in the ConfigMap that the gateway's Deployment mounts, whose name changes with its content."""
         from kubernetes import client
 
         names = [need.name for need in needs.objects if need.kind == "Service"]
@@ -262,7 +262,7 @@ class _ClusterReader:
     def _answers(
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
     ) -> dict[str, StoreAnswer]:
-        """Stores, by address, that refuse the steps' key or give no answer, each with the reason."""
+        """Try each input and store with the steps' key; returns the unreadable addresses, with the reason."""
         tries: dict[str, tuple[Probe, str]] = {
             uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
         }
@@ -318,7 +318,7 @@ class _ClusterReader:
         return denied_permissions(self._api, self.read, account, namespace or self._namespace, permissions)
 
     def read(self, what: str, call: Callable[[], Any]) -> Any:
-        """An object, or None: where there is none, or where it is noted among the unread."""
+        """Call the API for an object; None if it does not exist, or may not be read, which is recorded."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -348,7 +348,7 @@ def _reason(error: Exception) -> str:
 
 
 def _by_tag(namespace: Any) -> frozenset[str] | None:
-    """The images that need no digest in a namespace of releases."""
+    """Images that need no digest, in a namespace that admits images by digest only; None in any other."""
     if namespace is None or (namespace.metadata.labels or {}).get(IMAGES_LABEL) != "by-digest":
         return None
     return frozenset((namespace.metadata.annotations or {}).get(BY_TAG, "").split())
@@ -359,9 +359,9 @@ def _decoded(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def _store_secret(secret: Mapping[str, str]) -> StoreSecret:
-    """A store's Secret without its values but for the addresses."""
-    held = frozenset(name for name, value in secret.items() if value)
-    return StoreSecret(held, secret.get(FETCH_ENDPOINT, ""), secret.get(STORE_ENDPOINT, ""))
+    """A store's Secret without its values, except the addresses."""
+    filled = frozenset(name for name, value in secret.items() if value)
+    return StoreSecret(filled, secret.get(FETCH_ENDPOINT, ""), secret.get(STORE_ENDPOINT, ""))
 
 
 def _claim_bytes(claim: Any) -> float:

@@ -1,4 +1,4 @@
-"""A cluster as it was read before a run is sent, and what is found to stand in the run's way: plain data."""
+"""A cluster as it was read before a run is submitted, and the findings about it: plain data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -21,23 +21,24 @@ class Quota(NamedTuple):
 
 
 class StoreSecret(NamedTuple):
-    """A Secret with the way to an S3 store, without its values but for the addresses."""
+    """The Secret of an S3 store without its values, except the addresses."""
 
     keys: frozenset[str]
-    """The keys that hold something."""
+    """Keys that are not empty."""
 
     fetch_endpoint: str
-    """The store's address for KFP's launcher; "" is AWS."""
+    """The store's address for KFP's launcher; "" means AWS."""
 
     store_endpoint: str
-    """The same store's for our own steps."""
+    """The same store's address for our own steps."""
 
 
 class StoreAnswer(NamedTuple):
     """The reason why an address of a store cannot be read."""
 
     state: Literal["absent", "refused", "silent"]
-    """No such object or bucket; a refusal of the key; no answer here, which says little about the cluster."""
+    """absent: no such object or bucket. refused: the key is refused. silent: no answer here, maybe one in the
+    cluster."""
 
     why: str
 
@@ -47,7 +48,7 @@ class ClusterSnapshot(NamedTuple):
 
     namespace: str
     objects: Mapping[tuple[str, str], frozenset[str] | None]
-    """By kind and name the keys that it holds; None where there is no such object. Unread ones are left out."""
+    """Keys of each object, by kind and name; None if it does not exist. Unread objects are left out."""
 
     nodes: tuple[Node, ...] | None = ()
     quotas: tuple[Quota, ...] | None = ()
@@ -55,16 +56,16 @@ class ClusterSnapshot(NamedTuple):
     """The kinds of kubeflow.org that the API server knows, such as pytorchjobs."""
 
     denied: tuple[Permission, ...] = ()
-    """Permissions that launching PyTorchJobs takes and the run's service account lacks."""
+    """Permissions for launching PyTorchJobs that the run's service account lacks."""
 
     kfp_denied: tuple[Permission, ...] = ()
-    """Permissions that each pod of KFP's takes and the run's service account lacks."""
+    """Permissions for KFP's own pods that the run's service account lacks."""
 
     rollout_kinds: frozenset[str] | None = frozenset()
     """The kinds of qinglan.dev that the API server knows: modelrollouts."""
 
     rollout_denied: Mapping[str, tuple[Permission, ...]] = {}
-    """By namespace, permissions that a deploying step takes there and the run's service account lacks."""
+    """Permissions for deploying that the run's service account lacks, by namespace."""
 
     absent_namespaces: frozenset[str] = frozenset()
     """Namespaces for rollouts that the cluster does not have."""
@@ -88,16 +89,16 @@ class ClusterSnapshot(NamedTuple):
     """The run's service account is a cloud's own identity, so that its pods reach S3 without a key."""
 
     pipeline_root: str | None = None
-    """KFP's: the launcher has the key of this bucket alone."""
+    """KFP's pipeline root: the launcher has the key of this bucket only."""
 
     root_without_address: bool = False
-    """KFP's settings leave this bucket's address to AWS's client, which goes by the step's environment first."""
+    """KFP's settings give no address of this bucket, so AWS's client takes the one in the step's environment."""
 
     stores: Mapping[str, StoreSecret | None] = {}
-    """By name, the Secrets that steps fetch their inputs with; None where there is none. Unread ones are left out."""
+    """Secrets that steps fetch their inputs with, by name; None if it does not exist. Unread ones are left out."""
 
     answers: Mapping[str, StoreAnswer] = {}
-    """By address, of inputs and stores that were tried: those that cannot be read."""
+    """Inputs and stores that were tried and cannot be read, by address."""
 
     gateway: str | None = None
     """The settings that the run's gateway was deployed with, as YAML; None where they are not known."""
@@ -107,7 +108,7 @@ class ClusterSnapshot(NamedTuple):
 
 
 class Platform(NamedTuple):
-    """A cluster as such, whatever runs on it."""
+    """Facts about a cluster that do not depend on a run."""
 
     address: str
     version: str
@@ -126,7 +127,7 @@ class Finding(NamedTuple):
     what: str
     next_step: str = ""
     command: str = ""
-    """A shell's command for it, as it can be run; `...` stands for what only a person knows."""
+    """A shell command that can be run as it is; `...` stands for a value that only a person knows."""
 
     def __str__(self) -> str:
         return "\n      ".join(filter(None, (f"{self.what} {self.next_step}".strip(), self.command)))

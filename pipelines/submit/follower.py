@@ -1,6 +1,6 @@
 """Follow a run: print a line when a step changes or a pod cannot start, and the outcome at the end.
 
-The run is KFP's: whoever follows it may go, and come back with `qinglan follow`.
+The run belongs to KFP: following it can be interrupted and resumed with `qinglan follow`.
 """
 
 import re
@@ -16,9 +16,9 @@ from qinglan.errors import GateHeldError, OutageError, TrainingError
 MARKS = {"SUCCEEDED": "✓", "FAILED": "✗", "RUNNING": "▶", "SKIPPED": "-", "CANCELED": "■", "CANCELING": "■"}
 WORDS = {"SUCCEEDED": "done", "CANCELED": "canceled", "CANCELING": "is being canceled"}
 CACHED = "answered from KFP's cache"
-STILL = frozenset({"PENDING", "RUNNING", "CANCELING"})
+UNFINISHED = frozenset({"PENDING", "RUNNING", "CANCELING"})
 NUMBER = re.compile(r"\d+")
-BLIND = (
+NO_WORKFLOW = (
     "Steps are shown as KFP lists them: a pod that the cluster refuses looks as if it ran, and in a large run the "
     "list ends early."
 )
@@ -113,7 +113,7 @@ class Follower:
         self._branches: frozenset[str] = frozenset()
         self._shown: dict[str, str] = {}
         self._waits: set[tuple[str, str]] = set()
-        self._last_look = float("-inf")
+        self._last_check = float("-inf")
         self.state = "UNKNOWN"
         """The run's state at the last reading."""
 
@@ -156,15 +156,15 @@ class Follower:
         return run._replace(tasks=self._workflow.tasks or run.tasks)
 
     def _read_workflow(self) -> None:
-        """Read the Workflow, from which KFP copies its list of tasks; it is reported once if that is not possible."""
+        """Read the Workflow, from which KFP copies its list of tasks; report once if that is not possible."""
         if self._cluster.workflow is None:
             return
         before, self._workflow = self._workflow, self._cluster.workflow.read(self._id)
         if self._workflow.unseen and not before.unseen:
-            self._say(f"{self._workflow.unseen} {BLIND}")
+            self._say(f"{self._workflow.unseen} {NO_WORKFLOW}")
 
     def _wait_out_outages(self, ask: Callable[[], Answer]) -> Answer:
-        """Ask KFP; an outage is reported and waited out."""
+        """Call KFP; during an outage, report it once and call again until it is over or patience ends."""
         until, delay, reported = time.monotonic() + self._pace.patience, self._pace.first, False
         while True:
             try:
@@ -201,9 +201,9 @@ class Follower:
 
     def _report_waits(self) -> None:
         """Report pods that cannot start or be made, once for each reason, because KFP shows them as RUNNING."""
-        if time.monotonic() - self._last_look < self._pace.pods:
+        if time.monotonic() - self._last_check < self._pace.pods:
             return
-        self._last_look = time.monotonic()
+        self._last_check = time.monotonic()
         waits = [(pod.step, pod.why) for pod in self._stuck_pods() if pod.state == "waiting"]
         with_pods = {step for step, _ in waits}
         nodes = [node for node in self._workflow.problems if node.state == "PENDING"]
@@ -218,7 +218,7 @@ class Follower:
         return self._cluster.pods.stuck(self._id) if self._cluster.pods else []
 
     def _wait_for_steps(self, run: Run) -> Run:
-        """Read the steps again until they have ended too, which is a little after the run has."""
+        """Read the steps again until they have ended too, as they report that a little later than the run."""
         until = time.monotonic() + self._pace.settle
         while time.monotonic() < until and not self._all_steps_ended(run):
             time.sleep(self._pace.first)
@@ -228,7 +228,7 @@ class Follower:
 
     def _all_steps_ended(self, run: Run) -> bool:
         steps = step_states(run, self._steps(run))
-        return not STILL & set(steps.values()) and (run.state != "SUCCEEDED" or not self._unlisted(run))
+        return not UNFINISHED & set(steps.values()) and (run.state != "SUCCEEDED" or not self._unlisted(run))
 
     def _unlisted(self, run: Run) -> frozenset[str]:
         self._steps(run)

@@ -1,4 +1,4 @@
-"""The profile's gateway settings against those that the cluster's gateway was deployed with: a pure comparison.
+"""Compare the profile's gateway settings with those that the cluster's gateway was deployed with.
 
 On a cluster the gateway reads its own gateway.yaml: a profile's models and RAG settings count only where both agree.
 """
@@ -24,7 +24,7 @@ MEND = (
 
 
 def gateway_findings(profile: GatewayConfig, deployed: str) -> list[Finding]:
-    """Differences in models and RAG settings, by which a run would be another than the profile's; then in money."""
+    """Report differences in models and RAG settings, which would change the run; warn of differences in prices."""
     try:
         gateway = GatewayConfig.parse(yaml_mapping(deployed, GATEWAY_FILE), GATEWAY_FILE)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Judges whether KFP's launcher can fetch a run's inputs: it has the key of its own bucket, and of no other.
+"""Check whether KFP's launcher can fetch a run's inputs: by itself it has the key of its own bucket only.
 
 Read in KFP 2.17 (backend/src/v2): the importer records an address and opens nothing. The launcher of each step that
 takes the input opens the bucket before the step begins (fetchNonDefaultBuckets): with KFP's settings where scheme and
@@ -76,7 +76,7 @@ def root_without_address(root: str, providers: str) -> bool:
     try:
         settings = parse_yaml(providers, "kfp-launcher: providers")
     except ConfigError:
-        return False  # KFP says so itself, before any step
+        return False  # KFP reports this itself, before any step
     s3 = _mapping(_mapping(settings).get("s3"))
     endpoint = _override(root, s3) or str(_mapping(s3.get("default")).get("endpoint") or "")
     return not endpoint or GLOBAL_ENDPOINT.match(endpoint) is not None
@@ -91,7 +91,7 @@ def _override(root: str, s3: Mapping[str, Any]) -> str:
 
 
 def _redirected(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """What these steps make would go to the store of their inputs, which does not know KFP's key."""
+    """Report outputs that would be sent to the store of the inputs, which does not know KFP's key."""
     store = snapshot.stores.get(inputs.secret)
     if not (store and store.fetch_endpoint and snapshot.root_without_address):
         return
@@ -105,7 +105,7 @@ def _redirected(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[F
 
 
 def _unreadable(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Inputs that the store does not give to the key of these steps, which would begin without them."""
+    """Report inputs that the store refuses to the key of these steps."""
     for uri in inputs.uris:
         answer = snapshot.answers.get(uri)
         if answer and answer.state != "silent":
@@ -129,7 +129,7 @@ def _bucket(uri: str) -> tuple[str, ...] | None:
 
 
 def _required(store: StoreSecret) -> tuple[str, ...]:
-    """An address too, where the store is not AWS."""
+    """Keys that the Secret must hold: an address too, if the store is not AWS."""
     host = urlsplit(store.store_endpoint).hostname or ""
     return REQUIRED if not host or "amazonaws.com" in host else (*REQUIRED, FETCH_ENDPOINT)
 
@@ -183,7 +183,7 @@ def create_store_secret(namespace: str, name: str) -> str:
 
 
 def _by_name(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapshot, endpoint: str) -> Finding:
-    """AWS's client asks a store that it is given by name for http://BUCKET.NAME, and one by address for a path."""
+    """Report a store that is named by host: AWS's client then asks http://BUCKET.HOST, but an IP address by path."""
     host = urlsplit(endpoint).hostname
     bucket = (_bucket(outside[0]) or ("", ""))[1]
     return Finding(
@@ -198,7 +198,7 @@ def _by_name(inputs: ImportedInputs, outside: list[str], snapshot: ClusterSnapsh
 
 
 def _by_address(endpoint: str, namespace: str) -> str:
-    """The endpoint with its Service's address, as a shell finds it out; unchanged where it names no Service."""
+    """The endpoint with the IP address of its Service, as a shell expression; unchanged if it names no Service."""
     if not ENDPOINT_PATTERN.fullmatch(endpoint):
         return "..."
     if not _named_in_the_cluster(endpoint):

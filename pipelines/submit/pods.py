@@ -81,7 +81,7 @@ def _failed(step: str, name: str, status: Any) -> PodProblem:
 
 
 def _step(metadata: Any) -> str:
-    """Whose pod it is; a driver's name says that it is one."""
+    """The step that the pod belongs to; for a driver's pod, the name of its node."""
     if step := (metadata.labels or {}).get(STEP_LABEL):
         return str(step)
     return step_of_node(str((metadata.annotations or {}).get(NODE_NAME, metadata.name)))

@@ -1,4 +1,4 @@
-"""Findings on the rights of a run's account, its rollouts, its stores of releases, and a KFP of one namespace."""
+"""Check the rights of a run's account, its rollouts, its stores of releases, and a KFP without users."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -13,11 +13,11 @@ from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
 
 ROLLOUTS = "modelrollouts.qinglan.dev"
 STORE_KEYS = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, STORE_ENDPOINT)
-"""Taken by our own client of a store (S3Settings), which knows no cloud's identity."""
+"""Keys that our own client of a store needs (S3Settings): it does not use a cloud's identity."""
 
 
 def kfp_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Rights without which no step of any run starts or ends."""
+    """Report rights that are missing and without which no step starts or ends."""
     if snapshot.kfp_denied:
         yield denied_finding(
             needs.service_account, snapshot.namespace, snapshot.namespace, snapshot.kfp_denied, KFP_PERMISSIONS,
@@ -26,7 +26,7 @@ def kfp_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Fin
 
 
 def release_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Findings that keep steps behind the gate from their store and their rollout, hours after the start."""
+    """Report what would make the steps after the gate fail, hours after the start: their store and their rollout."""
     for target in needs.rollouts:
         yield from _rollout_findings(target, needs.service_account, snapshot)
     for release in needs.releases:
@@ -34,7 +34,7 @@ def release_findings(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator
 
 
 def one_namespace_finding(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """A word on KFP without users, whose pods are in its own namespace, for which our manifests are not made."""
+    """Warn of a KFP without users: its pods run in KFP's own namespace, which our manifests do not cover."""
     if snapshot.guarded is False:
         yield Finding(
             "warning",
@@ -105,7 +105,7 @@ def _store_findings(release: ReleaseStore, snapshot: ClusterSnapshot) -> Iterato
 def denied_finding(
     account: str, home: str, namespace: str, denied: Iterable[Permission], whole: Iterable[Permission], outcome: str
 ) -> Finding:
-    """Rights that an account of namespace `home` lacks in a namespace, with a Role that has all of them."""
+    """Report rights that an account of namespace `home` lacks in another, with a Role that grants them."""
     return Finding(
         "missing",
         f"ServiceAccount {account} in namespace {home} may not {'; '.join(map(str, denied))}"

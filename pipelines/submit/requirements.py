@@ -27,7 +27,7 @@ class RequiredObject(NamedTuple):
     kind: Kind
     name: str
     keys: frozenset[str]
-    """That it must hold."""
+    """Keys that it must hold."""
 
     steps: tuple[str, ...]
 
@@ -42,16 +42,16 @@ class NodeRequest(NamedTuple):
     nodes: int
     labels: Mapping[str, str]
     job: bool
-    """True if the step's PyTorchJob requests it, and the step's own pod nothing."""
+    """True if the step's PyTorchJob requests it; the step's own pod then requests nothing."""
 
 
 class ImportedInputs(NamedTuple):
-    """Imported inputs that KFP's launcher fetches for these steps, with the key in the steps' own environment."""
+    """Imported inputs that KFP's launcher fetches for these steps, with the key in the steps' environment."""
 
     uris: tuple[str, ...]
     steps: tuple[str, ...]
     secret: str
-    """The Secret that this key is in; "" where the graph gives these steps none."""
+    """The Secret that holds this key; "" if the graph gives these steps none."""
 
 
 class RolloutTarget(NamedTuple):
@@ -67,7 +67,7 @@ class ReleaseStore(NamedTuple):
     address: str
     steps: tuple[str, ...]
     secret: str
-    """The Secret with the way to it; "" where the graph gives these steps none."""
+    """The Secret with its address and keys; "" if the graph gives these steps none."""
 
 
 class Requirements(NamedTuple):
@@ -88,20 +88,20 @@ class ContainerTask(NamedTuple):
     container: Mapping[str, Any]
     pod: Mapping[str, Any]
     scope: Mapping[str, Any]
-    """Its own parameters over those of the graph around it."""
+    """Its parameters, laid over those of the graph around it."""
 
     uris: tuple[str, ...]
     """Addresses of the imported artifacts that it takes."""
 
 
 def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Requirements:
-    """All that must be there before the first step starts, though the last one uses it hours later."""
+    """Everything that must exist before the first step starts, even if only the last step uses it, hours later."""
     containers = list(steps(graph, parameters))
     required: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
     for step in containers:
         for kind, name, keys in _objects(step):
-            held, users = required.setdefault((kind, name), (set(), []))
-            held.update(keys)
+            all_keys, users = required.setdefault((kind, name), (set(), []))
+            all_keys.update(keys)
             users.append(step.name)
     objects = [
         RequiredObject("ServiceAccount", service_account, frozenset(), tuple(step.name for step in containers))
@@ -119,14 +119,14 @@ def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_accou
 
 
 def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[ContainerTask]:
-    """Every task that runs a container, those in branches too."""
+    """Every task that runs a container, also in branches."""
     yield from _steps(graph, graph.spec["root"], {**_defaults(graph.spec["root"]), **parameters}, {})
 
 
 def _steps(
     graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any], outer: Mapping[str, str]
 ) -> Iterator[ContainerTask]:
-    """`outer` has the addresses of imported artifacts that the graph around this one hands in, by name."""
+    """Walk one graph; `outer` holds the addresses of imported artifacts that the graph around it passes in."""
     executors = graph.spec["deploymentSpec"]["executors"]
     imported: dict[str, str] = {}
     for name, task in _in_order(component["dag"]["tasks"]):
@@ -162,7 +162,7 @@ def _uris(task: Mapping[str, Any], imported: Mapping[str, str], outer: Mapping[s
 
 
 def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """As they run; a compiled graph has them by name."""
+    """Tasks in the order in which they run; in a compiled graph they are sorted by name."""
     before = {name: task.get("dependentTasks", ()) for name, task in tasks.items()}
     yield from ((name, tasks[name]) for name in TopologicalSorter(before).static_order())
 
@@ -176,7 +176,7 @@ def _defaults(component: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(source: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:
-    """A parameter's value, where it is known before the run: None for what a step will make."""
+    """A parameter's value if it is known before the run; None for the output of a step."""
     if "componentInputParameter" in source:
         return scope.get(source["componentInputParameter"])
     constant = source.get("runtimeValue", {}).get("constant", source.get("constant"))
@@ -189,7 +189,7 @@ def _filled(constant: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def _objects(step: ContainerTask) -> Iterator[tuple[Kind, str, frozenset[str]]]:
-    """The objects that this step's pod cannot start without, or would wait for in vain."""
+    """The objects that this step's pod needs to start."""
     pod = step.pod
     for mount in pod.get("secretAsEnv", ()):
         if not mount.get("optional"):
@@ -223,7 +223,7 @@ def _named(source: Mapping[str, Any], field: str, step: ContainerTask) -> str:
 
 
 def _signing_keys(secret: str) -> frozenset[str]:
-    """The files that a step looks for where the keys are mounted: who releases holds both."""
+    """The key files that a step needs in the mounted Secret; the releasing steps need both keys."""
     return frozenset({"builder.pem", "releaser.pem"} if "release" in secret else {"builder.pem"})
 
 
@@ -252,7 +252,7 @@ def _store_secret(step: ContainerTask, variable: str = ACCESS_KEY_VARIABLE) -> s
 
 
 def _rollouts(steps: Iterable[ContainerTask]) -> tuple[RolloutTarget, ...]:
-    """The namespaces of rollouts: of the steps that also take whose signatures count."""
+    """Namespaces of rollouts: those of steps that also get the trust policy."""
     groups: dict[str, list[str]] = {}
     for step in steps:
         trust = [key["envVar"] for source in step.pod.get("configMapAsEnv", ()) for key in source["keyToEnv"]]
@@ -263,7 +263,7 @@ def _rollouts(steps: Iterable[ContainerTask]) -> tuple[RolloutTarget, ...]:
 
 
 def _releases(steps: Iterable[ContainerTask]) -> tuple[ReleaseStore, ...]:
-    """The S3 stores of releases, by their address and the Secret with the way there."""
+    """The S3 stores of releases, grouped by address and Secret."""
     groups: dict[tuple[str, str], list[str]] = {}
     for step in steps:
         address = _setting(step, "store")
@@ -279,7 +279,7 @@ def _setting(step: ContainerTask, name: str) -> str:
 
 
 def _machines(containers: Iterable[ContainerTask]) -> list[NodeRequest]:
-    """Steps that ask for the same, together."""
+    """Group the steps that request the same resources."""
     groups: list[NodeRequest] = []
     for step in containers:
         if not (request := _node_request(step)):
@@ -318,7 +318,7 @@ def _resource_requests(resources: Mapping[str, Any], scope: Mapping[str, Any]) -
 
 
 def _nodes(config: Any) -> int:
-    """A training's machines: sft has them beside its settings, ppo under its hardware."""
+    """The number of a training's machines: in sft `nodes`, in ppo `hardware.nodes`."""
     if not isinstance(config, Mapping):
         return 1
     hardware = config.get("hardware")

@@ -33,7 +33,7 @@ SINGLE_USER_NAMESPACE = "kubeflow"
 
 
 class RunRequest(NamedTuple):
-    """The settings of a run to start."""
+    """Settings of a run to start."""
 
     pipeline: str
     parameters: Mapping[str, Any]
@@ -46,7 +46,7 @@ class RunRequest(NamedTuple):
     """Bytes that the run keeps on its volumes, by the names of their claims."""
 
     gateway: GatewayConfig | None = None
-    """The profile's gateway, which the cluster's must be like; None for a compiled graph, and for style."""
+    """The profile's gateway settings, to compare with the cluster's; None for a compiled graph, and for style."""
 
 
 class SubmittedRun(NamedTuple):
@@ -63,7 +63,7 @@ class SubmittedRun(NamedTuple):
 
 
 def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str], None]) -> SubmittedRun:
-    """Start a run of a graph; nothing is uploaded before all that it needs is there."""
+    """Start a run of a graph; everything that it needs is checked before anything is uploaded."""
     parameters = read_parameters(graph, check_input_addresses(request.parameters))
     many_users = kfp.many_users()
     kfp_namespace, namespace = namespaces(many_users, request.namespace)
@@ -85,7 +85,7 @@ def load_graph(
     line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path,
     overrides: Mapping[str, Any] = NO_OVERRIDES,
 ) -> tuple[Graph, str]:  # fmt: skip
-    """A compiled graph and the pipeline it is a version of; a profile's is compiled anew, into `folder`."""
+    """A compiled graph and the name of its pipeline; a profile's graph is compiled now, into `folder`."""
     if line.endswith(".yaml"):
         if tenant or profile or training or images or overrides:
             raise ConfigError(f"{line} is compiled: tenant, profile, training, images and settings are part of it.")
@@ -102,7 +102,7 @@ def compile_profile(
     line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path,
     overrides: Mapping[str, Any] = NO_OVERRIDES,
 ) -> tuple[Graph, str]:  # fmt: skip
-    """A profile's graph as the repository says now."""
+    """Compile a profile's graph from the current code and settings."""
     from pipelines.graph_compiler import compile_targets, read_images, target_of
 
     target = target_of(tenant or line, profile, training, overrides)
@@ -111,7 +111,7 @@ def compile_profile(
 
 
 def parse_set_options(options: Iterable[str]) -> dict[str, str]:
-    """NAME=VALUE of each."""
+    """Parse options of the form NAME=VALUE."""
     settings = {}
     for option in options:
         name, equals, value = option.partition("=")
@@ -122,14 +122,14 @@ def parse_set_options(options: Iterable[str]) -> dict[str, str]:
 
 
 def namespaces(many_users: bool, namespace: str) -> tuple[str, str]:
-    """The namespace to name to KFP, and the one in which the pods will be."""
+    """The namespace to pass to KFP, and the namespace of the pods."""
     if many_users and not namespace:
         raise ConfigError("This KFP has many users: give yours with --namespace.")
     return (namespace, namespace) if many_users else ("", namespace or SINGLE_USER_NAMESPACE)
 
 
 def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Files are where a step on the cluster can read them."""
+    """Refuse files that a step on the cluster cannot read; returns the parameters."""
     for name in FILE_PARAMETERS:
         value = parameters.get(name)
         if value is None or STORE_ADDRESS.fullmatch(str(value)):
@@ -151,7 +151,7 @@ def check_cluster(
     many_users: bool,
     say: Callable[[str], None],
 ) -> None:
-    """Raise an error that names all that is missing; report what is only worth knowing."""
+    """Raise an error that names everything that is missing; print warnings."""
     from pipelines.submit.cluster_reader import connect
 
     refuse_missing(find_obstacles(connect(), needs, request, namespace, many_users), say)
@@ -160,7 +160,7 @@ def check_cluster(
 def find_obstacles(
     api: Any, needs: Requirements, request: RunRequest, namespace: str, many_users: bool
 ) -> list[Finding]:
-    """Everything on the cluster that stands against a run, and what is worth knowing."""
+    """Everything on the cluster that would stop the run, and warnings."""
     from pipelines.submit.cluster_reader import read_cluster
 
     snapshot = read_cluster(api, needs, namespace)
@@ -183,6 +183,10 @@ def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> N
         else:
             say(f"{'note' if finding.weight == 'warning' else 'not checked'}: {finding}")
     if missing:
-        parts = ((f"  - {it.what}", f"    {it.next_step}", f"      {it.command}") for it in missing)
-        lines = (line for finding in parts for line in finding if line.strip())
+        lines = [line for finding in missing for line in _finding_lines(finding)]
         raise ConfigError("The run would wait for ever, or fail. Nothing was sent.", *lines)
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    lines = (f"  - {finding.what}", f"    {finding.next_step}", f"      {finding.command}")
+    return [line for line in lines if line.strip()]

@@ -7,7 +7,7 @@ from pipelines.submit.kfp_client import FINAL_STATES, Run
 
 STATES_BY_SEVERITY = ("SKIPPED", "SUCCEEDED", "PENDING", "PAUSED", "RUNNING", "CANCELING", "CANCELED", "FAILED")
 
-AROUND = frozenset({"root", "executor"})
+KFP_OWN_TASKS = frozenset({"root", "executor"})
 """Tasks that KFP lists beside the steps; used to recognise steps when a run's graph is gone."""
 
 
@@ -37,14 +37,14 @@ def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
     states: dict[str, str] = {}
     for task in run.tasks:
         name = task.name.removesuffix("-driver") if task.state == "FAILED" else task.name
-        is_step = name in names if names else name not in AROUND and not name.startswith("condition-")
+        is_step = name in names if names else name not in KFP_OWN_TASKS and not name.startswith("condition-")
         if is_step and task.state in STATES_BY_SEVERITY and not name.endswith("-driver"):
             states[name] = max(states.get(name, STATES_BY_SEVERITY[0]), task.state, key=STATES_BY_SEVERITY.index)
     return states
 
 
 def unlisted_branches(run: Run, branches: frozenset[str]) -> frozenset[str]:
-    """Find the branches of which the run's tasks do not say how they ended."""
+    """Find the branches whose end is not in the run's list of tasks."""
     return branches - {task.name for task in run.tasks if task.state in FINAL_STATES}
 
 

@@ -1,6 +1,6 @@
-"""Reads what steps will read: an input of the run, or a store of releases, with the key that the steps have.
+"""Try to read an input of the run, or a store of releases, with the key that the steps have.
 
-A store in the cluster may answer nobody outside: no answer is no finding.
+A store in the cluster may not be reachable from outside, so a missing answer is no finding.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ EMPTY = "InvalidRange"
 """S3's answer to a request for the first byte of an empty object."""
 
 Probe = Callable[[str, Mapping[str, str]], StoreAnswer | None]
-"""Tries an address with what a Secret holds."""
+"""Tries an address with the values of a Secret."""
 
 
 def probe_input(uri: str, secret: Mapping[str, str]) -> StoreAnswer | None:
@@ -32,7 +32,7 @@ def probe_input(uri: str, secret: Mapping[str, str]) -> StoreAnswer | None:
 
 
 def probe_store(address: str, secret: Mapping[str, str]) -> StoreAnswer | None:
-    """Try a store of releases as our own steps do; an empty one is well."""
+    """Try a store of releases as our own steps do; an empty store is fine."""
     return _probe(address, secret.get(STORE_ENDPOINT, ""), secret, required=False)
 
 

@@ -1,7 +1,7 @@
 """A run's Workflow in the cluster: the state of each task, and why Argo could make no pod for one.
 
-KFP copies its list of tasks from here, and only while Argo writes the nodes plainly. Above 1 MB Argo compresses them;
-KFP does not look inside, and its list stays as it was.
+KFP copies its list of tasks from here, but only uncompressed nodes. Above 1 MB Argo compresses them, and then KFP's
+list no longer changes.
 """
 
 import gzip
@@ -28,7 +28,7 @@ CACHE_DECISION = "cached-decision"
 """Output of a step's driver."""
 
 STARTING = ("ContainerCreating", "PodInitializing")
-"""Messages of a pod that is about to start."""
+"""Messages of a pod that is starting normally."""
 
 
 class NodeProblem(NamedTuple):
@@ -40,7 +40,7 @@ class NodeProblem(NamedTuple):
 
 
 class WorkflowSnapshot(NamedTuple):
-    """The nodes of a run's Workflow; empty where there is no Workflow yet, or no longer."""
+    """The nodes of a run's Workflow; empty before the Workflow exists, and after it was deleted."""
 
     tasks: tuple[Task, ...] = ()
     problems: tuple[NodeProblem, ...] = ()
@@ -52,7 +52,7 @@ class WorkflowSnapshot(NamedTuple):
 
 
 class ClusterWorkflow:
-    """Reads the Workflow of a run from the cluster. After an answer is lost, the last snapshot stays."""
+    """Reads the Workflow of a run from the cluster; if a request fails, it returns the last snapshot."""
 
     def __init__(self, api: Api) -> None:
         self._api, self._name, self._last = api, "", WorkflowSnapshot()
@@ -64,7 +64,7 @@ class ClusterWorkflow:
         except ApiError as error:
             reason = explain_api_error(error, self._api.host, self._api.namespace)
             return self._last if self._last.tasks else WorkflowSnapshot(unseen=str(reason))
-        if workflow:  # after an hour KFP has it deleted
+        if workflow:  # KFP deletes it after an hour
             self._last = snapshot_of(workflow)
         return self._last
 
@@ -106,7 +106,7 @@ def _problems(nodes: Iterable[Mapping[str, Any]]) -> Iterable[NodeProblem]:
 
 
 def _cached(nodes: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """The steps whose driver said that their outputs are there; then there is no pod of theirs."""
+    """Steps whose driver found their outputs in KFP's cache; they have no pod."""
     for node in nodes:
         parameters = (node.get("outputs") or {}).get("parameters") or ()
         if any(it.get("name") == CACHE_DECISION and it.get("value") == "true" for it in parameters):

@@ -1,10 +1,12 @@
-"""The mathematics of comparing systems on the same questions: pure functions of numbers and a seed.
+"""Statistics for comparing systems on the same questions: pure functions of numbers and a seed.
 
-Turns of one conversation are alike, so whole conversations are drawn, and whole conversations flip their signs.
-A column holds one number a question; NaN where there is none (no gold passage, not examined, another tenant).
+Turns of one conversation resemble each other, so they are not independent. Bootstraps draw whole conversations with
+replacement (the cluster bootstrap), and permutation tests exchange the systems in whole conversations.
+A column holds one number for each question; NaN means no value (no gold passage, not examined, another tenant).
 
-What is no mean, F1 for one, is a function of sums: `bootstrap_estimates` and `permutation_p_values` take that
-function and each group's sums. A group is whatever is alike: a conversation, or texts that are nearly the same.
+A statistic that is not a mean, such as F1, is passed as a function of sums: `bootstrap_estimates` and
+`permutation_p_values` take that function and each group's sums. A group is a conversation, or a set of nearly equal
+texts.
 """
 
 import math
@@ -19,7 +21,7 @@ Columns = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
 CHUNK = 500
-"""Draws at once: what bounds memory."""
+"""Draws computed at once, which limits memory."""
 
 INTERVAL_PERCENTILES = (2.5, 97.5)
 
@@ -69,8 +71,8 @@ def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: i
     means = _means(sums.sum(axis=0), counts.sum(axis=0))
     low, high = _intervals(sums, counts, draws, seed)
     return [
-        Estimate(float(means[at]), float(low[at]), float(high[at]), int(counts[:, at].sum()))
-        for at in range(columns.shape[1])
+        Estimate(float(means[column]), float(low[column]), float(high[column]), int(counts[:, column].sum()))
+        for column in range(columns.shape[1])
     ]
 
 
@@ -81,15 +83,15 @@ def paired_differences(columns: Columns, conversations: Groups, draws: int, seed
     ps = permutation_p_values(sums, np.zeros_like(sums), lambda total: total, draws, seed)
     return [
         PairedDifference(
-            *estimate[:3], ps[at] if estimate.n else math.nan, estimate.n, int((counts[:, at] > 0).sum()),
-            int((columns[:, at] > 0).sum()), int((columns[:, at] < 0).sum()),
+            *estimate[:3], ps[column] if estimate.n else math.nan, estimate.n, int((counts[:, column] > 0).sum()),
+            int((columns[:, column] > 0).sum()), int((columns[:, column] < 0).sum()),
         )
-        for at, estimate in enumerate(bootstrap_means(columns, conversations, draws, seed))
+        for column, estimate in enumerate(bootstrap_means(columns, conversations, draws, seed))
     ]  # fmt: skip
 
 
 def group_sums(columns: Columns, conversations: Groups) -> tuple[Columns, Columns]:
-    """Each conversation's sum and number of values, a column each."""
+    """Sum and number of known values: a row for each conversation, the columns as they were."""
     size = int(conversations.max()) + 1 if len(conversations) else 0
     sums, counts = np.zeros((size, columns.shape[1])), np.zeros((size, columns.shape[1]))
     np.add.at(sums, conversations, np.nan_to_num(columns))
@@ -103,43 +105,47 @@ def _means(sums: Columns, counts: Columns) -> Columns:
 
 
 def _intervals(sums: Columns, counts: Columns, draws: int, seed: int) -> tuple[Columns, Columns]:
-    """Percentiles of the means of drawn conversations; one conversation alone says nothing of the others."""
+    """Percentiles of the means of drawn conversations; NaN for fewer than two, which show no variance."""
+    # A draw's sum is each conversation's sum times how often it was drawn, so a batch of draws is one matrix product.
     low, high = bootstrap_intervals(len(sums), lambda times: _means(times @ sums, times @ counts), draws, seed)
-    alone = (counts > 0).sum(axis=0) < 2
-    return np.where(alone, np.nan, low), np.where(alone, np.nan, high)
+    too_few = (counts > 0).sum(axis=0) < 2
+    return np.where(too_few, np.nan, low), np.where(too_few, np.nan, high)
 
 
 def bootstrap_intervals(
     size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> tuple[Columns, Columns]:
-    """Percentiles of whatever is worked out from drawn groups; of one group alone there are none.
+    """Percentiles of a statistic over bootstrap draws of the groups; NaN for a single group.
 
-    `statistic` is given how often each of `size` groups was drawn, a row a draw, and gives a row of numbers for each.
+    `statistic` gets a matrix, a row for each draw, that says how often each of `size` groups was drawn; it returns a
+    row of numbers for each draw.
     """
     numbers = bootstrap_sample(size, statistic, draws, seed)
     low, high = np.full(numbers.shape[1], np.nan), np.full(numbers.shape[1], np.nan)
-    for at in np.flatnonzero(~np.isnan(numbers).all(axis=0)):
-        low[at], high[at] = np.nanpercentile(numbers[:, at], INTERVAL_PERCENTILES)
+    for column in np.flatnonzero(~np.isnan(numbers).all(axis=0)):
+        low[column], high[column] = np.nanpercentile(numbers[:, column], INTERVAL_PERCENTILES)
     return low, high
 
 
 def bootstrap_sample(size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int) -> Columns:
-    """A row of the statistic's numbers for each draw of the groups; no row where there is one group alone."""
-    none = statistic(np.ones((1, size)))[:0]
-    return np.concatenate([none, *(statistic(times) for times in _drawn(size, draws, seed))])
+    """A row of the statistic's numbers for each draw of the groups; no rows for a single group."""
+    no_rows = statistic(np.ones((1, size)))[:0]  # has the right number of columns
+    return np.concatenate([no_rows, *(statistic(times) for times in _draw_counts(size, draws, seed))])
 
 
 def bootstrap_estimates(
     size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> list[dict[str, float]]:
-    """Value, low and high of each number that `statistic` gives: of all groups, and of drawn ones."""
+    """Each number of the statistic with its interval: its value over all groups, and the bootstrap's percentiles."""
     values = statistic(np.ones((1, size)))[0]
     low, high = bootstrap_intervals(size, statistic, draws, seed)
-    return [{"value": float(values[at]), "low": float(low[at]), "high": float(high[at])} for at in range(len(values))]
+    rows = zip(values, low, high, strict=True)
+    return [{"value": float(value), "low": float(least), "high": float(most)} for value, least, most in rows]
 
 
-def _drawn(size: int, draws: int, seed: int) -> Iterator[Columns]:
-    """How often each group is drawn, a row a draw, some draws at once."""
+def _draw_counts(size: int, draws: int, seed: int) -> Iterator[Columns]:
+    """Matrices of how often each group is drawn, a row for each draw, at most CHUNK draws at once."""
+    # Drawing `size` groups with replacement and counting them is one multinomial draw.
     rng = np.random.default_rng(seed)
     for start, stop in _chunks(draws) if size > 1 else ():
         yield rng.multinomial(size, np.full(size, 1 / size), stop - start).astype(np.float64)
@@ -148,19 +154,26 @@ def _drawn(size: int, draws: int, seed: int) -> Iterator[Columns]:
 def permutation_p_values(
     first: Columns, second: Columns, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> list[float]:
-    """Two-sided p of `statistic` of one system's sums minus the other's: how often exchanging the two within whole
-    groups, by chance alone, differs at least as much. A row of sums for each group."""
+    """Two-sided p of the difference in `statistic` between two systems, by a permutation test over groups.
+
+    `first` and `second` hold a row of sums for each group. If the systems were equally good, exchanging them within a
+    group would change nothing. So p is the share of random exchanges with at least the observed difference.
+    """
+    # With half = (first - second) / 2 and whole = (first + second) / 2, the systems' totals are whole + half and
+    # whole - half, and exchanging them within a group is flipping the sign of that group's row of `half`.
     half, whole = (first - second) / 2, (first + second).sum(axis=0) / 2
-    observed = _apart(statistic, whole, half.sum(axis=0)[None, :])[0]
+    observed = _abs_difference(statistic, whole, half.sum(axis=0)[None, :])[0]
     extreme = np.zeros(len(observed))
     rng = np.random.default_rng([seed, 1])
     for start, stop in _chunks(draws):
         signs = rng.integers(0, 2, (stop - start, len(first))) * 2.0 - 1.0
-        extreme += (_apart(statistic, whole, signs @ half) >= observed - 1e-9).sum(axis=0)
+        # The tolerance counts differences as equal that differ only by rounding.
+        extreme += (_abs_difference(statistic, whole, signs @ half) >= observed - 1e-9).sum(axis=0)
+    # The observed data count as one of the exchanges, so p is never 0 (Phipson and Smyth 2010).
     return [float(p) for p in np.where(np.isnan(observed), np.nan, (1 + extreme) / (1 + draws))]
 
 
-def _apart(statistic: Callable[[Columns], Columns], whole: Columns, half: Columns) -> Columns:
+def _abs_difference(statistic: Callable[[Columns], Columns], whole: Columns, half: Columns) -> Columns:
     return np.asarray(np.abs(statistic(whole + half) - statistic(whole - half)))
 
 
@@ -170,47 +183,52 @@ def _chunks(draws: int) -> Iterator[tuple[int, int]]:
 
 
 def holm(ps: Mapping[str, float]) -> dict[str, float]:
-    """Holm's step-down correction: each p as if it alone had been looked at; NaN is none and is left out."""
+    """Holm's step-down correction for several tests: adjusted p values; tests with NaN are left out.
+
+    The smallest of m values is multiplied by m, the next by m - 1, and so on; none may fall below one before it.
+    """
     ps = {name: p for name, p in ps.items() if not math.isnan(p)}
-    out: dict[str, float] = {}
+    adjusted: dict[str, float] = {}
     largest = 0.0
     for rank, name in enumerate(sorted(ps, key=lambda key: ps[key])):
         largest = max(largest, min(1.0, ps[name] * (len(ps) - rank)))
-        out[name] = largest
-    return out
+        adjusted[name] = largest
+    return adjusted
 
 
 def queries_needed(difference: float, discordant: float, clustering: float = 1.0, power: float = 0.8) -> int | None:
-    """Paired queries that show such a difference in a share, two-sided at 5 %; None where there is none to show.
+    """Paired queries needed to show this difference in a share, two-sided at 5 %; None if it is 0 or unknown.
 
-    `discordant` is the share of queries on which the two systems differ; `clustering` what alike turns cost.
+    `discordant` is the share of queries on which the systems differ; `clustering` the factor for dependent turns. The
+    formula is Connor's (1987) for McNemar's test: (z_a sqrt(d) + z_b sqrt(d - D^2))^2 / D^2 with d discordant, D the
+    difference.
     """
     size = abs(difference)
     if not size > 0 or not math.isfinite(discordant):
         return None
     discordant = max(discordant, size)
     normal = NormalDist()
-    alone = normal.inv_cdf(0.975) * math.sqrt(discordant) + normal.inv_cdf(power) * math.sqrt(discordant - size**2)
-    return math.ceil(alone**2 / size**2 * max(clustering, 1.0))
+    root = normal.inv_cdf(0.975) * math.sqrt(discordant) + normal.inv_cdf(power) * math.sqrt(discordant - size**2)
+    return math.ceil(root**2 / size**2 * max(clustering, 1.0))
 
 
 def mean_queries_needed(
     difference: float, deviation: float, clustering: float = 1.0, power: float = 0.8
 ) -> int | None:
-    """Paired queries that show such a difference of means, two-sided at 5 %; None where there is none to show.
+    """Paired queries needed to show this difference of means, two-sided at 5 %; None if it is 0 or unknown.
 
-    `deviation` is the standard deviation of one query's difference.
+    `deviation` is the standard deviation of one query's difference. The formula is ((z_a + z_b) deviation / D)^2.
     """
     size = abs(difference)
     if not size > 0 or not math.isfinite(deviation):
         return None
     normal = NormalDist()
-    ends = normal.inv_cdf(0.975) + normal.inv_cdf(power)
-    return math.ceil((ends * deviation / size) ** 2 * max(clustering, 1.0))
+    quantiles = normal.inv_cdf(0.975) + normal.inv_cdf(power)
+    return math.ceil((quantiles * deviation / size) ** 2 * max(clustering, 1.0))
 
 
 class Spread(NamedTuple):
-    """Paired differences, as far as the number of queries hangs on them that would show a difference."""
+    """Figures of paired differences from which the number of needed queries is computed."""
 
     queries: int
     mean: float
@@ -219,19 +237,19 @@ class Spread(NamedTuple):
 
     deviation: float
     clustering: float
-    """The factor that alike turns cost."""
+    """The factor by which dependent turns raise the number of queries."""
 
     def needed(self, difference: float) -> int | None:
-        """Queries like these that show such a difference in a share."""
+        """Number of queries like these needed to show this difference in a share."""
         return queries_needed(difference, self.discordant, self.clustering)
 
     def needed_for_mean(self, difference: float) -> int | None:
-        """Queries like these that show such a difference of means."""
+        """Number of queries like these needed to show this difference of means."""
         return mean_queries_needed(difference, self.deviation, self.clustering)
 
 
 def spread(differences: Columns, conversations: Groups) -> Spread:
-    """The spread of those differences that are known; NaN where none is."""
+    """The spread of the known differences; NaN if there are none."""
     measured = differences[~np.isnan(differences)]
     factor = clustering_factor(differences, conversations)
     if not len(measured):
@@ -240,15 +258,18 @@ def spread(differences: Columns, conversations: Groups) -> Spread:
 
 
 def clustering_factor(differences: Columns, conversations: Groups) -> float:
-    """The variance of the mean with whole conversations over that of independent questions."""
+    """The design effect: the mean's variance when conversations are the unit, over that when questions are."""
     measured = ~np.isnan(differences)
-    centred = differences[measured] - differences[measured].mean() if measured.any() else np.zeros(0)
-    alone = float((centred**2).sum())
-    return float((np.bincount(conversations[measured], centred) ** 2).sum()) / alone if alone > 0 else 1.0
+    if not measured.any():
+        return 1.0
+    centred = differences[measured] - differences[measured].mean()
+    by_question = float((centred**2).sum())
+    by_conversation = float((np.bincount(conversations[measured], centred) ** 2).sum())
+    return by_conversation / by_question if by_question > 0 else 1.0
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> Agreement:
-    """Ranks and points compared; NaN where a judge gives all the same."""
+    """Compare two judges' scores by rank and by points; the ranks are NaN if a judge gives one score to all."""
     from scipy.stats import kendalltau, spearmanr
 
     if len(first) < 3 or len(set(first)) < 2 or len(set(second)) < 2:
@@ -262,7 +283,7 @@ def _mean_difference(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def quantile(values: Sequence[float], share: float, draws: int, seed: int) -> Estimate:
-    """A quantile with the interval of a bootstrap over single values: of times, say."""
+    """A quantile of independent values, such as latencies, with the interval of a bootstrap over them."""
     if len(values) == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
     array = np.asarray(values, dtype=np.float64)

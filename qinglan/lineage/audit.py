@@ -50,7 +50,7 @@ class Audit(NamedTuple):
     """Signed histories of its rollouts beside the release."""
 
     changed_notes: tuple[str, ...] = ()
-    """Names of notes beside the release that are not what was laid there."""
+    """Names of notes beside the release whose bytes were changed."""
 
     remarks: tuple[str, ...] = ()
     """Changes in a run's files/ that are no fault."""
@@ -66,7 +66,7 @@ def audit(
     only_bytes: bool = False,
     now: datetime | None = None,
 ) -> Audit:
-    """Audit a target; with `only_bytes` nothing is taken on a signature's word."""
+    """Audit a target; with `only_bytes` a signed digest without its bytes counts as missing."""
     with open_target(target, store, files) as opened:
         return audit_target(opened, policy, name, only_bytes, now)
 
@@ -120,8 +120,8 @@ def overrides_of(target: AuditTarget, policy: TrustPolicy, now: datetime) -> lis
 
 
 def without_attestations(graph: Graph) -> Graph:
-    """The graph of an auditor to whom a signature is no substitute for the bytes."""
-    why = "a signature speaks for it; its bytes are not at hand"
+    """The graph for an auditor who accepts bytes alone: attested becomes missing."""
+    why = "its digest is signed, but its bytes are not here to compare"
     things = {
         digest: thing._replace(state="missing", why=why) if thing.state == "attested" else thing
         for digest, thing in graph.things.items()
@@ -141,27 +141,29 @@ def audit_error(result: Audit) -> QinglanError | None:
 
 
 def next_step(result: Audit) -> str:
-    """Advice for whoever reads the audit."""
+    """Advice for the reader of the audit."""
     states = {finding.state for finding in result.findings}
     grave = {finding.what for finding in result.findings if finding.state in GRAVE}
     if grave == {DATES} and (counts_from := result.graph.counts_from):
         return _wait_until(counts_from, "missing" in states)
     if "altered" in states:
-        return "Deploy nothing of it: take the bytes from where they were made, or make them anew."
+        return "Do not deploy it: copy the bytes again from where they were made, or make them again."
     if "untrusted" in states:
-        return "See whose key that is (`qinglan keys list`), or give the house's policy by --trust."
+        return (
+            "Find out whose key that is (`qinglan keys list`), or name your organisation's trust policy with --trust."
+        )
     if "missing" in states:
-        return "Name where the missing ones are kept with --files, or run their stages again."
-    return "Nothing is to be done."
+        return "Name the folder of the missing files with --files, or run their stages again."
+    return "Nothing needs to be done."
 
 
 def _wait_until(counts_from: datetime, is_incomplete: bool) -> str:
     if is_incomplete:
         return (
-            f"Deploy nothing of it before {counts_from:%F %T}Z: its dates are not right. Name where the missing ones "
-            "are kept with --files, or run their stages again."
+            f"Do not deploy it before {counts_from:%F %T}Z: its dates are not right. Name the folder of the "
+            "missing files with --files, or run their stages again."
         )
-    return f"Deploy nothing of it before {counts_from:%F %T}Z: its bytes and signatures are right, its dates are not."
+    return f"Do not deploy it before {counts_from:%F %T}Z: its bytes and signatures are right, its dates are not."
 
 
 def as_json(result: Audit) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def as_json(result: Audit) -> dict[str, Any]:
 
 
 def counts(graph: Graph) -> dict[str, int]:
-    """Numbers of things by state, the gravest state first."""
+    """Number of artifacts in each state, the worst state first."""
     states = [thing.state for thing in graph.things.values()]
     return {state: states.count(state) for state in WORST_FIRST}
 

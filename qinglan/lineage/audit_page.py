@@ -1,4 +1,7 @@
-"""An audit as one page: the graph drawn, and every step and thing with its record. All of it is untrusted text."""
+"""An audit as one HTML page: the graph as a drawing, then each step and artifact with its record.
+
+Everything in it comes from statements that anybody may have written, so all text is escaped.
+"""
 
 from html import escape
 from pathlib import Path
@@ -34,9 +37,9 @@ PALE: dict[State, str] = {
 }
 INK, GREY = "#1f2933", "#5f6b7a"
 HEADLINES = {
-    "intact": "Intact: all of it is as it was signed",
+    "intact": "Intact: everything is as it was signed",
     "incomplete": "Incomplete: something is missing",
-    "altered": "Altered: deploy nothing of it",
+    "altered": "Altered: do not deploy it",
 }
 MAX_DRAWN = 150
 """A graph with more steps is not drawn."""
@@ -85,12 +88,12 @@ def drawing(graph: Graph, anchors: dict[str, str]) -> str:
     """Cards from left to right, an arrow from each output to each step that used it."""
     layout = layout_graph(graph)
     parts = [*map(_arrow, layout.arrows), *(_card(card, anchors) for card in layout.cards)]
-    svg = svg_figure("What was made of what, from left to right", layout.height, parts, layout.width)
+    svg = svg_figure("Steps and what they used and made, from left to right", layout.height, parts, layout.width)
     return svg.replace("<svg ", f'<svg style="width:{layout.width}px" ', 1)
 
 
 def _arrow(arrow: Arrow) -> str:
-    """Bent between columns, straight along a lane."""
+    """A path that curves between columns and is straight along a lane."""
     (x, y), *points = arrow.points
     path = [f"M{x} {y}"]
     for number, (right, down) in enumerate(points):
@@ -107,7 +110,9 @@ def _arrow(arrow: Arrow) -> str:
 def _card(card: Card, anchors: dict[str, str]) -> str:
     step, x, y, right = card.step, card.x, card.y, card.x + CARD_WIDTH
     states = [thing.state for thing in (*card.inputs, *card.outputs)]
-    worst = worst_state([*states, step.state] if step else states)
+    if step:
+        states.append(step.state)
+    worst = worst_state(states)
     parts = [
         f'<rect x="{x}" y="{y}" width="{CARD_WIDTH}" height="{card.height}" rx="8" fill="#fff" '
         f'stroke="{COLOURS[worst] if worst in GRAVE else "#9aa6b4"}" stroke-width="1.5"/>'
@@ -118,7 +123,7 @@ def _card(card: Card, anchors: dict[str, str]) -> str:
         head = text_element(x + 10, y + 17, _short(step.statement.stage), "start", INK, bold=True, name=True)
         head += text_element(x + 10, y + 33, f"{ended} {translated(signer)}", "start", GREY, size=11, name=True)
         parts.append(_link(anchors[step.id], head))
-        if not step.counts:
+        if not step.is_trusted:
             mark = f"✗ {step.state}"
             parts.append(text_element(right - 10, y + 17, mark, "end", COLOURS[step.state], bold=True))
     parts += [_row(card, number, thing, anchors) for number, thing in enumerate((*card.inputs, *card.outputs))]
@@ -130,18 +135,18 @@ def _card(card: Card, anchors: dict[str, str]) -> str:
 
 def _row(card: Card, number: int, thing: ArtifactNode, anchors: dict[str, str]) -> str:
     x, y, output = card.x, card.row(number), number >= len(card.inputs)
-    back = ""
+    background = ""
     if output or thing.state in FAULTS:
         fill = PALE[thing.state]
-        back = f'<rect x="{x + 5}" y="{y - 8}" width="{CARD_WIDTH - 10}" height="16" rx="4" fill="{fill}"/>'
+        background = f'<rect x="{x + 5}" y="{y - 8}" width="{CARD_WIDTH - 10}" height="16" rx="4" fill="{fill}"/>'
     mark = text_element(x + 10, y + 4, MARKS[thing.state][0], "start", COLOURS[thing.state], bold=True, size=12)
     name = text_element(x + 26, y + 4, _short(thing.name), "start", INK if output else GREY, size=12, name=True)
     title = f"<title>{escape(visible(f'{thing.name}: {translated(thing.state)}'))}</title>"
-    return _link(anchors[thing.digest], f"{title}{back}{mark}{name}")
+    return _link(anchors[thing.digest], f"{title}{background}{mark}{name}")
 
 
-def _link(anchor: str, inside: str) -> str:
-    return f'<a href="#{anchor}">{inside}</a>'
+def _link(anchor: str, content: str) -> str:
+    return f'<a href="#{anchor}">{content}</a>'
 
 
 def _short(name: str) -> str:

@@ -43,12 +43,12 @@ SHOWN_NAMES = {
     "sft": "chats", "ppo": "prompts", "augmented_sft": "augmented_chats", "augmented_ppo": "augmented_prompts",
     "distil": "distil_table",
 }  # fmt: skip
-"""Artifacts that are shown there by another name than their own."""
+"""Artifacts by the name under which files/ shows them, where that is another than their own."""
 
 SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
 """The same for sheets."""
 
-FILLED_IN = frozenset({".xlsx"})
+SHEET_SUFFIXES = frozenset({".xlsx"})
 """Endings of sheets: copies that a person may change, while the signed artifact stays as it was."""
 
 OPTIONAL = frozenset({"release", "small_release"})
@@ -78,7 +78,7 @@ class AuditTarget(NamedTuple):
     """The evidence that the name points to this release, where it was found by its name."""
 
     changed_notes: tuple[str, ...] = ()
-    """Names of notes beside it whose bytes are others than were laid down."""
+    """Names of notes beside it whose bytes were changed."""
 
     remarks: tuple[str, ...] = ()
     """Changes of files/ that are no fault: the signed artifacts are elsewhere."""
@@ -86,7 +86,7 @@ class AuditTarget(NamedTuple):
 
 @contextmanager
 def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
-    """Find the target; a release out of a store exists on this machine while the block lasts."""
+    """Find the target; a release from a store is downloaded, and deleted again when the block ends."""
     from qinglan.store import open_store
 
     more = [FileEvidence(path) for path in files]
@@ -105,7 +105,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
         claim = name_claim(opened, target) if NAME.fullmatch(target) else None
         digest = claim.history.digest if claim else resolve_digest(opened, target)
     except ConfigError as error:
-        raise ConfigError(f"{target}: no such file or folder, and no store could be asked: {error}") from error
+        raise ConfigError(f"{target}: no such file or folder, and no store can be opened: {error}") from error
     with TemporaryDirectory(prefix="qinglan-audit-") as temporary:
         folder = Path(temporary) / digest[:12]
         try:
@@ -124,8 +124,8 @@ def resolve_digest(store: "Store", target: str) -> str:
     matches = [digest for digest in store.digests() if digest.startswith(target)]
     if len(matches) != 1:
         raise DataError(
-            f"{target}: {len(matches)} releases in the store at {store.address} begin so. Give more of the digest; "
-            "`qinglan audit DIGEST --which-models` finds what descends from any other thing."
+            f"{target}: {len(matches)} releases in the store at {store.address} begin with this. Give more of the "
+            "digest; `qinglan audit DIGEST --which-models` finds what descends from any other thing."
         )
     return matches[0]
 
@@ -153,9 +153,9 @@ def release_target(
     notes: tuple[bytes, ...] = (),
     absent: frozenset[str] = frozenset(),
 ) -> AuditTarget:
-    """A release: the walk begins at its statement's outputs; files inside of folders are covered by the folders.
+    """Describe a release: the walk begins at its statement's outputs, where a folder stands for the files in it.
 
-    Where some are absent, `digest` is that of the whole folder by its statement.
+    If some files are absent, the folder cannot be hashed: `digest` is then the one in its statement.
     """
     evidence = CombinedEvidence([ReleaseFolder(folder, absent), *more])
     actual, findings = digest if absent else digest_of(folder), []
@@ -218,7 +218,7 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
     run = RunFolder(root)
     statements, findings = _run_statements(run)
     if not statements:
-        findings.append(Finding("records", "missing", f"{root / 'records'}: no step has left a statement"))
+        findings.append(Finding("records", "missing", f"{root / 'records'}: it holds no signed statement of a step"))
     findings += unrecorded_outputs(statements, run)
     findings += shown_file_findings(run)
     parts = [part for statement in reversed(statements) for part in statement.made or statement.used]
@@ -250,7 +250,7 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
 
 
 def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[Finding]:
-    """Signed outputs of this run of which no record says where they are: the record is gone, or was changed."""
+    """Signed outputs of this run whose path no record gives: the record is gone, or was changed."""
     return [
         Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
         for statement in statements
@@ -268,13 +268,13 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
     for path in _shown_files(run):
         name = shown_name(path)
         digests = run.recorded_digests(name)
-        if not digests or path.suffix in FILLED_IN or path.name.startswith("."):
+        if not digests or path.suffix in SHEET_SUFFIXES or path.name.startswith("."):
             continue
         outside = path.is_symlink() and not path.resolve().is_relative_to(run.root.resolve())
         if not path.exists():
             if outside:
                 continue  # an input from outside of the run, which may be gone
-            why = "it leads to nothing"
+            why = "it is a broken link"
         elif run.recorded_digest(path, name) in digests or (not outside and digest_of(path) in digests):
             continue
         else:
@@ -289,7 +289,7 @@ def shown_file_remarks(run: RunFolder) -> Iterator[str]:
     for path in files:
         digests = run.recorded_digests(name := shown_name(path))
         inside = path.resolve().is_relative_to(run.root.resolve())
-        if path.suffix in FILLED_IN and digests and inside and path.is_file() and digest_of(path) not in digests:
+        if path.suffix in SHEET_SUFFIXES and digests and inside and path.is_file() and digest_of(path) not in digests:
             yield (
                 f"{path}: filled in or changed since a step wrote it. It is a copy for people; what is signed is "
                 f"{name} in {run.root / 'artifacts'}."
@@ -310,7 +310,7 @@ def _shown_files(run: RunFolder) -> list[Path]:
 def shown_name(path: Path) -> str:
     """The name of the artifact that an entry of files/ shows."""
     stem = path.name.partition(".")[0]
-    return (SHEET_NAMES if path.suffix in FILLED_IN else SHOWN_NAMES).get(stem, stem)
+    return (SHEET_NAMES if path.suffix in SHEET_SUFFIXES else SHOWN_NAMES).get(stem, stem)
 
 
 def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
@@ -325,7 +325,8 @@ def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
     for stage, record in run.records.items():
         path = records / f"{stage}.json"
         if record.get("status") == "done" and not path.with_suffix(ENVELOPE_SUFFIX).is_file():
-            findings.append(Finding(f"statement of {stage}", "missing", f"{path}: done, and nobody signed for it"))
+            why = f"{path}: done, but it has no signed statement"
+            findings.append(Finding(f"statement of {stage}", "missing", why))
     return [statement for *_, statement in sorted(statements, key=lambda item: item[:2])], findings
 
 

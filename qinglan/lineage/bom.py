@@ -37,7 +37,7 @@ def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str
         text = read_plain(path).decode()
         bill = parse_json_mapping(text, path.name)
         if why := schema_fault(text):
-            return f"no CycloneDX 1.6: {why}"
+            return f"not valid CycloneDX 1.6: {why}"
         about = bill["metadata"]["component"]
         listed = {
             component["name"]: _digest(component, CYCLONEDX_HASHES[FILE_ALGORITHM])
@@ -48,7 +48,7 @@ def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError, RecursionError, DataError) as error:
-        return f"no bill of a model ({type(error).__name__}: {str(error)[:100]})"
+        return f"not a model's bill of materials ({type(error).__name__}: {str(error)[:100]})"
     if subject != (MODEL, name, model.digest, model.digest[:12], True):
         return f"it is about {subject[1]} {subject[3]} by {kind}, and this is {name} {model.digest[:12]}"
     wrong = sorted(file for file in {*listed, *files} if listed.get(file) != files.get(file))

@@ -1,4 +1,4 @@
-"""The deploy gate: yes, or everything that stands against it.
+"""The deploy gate: may this release be deployed, and if not, every reason why.
 
 decision = may_deploy(release, policy, "fivedoctors/rewriter")
 if not decision.allowed:
@@ -77,7 +77,7 @@ def decide_deployment(
     if target.release is None:
         raise ConfigError(f"{target.label}: no release, and only a release can be deployed.")
     result = audit_target(target, policy, name, now=now)
-    # A note that nobody believes closes no door: whoever can lay one there could keep a release from its users.
+    # An untrusted note is no reason against the release: else anyone who can write a note could block a release.
     notes = set(note_findings(result.changed_notes, result.rollouts))
     findings = [finding for finding in result.findings if finding not in notes]
     grave = [str(finding) for finding in findings if is_grave(finding)]
@@ -92,11 +92,11 @@ def decide_deployment(
 
 
 def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:
-    """Requirements that a chain does not meet: a pure function of it and of the release's evaluation."""
+    """List the requirements that the chain does not meet: a pure function of it and of the release's evaluation."""
     line, lines = name.rpartition("/")[2], required_inputs()
     steps = stage_steps(graph)
     if line not in lines:
-        return [f"{name}: no line makes a {line!r}. There are: {', '.join(lines)}"]
+        return [f"{name}: no pipeline makes a model {line!r}. There are: {', '.join(lines)}"]
     register = steps.get(RELEASE_STAGE)
     bound = register.statement.config.get("name") if register else None
     faults = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
@@ -105,23 +105,26 @@ def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy:
     faults += gate_faults(steps, evaluation, tuple(lines[line]))
     if policy.clean_code:
         dirty = dict.fromkeys(step.statement.stage for step in steps_by_time(graph) if _dirty(step))
-        faults += [f"{stage} ran code that no commit has" for stage in dirty]
+        faults += [f"{stage} ran code with uncommitted changes" for stage in dirty]
     return faults
 
 
 def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Inputs that a stage's statement must name and does not; stages without a statement are skipped."""
     for stage, names in required.items():
-        used = [part.name for part in steps[stage].statement.used] if stage in steps else None
-        for pattern in names if used is not None else ():
-            if not any(fnmatchcase(name, pattern) for name in used or ()):
+        if stage not in steps:
+            continue
+        used = [part.name for part in steps[stage].statement.used]
+        for pattern in names:
+            if not any(fnmatchcase(name, pattern) for name in used):
                 yield f"{stage} does not say which {pattern.replace('*', ' ').strip()} it used"
 
 
 def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any], required: Sequence[str]) -> Iterator[str]:
-    """The gate promoted, by this very evaluation, and the evaluation was of this very model.
+    """Check that the gate promoted, that it judged this release's evaluation, and that this was of this model.
 
-    `required` says which gate and evaluation of the line are this release's. The release's digests are its
-    statement's: the audit has compared them with the bytes.
+    `required` names the line's stages. The release's digests come from its statement; the audit has compared them
+    with the bytes.
     """
     gate, evaluate = (steps.get(required_stage(required, word)) for word in ("gate", "evaluate"))
     register = steps.get(RELEASE_STAGE)
@@ -147,28 +150,32 @@ def required_stage(required: Sequence[str], word: str) -> str:
 def break_glass(
     target: str, store: str, files: Sequence[Path], policy: TrustPolicy, reason: str, by: str
 ) -> list[str]:
-    """Sign an override and lay it beside the release, where every later audit shows it; returns lines for people."""
+    """Sign an override and store it beside the release, where every later audit shows it; returns lines to print."""
     from qinglan.lineage.keys import load_signer
     from qinglan.store import open_store
 
     with open_target(target, store, files) as release:
         digest, name = release.digest, release.name
         if release.release is None:
-            raise ConfigError(f"{target}: no release. The glass is broken for a release, by name, digest or folder.")
+            raise ConfigError(
+                f"{target}: no release. Only a release can be overridden: give its name, digest or folder."
+            )
         decision = decide_deployment(release, policy, name)
         if not decision.reasons:
-            raise ConfigError(f"{target}: nothing stands against it, so there is nothing to override.")
+            raise ConfigError(f"{target}: it may be deployed as it is, so there is nothing to override.")
         findings = audit_target(release, policy, name).findings
         if grave := [str(finding) for finding in findings if is_grave(finding)]:
-            raise AlteredError(f"{target}: {'; '.join(grave[:3])}. No override covers what is altered: make it anew.")
+            raise AlteredError(
+                f"{target}: {'; '.join(grave[:3])}. No override covers what is altered: make it again."
+            )
         sealed = make_override(load_signer("releaser"), digest, name, by, reason, decision.reasons)
         open_store(store).attach(digest, "break-glass", sealed)
     head = f"{name} {digest[:12]} may be deployed, by {by}: {reason}"
-    return [head, "What stood against it:", *(f"  {line}" for line in decision.reasons)]
+    return [head, "Reasons against it:", *(f"  {line}" for line in decision.reasons)]
 
 
 def is_grave(finding: Finding) -> bool:
-    """Tell if no override covers it: something altered or untrusted, or a missing file of the release itself."""
+    """True if no override covers it: something altered or untrusted, or a missing file of the release itself."""
     return finding.state in GRAVE or finding.what.partition("/")[0] in RELEASE_FILES
 
 

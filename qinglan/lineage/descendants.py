@@ -2,8 +2,8 @@
 
     descendants = which_models(digest, [Path("runs")], policy, store="runs/store")
 
-Each statement is read anew, some thousands in a second. None is believed because it lies there: each descendant says
-if its statement's signature counts.
+Statements are read from the files each time, a few thousand a second. They may be forged, so each descendant says if
+its statement's signature is trusted.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ class Descendant(NamedTuple):
 
     where: str
     fault: str
-    """Why its statement's signature does not count; empty where it does."""
+    """Why its statement's signature is not trusted; empty if it is."""
 
     total: int
     """The number of all descendants, also of those that are not shown."""
@@ -54,7 +54,7 @@ class SignedFile(NamedTuple):
         return self.statement.stage == RELEASE_STAGE
 
     def outputs(self) -> Iterator[ArtifactRef]:
-        """Without files inside of folders, and without what a step only carried on."""
+        """The step's outputs, without files inside of folders and without inputs that it only passed on."""
         used = {part.digest for part in self.statement.used}
         for part in self.statement.made:
             if "/" not in part.name and (self.is_release or part.digest not in used):
@@ -75,7 +75,7 @@ def which_models(
 
 
 def read_signed_files(roots: Iterable[Path], store: str = "") -> list[SignedFile]:
-    """Every statement below the folders and a store that is one, once, however many copies of it exist."""
+    """Every statement below the folders, and below the store if it is a folder; copies of one count once."""
     if store and "://" not in store:
         roots = [*roots, Path(store)]
     files: dict[str, SignedFile] = {}
@@ -86,12 +86,12 @@ def read_signed_files(roots: Iterable[Path], store: str = "") -> list[SignedFile
             if sha not in files:
                 files[sha] = SignedFile(path, from_payload(open_envelope(sealed).payload))
         except (DataError, OSError):
-            continue  # not a statement, or gone meanwhile: an audit of its folder says so
+            continue  # not a statement, or deleted meanwhile; an audit of its folder reports it
     return list(files.values())
 
 
 def statement_paths(roots: Iterable[Path]) -> set[Path]:
-    """The files that end as statements do; links are not followed."""
+    """Files with the ending of a statement; links are not followed."""
     folders = ((Path(folder), names) for root in roots for folder, _, names in os.walk(root))
     paths = (folder / name for folder, names in folders for name in names if name.endswith(ENVELOPE_SUFFIX))
     return {path for path in paths if path.is_file() and not path.is_symlink()}
@@ -104,12 +104,12 @@ def descend(digest: str, files: Sequence[SignedFile]) -> list[SignedFile]:
         for used in {part.digest for part in file.statement.used}:
             users[used].append(number)
     reached: set[int] = set()
-    waiting = list(users[digest])
-    while waiting:
-        number = waiting.pop()
+    queue = list(users[digest])
+    while queue:
+        number = queue.pop()
         if number not in reached:
             reached.add(number)
-            waiting.extend(user for part in files[number].outputs() for user in users.get(part.digest, ()))
+            queue.extend(user for part in files[number].outputs() for user in users.get(part.digest, ()))
     return [files[number] for number in sorted(reached)]
 
 
@@ -122,31 +122,36 @@ def _whole_digest(digest: str, files: Iterable[SignedFile]) -> str:
     parts = (part for file in files for part in (*file.statement.used, *file.outputs()))
     matches = {part.digest for part in parts if part.digest.startswith(digest)}
     if len(matches) > 1:
-        raise DataError(f"{digest}: more than one digest begins so. Give more of it.")
+        raise DataError(f"{digest}: more than one digest begins with this. Give more of it.")
     return matches.pop() if matches else digest
 
 
 def _descendant(
     file: SignedFile, part: ArtifactRef, pointers: dict[str, list[str]], policy: TrustPolicy, total: int
 ) -> Descendant:
-    statement, names = file.statement, []
-    if file.is_release:
-        names = [f"{name} (now)" for name in pointers.get(file.path.parent.name, ())]  # a store keeps it by digest
-        names = names or [name for name in [_config_text(statement, "name")] if name]
+    statement = file.statement
     what = f"release, {part.name}" if file.is_release else part.name
     fault = _signature_fault(file, policy)
-    return Descendant(what, part.digest, statement.stage, statement.ended, tuple(names), str(file.path), fault, total)
+    names = _release_names(file, pointers) if file.is_release else ()
+    return Descendant(what, part.digest, statement.stage, statement.ended, names, str(file.path), fault, total)
+
+
+def _release_names(file: SignedFile, pointers: dict[str, list[str]]) -> tuple[str, ...]:
+    """Names that point to the release now, by its folder in the store, which is its digest; else the name it has."""
+    pointing = tuple(f"{name} (now)" for name in pointers.get(file.path.parent.name, ()))
+    name = _config_text(file.statement, "name")
+    return pointing or ((name,) if name else ())
 
 
 def _rank(file: SignedFile, name: str) -> int:
-    """People look for a release's model first, then a model, then anything else, then a release's other files."""
+    """Sort order: a release's model, then other models, then other artifacts, then a release's other files."""
     if file.is_release:
         return 0 if name == "model" else 3
     return 1 if "model" in name else 2
 
 
 def _signature_fault(file: SignedFile, policy: TrustPolicy) -> str:
-    """Why the signature does not count; empty where it does."""
+    """Why the signature is not trusted; empty if it is."""
     try:
         envelope = open_envelope(read_plain(file.path), str(file.path))
         statement = from_payload(envelope.payload, str(file.path))
@@ -169,7 +174,7 @@ def _config_text(statement: Statement, name: str) -> str:
 
 
 def _pointers(store: str, policy: TrustPolicy) -> dict[str, list[str]]:
-    """The store's names by the digest that they provably point to; empty where no store can be asked."""
+    """The store's names by the digest that a trusted entry points them to; empty without a store."""
     from qinglan.store import open_store
 
     if not store or ("://" not in store and not Path(store).is_dir()):

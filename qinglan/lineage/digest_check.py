@@ -1,4 +1,4 @@
-"""The bytes at hand, compared with the digests that they ought to have: each place is hashed once."""
+"""Compare the bytes that are found with the digests that they should have; each path is hashed once."""
 
 import sys
 from collections.abc import Iterable, Mapping, Set
@@ -12,8 +12,8 @@ from qinglan.lineage.statement import ArtifactRef, algorithm_fault
 from qinglan.terminal.progress import step_progress
 
 MEGABYTE = 1 << 20
-ORDER: tuple[State, ...] = ("altered", "verified", "missing")
-"""Altered in any place is altered; a copy that is right makes up for one that is gone."""
+PRECEDENCE: tuple[State, ...] = ("altered", "verified", "missing")
+"""The state of a digest with several copies: altered if any is; else verified if any is."""
 
 
 class DigestCheck(NamedTuple):
@@ -33,10 +33,10 @@ class HashedPath(NamedTuple):
 
 
 def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: Set[str]) -> dict[str, DigestCheck]:
-    """The state of the bytes of these digests; a digest of which no place is known is left out.
+    """The state of the bytes of these digests; a digest without a known location is left out.
 
-    Records are not signed: a place outside of the run is read only for a digest that a statement which counts names,
-    and only if it is a file where that names a file.
+    Records are not signed, so anybody could have made one point anywhere. A path outside of the run is read only for
+    a digest that a trusted statement names, and only if both are files or both are folders.
     """
     locations = {
         digest: [
@@ -47,15 +47,14 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
     faults = {
         location: _location_fault(parts[digest], location) for digest in locations for location in locations[digest]
     }
-    unknown = {location.path for location, fault in faults.items() if not location.hashed and not fault}
-    hashes = hash_paths(sorted(path for path in unknown if path.exists()))
-    return {
-        digest: min(
-            (check_location(digest, location, faults[location], hashes) for location in candidates), key=_gravity
-        )
-        for digest, candidates in locations.items()
-        if candidates
-    }
+    to_hash = {location.path for location, fault in faults.items() if not location.hashed and not fault}
+    hashes = hash_paths(sorted(path for path in to_hash if path.exists()))
+    checks = {}
+    for digest, candidates in locations.items():
+        results = [check_location(digest, location, faults[location], hashes) for location in candidates]
+        if results:
+            checks[digest] = min(results, key=_precedence)
+    return checks
 
 
 def _may_read(location: EvidenceLocation, digest: str, signed: Set[str]) -> bool:
@@ -63,7 +62,7 @@ def _may_read(location: EvidenceLocation, digest: str, signed: Set[str]) -> bool
 
 
 def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
-    """Why the bytes at this place need not be read; "" where they must be."""
+    """Why this location is wrong whatever its bytes are; "" if its bytes must be hashed."""
     if location.hashed:
         return ""
     if location.root is None:
@@ -72,11 +71,11 @@ def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
     steps = location.path.absolute().relative_to(root).parts
     prefixes = (root.joinpath(*steps[:end]) for end in range(1, len(steps) + 1))
     link = next((prefix for prefix in prefixes if prefix.is_symlink()), None)
-    return f"{link} is a symbolic link: its bytes are elsewhere, and can be others tomorrow" if link else ""
+    return f"{link} is a symbolic link: its bytes are elsewhere and can change" if link else ""
 
 
-def _gravity(check: DigestCheck) -> int:
-    return ORDER.index(check.state)
+def _precedence(check: DigestCheck) -> int:
+    return PRECEDENCE.index(check.state)
 
 
 def check_location(
@@ -89,7 +88,7 @@ def check_location(
         return DigestCheck("verified", where, location.path.stat().st_size if location.path.is_file() else None)
     hashed = hashes.get(location.path)
     if hashed is None:
-        return DigestCheck("missing", where, None, f"a record says that it is at {where}, and it is not")
+        return DigestCheck("missing", where, None, f"a record says that it is at {where}, but nothing is there")
     if odd := _special_file(location.path):
         return DigestCheck("altered", where, hashed.size, f"{odd}: a link or a device, where files belong")
     if hashed.digest != digest:
@@ -118,6 +117,6 @@ def _size(path: Path) -> int:
 
 
 def _special_file(path: Path) -> Path | None:
-    """Something in a folder that is neither a file nor a folder: the folder's digest does not cover it."""
-    inside = path.rglob("*") if path.is_dir() else ()
-    return next((file for file in inside if file.is_symlink() or not (file.is_file() or file.is_dir())), None)
+    """An entry of a folder that is neither a file nor a folder, which the folder's digest does not cover."""
+    entries = path.rglob("*") if path.is_dir() else ()
+    return next((entry for entry in entries if entry.is_symlink() or not (entry.is_file() or entry.is_dir())), None)

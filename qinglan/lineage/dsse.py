@@ -1,7 +1,7 @@
-"""DSSE envelopes: signatures over raw bytes, which are never written anew between signing and verifying.
+"""DSSE envelopes: signatures over raw bytes, which are verified exactly as they were signed, never re-encoded.
 
 sealed = sign_envelope(payload, IN_TOTO, [signer])
-payload = open_envelope(sealed).payload       # still to be verified: `TrustPolicy.worth`
+payload = open_envelope(sealed).payload       # not verified yet: `TrustPolicy.check_signatures` does that
 """
 
 import base64
@@ -22,7 +22,7 @@ IN_TOTO = "application/vnd.in-toto+json"
 
 class Signature(NamedTuple):
     key: str
-    """The id of the key; nothing is proven by it."""
+    """The id of the key as the envelope claims it; not verified."""
 
     value: bytes
 
@@ -48,7 +48,7 @@ def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
 
 
 def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
-    """Its parts, nothing verified; a DataError where it is none."""
+    """Parse an envelope without verifying it; a DataError if it is not one."""
     try:
         body = parse_json_mapping(sealed, where)
         signatures = tuple(
@@ -57,16 +57,19 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
         return Envelope(_decoded(body["payload"]), str(body["payloadType"]), signatures)
     except DataError as error:
         line = str(error).removeprefix(f"{where}:").rstrip(".")
-        raise DataError(f"{where}: no DSSE envelope (line {line}).") from error
+        raise DataError(f"{where}: not a DSSE envelope (line {line}).") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{where}: no DSSE envelope ({type(error).__name__}: {error}).") from error
+        raise DataError(f"{where}: not a DSSE envelope ({type(error).__name__}: {error}).") from error
 
 
 def _decoded(text: str) -> bytes:
-    """Decode base64 in its canonical form alone; the library takes others too, such as one with more padding."""
+    """Decode canonical base64 only: the library also accepts other spellings, such as more padding.
+
+    One signature must not have two spellings, as a statement's id is the hash of its envelope.
+    """
     content = base64.b64decode(text, validate=True)
     if base64.b64encode(content).decode() != text:
-        raise ValueError("not base64 as it is written")
+        raise ValueError("not canonical base64")
     return content
 
 

@@ -22,21 +22,21 @@ from qinglan.plain_files import read_plain
 
 
 class EvidenceLocation(NamedTuple):
-    """A place where something's bytes have to be, and to be right."""
+    """A path where the bytes of a digest should be."""
 
     path: Path
     hashed: bool = False
-    """It was found by its digest, so its bytes are known to be right."""
+    """It was found by hashing it, so its bytes are known to match."""
 
     root: Path | None = None
-    """The run's or release's folder in which it lies; None for a place outside, that an unsigned record names."""
+    """The run's or release's folder that holds it; None for a path elsewhere that an unsigned record names."""
 
 
 class Evidence:
     """The base of all evidence: no statements, no bytes."""
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
-        """Each envelope with where it lies; the same one may come more than once."""
+        """Each envelope with its path; the same envelope may come more than once."""
         return iter(())
 
     def newest_steps(self) -> frozenset[str]:
@@ -48,7 +48,7 @@ class Evidence:
         return ()
 
     def papers(self) -> Iterator[tuple[Path, str]]:
-        """The small files that lie beside statements, with their digests."""
+        """Supporting files beside the statements (prompts, prices, lists of paid answers), with their digests."""
         return ((path, digest) for digest, paths in self._papers.items() for path in paths)
 
     def journals(self) -> Sequence[Path]:
@@ -86,11 +86,11 @@ class CombinedEvidence(Evidence):
 
 
 class FileEvidence(Evidence):
-    """Any folder or file: its contents by digest, hashed once; of a git repository, its commits."""
+    """Any folder or file: its contents by digest, hashed once, and the commits of a git repository."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            raise DataError(f"{path}: no such folder. --files names where an auditor keeps what was given.")
+            raise DataError(f"{path}: no such folder. --files names a folder with the external inputs.")
         self.path = path
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
@@ -153,9 +153,9 @@ class ReleaseFolder(Evidence):
 
 
 class RunFolder(Evidence):
-    """A run, also one that was copied or moved: what its records put below artifacts/ is looked for in this folder.
+    """A run, which may have been moved: paths below artifacts/ in its records are resolved in this folder.
 
-    Only what a step of this run made must be there. An input from outside, such as the spreadsheet, may be gone.
+    Only outputs of this run's steps must exist. An external input, such as the spreadsheet, may be gone.
     """
 
     def __init__(self, root: Path) -> None:
@@ -182,7 +182,7 @@ class RunFolder(Evidence):
 
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
-        """Each step's record by stage. They are not signed, and only say where to look."""
+        """Each step's record by stage. Records are not signed, and only give paths."""
         paths = (path for path in sorted((self.root / "records").glob("*.json")) if path.is_file())
         records = {path.stem: _read_json(path) for path in paths if not path.name.endswith(ENVELOPE_SUFFIX)}
         return {stage: record for stage, record in records.items() if record}
@@ -192,7 +192,7 @@ class RunFolder(Evidence):
         return [ReleaseFolder(path.parent) for path in sorted((self.root / "artifacts").rglob(PROVENANCE))]
 
     def digest_of(self, path: Path) -> str:
-        """The digest that the records give this place; "" where they do not know it."""
+        """The digest that the records give this path; "" if they do not name it."""
         resolved = path.resolve()
         recorded = self._recorded_paths.items()
         return next((digest for digest, paths in recorded if resolved in (path.resolve() for path in paths)), "")
@@ -202,7 +202,7 @@ class RunFolder(Evidence):
         return frozenset(digest for digest, path in self._artifacts(name) if digest)
 
     def recorded_digest(self, path: Path, name: str) -> str:
-        """The digest of the artifact of this name at this place, whose bytes the walk compares; "" elsewhere."""
+        """The digest that the records give the artifact of this name at this path; "" if it is not there."""
         resolved = path.resolve()
         return next((digest for digest, at in self._artifacts(name) if at and at.resolve() == resolved), "")
 
@@ -237,7 +237,7 @@ class RunFolder(Evidence):
         return candidate if _exists(candidate) else None
 
     def _is_inside(self, path: Path) -> bool:
-        """Tell if the path leads into this run's folder, by its words alone: no link is followed."""
+        """True if the path is in this run's folder by its text alone; links are not followed."""
         return ".." not in path.parts and path.absolute().is_relative_to(self.root.absolute())
 
     @cached_property
@@ -255,7 +255,7 @@ def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def mapping_or_empty(value: Any) -> dict[str, Any]:
-    """A mapping out of a file that anybody may have written; an empty one where something else stands."""
+    """The value if it is a mapping, else an empty one: the files may hold anything."""
     return value if isinstance(value, dict) else {}
 
 
@@ -276,7 +276,7 @@ def local_path(uri: str) -> Path | None:
 
 
 def _exists(path: Path) -> bool:
-    """Tell if there is something; nothing is at a path that the system refuses, such as one of 5,000 characters."""
+    """True if the path exists; false also for a path that the system refuses, such as one of 5,000 characters."""
     try:
         return path.exists()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Two questions about releases: why did this one pass, and what changed since the other?
+"""Explain why a release passed, and list what changed between two releases.
 
 print("\\n".join(explain_release(target, policy)))
 print("\\n".join(format_changes(diff_releases(before, target, policy))))
@@ -28,7 +28,7 @@ COST_DIGITS = 6
 
 
 class ReleaseFacts(NamedTuple):
-    """A release's statements, its evaluation, and the lists of paid answers that are at hand."""
+    """A release's statements, its evaluation, and the lists of paid answers that were found."""
 
     graph: Graph
     evaluation: Mapping[str, Any]
@@ -37,7 +37,7 @@ class ReleaseFacts(NamedTuple):
 
     @property
     def steps(self) -> dict[str, Step]:
-        """A step for each stage: the released model's own, else the last."""
+        """The step of each stage that led to the released model; else the stage's last step."""
         return stage_steps(self.graph)
 
 
@@ -56,7 +56,7 @@ def load_release_facts(target: AuditTarget, policy: TrustPolicy) -> ReleaseFacts
 
 
 def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
-    """The chain of the verdict in words."""
+    """Lines that say what led to the verdict: data, paid answers, judges, gate, signatures."""
     facts = load_release_facts(target, policy)
     return [f"{target.name or target.label} {target.digest[:12]}".strip(), *_explanation_lines(facts)]
 
@@ -75,7 +75,7 @@ def _explanation_lines(facts: ReleaseFacts) -> Iterator[str]:
 
 
 def _last_gate(steps: Mapping[str, Step]) -> Step | None:
-    """A smaller model's chain has its own gate, after that of its teacher where both are in it."""
+    """The newest gate: the chain of a smaller model may hold its teacher's gate as well."""
     gates = [step for stage, step in steps.items() if stage.partition("_")[0] == "gate"]
     return max(gates, key=lambda step: step.done, default=None)
 
@@ -86,7 +86,7 @@ def data_lines(graph: Graph) -> list[str]:
     for thing in graph.things.values():
         rows = thing.about.get("rows")
         if thing.external and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, JOURNAL, "prices"):
-            lines.append(f"given to the run: {thing.name} {thing.digest[:12]} ({thing.state})")
+            lines.append(f"external input: {thing.name} {thing.digest[:12]} ({thing.state})")
         elif rows is not None:
             stage = graph.steps[thing.step].statement.stage if thing.step else "nobody"
             lines.append(f"{stage} made {thing.name} {thing.digest[:12]}, {_number(rows)} rows ({thing.state})")
@@ -94,25 +94,28 @@ def data_lines(graph: Graph) -> list[str]:
 
 
 def paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
-    """Numbers and cost of the paid answers of each step and of all.
+    """Number and cost of the paid answers, for each step and in all.
 
-    The steps of a run share one journal, and a fold's list repeats those before it: a call counts in the step that
-    named it first. A list that is not at hand counts as its step signed it.
+    The steps of a run share one journal, and a fold's list repeats the lists before it, so a call counts only in the
+    step that named it first. If a list is missing, the numbers that its step signed are taken.
     """
     lines, answers, cost, counted = [], 0, 0.0, set[str]()
-    for step in steps_by_time(graph):
-        for part in step.statement.used:
-            if part.name == JOURNAL:
-                calls = read_costs(lists[part.digest]) if part.digest in lists else None
-                if calls is None:
-                    count, paid = _as(int, part.about.get("answers")), _as(float, part.about.get("cost"))
-                else:
-                    new = calls.keys() - counted
-                    counted |= new
-                    count, paid = len(new), round(math.fsum(calls[call] for call in new), COST_DIGITS)
-                answers, cost = answers + count, round(cost + paid, COST_DIGITS)
-                lines.append(f"{step.statement.stage}: {count:,} answers, cost {paid:g} ({part.digest[:12]})")
+    for step, part in _journals_used(graph):
+        calls = read_costs(lists[part.digest]) if part.digest in lists else None
+        if calls is None:
+            count, paid = _as(int, part.about.get("answers")), _as(float, part.about.get("cost"))
+        else:
+            new = calls.keys() - counted
+            counted |= new
+            count, paid = len(new), round(math.fsum(calls[call] for call in new), COST_DIGITS)
+        answers, cost = answers + count, round(cost + paid, COST_DIGITS)
+        lines.append(f"{step.statement.stage}: {count:,} answers, cost {paid:g} ({part.digest[:12]})")
     return [*lines, f"in all {answers:,} answers, cost {cost:g}"] if lines else []
+
+
+def _journals_used(graph: Graph) -> Iterator[tuple[Step, ArtifactRef]]:
+    for step in steps_by_time(graph):
+        yield from ((step, part) for part in step.statement.used if part.name == JOURNAL)
 
 
 def judge_lines(evaluation: Mapping[str, Any]) -> list[str]:
@@ -132,12 +135,16 @@ def gate_lines(gate: Step | None) -> list[str]:
 
 
 def signed_lines(graph: Graph) -> list[str]:
-    return [
-        f"{step.statement.ended[:19]} {step.statement.stage}: key {step.signer[:12] or 'none'}"
-        f"{f', run {step.statement.run}' if step.statement.run else ''}"
-        f"{'' if step.counts else f', {step.state}: {step.why}'}"
-        for step in steps_by_time(graph)
-    ]
+    return [_signed_line(step) for step in steps_by_time(graph)]
+
+
+def _signed_line(step: Step) -> str:
+    statement = step.statement
+    return (
+        f"{statement.ended[:19]} {statement.stage}: key {step.signer[:12] or 'none'}"
+        f"{f', run {statement.run}' if statement.run else ''}"
+        f"{'' if step.is_trusted else f', {step.state}: {step.why}'}"
+    )
 
 
 def diff_releases(before: AuditTarget, after: AuditTarget, policy: TrustPolicy) -> list[Change]:
@@ -274,4 +281,5 @@ def _number(value: Any) -> str:
 
 
 def _as(kind: Any, value: Any) -> Any:
+    """The number as int or float; 0 where a statement has no number there."""
     return kind(value) if isinstance(value, int | float) else kind()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 State = Literal["verified", "attested", "missing", "altered", "untrusted"]
-"""attested: its digest is signed for, its bytes are not at hand. untrusted: signed by no key that counts."""
+"""attested: its digest has a trusted signature, its bytes are not here. untrusted: not signed by a trusted key."""
 
 WORST_FIRST: tuple[State, ...] = ("altered", "untrusted", "missing", "attested", "verified")
 FAULTS = WORST_FIRST[:3]
@@ -26,10 +26,12 @@ class Finding(NamedTuple):
 
 
 def worst_state(states: Iterable[State]) -> State:
-    """The one that counts for all; verified where there is none."""
+    """The worst of the states; verified if there are none."""
     return min(states, key=WORST_FIRST.index, default="verified")
 
 
 def verdict_of(states: Iterable[State]) -> AuditVerdict:
     state = worst_state(states)
-    return "altered" if state in GRAVE else "incomplete" if state == "missing" else "intact"
+    if state in GRAVE:
+        return "altered"
+    return "incomplete" if state == "missing" else "intact"

@@ -1,10 +1,10 @@
-"""The state of a gateway, as far as it decides what generate and validate make of the same inputs.
+"""A digest of what a gateway adds to the results of generate and validate.
 
-    read_gateway_state("http://qinglan-gateway:8300")     # a digest, or a word that never comes again
+    read_gateway_state("http://qinglan-gateway:8300")     # a digest, or a random string
 
-The journal answers what was paid for, so two runs of the same questions make the same rewrites. That ends where a
-role has another model, a knowledge base other bytes, or where calls failed, which another run sends again. On a
-cluster the two stages take this digest as an input, and so KFP's cache may answer for them.
+Paid calls are answered from the journal, so two runs of the same questions make the same rewrites, until a role gets
+another model, a knowledge base changes, or a run repeats calls that failed. On a cluster the two stages take this
+digest as an input, so KFP's cache is used while it stays the same.
 """
 
 from uuid import uuid4
@@ -20,7 +20,8 @@ from qinglan.llm.contract import PRICES_PATH, REPORT_PATH
 def read_gateway_state(gateway_url: str) -> str:
     """Digest of models, prices, knowledge bases and the number of failed calls.
 
-    A RAG service that names no knowledge base by digest may answer otherwise tomorrow: then it is unique.
+    If the RAG service names no knowledge base by digest, its answers may change at any time. The result is then a new
+    random string, which no cache knows.
     """
     with httpx.Client(base_url=gateway_url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
         prices = orjson.loads(read_gateway(http, PRICES_PATH))

@@ -59,28 +59,44 @@ class Layout(NamedTuple):
     height: int
 
 
+Corners = Mapping[tuple[str, int], tuple[int, int]]
+"""Upper left corner of each box, by its name and column: a lane has a box in each column that it passes."""
+
+
 def layout_graph(graph: Graph) -> Layout:
     cards, arrows, columns = make_cards(graph), make_arrows(graph), column_numbers(graph)
     boxes = order_columns(cards, arrows, columns)
     heights = [sum(box.height for box in column) + CARD_GAP * max(0, len(column) - 1) for column in boxes]
+    corners = place_boxes(boxes, heights)
+    for (name, _), (x, y) in corners.items():
+        if name in cards:
+            cards[name] = cards[name]._replace(x=x, y=y)
+    routed = [arrow._replace(points=arrow_points(arrow, cards, columns, corners)) for arrow in arrows]
+    width = len(boxes) * (CARD_WIDTH + COLUMN_GAP) - COLUMN_GAP + 2 * MARGIN
+    return Layout(list(cards.values()), routed, width, max(heights) + 2 * MARGIN)
+
+
+def place_boxes(columns: Sequence[Sequence[Box]], heights: Sequence[int]) -> Corners:
+    """Stack the boxes of each column, with all columns centred on the same line."""
     corners: dict[tuple[str, int], tuple[int, int]] = {}
-    for number, column in enumerate(boxes):
+    for number, column in enumerate(columns):
         x, y = number * (CARD_WIDTH + COLUMN_GAP) + MARGIN, (max(heights) - heights[number]) // 2 + MARGIN
         for box in column:
             corners[box.name, number] = x, y
-            if box.name in cards:
-                cards[box.name] = cards[box.name]._replace(x=x, y=y)
             y += box.height + CARD_GAP
-    routed = []
-    for arrow in arrows:
-        maker, user = cards[arrow.thing.step], cards[arrow.user]
-        points = [(maker.x + CARD_WIDTH, maker.row(len(maker.inputs) + maker.outputs.index(arrow.thing)))]
-        for number in range(columns[arrow.thing.step] + 1, columns[arrow.user]):
-            x, y = corners[arrow.thing.digest, number]
-            points += [(x, y + LANE_HEIGHT // 2), (x + CARD_WIDTH, y + LANE_HEIGHT // 2)]
-        routed.append(arrow._replace(points=(*points, (user.x, user.y + HEADER_HEIGHT // 2))))
-    width = len(boxes) * (CARD_WIDTH + COLUMN_GAP) - COLUMN_GAP + 2 * MARGIN
-    return Layout(list(cards.values()), routed, width, max(heights) + 2 * MARGIN)
+    return corners
+
+
+def arrow_points(
+    arrow: Arrow, cards: Mapping[str, Card], columns: Mapping[str, int], corners: Corners
+) -> tuple[tuple[int, int], ...]:
+    """From the output's row, along the lanes of the columns between, to the head of the user's card."""
+    maker, user = cards[arrow.thing.step], cards[arrow.user]
+    points = [(maker.x + CARD_WIDTH, maker.row(len(maker.inputs) + maker.outputs.index(arrow.thing)))]
+    for number in range(columns[arrow.thing.step] + 1, columns[arrow.user]):
+        x, y = corners[arrow.thing.digest, number]
+        points += [(x, y + LANE_HEIGHT // 2), (x + CARD_WIDTH, y + LANE_HEIGHT // 2)]
+    return (*points, (user.x, user.y + HEADER_HEIGHT // 2))
 
 
 def make_cards(graph: Graph) -> dict[str, Card]:
@@ -109,7 +125,10 @@ def make_arrows(graph: Graph) -> list[Arrow]:
 
 
 def column_numbers(graph: Graph) -> dict[str, int]:
-    """One more than the furthest of a step's inputs, which the walk lists before its outputs, except in a circle."""
+    """Number the columns: a step stands one to the right of the last step that made an input of it.
+
+    The walk lists inputs before what uses them, so one pass is enough; in a circle, unknown inputs are skipped.
+    """
     columns: dict[str, int] = {}
     for thing in graph.things.values():
         if thing.step and thing.step not in columns:
@@ -119,7 +138,11 @@ def column_numbers(graph: Graph) -> dict[str, int]:
 
 
 def order_columns(cards: Mapping[str, Card], arrows: Sequence[Arrow], columns: Mapping[str, int]) -> list[list[Box]]:
-    """Each column's boxes from top to bottom, each near the boxes that it comes from, so that few arrows cross."""
+    """Order each column from top to bottom so that few arrows cross.
+
+    This is the barycentre heuristic of layered graph drawing: a box stands at the mean position of its sources in the
+    columns before. Arrows that pass a column get a lane there, which is a box as well.
+    """
     boxes: list[list[Box]] = [[] for _ in range(max(columns.values(), default=0) + 1)]
     makers: dict[str, list[str]] = defaultdict(list)
     furthest: dict[tuple[str, str], int] = {}

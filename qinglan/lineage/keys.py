@@ -1,4 +1,4 @@
-"""EC keys (P-256): a builder signs what stages make, a releaser what may serve, a rollout's how that ended.
+"""EC keys (P-256) of three roles: a builder signs what stages make, a releaser what may serve, a rollout its outcome.
 
     keys/builder.pem  releaser.pem  rollout.pem    private, from a file or a mounted Kubernetes Secret
     keys/trust.yaml                        public: who may sign what; see trust.py
@@ -56,7 +56,7 @@ class Signer(NamedTuple):
 
 
 def keys_folder() -> Path:
-    """The folder that VARIABLE names; else the mounted one, or one of this user's."""
+    """The folder that QINGLAN_KEYS names; else the mounted one, if it exists; else ~/.config/qinglan/keys."""
     named = os.environ.get(KEYS_VARIABLE) or (MOUNTED_KEYS if MOUNTED_KEYS.is_dir() else "~/.config/qinglan/keys")
     return Path(named).expanduser()
 
@@ -78,12 +78,12 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
-        raise ConfigError(f"{path}: EC keys on P-256 alone. `qinglan keys new` makes one.")
+        raise ConfigError(f"{path}: only EC keys on P-256 are accepted. `qinglan keys new` makes one.")
     return Signer(key_id(key.public_key()), role, path, key)
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key, readable by its owner alone; the answer is its public half in PEM."""
+    """Write a new private key, readable by its owner only; returns the public key in PEM."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -102,7 +102,7 @@ def public_pem(key: Any) -> str:
 
 
 def parse_public_key(pem: str) -> PublicKey:
-    """A public key in PEM; a ConfigError where it is none of ours."""
+    """Parse a public key in PEM; a ConfigError if it is not an EC key on P-256."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -112,7 +112,7 @@ def parse_public_key(pem: str) -> PublicKey:
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ConfigError(f"no public key in PEM ({error})") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
-        raise ConfigError("EC keys on P-256 alone")
+        raise ConfigError("only EC keys on P-256 are accepted")
     return PublicKey(key_id(key), key)
 
 

@@ -1,10 +1,10 @@
-"""The model's signature in the OpenSSF's format (OMS), by the model-signing library: others can verify it too.
+"""The model's signature in the OpenSSF's format (OMS), made by the model-signing library, so anyone can verify it.
 
     sign_model(folder, signature, signer)
     python -m model_signing verify key --no-ignore-git-paths --signature model.sig --public_key releaser.pub model/
 
-Key mode and one digest a file: the library's certificate mode takes expired certificates, and its shards it cannot
-verify. Nothing is ignored, git's files neither. The folder's name is not in it: the release's statement has the name.
+It signs with a key, not a certificate, as the library accepts expired certificates; and with one digest for each
+file, as it cannot verify shards. No file is ignored, not even git's. The name is in the release's statement.
 """
 
 import base64
@@ -22,7 +22,7 @@ from qinglan.plain_files import read_plain
 SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
 Fault = tuple[State, str]
 OTHER_FILES = "Signature mismatch"
-"""The beginning of the library's message where a right signature is over other files than these."""
+"""Begins the library's message if the signature is valid, but for other files than these."""
 
 
 def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
@@ -34,10 +34,10 @@ def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
 
 
 def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
-    """Why the signature does not vouch for every file of the folder with this key; None where it does.
+    """Why this is not the key's signature over exactly the files of the folder; None if it is.
 
-    There must be nothing but plain files in the folder. The library compares all files with all that were signed, as
-    long as nothing was ignored when signing: SERIALIZATION.
+    The folder must hold plain files only. The library checks for missing and extra files only if the signature says
+    that no file was ignored, so its serialization must be SERIALIZATION.
     """
     try:
         bundle = parse_json_mapping(read_plain(signature), signature.name)
@@ -47,11 +47,11 @@ def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | No
     except OSError as error:
         return "altered", f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError, DataError) as error:
-        return "altered", f"no model signature of an EC key ({type(error).__name__}: {error})"
+        return "altered", f"not a model signature made with an EC key ({type(error).__name__}: {error})"
     if hint != key_hint(key):
         return "untrusted", "signed with another key than the release's statement"
     if serialization != SERIALIZATION:
-        return "altered", f"signed as {serialization}, which can leave files out; {SERIALIZATION} is wanted"
+        return "altered", f"signed as {serialization}, which can leave files out; it must be {SERIALIZATION}"
     return _verified(folder, signature, key)
 
 
@@ -69,7 +69,7 @@ def _verified(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
         config = Config().set_hashing_config(_hashing()).use_elliptic_key_verifier(public_key=public.name)
         try:
             config.verify(folder, signature)
-        except Exception as error:  # the library's, and of what it stands on: of many kinds, and all of them refusals
+        except Exception as error:  # the library and its dependencies raise many kinds; each means that it refuses
             return "altered", f"model_signing refuses it: {str(error)[:300] or type(error).__name__}"
     return None
 

@@ -6,13 +6,13 @@
     ... the model is loaded ...
     refuse_changed(Path("/mnt/models/model"), proof)
 
-A release lies around its model (release_folder.py), as the storage initialiser laid it there: whatever has changed
-on the node since is found here. A bare folder, as a run leaves it, proves nothing but its own digest, and says so;
-where a trust policy is named, it is refused.
+The model is a folder inside of its release (release_folder.py), as the storage initialiser lays it out; this finds
+whatever has changed on the node since. For a model without a release only its digest is known, which the result says;
+if a trust policy is named, it is refused.
 
-What was compared must be what is loaded. The files are too large to be held in memory between the two, so each
-file's identity is taken before it is read the first time, and compared when the model is loaded: any write, rename or
-link in between changes its inode or its change time, which nobody but root can set back.
+The files could be exchanged after they were compared and before they are loaded, and are too large to keep in memory.
+So each file's inode and times are noted before it is first read, and compared once the model is loaded: any write,
+rename or link in between changes the inode or the change time (ctime), which only root can set back.
 """
 
 import os
@@ -41,12 +41,12 @@ from qinglan.rewriter.card import CARD
 VERSION_LENGTH = 12
 """Characters of a model's digest that name it in predictions, metrics and reports."""
 
-REFETCH_HINT = "Load nothing of it; fetch the release again, and ask `qinglan audit` who changed it."
+REFETCH_HINT = "Do not load it; fetch the release again, and run `qinglan audit` to see what changed."
 WEIGHTS = (".safetensors", ".safetensors.index.json")
 
 
 class FileIdentity(NamedTuple):
-    """A file's place on its disk and the time of its last change, by the kernel."""
+    """A file's inode, size and times, from the kernel."""
 
     device: int
     inode: int
@@ -59,7 +59,7 @@ class ModelVerification(NamedTuple):
     """The proof of a model's folder."""
 
     state: Literal["signed", "compared", "unproven"]
-    """signed: by a key that counts. compared: with digests whose signature was not checked. unproven: not at all."""
+    """signed: by a trusted key. compared: with digests whose signature was not checked. unproven: with nothing."""
 
     model_digest: str
     summary: str
@@ -79,16 +79,16 @@ class ModelVerification(NamedTuple):
 
 
 def verify_model(folder: Path, weights: bool = True, trust: Path | None = None) -> ModelVerification:
-    """Altered or a DataError where it is not; without `weights` merged ones may have stayed in the store.
+    """Compare a model's folder with its release; an AlteredError or a DataError if they differ.
 
-    With `trust` the release around the folder must bear a signature that counts: no release there is no proof.
+    Without `weights` the merged weights may be missing. With `trust` the release must have a trusted signature.
     """
-    folder = folder.absolute()  # also `.` lies in something
+    folder = folder.absolute()  # `.` has a parent folder only as an absolute path
     if trust is not None:
         _refuse_unproven(folder)
     identities = file_identities(folder)
     if not os.path.lexists(folder.parent / PROVENANCE):
-        refuse_foreign_files(folder, weights=False)  # a server that has the base needs none, the others load them
+        refuse_foreign_files(folder, weights=False)  # a server that has the base model needs no weights here
         summary = "unproven: no release around the model's folder"
         return ModelVerification("unproven", digest(folder), summary, identities=identities)
     release = read_release_statement(folder.parent)
@@ -118,7 +118,7 @@ def file_identities(folder: Path) -> dict[str, FileIdentity]:
 
 
 def refuse_changed(folder: Path, proof: ModelVerification) -> None:
-    """An AlteredError where a file is not the one that was compared; to be called when the model is loaded."""
+    """Raise an AlteredError if a file changed since it was compared; call it when the model is loaded."""
     now = file_identities(folder.absolute())
     changed = sorted(name for name in {*now, *proof.identities} if now.get(name) != proof.identities.get(name))
     if changed:
@@ -138,18 +138,18 @@ def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
 
 
 def is_merged_weights(name: str) -> bool:
-    """Tell merged weights, which a server with base and adapter does not need, from a release's other files."""
+    """True for merged weights, which a server with base and adapter does not need."""
     folder, _, file = name.rpartition("/")
     return folder == MODEL and file.endswith(WEIGHTS)
 
 
 def _refuse_unproven(folder: Path) -> None:
-    """An AlteredError where no release speaks for this very folder: it must lie in one, as its model, and be no link.
+    """Raise an AlteredError if this is not the model's folder of a release, or is a link.
 
-    That the release's statement is a plain file, and is about these bytes, is seen when it is read.
+    Whether the release's statement is a plain file, and names these bytes, is checked when it is read.
     """
     if folder.is_symlink():
-        why = "it is a symbolic link, whose target can be another tomorrow"
+        why = "it is a symbolic link, whose target can change"
     elif folder.name != MODEL:
         why = f"a release keeps its model in a folder named {MODEL}/, and this path ends in {folder.name}"
     elif not os.path.lexists(folder.parent / PROVENANCE):
@@ -157,7 +157,7 @@ def _refuse_unproven(folder: Path) -> None:
     else:
         return
     raise AlteredError(
-        f"{folder}: a signature is asked for (--trust), and no release speaks for this folder: {why}. Name the "
+        f"{folder}: a signature is required (--trust), and this folder is no release's model: {why}. Name the "
         f"folder {MODEL}/ inside of a release, as the storage initialiser or `qinglan rollout` lays it out; without "
         "--trust a bare folder is served as unproven."
     )
@@ -181,11 +181,11 @@ def _refuse_other_files(folder: Path, signed: dict[str, str], weights: bool) -> 
 
 
 def _signing_key(folder: Path, release: ReleaseStatement, trust: Path | None) -> str:
-    """The key whose signature counts by the trust policy; "" without a policy."""
+    """The trusted key that signed the release; "" without a policy."""
     if trust is None:
         return ""
     policy = load_trust(trust)
-    worth, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
-    if worth != "attested":
+    state, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
+    if state != "attested":
         raise AlteredError(f"{folder / PROVENANCE}: {why}. {REFETCH_HINT}")
     return key

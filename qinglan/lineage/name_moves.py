@@ -1,12 +1,12 @@
-"""The signatures on a name's history: they prove who pointed a name at a release, and on top of which entries.
+"""The signatures on a name's history: they prove who pointed a name at a release, and which entries came before.
 
 store.point(name, digest, expected, signer.id, sign_with(signer))
-name_findings(claim, policy, now)       # [] where a releaser's key that counts has made the newest entry
+name_findings(claim, policy, now)       # [] if a trusted releaser's key signed the newest entry
 
-The newest entry vouches for the bytes of all entries before it, since it holds the sha256 of the last of them. A
-store alone cannot prove that no newer entry was removed. Two things outside of the history tell of it: a release in
-the store that was signed for the name later (`name_findings`), and a ModelRollout that brought a release of this name
-which the history does not have (`forgotten_releases`).
+Each entry holds the sha256 of the entry before it, so a signature on the newest covers all of them. That no newer
+entry was removed cannot be proven from the history alone. Two other places show it: a release in the store that was
+signed for the name later (`name_findings`), and a ModelRollout of a release that the history lacks
+(`forgotten_releases`).
 """
 
 import base64
@@ -79,14 +79,14 @@ def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[
 
 
 def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Finding | None:
-    """Why the newest entry does not count; None where it does."""
+    """Why the newest entry is not trusted; None if it is."""
     newest = history.current
-    state, why = _entry_worth(history.name, newest, policy)
+    state, why = _check_entry(history.name, newest, policy)
     ahead = datetime.fromisoformat(newest.time) - now
     if state == "attested" and ahead > MAX_CLOCK_AHEAD:
         state = "altered"
         why = (
-            f"it is dated {how_long(ahead)} in the future ({newest.time}). If a clock was ahead there, it counts "
+            f"it is dated {how_long(ahead)} in the future ({newest.time}). If a clock was ahead there, it is trusted "
             "from that time on, and register under the right clock moves the name again"
         )
     if state == "attested":
@@ -95,7 +95,7 @@ def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Fin
 
 
 def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str:
-    """Why the newest entry is none that register wrote; "" where it may be, also by a key that counts no more."""
+    """Why register cannot have written the newest entry; "" if it may have, even by a key rotated since."""
     newest, number = history.current, len(history.history)
     if not newest.signature:
         signed_before = any(entry.signature for entry in history.history)
@@ -112,23 +112,23 @@ def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str
 
 
 def forgotten_releases(history: NameHistory, rollouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Rollouts that brought a release of this name which no entry names, each with the release."""
+    """Rollouts of a release of this name that no entry of the history names, each with the release."""
     pointed_at = {entry.digest for entry in history.history}
     releases = ((rollout["metadata"]["name"], rollout["spec"]["release"]) for rollout in rollouts)
     return [
-        f"{rollout} brought {str(release['digest'])[:12]}"
+        f"{rollout} deployed {str(release['digest'])[:12]}"
         for rollout, release in releases
         if release["name"] == history.name and release["digest"] not in pointed_at
     ]
 
 
-def _entry_worth(name: str, entry: HistoryEntry, policy: TrustPolicy) -> tuple[State, str]:
+def _check_entry(name: str, entry: HistoryEntry, policy: TrustPolicy) -> tuple[State, str]:
     if not entry.signature:
         return "untrusted", "nobody signed it"
     if entry.name != name:
         return "altered", f"it was signed for {entry.name}"
     at = datetime.fromisoformat(entry.time)
-    state, why, _ = policy.worth(_envelope(entry), "releaser", name.partition("/")[0], at)
+    state, why, _ = policy.check_signatures(_envelope(entry), "releaser", name.partition("/")[0], at)
     return state, why
 
 
@@ -136,12 +136,12 @@ def _envelope(entry: HistoryEntry) -> Envelope:
     try:
         value = base64.b64decode(entry.signature, validate=True)
     except ValueError:
-        value = b""  # no key has made it
+        value = b""  # a value that no key verifies
     return Envelope(entry.payload, ENTRY_TYPE, (Signature(entry.key, value),))
 
 
 def _signed_later(sealed: bytes, name: str, newest: HistoryEntry, policy: TrustPolicy) -> bool:
-    """Tell if these bytes are the statement of a release of this name, signed later by a key that counts."""
+    """True if this is the statement of a release of this name that a trusted key signed after the newest entry."""
     try:
         envelope = open_envelope(sealed, PROVENANCE)
         statement = from_payload(envelope.payload, PROVENANCE)

@@ -2,9 +2,9 @@
 
     findings = check_journals(evidence, statements)
 
-A list names each call by the digest of its request, and the answer by its own. Every answer that is listed must be in
-the journal as it is listed; every answer in the journal must be that of its own request, and somebody must have sent
-it. Where a list is gone, the journal must still give the list that the step signed.
+A list names each call by the digest of its request, and each answer by its own digest. Each listed answer must be in
+the journal unchanged. Each answer in the journal must belong to its request, and that request must have been sent. If
+a list is missing, the journal must still produce the list that the step signed.
 """
 
 import sqlite3
@@ -67,7 +67,7 @@ def read_costs(paid_list: Path) -> dict[str, float] | None:
 
 
 def _gives(journal: Path, statement: Statement) -> bool:
-    """Tell if the journal still gives the list that the statement names."""
+    """True if the journal still produces the list that the statement names."""
     listed = sha256_bytes(paid_answers_jsonl(journal, statement.stage))
     return listed in {part.digest for part in statement.used}
 
@@ -92,7 +92,7 @@ def _list_faults(paper: str, lines: Iterable[bytes], answers: Mapping[str, Journ
             row = parse_json_mapping(line, paper)
             call, digest, model, cost = str(row["call"]), row["answer"], row.get("model"), row.get("cost")
         except (DataError, KeyError):
-            yield Finding(f"{paper}:{number}", "altered", "no line of paid answers")
+            yield Finding(f"{paper}:{number}", "altered", "not a line of paid answers")
             continue
         what, answer = f"answer {call[:12]}", answers.get(call)
         if answer is None:
@@ -113,7 +113,7 @@ def _same_cost(listed: object, journal: float | None) -> bool:
 
 
 def _capped(findings: Iterable[Finding], source: str) -> Iterator[Finding]:
-    """The gravest findings one by one, and the number of the rest."""
+    """The worst findings one by one, then the number of the rest."""
     faults = sorted(findings, key=lambda fault: WORST_FIRST.index(fault.state))
     yield from faults[:MAX_NAMED_ANSWERS]
     if rest := faults[MAX_NAMED_ANSWERS:]:

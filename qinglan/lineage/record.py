@@ -1,12 +1,12 @@
-"""The record of a step: for people a JSON file, for auditors a signed statement.
+"""The record of a step, as a JSON file for people and as a signed statement for auditors.
 
     with recorded("generate", {"questions": questions}, {"rewrites": rewrites}, config, lineage) as step:
         step.facts.update(rows=500)
         step.used.append(ArtifactRef("prices", digest))
 
-`lineage` is one more output: a folder with the statement of this step and those of all before it, so that whoever
-holds the last has them all. Under `qinglan run` the record and the statement also land in the run's folder, named by
-RECORDS_VARIABLE. An output's metadata in KFP holds its digest and its rows and no more, since KFP repeats that of
+`lineage` is one more output: a folder with the statement of this step and of all steps before it, so the last step's
+folder holds them all. Under `qinglan run` the record and the statement are also written to the folder that
+RECORDS_VARIABLE names. An output's metadata in KFP holds only its digest and rows, since KFP repeats the metadata of
 every input in the workflow's status, whose size has a limit (pipelines/workflow_size.py). Parents, code and facts are
 in the statement.
 """
@@ -52,7 +52,7 @@ EXTERNAL_INPUT_NAMES = frozenset({"questions", "knowledge_base", "labelled"})
 
 
 class Artifact(Protocol):
-    """The part of a KFP artifact that is needed here, without KFP."""
+    """The part of a KFP artifact that is used here, so that this module does not import KFP."""
 
     metadata: dict[str, Any]
     schema_title: str
@@ -74,7 +74,7 @@ class StepReport(NamedTuple):
     """Outputs beside its output artifacts."""
 
     papers: dict[str, bytes]
-    """Small files that the lineage keeps, by name; each holds the bytes of one input or output."""
+    """Small supporting files for the lineage folder, by name; each holds the bytes of one input or output."""
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def recorded(
 ) -> Iterator[StepReport]:
     """Run a stage, and write its record before and after it; the record of a failed stage has its error.
 
-    The key is asked for first: a training must not end with nobody to sign for it.
+    The key is loaded first, so that a missing key ends the stage before a long training, not after it.
     """
     signer = load_signer("builder")
     parents = {name: {"uri": item.uri, "sha256": _verified_digest(name, item)} for name, item in inputs.items()}
@@ -120,7 +120,7 @@ def recorded(
 
 
 def _verified_digest(name: str, item: Artifact) -> str:
-    """The digest of an artifact's bytes; of a base that is handed on by reference, those of the weights it names."""
+    """The digest of an artifact's bytes; if it is a base model by reference, the digest of the weights it names."""
     path = Path(item.path)
     if name != BASE or not is_reference(path):
         return digest(path)
@@ -148,25 +148,17 @@ def _rows(path: Path) -> int:
 def _sign_statement(
     record: Mapping[str, Any], step: StepReport, signer: Signer, algorithms: Mapping[str, str]
 ) -> bytes:
-    """`algorithms`: of the artifacts' digests, by URI."""
+    """Sign the step's statement; `algorithms` are those of the artifacts' digests, by URI."""
+
+    def reference(name: str, item: Mapping[str, Any], about: Mapping[str, Any]) -> ArtifactRef:
+        return ArtifactRef(name, item["sha256"], item["uri"], about, algorithms[item["uri"]])
+
     inputs = [
-        ArtifactRef(
-            name,
-            item["sha256"],
-            item["uri"],
-            {EXTERNAL_INPUT: True} if name in EXTERNAL_INPUT_NAMES else {},
-            algorithms[item["uri"]],
-        )
+        reference(name, item, {EXTERNAL_INPUT: True} if name in EXTERNAL_INPUT_NAMES else {})
         for name, item in record["inputs"].items()
     ]
     outputs = [
-        ArtifactRef(
-            name,
-            item["sha256"],
-            item["uri"],
-            {"rows": item["rows"]} if "rows" in item else {},
-            algorithms[item["uri"]],
-        )
+        reference(name, item, {"rows": item["rows"]} if "rows" in item else {})
         for name, item in record["outputs"].items()
     ]
     statement = Statement(

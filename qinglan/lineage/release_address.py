@@ -1,4 +1,4 @@
-"""The address of a release that is served: its place in a store by digest, as an InferenceService's storageUri.
+"""The address of a release in a store, by digest: the storageUri of an InferenceService.
 
 ReleaseAddress("s3://qinglan/fivedoctors", digest).uri     s3://qinglan/fivedoctors/releases/<digest>
 parse_release_uri(uri).digest
@@ -26,7 +26,7 @@ class ReleaseAddress(NamedTuple):
 
 
 def parse_release_uri(uri: str) -> ReleaseAddress:
-    """A ConfigError where no digest names what would be served."""
+    """Parse an address; a ConfigError if it names no release by digest."""
     match = RELEASE_URI.fullmatch(uri)
     if match is None:
         raise ConfigError(

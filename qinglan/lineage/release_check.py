@@ -3,7 +3,7 @@
     findings = check_release(folder, load_trust(path), "fivedoctors/rewriter")
 
 If all findings are `verified`, it may serve. The steps before the release are for the audit's walk, audit.py. Nothing
-here raises for what it reads: a file that nobody can make sense of is a finding, not a failure.
+here raises because of what it reads: a file that cannot be parsed is a finding.
 """
 
 import os
@@ -56,7 +56,7 @@ REQUIRED_FILES = (SIGNATURE, BOM, EVALUATION, REPORT)
 
 
 class ReleaseContents(NamedTuple):
-    """A release's folder, read; its statement exists, whether or not it counts."""
+    """The content of a release's folder; its statement exists, but may be untrusted."""
 
     folder: Path
     listing: Listing
@@ -66,7 +66,7 @@ class ReleaseContents(NamedTuple):
     release: ReleaseStatement
     policy: TrustPolicy
     releaser: str
-    """The key whose signature over the statement counts; "" where none does."""
+    """The trusted key that signed the statement; "" where there is none."""
 
     signed: Mapping[str, ArtifactRef]
     """Files and folders as the statement names them."""
@@ -89,8 +89,8 @@ def check_release(
 ) -> list[Finding]:
     """Each file with its state; `name` is the release that was asked for, tenant and model.
 
-    Without the `absent` files of the model its own signature, which is over all of them, cannot be verified: the
-    release's statement, which has every file's digest, stands for it.
+    If files of the model are `absent`, its own signature, which covers all of them, cannot be verified. The signed
+    digests in the release's statement are then checked instead.
     """
     listing = plain_files(folder)
     digests, unreadable = _digests(listing)
@@ -99,8 +99,8 @@ def check_release(
         release = read_release_statement(folder)
     except DataError as error:
         return [_no_statement(folder, str(error)), *_unsigned_files(listing)]
-    worth, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
-    key = key if worth == "attested" else ""
+    state, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
+    key = key if state == "attested" else ""
     signed = {part.name: part for part in release.statement.made}
     lineage = _read_lineage(listing, digests, signed)
     contents = ReleaseContents(folder, listing, digests, release, policy, key, signed, lineage, absent)
@@ -109,7 +109,7 @@ def check_release(
         faults.append(Finding("name", "untrusted", f"this is a release of {release.name}, and {name} was asked for"))
     findings = [*faults, *_right_files(contents, {fault.what.rstrip("/") for fault in faults})]
     if not key:
-        findings.insert(0, Finding(PROVENANCE, worth, why))
+        findings.insert(0, Finding(PROVENANCE, state, why))
     elif PROVENANCE not in {fault.what for fault in faults}:
         findings.insert(0, Finding(PROVENANCE, "verified", f"signed by releaser's key {key[:12]}"))
     return findings
@@ -150,11 +150,11 @@ def _unsigned_files(listing: Listing) -> Iterator[Finding]:
         yield Finding(name, "altered", why)
     for name in listing.files:
         if name != PROVENANCE and name not in listing.faults:
-            yield Finding(name, "untrusted", "no statement speaks for it")
+            yield Finding(name, "untrusted", "no signed statement names it")
 
 
 def _check_unlisted_files(contents: ReleaseContents) -> Iterator[Finding]:
-    """Links, devices, hidden names, and files that the statement does not name."""
+    """Refuse links, devices, hidden names, and files that the statement does not name."""
     for name, why in contents.listing.faults.items():
         yield Finding(name, "altered", why)
     for name in contents.listing.files:
@@ -163,11 +163,11 @@ def _check_unlisted_files(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_named_files(contents: ReleaseContents) -> Iterator[Finding]:
-    """Files and folders that the statement names, and must name, with the digests that it gives them."""
+    """Compare files and folders with the statement's digests, and check that it names all that it must."""
     for name in sorted({*contents.signed, *FOLDERS, *REQUIRED_FILES}):
         part = contents.signed.get(name)
         if part is None:
-            yield Finding(name, "untrusted", "the release's statement does not speak of it")
+            yield Finding(name, "untrusted", "the release's statement does not name it, and must")
         elif why := algorithm_fault(part, folder=name in FOLDERS):
             yield Finding(name, "altered", why)
         elif name in FOLDERS:
@@ -181,12 +181,13 @@ def _check_named_files(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_model_signature(contents: ReleaseContents) -> Iterator[Finding]:
-    """The model's own signature, by the library that others verify it with."""
+    """Verify the model's own signature with the public library, as other people would."""
     digest = contents.digests.get(SIGNATURE)
     if contents.absent or digest is None or digest != contents.signed_digest(SIGNATURE):
         return
     if not contents.releaser:
-        yield Finding(SIGNATURE, "untrusted", "it takes the key of the release's statement, and none counts")
+        why = "only a trusted key of the release's statement can verify it, and there is none"
+        yield Finding(SIGNATURE, "untrusted", why)
         return
     if any(name.startswith(f"{MODEL}/") or name == MODEL for name in contents.listing.faults):
         yield Finding(f"{MODEL}/", "altered", f"{SIGNATURE} is over plain files, and something else is there")
@@ -199,7 +200,7 @@ def _check_model_signature(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_weights(contents: ReleaseContents) -> Iterator[Finding]:
-    """Nothing that could run when the model is loaded, and nothing from elsewhere, whoever has signed it."""
+    """Refuse files that could run code when the model is loaded, and references to other files, even if signed."""
     files = _in_model(name for name in contents.listing.files if name in contents.digests)
     paths = {name: contents.listing.files[f"{MODEL}/{name}"] for name in files}
     faults = reference_faults(paths, _in_model(contents.signed))
@@ -230,7 +231,7 @@ def _check_origin(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
-    """Statements can be read, and papers are the bytes of something that one of them names."""
+    """Check that the statements can be read, and that each file beside them is named by one of them."""
     for name, statement in contents.lineage.items():
         if isinstance(statement, str):
             yield Finding(name, "altered", statement)
@@ -243,7 +244,7 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
-    """The prompts of the model's card are those that its training rows showed, by statements that count."""
+    """Compare the prompts of the model's card with those of its training rows, as trusted statements name them."""
     name = f"{MODEL}/{CARD}"
     if name not in contents.listing.files:
         return
@@ -252,24 +253,26 @@ def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
     except QinglanError as error:
         yield Finding(name, "altered", str(error).removeprefix(f"{contents.folder / MODEL / CARD}: "))
         return
-    counting = statements_that_count(contents.lineage_statements(), contents.policy, contents.release.tenant)
-    for fault in prompt_faults(prompts, contents.signed_digest(MODEL), [item.statement for item in counting]):
+    trusted = trusted_statements(contents.lineage_statements(), contents.policy, contents.release.tenant)
+    for fault in prompt_faults(prompts, contents.signed_digest(MODEL), [item.statement for item in trusted]):
         yield Finding(name, "altered", fault)
 
 
-def statements_that_count(
+def trusted_statements(
     lineage: Iterable[LineageStatement], policy: TrustPolicy, tenant: str
 ) -> list[LineageStatement]:
-    """Those with a signature that the policy believes."""
-    return [
-        item
-        for item in lineage
-        if policy.worth(item.envelope, signing_role(item.statement), tenant, item.statement.at)[0] == "attested"
-    ]
+    """Keep the statements that the policy trusts."""
+
+    def is_trusted(item: LineageStatement) -> bool:
+        role = signing_role(item.statement)
+        state, _, _ = policy.check_signatures(item.envelope, role, tenant, item.statement.at)
+        return state == "attested"
+
+    return [item for item in lineage if is_trusted(item)]
 
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
-    """This evaluation has led to this verdict, and the verdict to this release."""
+    """Check that a gate made this verdict from this evaluation, that it says promote, and that it is older."""
     release, verdict = contents.release.statement, _verdict_digest(contents)
     gates = gate_statements(contents.lineage_statements(), contents.signed_digest(EVALUATION), verdict)
     if not gates:
@@ -286,9 +289,9 @@ def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
-    """The verdict, worked out again from the figures: by the evaluation's settings, and by the gate's own.
+    """Decide again from the figures, by the evaluation's settings and by the gate's own, and compare the verdicts.
 
-    A word that was signed is no proof of itself. A verdict of hold is not worked out again: it opens nothing.
+    A signed verdict may still not follow from its figures. A verdict of hold is not checked: it lets nothing through.
     """
     verdict, evaluation = _verdict_digest(contents), contents.signed_digest(EVALUATION)
     paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
@@ -301,8 +304,9 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
     except (QinglanError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         yield Finding(EVALUATION, "altered", f"no gate can judge its figures ({str(error)[:200]})")
         return
-    if reasons := next((again.reasons for again in verdicts if not again.promote), None):
-        yield Finding(VERDICT, "altered", f"the gate said promote, and the figures say hold: {reasons[0]}")
+    hold = next((verdict for verdict in verdicts if not verdict.promote), None)
+    if hold and hold.reasons:
+        yield Finding(VERDICT, "altered", f"the gate said promote, and the figures say hold: {hold.reasons[0]}")
 
 
 def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
@@ -333,11 +337,11 @@ CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
 
 
 def _right_files(contents: ReleaseContents, faulty: set[str]) -> Iterator[Finding]:
-    """Files in which no check found a fault; without a signature that counts they are untrusted all the same."""
-    state: State = "verified" if contents.releaser else "untrusted"
-    why = "as the release's statement has it"
+    """Files in which no check found a fault; they are still untrusted if no trusted key signed the statement."""
+    state: State = "verified"
+    why = "as in the release's statement"
     if not contents.releaser:
-        why = "as the statement has it, which is signed by no key that counts"
+        state, why = "untrusted", "as in the statement, which no trusted key signed"
     for name in contents.digests:
         if name != PROVENANCE and name not in faulty:
             yield Finding(name, state, why)

@@ -1,10 +1,10 @@
-"""A release's folder: what may serve, with everything that speaks for it.
+"""A release's folder: a model that may serve, with the evidence for it.
 
-    model/                 byte for byte what was judged
+    model/                 the model, byte for byte as it was evaluated
     model.sig              the releaser's signature over it (OMS)
     provenance.dsse.json   the releaser's statement: this name, these files, this verdict
     mlbom.cdx.json  evaluation.json  report.html
-    lineage/               the statements of every step before it, and their papers
+    lineage/               the statements of every step before it, and their supporting files
 
 release = read_release(folder)      # nothing is verified; release_check.py does that
 """
@@ -28,13 +28,13 @@ SIGNATURE, PROVENANCE, BOM = "model.sig", "provenance.dsse.json", "mlbom.cdx.jso
 EVALUATION, REPORT = "evaluation.json", "report.html"
 
 VERDICT = "verdict"
-"""The gate's verdict: the gate has made it, a release uses it."""
+"""The gate's verdict: an output of the gate and an input of the release."""
 
 PROMOTE, HOLD = "promote", "hold"
 
 
 class Release(NamedTuple):
-    """A release by its own word."""
+    """A release as its own statement describes it, unverified."""
 
     name: str
     """Tenant and model: fivedoctors/rewriter."""
@@ -64,7 +64,7 @@ class LineageStatement(NamedTuple):
 
 
 def read_release(folder: Path) -> Release:
-    """A DataError where the folder is no release."""
+    """Read a release and hash its files; a DataError if the folder is not a release."""
     release = read_release_statement(folder)
     files = {name: sha256_file(path) for name, path in sorted_files(plain_files(folder).files)}
     return Release(release.name, release.tenant, release.statement, tree_digest(files))
@@ -85,7 +85,7 @@ def read_release_statement(folder: Path) -> ReleaseStatement:
 
 
 def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
-    """In the order of a folder's digest."""
+    """Files sorted as a folder's digest takes them: by the bytes of their names."""
     return sorted(files.items(), key=lambda item: item[0].encode())
 
 
@@ -119,13 +119,13 @@ def says_promote(verdict: bytes) -> bool:
 
 
 def read_lineage(lineage: Path) -> list[LineageStatement]:
-    """All statements of the folder, oldest first; a DataError where a file is none."""
+    """All statements of the folder, oldest first; a DataError if a file is not a statement."""
     statements = [read_lineage_statement(path) for path in sorted(lineage.glob(f"*{ENVELOPE_SUFFIX}"))]
     return sorted(statements, key=lambda item: (item.statement.at, item.file))
 
 
 def read_lineage_statement(path: Path) -> LineageStatement:
-    """A DataError where it is no statement, or has no time."""
+    """Read one statement; a DataError if the file is not one, or has no time."""
     sealed = read_plain(path)
     envelope = open_envelope(sealed, str(path))
     statement = from_payload(envelope.payload, str(path))
@@ -144,10 +144,10 @@ def gate_statements(lineage: list[LineageStatement], evaluation: str, verdict: s
 
 
 def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> dict[str, str]:
-    """Name what is wrong with papers among a lineage's files, which come by name and digest.
+    """Say what is wrong with the supporting files of a lineage; `files` are its files, name to digest.
 
-    No statement names the bytes, or they lie under the name of something else: a reader would take one prompt for
-    another.
+    Either no statement names the bytes, or they have the name of something else, so that a reader would take one
+    prompt for another.
     """
     named: dict[str, dict[str, None]] = {}
     for part in (part for statement in statements for part in (*statement.made, *statement.used)):
@@ -158,7 +158,7 @@ def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> d
 
 
 def name_fault(file: str, digest: str, artifacts: Iterable[str]) -> str:
-    """Why a paper cannot be what statements name by its digest; "" where it can."""
+    """Why a supporting file is not what statements name by its digest; "" if it is."""
     names = tuple(artifacts)
     if not names:
         return "no statement names these bytes"
@@ -169,7 +169,7 @@ def name_fault(file: str, digest: str, artifacts: Iterable[str]) -> str:
 
 
 def paper_pattern(artifact: str, digest: str) -> str:
-    """The file name under which the lineage keeps what an artifact of this name is, as step_inputs.py writes it."""
+    """The name pattern of the supporting file for an artifact of this name, as step_inputs.py writes it."""
     if artifact.startswith("prompt "):
         return f"{artifact.replace(' ', '-', 1)}.txt"
     patterns = {"reward": "reward.json", "journal": "paid-*.jsonl", "prices": "prices-*.json"}

@@ -1,10 +1,10 @@
 """Signed notes that lie beside a release in its store: overrides of the deploy gate, and histories of rollouts.
 
-An override ("breaking the glass") lets a release pass although something is missing. A releaser's key signs it; it
-says who and why, and every later audit shows it in red. It never covers bytes or signatures that are wrong.
+An override ("breaking the glass") lets a release be deployed although something is missing. A releaser's key signs
+it; it says who and why, and every later audit shows it in red. It never covers bytes or signatures that are wrong.
 
-A rollout's statement holds all decisions with their figures, the policy, the outcome and the reasons, signed by a key
-of the role `rollout`. It opens no door; an audit can compare it with what is served.
+A rollout's statement holds the policy, all decisions with their figures, the outcome and the reasons, signed by a key
+of the role `rollout`. It allows nothing; it is the record that an audit can compare with what is served.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from qinglan.lineage.trust import TrustPolicy
 
 ROLLOUT_TYPE = "urn:qinglan:rollout:v1"
 ROLLOUT_NOTE = "rollout"
-"""The word of a rollout's note in a store."""
+"""The kind of a rollout's note in a store."""
 
 MIN_REASON_LENGTH = 10
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
@@ -74,7 +74,7 @@ class RolloutStatement(NamedTuple):
 
 
 class CheckedRollout(NamedTuple):
-    """A rollout's statement beside a release, and what it is worth."""
+    """A rollout's statement beside a release, and the state of its signature."""
 
     statement: RolloutStatement
     state: State
@@ -82,22 +82,20 @@ class CheckedRollout(NamedTuple):
     key: str
 
     @property
-    def counts(self) -> bool:
+    def is_trusted(self) -> bool:
         return self.state == "attested"
 
 
 def make_override(
     signer: Signer, digest: str, name: str, by: str, reason: str, missing: Sequence[str], at: datetime | None = None
 ) -> bytes:
-    """The signed statement; a ConfigError without a person and a reason that tells something."""
+    """Sign an override; a ConfigError if the person or a reason of some length is missing."""
     if not (by + reason).isprintable():
         raise ConfigError("--by and --break-glass: a line of plain text each, as every later audit shows them.")
     if not by.strip() or len(reason.strip()) < MIN_REASON_LENGTH:
-        raise ConfigError(
-            f"Who breaks the glass says who it is (--by) and why, in {MIN_REASON_LENGTH} letters or more."
-        )
+        raise ConfigError(f"An override needs a person (--by) and a reason of at least {MIN_REASON_LENGTH} letters.")
     if signer.role != "releaser":
-        raise ConfigError(f"{signer.path}: a {signer.role}'s key; only a releaser's breaks the glass.")
+        raise ConfigError(f"{signer.path}: a {signer.role}'s key; only a releaser's key may sign an override.")
     when = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
     predicate = {"by": by.strip(), "reason": reason.strip(), "at": when, "missing": list(missing)}
     return sign_envelope(_payload(BREAK_GLASS, name, digest, predicate), IN_TOTO, [signer])
@@ -106,20 +104,20 @@ def make_override(
 def read_override(
     sealed: bytes, policy: TrustPolicy, tenant: str, now: datetime | None = None, where: str = "override"
 ) -> Override:
-    """The override, if a releaser's key that counts has signed it; a DataError otherwise."""
+    """Read an override; a DataError if no trusted releaser's key signed it."""
     envelope = open_envelope(sealed, where)
     try:
         digest, name, predicate = _parse(envelope, BREAK_GLASS)
         by, reason = str(predicate["by"]).strip(), str(predicate["reason"]).strip()
         override = Override(digest, name, by, reason, str(predicate["at"]), tuple(map(str, predicate["missing"])))
     except PARSE_ERRORS as error:
-        raise DataError(f"{where}: no override ({type(error).__name__}: {error}).") from error
+        raise DataError(f"{where}: not an override ({type(error).__name__}: {error}).") from error
     at = parse_time(override.at)
     state, why, key = verify_signatures(envelope, policy, "releaser", tenant, at)
     if state != "attested":
-        raise DataError(f"{where}: this override does not count: {why}.")
+        raise DataError(f"{where}: this override is not trusted: {why}.")
     if at > (now or datetime.now(UTC)) + MAX_CLOCK_AHEAD:
-        raise DataError(f"{where}: this override is of {at:%F %T}Z, which is yet to come.")
+        raise DataError(f"{where}: this override is dated {at:%F %T}Z, in the future.")
     if len(override.reason) < MIN_REASON_LENGTH or not override.by:
         raise DataError(f"{where}: this override says neither who nor why.")
     return override._replace(key=key)
@@ -128,7 +126,7 @@ def read_override(
 def read_overrides(
     notes: Iterable[bytes], policy: TrustPolicy, digest: str, tenant: str, now: datetime
 ) -> list[Override]:
-    """Overrides of this release; other notes, and those that nobody may have signed, are passed over."""
+    """Trusted overrides of this release; other notes are skipped."""
     overrides = []
     for note in notes:
         try:
@@ -149,7 +147,7 @@ def sign_rollout(rollout: RolloutStatement, signer: Signer) -> bytes:
 
 
 def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
-    """Tell if a note is this statement, whoever signed it: signatures of the same bytes differ."""
+    """True if a note holds this statement, whoever signed it: ECDSA signatures of the same bytes differ."""
     try:
         return rollout_payload(_parse_rollout(open_envelope(note))) == rollout_payload(rollout)
     except DataError:
@@ -159,7 +157,7 @@ def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
 def read_rollout_notes(
     notes: Iterable[bytes], policy: TrustPolicy, digest: str, tenant: str, now: datetime | None = None
 ) -> list[CheckedRollout]:
-    """The rollouts among a release's notes, in the order of time, each once."""
+    """The rollouts among a release's notes, oldest first, without duplicates."""
     checked = (read_rollout_note(note, policy, digest, tenant, now or datetime.now(UTC)) for note in notes)
     unique = {(rollout_payload(item.statement), item.state, item.why): item for item in checked if item is not None}
     return sorted(unique.values(), key=lambda item: (item.statement.ended, item.statement.rollout))
@@ -168,7 +166,7 @@ def read_rollout_notes(
 def read_rollout_note(
     note: bytes, policy: TrustPolicy, digest: str, tenant: str, now: datetime
 ) -> CheckedRollout | None:
-    """None for a note of another kind; `altered` or `untrusted` where it must not be believed."""
+    """Check a rollout's note: `altered` or `untrusted` if it is not to be trusted; None for another kind of note."""
     try:
         envelope = open_envelope(note)
         if ROLLOUT_TYPE.encode() not in envelope.payload[:300]:
@@ -189,18 +187,15 @@ def _mismatch(rollout: RolloutStatement, digest: str, tenant: str, at: datetime,
         return f"it is about release {rollout.digest[:12]}, and lies beside another"
     if rollout.name.partition("/")[0] != tenant:
         return f"it is about {rollout.name}, and this is a release of {tenant}"
-    return f"it is of {at:%F %T}Z, which is yet to come" if at > now + MAX_CLOCK_AHEAD else ""
+    return f"it is dated {at:%F %T}Z, in the future" if at > now + MAX_CLOCK_AHEAD else ""
 
 
 def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) -> list[Finding]:
-    """Notes that are not what was laid there, and rollouts' statements that do not count.
-
-    A statement that counts is no finding, whatever its outcome.
-    """
-    why = "it is not what was laid beside the release, so nobody believes it"
+    """Notes that were changed, and untrusted rollout statements. A trusted one is none, whatever its outcome."""
+    why = "it is not what was laid beside the release, so it is not trusted"
     findings = [Finding(f"note {name}", "altered", why) for name in changed]
     return findings + [
-        Finding(f"rollout {item.statement.rollout}", item.state, item.why) for item in rollouts if not item.counts
+        Finding(f"rollout {item.statement.rollout}", item.state, item.why) for item in rollouts if not item.is_trusted
     ]
 
 
@@ -208,7 +203,7 @@ def format_rollout(item: CheckedRollout) -> str:
     """A line for an audit's tree."""
     rollout = item.statement
     reasons = f": {'; '.join(rollout.reasons)}" if rollout.reasons else ""
-    signed = f"signed by key {item.key[:8]}" if item.counts else f"{item.state}: {item.why}"
+    signed = f"signed by key {item.key[:8]}" if item.is_trusted else f"{item.state}: {item.why}"
     ended = rollout.ended[:19]
     return f"rollout {rollout.rollout} to {rollout.service}, {rollout.outcome} {ended}{reasons}, {signed}"
 
@@ -222,7 +217,7 @@ def _parse_rollout(envelope: Envelope) -> RolloutStatement:
         spec, stable = dict(predicate["spec"]), dict(predicate["stable"])
         return RolloutStatement(digest, name, rollout, service, outcome, reasons, began, ended, spec, stable, history)
     except PARSE_ERRORS as error:
-        raise DataError(f"no history of a rollout ({type(error).__name__}: {error}).") from error
+        raise DataError(f"not a rollout's history ({type(error).__name__}: {error}).") from error
 
 
 def _payload(kind: str, name: str, digest: str, predicate: Mapping[str, Any]) -> bytes:

@@ -1,6 +1,6 @@
 """The statement of a step: an in-toto Statement v1 with SLSA provenance v1.
 
-Things are named by digest. It holds no local path, which would say whose machine it was, and nothing of any person.
+Artifacts are named by digest. It holds no local path, which could name a person, and no personal data.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ STAGE_BUILD_TYPE = "urn:qinglan:stage:v2"
 """SLSA's buildType: how to read externalParameters and dependencies. docs/audit.md has the table."""
 
 STAGE_BUILD_TYPE_V1 = "urn:qinglan:stage:v1"
-"""Read and not written any more: its `sha256` of a folder is the folder's SHA3-256."""
+"""The former build type, still read: there a folder's SHA3-256 is called `sha256`."""
 
 UNKNOWN_ALGORITHM = "sha256 of a file, sha3_256 of a folder"
 """The algorithm of a digest whose statement does not say whether it is a file's or a folder's."""
@@ -32,7 +32,7 @@ RELEASE_STAGE = "release"
 """The one stage whose statement a releaser signs."""
 
 EXTERNAL_INPUT = "given"
-"""Annotation of an input that no step made: the chain may end there."""
+"""Annotation of an external input, which no step made: the chain may end there."""
 
 
 class ArtifactRef(NamedTuple):
@@ -63,7 +63,7 @@ class Statement(NamedTuple):
     used: tuple[ArtifactRef, ...]
     config: Mapping[str, Any]
     facts: Mapping[str, Any]
-    """Counts of the step."""
+    """Figures that the step recorded."""
 
     run: str
     started: str
@@ -78,7 +78,7 @@ class Statement(NamedTuple):
 
     @property
     def at(self) -> datetime:
-        """The time at which it was signed, by its own word."""
+        """The time at which the step ended, as the statement claims."""
         return parse_time(self.ended)
 
 
@@ -87,13 +87,13 @@ def parse_time(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
-        raise DataError(f"{str(text)[:40]!r} is no time") from error
+        raise DataError(f"{str(text)[:40]!r} is not a time") from error
     if moment.tzinfo is None:
         raise DataError(f"{text!r} has no time zone")
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise DataError(f"{text!r} is no time that was") from error
+        raise DataError(f"{text!r} is out of range for a time") from error
 
 
 def to_payload(statement: Statement) -> bytes:
@@ -122,12 +122,12 @@ def to_payload(statement: Statement) -> bytes:
 
 
 def from_payload(payload: bytes, where: str = "statement") -> Statement:
-    """Parse a payload; a DataError where it is no statement of a stage."""
+    """Parse a payload; a DataError if it is not the statement of a stage."""
     try:
         body = parse_json_mapping(payload, where)
     except DataError as error:
         line = str(error).removeprefix(f"{where}:").rstrip(".")
-        raise DataError(f"{where}: no in-toto statement (line {line}).") from error
+        raise DataError(f"{where}: not an in-toto statement (line {line}).") from error
     try:
         definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
         build_type = definition["buildType"]
@@ -147,7 +147,7 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
             _mapping(details["builder"].get("version", {})),
         )
     except (KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
-        raise DataError(f"{where}: no in-toto statement ({type(error).__name__}: {error}).") from error
+        raise DataError(f"{where}: not an in-toto statement ({type(error).__name__}: {error}).") from error
 
 
 def _resource(part: ArtifactRef) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _resource(part: ArtifactRef) -> dict[str, Any]:
 
 
 def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
-    """A digest under the wrong function's name: a file's under a folder's, or the reverse; "" where it is right."""
+    """Why the digest has the wrong algorithm, a file's for a folder or the reverse; "" if it is right."""
     right = FOLDER_ALGORITHM if folder else FILE_ALGORITHM
     if part.algorithm in (right, UNKNOWN_ALGORITHM):
         return ""

@@ -1,4 +1,4 @@
-"""The statements of some evidence, each opened, verified and read once."""
+"""The statements of the evidence, each parsed and verified once."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -24,18 +24,18 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Step(NamedTuple):
-    """A statement, and what it is worth."""
+    """A statement, and the state of its signature."""
 
     id: str
     """SHA-256 of its envelope."""
 
     statement: Statement
     state: State
-    """attested: its signature counts, for this tenant and at the time that it names."""
+    """attested: a trusted key signed it, for this tenant and at the time that it names."""
 
     why: str
     signer: str
-    """The key that counts; else the one that it claims."""
+    """The trusted key that signed it; else the key that it claims."""
 
     where: str
 
@@ -44,10 +44,10 @@ class Step(NamedTuple):
     """When it started and ended, by its own statement."""
 
     is_ahead: bool = False
-    """Its signature counts, and it is dated in the future: by itself it counts once that time has come."""
+    """Its signature is trusted but dated in the future: the step is trusted once that time has come."""
 
     @property
-    def counts(self) -> bool:
+    def is_trusted(self) -> bool:
         return self.state == "attested"
 
 
@@ -56,17 +56,17 @@ class StatementIndex(NamedTuple):
     """By id."""
 
     makers: dict[str, list[str]]
-    """The steps that claim to have made a digest. A step has not made what it only carried on, as a release does
-    with its model."""
+    """The steps that claim to have made a digest. What a step only passed on, as a release does its model, it has not
+    made."""
 
     external: frozenset[str]
-    """Digests that a statement which counts declares as external inputs."""
+    """Digests that a trusted statement names as external inputs."""
 
     named: frozenset[str]
-    """Digests that such a statement uses at all."""
+    """Digests that a trusted statement uses."""
 
     doubtful: frozenset[str]
-    """Digests that a statement which does not count declares as external inputs."""
+    """Digests that an untrusted statement names as external inputs."""
 
     findings: tuple[Finding, ...]
     newest: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ def index_statements(
     now: datetime,
     newest: frozenset[str] = frozenset(),
 ) -> StatementIndex:
-    """Read each statement once; what claims to be one and is not, or was changed, is a finding.
+    """Read each statement once; a file that is not one, or was changed, is a finding.
 
     `newest`: ids of the steps that an audited run shows as its own.
     """
@@ -128,23 +128,23 @@ def signing_role(statement: Statement) -> Role:
 def verify_signatures(
     envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime
 ) -> tuple[State, str, str]:
-    """The state that the signatures give a statement, why, and the key that signed, or claims to have."""
+    """The state that the signatures give a statement, why, and the key that signed it or claims to have."""
     claimed = next((signature.key for signature in envelope.signatures), "")
     if envelope.payload_type != IN_TOTO:
         return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed
-    state, why, key = policy.worth(envelope, role, tenant, at)
+    state, why, key = policy.check_signatures(envelope, role, tenant, at)
     return state, why, key or claimed
 
 
 def tenant_fault(statement: Statement, tenant: str) -> str:
-    """Why the statement cannot speak for this tenant: it is another's; "" where it can, or no tenant is known."""
+    """Why the statement is not this tenant's; "" if it is, or no tenant is known."""
     if tenant and statement.tenant and statement.tenant != tenant:
         return f"it is of tenant {statement.tenant!r}, and {tenant!r} is asked about"
     return ""
 
 
 def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
-    """Why these times cannot be; "" where they can."""
+    """Why these times are impossible; "" if they are possible."""
     if started > ended:
         return f"it says that it ended {ended:%F %T}Z, before it started {started:%F %T}Z"
     if ended > now + MAX_CLOCK_AHEAD:
@@ -155,7 +155,7 @@ def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
 
 
 def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
-    """Tell by how much these statements are dated in the future, and what to do; None where there is none."""
+    """One finding for all statements dated in the future: by how much, and what to do; None without any."""
     if not ahead:
         return None
     newest = max(step.done for step in ahead)
@@ -163,7 +163,7 @@ def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
         DATES,
         "altered",
         f"signed statements dated up to {how_long(newest - now)} in the future: {len(ahead)} (it is {now:%F %T}Z "
-        "here). If this machine's clock is behind, set it. If a clock was ahead there, they count from "
+        "here). If this machine's clock is behind, set it. If a clock was ahead there, they are trusted from "
         f"{newest:%F %T}Z on: wait, or set that clock and run the same command again. If the keys were made under "
         "that clock as well, as a first run makes them, run `qinglan keys rotate builder` and `qinglan keys rotate "
         "releaser` before, since no step is dated before its key. The command signs each step with the right date, "
@@ -173,7 +173,7 @@ def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
 
 
 def shape_fault(statement: Statement) -> str:
-    """A value of the wrong type, for which a forger may have hoped; "" where there is none."""
+    """Name a value of the wrong type, which a forger may have put in to cause an error; "" if there is none."""
     if not all(isinstance(value, dict) for value in (statement.config, statement.facts, statement.versions)):
         return "config, facts or versions is no mapping"
     for part in (*statement.made, *statement.used):
@@ -183,7 +183,7 @@ def shape_fault(statement: Statement) -> str:
 
 
 def is_break_glass(envelope: Envelope) -> bool:
-    """Overrides lie among statements; release_notes.py reads them."""
+    """True for an override, which may lie among the statements; release_notes.py reads those."""
     return BREAK_GLASS.encode() in envelope.payload[:300]
 
 
@@ -199,9 +199,9 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
             copied = step.statement.stage == RELEASE_STAGE and part.name.startswith("lineage/")
             if part.digest not in used and not copied:
                 makers.setdefault(part.digest, []).append(step_id)
-        if step.counts:
+        if step.is_trusted:
             named |= used
-        roots = external if step.counts else doubtful
+        roots = external if step.is_trusted else doubtful
         roots.update(part.digest for part in step.statement.used if part.about and part.is_external)
     return StatementIndex(
         steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings), newest
@@ -209,19 +209,20 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
 
 
 def maker_of(digest: str, index: StatementIndex) -> str:
-    """The id of the step that made it: one that counts before one that does not, then one of the audited run's newest
-    steps, then the first.
+    """The id of the step that made a digest; "" if none did.
 
-    Several may have: the same stage again, or an empty file. An external input needs no maker that does not count.
+    Several steps may have, such as a stage that ran twice, or any that wrote an empty file. A trusted step is chosen
+    before others, then one of the audited run's newest, then the earliest. For an external input only a trusted step
+    counts as its maker.
     """
     makers = [index.steps[step_id] for step_id in index.makers.get(digest, ())]
     if not makers:
         return ""
-    maker = min(makers, key=lambda step: (not step.counts, step.id not in index.newest, step.done, step.id))
-    return maker.id if digest not in index.external or maker.counts else ""
+    maker = min(makers, key=lambda step: (not step.is_trusted, step.id not in index.newest, step.done, step.id))
+    return maker.id if digest not in index.external or maker.is_trusted else ""
 
 
 def first_made(digest: str, maker: Step, index: StatementIndex) -> datetime:
-    """The time since which the bytes are known to be there: its maker may not be the first that made them."""
+    """The earliest time at which the bytes are known to exist: `maker` may not be the first that made them."""
     makers = (index.steps[step_id] for step_id in index.makers[digest])
-    return min([maker.done, *(step.done for step in makers if step.counts)])
+    return min([maker.done, *(step.done for step in makers if step.is_trusted)])

@@ -1,4 +1,4 @@
-"""The times in a step's statement: they keep the order of the work, whatever is done to the machine's clock.
+"""The times in a step's statement: they stay in the order of the work, even if the machine's clock is set back.
 
     clock = step_clock(signer, lineage)
     clock.started       when the step began
@@ -23,13 +23,16 @@ from qinglan.lineage.trust import TrustPolicy, policy_at_hand
 from qinglan.plain_files import read_plain
 
 Verified = Callable[[Envelope, Statement], bool]
-"""Tell if a statement's signature is proven."""
+"""True if a statement's signature is verified."""
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class StepClock:
-    """Begins at the machine's time, or at the end of the steps before where that is later; runs by the monotonic."""
+    """A clock that starts at the machine's time, or at the end of the steps before it, and never goes back.
+
+    After its start it counts by `time.monotonic`, which setting the machine's clock does not change.
+    """
 
     def __init__(self, earlier: datetime = LONG_AGO) -> None:
         self.began = max(datetime.now(UTC), _next_millisecond(earlier))
@@ -44,9 +47,9 @@ class StepClock:
 
 
 def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
-    """The clock of a step that this key signs, after the steps whose statements lie in the folder.
+    """The clock of a step that this key signs, after the steps whose statements are in the folder.
 
-    No step was done before its key was made, where a trust policy at hand says when that was.
+    It does not start before the key was made, if a trust policy on this machine says when that was.
     """
     policy = policy_at_hand()
     key = policy.keys.get(signer.id) if policy else None
@@ -66,7 +69,7 @@ def _next_millisecond(moment: datetime) -> datetime:
 def last_time(lineage: Path | None, verified: Verified) -> datetime:
     """The newest end of the steps whose verified statements lie there.
 
-    A statement that anybody may have laid there sets no order: dated in the year 9999, it would date all that follow.
+    Unverified statements are skipped: one dated in the year 9999 would push the dates of all later steps there.
     """
     paths = lineage.glob(f"*{ENVELOPE_SUFFIX}") if lineage else ()
     return max(_times(paths, verified), default=LONG_AGO)
@@ -84,19 +87,20 @@ def _times(paths: Iterable[Path], verified: Verified) -> Iterable[datetime]:
 
 
 def _by_policy(policy: TrustPolicy) -> Verified:
-    """Signed by a key that counts, whichever tenant it may sign for: no tenant is known here."""
+    """Check for a trusted signature for any tenant, as the tenant is not known here."""
 
     def verified(envelope: Envelope, statement: Statement) -> bool:
         signing = (policy.keys[signature.key] for signature in envelope.signatures if signature.key in policy.keys)
         tenants = {tenant for key in signing for tenant in key.tenants}
         role = signing_role(statement)
-        return any(policy.worth(envelope, role, tenant, statement.at)[0] == "attested" for tenant in tenants)
+        states = (policy.check_signatures(envelope, role, tenant, statement.at)[0] for tenant in tenants)
+        return "attested" in states
 
     return verified
 
 
 def _by_keys(signers: Iterable[Signer]) -> Verified:
-    """Signed by one of these keys: a pod has those of its step, and may have no policy."""
+    """Check for a signature of one of these keys: a pod has the keys of its step, and maybe no policy."""
     keys = {signer.id: PublicKey(signer.id, signer.key.public_key()) for signer in signers}
 
     def verified(envelope: Envelope, statement: Statement) -> bool:
@@ -107,7 +111,7 @@ def _by_keys(signers: Iterable[Signer]) -> Verified:
 
 
 def _signers_at_hand() -> Iterator[Signer]:
-    """The keys in the folder that can be loaded: a step needs no key but its own. Rotated keys are not among them."""
+    """The keys in the folder that can be loaded, as a step may have only its own; rotated keys were deleted."""
     for role in ROLES:
         with suppress(ConfigError):
             yield load_signer(role)

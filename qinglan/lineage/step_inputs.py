@@ -1,10 +1,10 @@
-"""Inputs of a stage beside its artifacts, by digest: paid answers, prices, knowledge bases, prompts; and its verdict.
+"""Add to a step's record, by digest, what is no artifact: paid answers, prices, knowledge bases, prompts, verdict.
 
     add_gateway_usage(step, "generate", gateway_url)
     add_prompts(step, "teacher.*")
 
-Neither a question nor an answer is in it: a line of the paper names a call by the digest of its request, and the
-answer by its own digest.
+No question or answer is recorded: a line of the list of paid answers names a call by the digest of its request, and
+the answer by its own digest.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ AWAY_STATUSES = {502, 503, 504}
 
 
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
-    """Add the paid answers of this stage and the knowledge bases; an OutageError where the gateway does not say."""
+    """Add the paid answers of this stage and the knowledge bases; an OutageError if the gateway does not answer."""
     with httpx.Client(base_url=gateway_url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
         paid = read_gateway(http, PAID_PATH, {"step": stage})
         prices = read_gateway(http, PRICES_PATH)
@@ -55,7 +55,7 @@ def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
 
 
 def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> None:
-    """Add the profile's own prompt; the prompt files with such names where it has none, or only some tenants'."""
+    """Add the profile's prompt; prompt files that match the pattern, if it has none or only some tenants'."""
     name = pattern.rstrip(".*")
     texts = prompt if isinstance(prompt, dict) else {}
     contents = {f"{name}.{tenant}": text.encode() for tenant, text in texts.items()}
@@ -94,7 +94,7 @@ def add_critic(step: StepReport, model: Path) -> None:
 
 
 def add_file(step: StepReport, name: str, path: Path | None) -> None:
-    """Add a file that the profile names, by its digest alone: what people wrote in it is not kept."""
+    """Add a file that the profile names, by its digest alone: its text may be personal and is not recorded."""
     if path is not None:
         step.used.append(ArtifactRef(name, sha256_file(path), "", {EXTERNAL_INPUT: True}))
 
@@ -102,13 +102,13 @@ def add_file(step: StepReport, name: str, path: Path | None) -> None:
 def add_supporting_file(
     step: StepReport, name: str, file: str, content: bytes, about: dict[str, Any] | None = None
 ) -> None:
-    """Add bytes that the lineage keeps, so that an auditor can read what was used."""
+    """Add a file that is kept in the lineage, so that an auditor can read it."""
     step.used.append(ArtifactRef(name, sha256_bytes(content), "", {EXTERNAL_INPUT: True, **(about or {})}))
     step.papers[file] = content
 
 
 def add_verdict(step: StepReport, verdict: Verdict) -> None:
-    """Let the step's statement say that it made this verdict, and keep its words."""
+    """Add the verdict as an output of the step, with its text."""
     content = verdict_bytes(verdict)
     step.outputs.append(ArtifactRef(VERDICT, sha256_bytes(content)))
     step.papers[verdict_file_name(sha256_bytes(content))] = content
@@ -129,7 +129,7 @@ def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
 
 
 def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
-    """The gateway's answer; an OutageError where it does not."""
+    """The body of the gateway's response; an OutageError if it gives none."""
     try:
         response = _get(http, path, parameters).raise_for_status()
     except httpx.HTTPError as error:
@@ -138,7 +138,7 @@ def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | Non
 
 
 def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> httpx.Response:
-    """The gateway's response, awaited where the environment allows it: the stage's work is done by now."""
+    """The gateway's response; waits through an outage as configured, since the stage's work is done by now."""
     retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
     for attempt in retries.attempts():
         with attempt:

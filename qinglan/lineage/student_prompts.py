@@ -1,6 +1,6 @@
-"""The prompts of a model's card against those that the lineage says it was trained with.
+"""Compare the prompts of a model's card with those that the lineage names as shown in training.
 
-A card holds the digest of its own prompts: who exchanges both deceives a server, which compares nothing else.
+A card holds the digest of its own prompts, so somebody who exchanges both would not be noticed by a server.
 
     prompt_faults(read_card(model).system_prompts, digest(model), statements)
 """
@@ -13,17 +13,17 @@ from qinglan.lineage.statement import Statement
 from qinglan.lineage.walk import ancestors
 
 CONVERT = "convert"
-"""The stage whose statement names the students' prompts."""
+"""The stage whose statement names the student's prompts."""
 
 STUDENT_PROMPT = "prompt student."
 """The artifact's name before the tenant's, in the statement of convert."""
 
 
 def prompt_faults(prompts: Mapping[str, str], model: str, statements: Iterable[Statement]) -> Iterator[str]:
-    """Name each tenant whose prompt is not what the training rows of the model with this digest showed.
+    """Say which tenants' prompts differ from those in the training rows of the model with this digest.
 
-    Only a step that the model comes from says so: the convert of another run, laid beside it, may have shown others.
-    Statements of older runs name no student's prompt; they say nothing of it.
+    Only a convert step in the model's own chain is read: one of another run, laid beside it, may name other prompts.
+    Statements of older runs name no student's prompt; then nothing is compared.
     """
     trained = defaultdict[str, set[str]](set)
     makers = defaultdict[str, list[Statement]](list)

@@ -1,4 +1,4 @@
-"""An audit on a terminal: the chain as a tree, in which each thing is opened once, and descendants as lines."""
+"""An audit on a terminal: the chain as a tree, in which each artifact is expanded once, and descendants as lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
@@ -29,7 +29,7 @@ class TreeLine(NamedTuple):
     depth: int
     thing: ArtifactNode
     again: bool
-    """It stands further up."""
+    """It was printed further up."""
 
 
 def tree_lines(graph: Graph) -> Iterator[TreeLine]:
@@ -49,8 +49,7 @@ def tree_lines(graph: Graph) -> Iterator[TreeLine]:
 
 
 def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
-    """Tree, counts, reasons, the next step."""
-
+    """Print tree, counts, findings and the next step."""
     console = Console(file=to, highlight=False, soft_wrap=True)
     verdict = in_language(audit.verdict)
     verdict = verdict if audit.verdict == "intact" else verdict.upper()
@@ -84,7 +83,6 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
 
 
 def _format_line(graph: Graph, line: TreeLine) -> "object":
-
     thing = line.thing
     mark, colour = MARKS[thing.state]
     details = ["see above"] if line.again else _details(graph, thing)
@@ -101,17 +99,16 @@ def _details(graph: Graph, thing: ArtifactNode) -> Iterator[str]:
         step = graph.steps[thing.step]
         yield f"by {step.statement.stage}, {step.statement.ended[:19]}, key {step.signer[:8] or 'none'}"
     elif thing.external:
-        yield "given"
+        yield "external input"
     if thing.about.get("dirty"):
-        yield "with changes that no commit has"
+        yield "with uncommitted changes"
 
 
 def print_descendants(digest: str, descendants: Sequence[Descendant], to: IO[str] | None = None) -> None:
-    """A line for each thing that was made from a digest."""
-
+    """Print a line for each artifact that was made from a digest."""
     console = Console(file=to, highlight=False, soft_wrap=True)
     if not descendants:
-        console.print(f"{digest[:12]}: nothing that is known here descends from it.")
+        console.print(f"{digest[:12]}: no known artifact was made from it.")
     for item in descendants:
         mark, colour = ("✗", "red") if item.fault else ("◇", "blue")
         about = f"{item.digest[:12]}, by {item.stage}, {item.ended[:19]}"

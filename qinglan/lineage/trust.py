@@ -5,11 +5,11 @@ keys:
     role: builder                builder: what stages make; releaser: what may serve; rollout: how that ended
     tenants: [fivedoctors]       or ["*"]
     since: 2026-11-22T08:00:00Z
-    until: 2027-01-10T09:30:00Z  rotated: what it signed before counts as of its time
-    revoked: {at: 2026-12-24T00:00:00Z, reason: laptop lost}    what it signed from then on counts no more
+    until: 2027-01-10T09:30:00Z  rotated: what it signed before stays trusted
+    revoked: {at: 2026-12-24T00:00:00Z, reason: laptop lost}    what it signed from then on is not trusted
     public: |
       -----BEGIN PUBLIC KEY-----
-clean_code: true               optional: nothing is deployed that was made by code which no commit has
+clean_code: true               optional: nothing is deployed that was made by code with uncommitted changes
 
 new_key(folder, "builder")     a private key in the folder, named in the policy beside it
 rotate_key(folder, "releaser")
@@ -78,7 +78,7 @@ class TrustedKey(Config):
     """Tenants for which it may sign; "*" is all."""
 
     since: UtcTime
-    """Nothing is older than the key that signed it."""
+    """When the key was made: a signature with an earlier date is not trusted."""
 
     until: UtcTime | None = None
     """The day it was rotated out."""
@@ -95,13 +95,13 @@ class TrustedKey(Config):
 
 
 class TrustPolicy(Config):
-    """The file that an auditor and the deploy gate go by; keep it where those who sign can't write."""
+    """The file by which an auditor and the deploy gate decide; keep it where those who sign cannot write."""
 
     keys: dict[str, TrustedKey] = {}
     """Keys by id."""
 
     clean_code: bool = False
-    """Deploy nothing that was made by code which no commit has."""
+    """Deploy nothing that was made by code with uncommitted changes."""
 
     @model_validator(mode="after")
     def _named_by_content(self) -> "TrustPolicy":
@@ -120,7 +120,7 @@ class TrustPolicy(Config):
         if trusted is None:
             return f"key {key[:12]} is not in the trust policy"
         if trusted.role != role:
-            return f"key {key[:12]} is a {trusted.role}'s, and this takes a {role}'s"
+            return f"key {key[:12]} is a {trusted.role}'s, and a {role}'s is needed"
         if EVERYONE not in trusted.tenants and tenant not in trusted.tenants:
             return f"key {key[:12]} may not sign for {tenant}"
         if at < trusted.since:
@@ -131,9 +131,10 @@ class TrustPolicy(Config):
             return f"key {key[:12]} was rotated out at {trusted.until:%F %T}Z"
         return ""
 
-    def worth(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
-        """The state that the signatures give, why, and the key that counts; a signature of a key that counts over
-        other bytes means that somebody changed them.
+    def check_signatures(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
+        """The state that the signatures give, why, and the trusted key that signed.
+
+        A trusted key's signature that does not fit the bytes means that somebody changed them.
         """
         state: State = "untrusted"
         faults = []
@@ -152,8 +153,8 @@ def load_trust(path: Path) -> TrustPolicy:
     """Read a policy; a ConfigError says what is wrong with it."""
     if not path.is_file():
         raise ConfigError(
-            f"{path}: no trust policy. `qinglan keys new` writes one beside the keys; an auditor takes the house's, "
-            "by --trust."
+            f"{path}: no trust policy. `qinglan keys new` writes one beside the keys; an auditor names the "
+            "organisation's with --trust."
         )
     return TrustPolicy.parse(load_yaml(path), str(path))
 
@@ -185,7 +186,7 @@ def save_trust(path: Path, policy: TrustPolicy) -> None:
 def ensure_keys(folder: Path) -> bool:
     """Make a key for each role where there are none at all; True if it did.
 
-    Someone who tries this out has no keys. Where one exists, the others are missing for a reason.
+    A new user has no keys. Where some exist, the others are missing for a reason.
     """
     if has_keys(folder):
         return False
@@ -195,7 +196,7 @@ def ensure_keys(folder: Path) -> bool:
 
 
 def has_keys(folder: Path) -> bool:
-    """Tell if anything of a set of keys is there, be it the policy alone."""
+    """Tell if the folder holds a private key or a trust policy."""
     return any((folder / f"{role}.pem").exists() for role in ROLES) or (folder / TRUST_FILE).exists()
 
 
@@ -203,7 +204,7 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
     """Make a key for the role and name it in the trust policy; returns its id."""
     path = folder / f"{role}.pem"
     if path.exists():
-        raise ConfigError(f"{path}: there is a key. `qinglan keys rotate {role}` replaces it.")
+        raise ConfigError(f"{path}: a key exists already. `qinglan keys rotate {role}` replaces it.")
     policy, now = _policy(folder), _now()
     trusted = TrustedKey(role=role, tenants=tenants, since=now, public=make_key(path))
     save_trust(folder / TRUST_FILE, _with_key(policy, trusted.key.id, trusted))
@@ -211,10 +212,11 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
 
 
 def rotate_key(folder: Path, role: Role) -> KeyRotation:
-    """Replace a role's key; the old private key is deleted, for it must sign nothing more.
+    """Replace a role's key; the old private key is deleted, so that it signs nothing more.
 
-    The old key ends no earlier than it began, whatever the clock says: it would never have counted. The new one
-    begins now, also where a clock was ahead when the old one was made: it would sign nothing but dates in the future.
+    The old key never ends before its own `since`, even if the clock was set back: else nothing that it signed would
+    be trusted. The new key begins now, even if a clock was ahead when the old one was made: else it could sign only
+    with dates in the future.
     """
     old, policy = load_signer(role, folder), _policy(folder)
     if old.id not in policy.keys:
@@ -234,7 +236,7 @@ def rotate_key(folder: Path, role: Role) -> KeyRotation:
 
 
 def _dates(policy: TrustPolicy) -> Iterator[datetime]:
-    """When its keys were made and rotated out: this was the time then, by the clock of that machine."""
+    """Dates at which keys were made or rotated out, by the clock of the machine that did it."""
     for key in policy.keys.values():
         yield key.since
         if key.until:
@@ -242,7 +244,7 @@ def _dates(policy: TrustPolicy) -> Iterator[datetime]:
 
 
 def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, str]:
-    """The key's id and the time from which it counts no more."""
+    """Revoke a key; returns its id and the time from which it is not trusted."""
     policy = load_trust(folder / TRUST_FILE)
     matches = [key_id for key_id in policy.keys if key and key_id.startswith(key)]
     if len(matches) != 1:
@@ -280,6 +282,6 @@ def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy
 
 
 def _now() -> datetime:
-    """To the millisecond, as statements have it: a key is not younger than what it signs at once."""
+    """The time cut to the millisecond, as in statements: what a new key signs at once must not look older than it."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)

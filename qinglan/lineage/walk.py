@@ -1,4 +1,4 @@
-"""The walk from an artifact back to the external inputs, by digest. It believes signatures and bytes alone.
+"""The walk from an artifact back to the external inputs, by digest. It trusts only signatures and bytes.
 
 graph = walk([digest], RunFolder(Path("runs/demo/fivedoctors")), policy, tenant="fivedoctors")
 """
@@ -37,13 +37,13 @@ class ArtifactNode(NamedTuple):
     state: State
     why: str
     step: str = ""
-    """The id of the step that made it; empty where the chain ends."""
+    """The id of the step that made it; empty at the end of the chain."""
 
     external: bool = False
     """An external input: no step made it."""
 
     where: str = ""
-    """The place at which its bytes were checked; or the address that its statement names."""
+    """The path at which its bytes were checked; else the address in its statement."""
 
     size: int | None = None
     algorithm: str = FILE_ALGORITHM
@@ -53,14 +53,14 @@ class ArtifactNode(NamedTuple):
 class Graph(NamedTuple):
     starts: tuple[str, ...]
     things: Mapping[str, ArtifactNode]
-    """By digest: the starts and all that they come from, what is used before what uses it."""
+    """Artifacts by digest: the starts and everything they come from; inputs stand before what uses them."""
 
     steps: Mapping[str, Step]
     findings: tuple[Finding, ...] = ()
-    """About files that are no artifact of the chain: changed statements, papers that no statement names."""
+    """Findings about other files: changed statements, and supporting files that no statement names."""
 
     counts_from: datetime | None = None
-    """When the last statement that is dated in the future counts; None where none is."""
+    """The date of the newest statement that is dated in the future; None if none is."""
 
     def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
         """The inputs of the step that made it."""
@@ -74,13 +74,13 @@ class Graph(NamedTuple):
 
 class ProvenanceChain(NamedTuple):
     parts: dict[str, ArtifactRef]
-    """Everything in the chain by digest, as it was first named; what is used before what uses it."""
+    """Everything in the chain by digest, as it was first named; inputs stand before what uses them."""
 
     makers: dict[str, str]
-    """Ids of steps by digest; empty for what no step made."""
+    """Id of the step that made each digest; empty if no step did."""
 
     loops: frozenset[str]
-    """Steps that use what was made of their own output."""
+    """Steps that use something made from their own output."""
 
 
 def walk(
@@ -92,10 +92,10 @@ def walk(
     now: datetime | None = None,
     until: datetime | None = None,
 ) -> Graph:
-    """The starts and all they come from, each with its state. `until`: nothing in the chain is younger.
+    """The starts and everything they come from, each with its state; `until` is the release's time.
 
-    Signed statements that are dated in the future are one finding, which says what to do; everything else is shown as
-    it will be when their time has come.
+    Signed statements that are dated in the future are one finding, which says what to do. The rest of the graph is
+    computed as of the newest of their dates, so that one wrong clock does not mark the whole chain.
     """
     now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
@@ -111,8 +111,8 @@ def walk(
             chain = collect_chain(starts, index)
         steps = steps_of(chain, index)
         steps = {step_id: _check_times(step, chain, steps, index, until) for step_id, step in steps.items()}
-        counting = (step.statement for step in index.steps.values() if step.counts)
-        signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
+        trusted = (step.statement for step in index.steps.values() if step.is_trusted)
+        signed = {part.digest for statement in trusted for part in (*statement.made, *statement.used)}
         checks = check_digests(chain.parts, evidence, signed)
         things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
         findings = (*((future,) if future else ()), *index.findings, *paper_findings(evidence, index))
@@ -121,7 +121,7 @@ def walk(
 
 @contextmanager
 def _garbage_collection_paused() -> Iterator[None]:
-    """Save Python from searching for garbage among objects that all stay; it doubles the time of a long walk."""
+    """Pause Python's garbage collector: the walk's objects all stay alive, and scanning them doubles its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -132,7 +132,7 @@ def _garbage_collection_paused() -> Iterator[None]:
 
 
 def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceChain:
-    """Depth first and without recursion: a chain may be thousands of steps long."""
+    """Collect the chain depth first, with a stack in place of recursion: it may be thousands of steps long."""
     parts: dict[str, ArtifactRef] = {}
     makers: dict[str, str] = {}
     done: dict[str, ArtifactRef] = {}
@@ -172,7 +172,7 @@ def artifact_node(
     index: StatementIndex,
     check: DigestCheck | None,
 ) -> ArtifactNode:
-    """The node with the worse of two states: that of its maker's statement and that of its bytes."""
+    """Build the node; its state is the worse of its maker's statement and its bytes."""
     part, maker = chain.parts[digest], steps.get(chain.makers[digest])
     output = next((part for part in maker.statement.made if part.digest == digest), part) if maker else part
     state, why = _statement_state(digest, maker, index)
@@ -181,9 +181,7 @@ def artifact_node(
         where, size = check.where, check.size
         if check.state != "verified" and worst_state([state, check.state]) == check.state:
             state, why = check.state, check.why
-        elif (
-            check.state == "verified" and output.is_bytes and (fault := algorithm_fault(output, Path(where).is_dir()))
-        ):
+        elif fault := _algorithm_fault(output, check):
             state, why = "altered", f"{where}: {fault}"
         elif state == "attested":
             state = check.state
@@ -201,16 +199,23 @@ def artifact_node(
     )
 
 
+def _algorithm_fault(output: ArtifactRef, check: DigestCheck) -> str:
+    """Why verified bytes do not fit the statement's algorithm; "" if they do, or it is a commit."""
+    if check.state != "verified" or not output.is_bytes:
+        return ""
+    return algorithm_fault(output, Path(check.where).is_dir())
+
+
 def paper_findings(evidence: Evidence, index: StatementIndex) -> Iterator[Finding]:
-    """Papers that no signed statement names so: somebody changed them, exchanged them, or put them there."""
+    """Supporting files that no trusted statement names under their name: changed, exchanged or added by somebody."""
     papers = {str(path): digest for path, digest in evidence.papers()}
-    counting = [step.statement for step in index.steps.values() if papers and (step.counts or step.is_ahead)]
-    for path, why in paper_faults(counting, papers).items():
+    trusted = [step.statement for step in index.steps.values() if papers and (step.is_trusted or step.is_ahead)]
+    for path, why in paper_faults(trusted, papers).items():
         yield Finding(path, "altered", why)
 
 
 def findings_of(graph: Graph) -> Iterator[Finding]:
-    """Everything in the chain that is neither verified nor attested, in words."""
+    """Everything in the chain that is neither verified nor attested, and the graph's other findings."""
     for thing in graph.things.values():
         if thing.state in FAULTS:
             yield Finding(f"{thing.name} {thing.digest[:12]}", thing.state, thing.why)
@@ -222,7 +227,7 @@ def steps_by_time(graph: Graph) -> list[Step]:
 
 
 def stage_steps(graph: Graph) -> dict[str, Step]:
-    """A step for each stage: the released model's own, not its siblings' (cross-fitting); else the last."""
+    """The step of each stage in the released model's own chain, not its cross-fitting siblings'; else the last."""
     steps = {step.statement.stage: step for step in steps_by_time(graph)}
     release = steps.get(RELEASE_STAGE)
     models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
@@ -241,14 +246,14 @@ def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) ->
 
 
 def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> tuple[State, str]:
-    """The state by statements alone, without its bytes."""
+    """The state by statements alone, before the bytes are compared."""
     if maker is not None:
         return maker.state, maker.why and f"statement of {maker.statement.stage}: {maker.why}"
     if digest in index.external:
         return "attested", ""
     if digest in index.doubtful and digest not in index.named:
-        return "untrusted", "given, says a statement that does not count"
-    return "missing", "no statement says who made it, and none that it was given"
+        return "untrusted", "only an untrusted statement names it as an external input"
+    return "missing", "no statement says which step made it, or that it is an external input"
 
 
 def _output_name(digest: str, index: StatementIndex) -> str:
@@ -260,11 +265,11 @@ def _output_name(digest: str, index: StatementIndex) -> str:
 def _check_times(
     step: Step, chain: ProvenanceChain, steps: Mapping[str, Step], index: StatementIndex, until: datetime | None
 ) -> Step:
-    """The step; altered where its times or its place in the chain are impossible."""
+    """The step, marked altered if its times or its position in the chain are impossible."""
     if step.state in GRAVE:
         return step
     if step.id in chain.loops:
-        return step._replace(state="altered", why="it uses what was made of its own work")
+        return step._replace(state="altered", why="it uses something that was made from its own output")
     if until is not None and step.done > until:
         why = f"it ended {step.done:%F %T}Z, after the release of {until:%F %T}Z"
         return step._replace(state="altered", why=why)

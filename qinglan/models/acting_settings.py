@@ -1,8 +1,8 @@
-"""Settings of a model's folder that act: they name code, or make a loader read another model than the folder's.
+"""Settings in a model's folder that would make a loader run code, or load another model than the folder's.
 
-    why = settings_fault("config.json", settings)       # "" where nothing acts
+    why = settings_fault("config.json", settings)       # "" if there are none
 
-transformers, vLLM and PEFT take code, kernels and whole models by such names. No model of these lines needs any.
+transformers, vLLM and PEFT load code, kernels and whole models by such settings. No model of ours needs any.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ GENERATION = frozenset({
 """Settings of generation_config.json that choose tokens, and add no searches, models or caches."""
 
 SECOND_READINGS = frozenset({"params.json", "tekken.json", "modules.json", "quantize_config.json"})
-"""Files by which one program would read the folder as another kind of model than the others do."""
+"""Files that make some programs read the folder as another model than the rest do."""
 
 
 def settings_fault(file: str, settings: Any) -> str:

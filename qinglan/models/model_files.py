@@ -1,12 +1,12 @@
-"""Files that a model's folder may hold: safetensors, ONNX, JSON and text. Nothing that could run when loaded.
+"""Files that a model's folder may hold: safetensors, ONNX, JSON and text, but nothing that could run when loaded.
 
     refuse_disallowed_files(folder)            # before it is signed
     reasons = disallowed_files(folder)         # for an audit: every one of them
 
-The name decides what a file must be, and its bytes must be that: safetensors are parsed to their last byte, JSON is
-parsed, text must be UTF-8 and no pickle. What loaders read of the folder is in it, and acts on nothing, and there are
-weights (references.py). An ONNX graph stands alone: no weights in another file, none but standard operators
-(onnx_graph.py).
+A file's name says what it must be, and its bytes are checked: safetensors are parsed to their last byte, JSON is
+parsed, text must be UTF-8 and not a pickle. references.py checks that loaders find everything in the folder, that no
+setting names code or another model, and that there are weights. An ONNX graph must hold its weights itself and use
+standard operators only (onnx_graph.py).
 """
 
 import pickletools
@@ -32,7 +32,7 @@ ARCHIVES = {
     b"\x7fELF": "a program",
 }
 SENTENCEPIECE = b"\n"
-"""A tokenizer.model begins with its first piece: field 1 of a protobuf."""
+"""First byte of a tokenizer.model: the tag of protobuf field 1, its first piece."""
 
 CALL_OPCODES = frozenset(
     {"GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2"}
@@ -41,7 +41,7 @@ CALL_OPCODES = frozenset(
 
 
 def refuse_disallowed_files(folder: Path) -> None:
-    """A DataError that names the first file that may not be there, or names what is not there."""
+    """Raise a DataError that names the first file that is not allowed, or that is missing."""
     faults = disallowed_files(folder) or reference_faults(plain_files(folder).files)
     for name, why in sorted(faults.items()):
         raise DataError(
@@ -51,14 +51,14 @@ def refuse_disallowed_files(folder: Path) -> None:
 
 
 def disallowed_files(folder: Path) -> dict[str, str]:
-    """Every file that may not be there, and why; nothing is loaded."""
+    """Every file that is not allowed, with the reason; nothing is loaded."""
     listing = plain_files(folder)
     faults = {name: why for name, path in listing.files.items() if (why := disallowed_reason(name, path))}
     return {**faults, **listing.faults}
 
 
 def disallowed_reason(name: str, path: Path) -> str:
-    """Why a file of that name may not be there; "" where it may."""
+    """Why this file is not allowed; "" if it is."""
     ending = Path(name).suffix.lower()
     if ending in PICKLES:
         return f"{ending} is a pickle, or can hold one, which could run code when it is loaded"
@@ -107,7 +107,7 @@ FILE_CHECKS: dict[str, Callable[[Path], str]] = {
 
 
 def _disguised(path: Path) -> str:
-    """What the file is behind its name, where that could run code."""
+    """Describe a file that is an archive, a program or a pickle in spite of its name; "" for any other file."""
     content = read_plain(path)
     for magic, what in ARCHIVES.items():
         if content.startswith(magic):
@@ -116,13 +116,13 @@ def _disguised(path: Path) -> str:
 
 
 def _is_pickle(content: bytes) -> bool:
-    """By its first bytes; of protocol 0, which is text, by reading it through."""
+    """True for a pickle: protocols 1 to 5 by their first bytes, protocol 0, which is text, by parsing its opcodes."""
     if content[:1] == b"\x80" and content[1:2] <= b"\x05":
         return True
     opcodes = set()
     try:
         for opcode, _, _ in pickletools.genops(BytesIO(content)):
             opcodes.add(opcode.name)
-    except Exception:  # of many kinds: it is no pickle
+    except Exception:  # pickletools raises many kinds for bytes that are no pickle
         return False
     return bool(opcodes & CALL_OPCODES)

@@ -16,7 +16,7 @@ def read_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> list[tuple[
     """The requests of a message; a DataError where one is broken, unfinished, or for no known path."""
     decoder = FrameDecoder()
     requests = list(decoder.feed(content))
-    if decoder.unfinished or any(head.what not in posts for head, _ in requests):
+    if decoder.unfinished or any(head.subject not in posts for head, _ in requests):
         raise DataError(f"bundle: whole requests to {', '.join(posts)} belong here, and nothing after them.")
     if len(requests) > MAX_REQUESTS:
         raise DataError(f"bundle: {len(requests):,} requests; {MAX_REQUESTS} belong into one message.")
@@ -31,13 +31,13 @@ async def answer_bundle(
 
     async def answer(head: FrameHeader, body: bytes) -> None:
         try:
-            response = await posts[head.what](body, head.headers)
+            response = await posts[head.subject](body, head.headers)
         except Exception as error:  # an answer that never comes would be waited for
-            logging.getLogger(__name__).exception("a request in a bundle failed: %s", head.what)
+            logging.getLogger(__name__).exception("a request in a bundle failed: %s", head.subject)
             response = Response(repr(error), 500)
         named = {name: value for name, value in response.headers.items() if name.startswith("x-qinglan-")}
         ready.put_nowait(
-            encode_frame(FrameHeader(head.place, str(response.status_code), named), bytes(response.body))
+            encode_frame(FrameHeader(head.position, str(response.status_code), named), bytes(response.body))
         )
 
     tasks = [asyncio.create_task(answer(head, body)) for head, body in requests]

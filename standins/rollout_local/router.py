@@ -133,12 +133,11 @@ class Router:
     async def _ask_canary(self, canary: Backend, forwarded: "ForwardedRequest", until: float) -> Response:
         """Ask the canary for half of the deadline, so that the stable model has the other half."""
         first = await self._request(canary, forwarded, until - self._deadline / 2)
-        if first.outcome == ANSWERED:
-            self._requests.labels(canary.version, ANSWERED).inc()
+        backends = self.backends  # those of now: they may have been replaced or removed meanwhile
+        if first.outcome == ANSWERED or backends is None:
+            self._requests.labels(canary.version, first.outcome).inc()
             return first.response
-        assert self.backends, "there were backends"
-        stable = self.backends.stable  # it may have changed meanwhile
-        second = await self._request(stable, forwarded, until)
+        second = await self._request(backends.stable, forwarded, until)
         self._repeats.labels(canary.version).inc()
         # A question that only the canary refuses counts as failed; one that both refuse, as refused.
         refused_by_canary_alone = first.outcome == REFUSED and second.outcome == ANSWERED

@@ -192,7 +192,7 @@ def until_kept(world: World, model: Model) -> RolloutStatement:
 
     until(lambda: bool(kept()), "its history lies beside the release")
     [one] = kept()
-    assert one.counts, one.why
+    assert one.is_trusted, one.why
     return one.statement
 
 

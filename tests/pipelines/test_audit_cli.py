@@ -53,7 +53,7 @@ def test_a_changed_run_ends_with_eight_and_an_incomplete_one_with_nine(
 ) -> None:
     (run / "artifacts/line-1/generate/rewrites").unlink()
     assert qinglan(monkeypatch, "audit", run) == INCOMPLETE
-    assert "Name where the missing ones are kept" in capsys.readouterr().err
+    assert "Name the folder of the missing files" in capsys.readouterr().err
 
     (run / "artifacts/line-1/sft/model/model.safetensors").write_bytes(b"x")
     assert qinglan(monkeypatch, "audit", run) == ALTERED

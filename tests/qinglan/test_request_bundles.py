@@ -134,7 +134,7 @@ def test_a_request_that_breaks_the_server_is_an_answer_of_its_own() -> None:
 def test_each_request_without_an_answer_raises_its_own_error() -> None:
     async def half(request: Request) -> Response:
         [(head, body), _] = FrameDecoder().feed(await request.body())
-        return Response(encode_frame(FrameHeader(head.place, "200", {}), body))
+        return Response(encode_frame(FrameHeader(head.position, "200", {}), body))
 
     app = FastAPI()
     app.add_route(BUNDLE_PATH, half, ["POST"])

@@ -100,7 +100,7 @@ def test_weights_from_elsewhere_pass_no_door(world: World, tmp_path: Path) -> No
     assert not list(into.iterdir())
 
     for asked in (trust, None):
-        with pytest.raises(AlteredError, match=r"no whole model: .* Load nothing of it"):
+        with pytest.raises(AlteredError, match=r"no whole model: .* Do not load it"):
             verify_model(model, trust=asked)
     with pytest.raises(DataError, match="no whole model"):
         Student.load(model)

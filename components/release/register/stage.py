@@ -27,7 +27,7 @@ from qinglan.lineage.findings import GRAVE
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.model_signature import sign_model
 from qinglan.lineage.record import Artifact, code_version, environment_inputs, recorded, versions
-from qinglan.lineage.release_check import statements_that_count
+from qinglan.lineage.release_check import trusted_statements
 from qinglan.lineage.release_folder import (
     BOM,
     EVALUATION,
@@ -220,7 +220,7 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
 def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> list[LineageStatement]:
     """The statements that may speak in the release: its bill, its card, the prompts of its training rows.
 
-    What an audit of the release would refuse is refused: steps of another tenant, or signed by no key that counts. A
+    What an audit of the release would refuse is refused: steps of another tenant, or not signed by a trusted key. A
     tenant is compared everywhere; signatures where this machine has a trust policy, and elsewhere nobody has proven
     them before an audit does. Steps that a clock dated ahead are allowed: the release is dated after them, and an
     audit believes it as soon as that time has come.
@@ -239,9 +239,9 @@ def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterC
     if faults := [str(finding) for finding in findings_of(graph) if finding.state in GRAVE]:
         raise AlteredError(
             f"{inputs.lineage}: {faults[-1]}. An audit would refuse this release, so it is not signed. See whose key "
-            "that is (`qinglan keys list`), and run the step again with a key that counts."
+            "that is (`qinglan keys list`), and run the step again with a trusted key."
         )
-    return statements_that_count(judged.statements, policy, tenant)
+    return trusted_statements(judged.statements, policy, tenant)
 
 
 def fill_release(

@@ -73,14 +73,14 @@ class RefusedPassages:
         """Number of refused passages among the first `number`."""
         return sum(refused < number for refused in self._numbers)
 
-    def add(self, outcome: PassageOutcome, place: PassageSource) -> None:
+    def add(self, outcome: PassageOutcome, source: PassageSource) -> None:
         if outcome.number in self._numbers:
             return
         self._numbers.add(outcome.number)
         if len(self._shown) < SHOWN:
-            self._shown.append(f"  line {place.line}, id {place.id[:80]!r}: {outcome.reason}")
+            self._shown.append(f"  line {source.line}, id {source.id[:80]!r}: {outcome.reason}")
         with self._file.open("ab") as report:
-            report.write(orjson.dumps({**place._asdict(), "reason": outcome.reason}) + b"\n")
+            report.write(orjson.dumps({**source._asdict(), "reason": outcome.reason}) + b"\n")
 
     def check(self, path: Path, passages: int) -> None:
         if self._numbers:

@@ -122,9 +122,9 @@ def _fill_index(
         with progress(f"load {notes.tenant_id}/{notes.kb_name}", left) as tick:
             under_way: dict[int, PassageSource] = {}
             for outcome in send_bulk(client, index, bulk_documents(counted, begin, under_way)):
-                place = under_way.pop(outcome.number)
+                source = under_way.pop(outcome.number)
                 if outcome.refused:
-                    refusals.add(outcome, place)
+                    refusals.add(outcome, source)
                 patience.renew()
                 added += outcome.created
                 tick(f"{refusals.count} refused" if refusals.count else "")
@@ -166,11 +166,11 @@ def bulk_documents(
     from qinglan.rag.passage_terms import extract_terms, passage_batches
 
     weigh = counted.frequencies.weigher(lambda df: inverse_frequency(df, counted.passages))
-    places: deque[PassageSource] = deque()
+    sources: deque[PassageSource] = deque()
 
     def rest() -> Iterator[Passage]:
         for line, passage in islice(read_jsonl(counted.path, Passage), begin, None):
-            places.append(PassageSource(line, passage.id))
+            sources.append(PassageSource(line, passage.id))
             yield passage
 
     number = begin
@@ -178,7 +178,7 @@ def bulk_documents(
         cut = extract_terms(batch)
         weights = weigh(cut.codes, cut.in_title, cut.counts).tolist()
         for passage, terms, weight in zip(batch, cut.bodies, weights, strict=True):
-            under_way[number] = places.popleft()
+            under_way[number] = sources.popleft()
             document = {**vars(passage), "number": number, TERMS: terms, "weights": weight}
             yield {"create": {"_id": str(number)}}, orjson.dumps(document).decode()
             number += 1

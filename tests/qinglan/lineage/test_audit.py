@@ -373,7 +373,7 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
         audit("fivedoctors/other", keys.policy, store=address)
     with pytest.raises(
         ConfigError,
-        match=r"^runs/nope: no such file or folder, and no store could be asked: .*there is no store here",
+        match=r"^runs/nope: no such file or folder, and no store can be opened: .*there is no store here",
     ):
         audit("runs/nope", keys.policy, store=str(tmp_path / "nowhere"))
 

@@ -80,7 +80,7 @@ def test_the_page_is_the_same_each_time_and_says_what_is_wrong(found: Audit) -> 
 
     assert page == audit_page.page(found)
     assert "Incomplete" in page
-    assert "no statement says who made it" in page
+    assert "no statement says which step made it" in page
     assert "Break-glass" not in page
 
 

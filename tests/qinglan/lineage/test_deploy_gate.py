@@ -48,7 +48,7 @@ def test_a_whole_release_may_be_deployed(keys: Keys, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda line: line.pop("validate"), "no statement says who made it"),
+        (lambda line: line.pop("validate"), "no statement says which step made it"),
         (lambda line: line.pop("ppo"), "no statement of ppo is in its chain"),
         (without("generate", "journal"), "generate does not say which journal it used"),
         (without("generate", "prices"), "generate does not say which prices it used"),
@@ -76,7 +76,7 @@ def test_a_release_is_deployed_under_the_name_it_was_signed_for(keys: Keys, tmp_
     release = write_release(tmp_path / "release", keys)
 
     assert any("was signed for" in one for one in decided(release, keys.policy, "chengla/rewriter").reasons)
-    assert any("no line makes" in one for one in decided(release, keys.policy, f"{TENANT}/poet").reasons)
+    assert any("no pipeline makes a model" in one for one in decided(release, keys.policy, f"{TENANT}/poet").reasons)
 
 
 def test_changed_code_is_a_reason_where_the_policy_wants_clean_code(keys: Keys, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_changed_code_is_a_reason_where_the_policy_wants_clean_code(keys: Keys, 
 
     assert decided(release, keys.policy).allowed
     clean = keys.policy.model_copy(update={"clean_code": True})
-    assert decided(release, clean).reasons == ["generate ran code that no commit has"]
+    assert decided(release, clean).reasons == ["generate ran code with uncommitted changes"]
 
 
 @pytest.mark.parametrize("dirty", ["sft", "sft-fold-1"])
@@ -98,7 +98,7 @@ def test_a_clean_fold_does_not_hide_changed_code_nor_the_reverse(dirty: str, key
     clean = keys.policy.model_copy(update={"clean_code": True})
 
     assert decided(write_release(tmp_path / "release", keys, change), clean).reasons == [
-        "sft ran code that no commit has"
+        "sft ran code with uncommitted changes"
     ]
 
 
@@ -162,13 +162,13 @@ def test_no_override_covers_what_a_release_was_found_to_be(
 def test_an_override_names_a_person_and_a_reason_and_is_a_releasers(keys: Keys, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", keys)
     for change in ({"reason": "because"}, {"by": " "}):
-        with pytest.raises(ConfigError, match="Who breaks the glass"):
+        with pytest.raises(ConfigError, match="An override needs a person"):
             override(keys, release, **change)
     with pytest.raises(ConfigError, match="only a releaser"):
         make_override(keys.builder, "f" * 64, NAME, "Mei", "the shop is down", [])
-    with pytest.raises(DataError, match="does not count"):
+    with pytest.raises(DataError, match="is not trusted"):
         read_override(override(keys, release), TrustPolicy(), TENANT, NOW)
-    with pytest.raises(DataError, match="no override"):
+    with pytest.raises(DataError, match="not an override"):
         read_override((release / "provenance.dsse.json").read_bytes(), keys.policy, TENANT, NOW)
 
 

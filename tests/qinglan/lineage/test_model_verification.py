@@ -195,16 +195,16 @@ UNPROVEN = [
 
 
 @pytest.mark.parametrize("reached", UNPROVEN)
-def test_where_a_signature_is_asked_for_a_folder_that_no_release_speaks_for_is_refused(
+def test_where_a_signature_is_required_a_folder_outside_of_a_release_is_refused(
     release: Path, made: Made, reached: Callable[[Path], Path]
 ) -> None:
     folder = reached(release)
 
     with pytest.raises(
-        AlteredError, match=r"a signature is asked for \(--trust\).* Name the folder model/ inside of a"
+        AlteredError, match=r"a signature is required \(--trust\).* Name the folder model/ inside of a"
     ):
         verify_model(folder, trust=made.keys / TRUST_FILE)
-    with pytest.raises(AlteredError, match="a signature is asked for"):
+    with pytest.raises(AlteredError, match="a signature is required"):
         verify_model(folder, weights=False, trust=made.keys / TRUST_FILE)
 
 

@@ -252,7 +252,7 @@ def test_a_name_whose_newest_entries_and_releases_are_gone_starts_nothing_that_a
     deleted_with_its_release(world)
     assert find_release(world.store, NAME, world.policy, [brought(world.digests[0])]) == world.digests[0]
 
-    with pytest.raises(AlteredError, match=f"rewriter-1 brought {world.digests[1][:12]}, which the name's history"):
+    with pytest.raises(AlteredError, match=f"rewriter-1 deployed {world.digests[1][:12]}, which the name's history"):
         find_release(world.store, NAME, world.policy, [brought(world.digests[1])])
     assert find_release(world.store, NAME, world.policy, [brought(world.digests[1], OTHER)]) == world.digests[0]
     assert find_release(world.store, world.digests[0], world.policy, [brought(world.digests[1])]) == world.digests[0]

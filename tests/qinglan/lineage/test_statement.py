@@ -67,7 +67,7 @@ def test_a_payload_that_is_no_statement_is_refused(payload: bytes) -> None:
     "sealed", [b"", b"[]", b'{"payload": "e30="}', b'{"payload": "***", "payloadType": "x", "signatures": []}']
 )
 def test_bytes_that_are_no_dsse_envelope_are_refused(sealed: bytes) -> None:
-    with pytest.raises(DataError, match="here: no DSSE envelope"):
+    with pytest.raises(DataError, match="here: not a DSSE envelope"):
         open_envelope(sealed, "here")
 
 

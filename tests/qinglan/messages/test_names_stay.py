@@ -141,8 +141,9 @@ def test_a_text_is_not_divided_in_quotes(text: str, pieces: list[str]) -> None:
     [
         ("a.csv row 4: set aside", "a.csv 第 4 行：已搁置"),
         (
-            "runs/x: prompt teacher 874df5cf2f8a: given, says a statement that does not count; and 3 more.",
-            "runs/x：prompt teacher 874df5cf2f8a：声明说是给定的，但声明不算数；另有 3 个。",
+            "runs/x: prompt teacher 874df5cf2f8a: only an untrusted statement names it as an external input; "
+            "and 3 more.",
+            "runs/x：prompt teacher 874df5cf2f8a：只有不受信任的声明把它写成外部输入；另有 3 个。",
         ),
     ],
 )

@@ -86,4 +86,4 @@ def test_where_a_signature_is_asked_for_a_bare_folder_ends_it(tmp_path: Path) ->
     )
 
     assert (ended.returncode, ended.stdout) == (8, ""), ended.stderr
-    assert f"{folder}: a signature is asked for (--trust)" in ended.stderr and "Traceback" not in ended.stderr
+    assert f"{folder}: a signature is required (--trust)" in ended.stderr and "Traceback" not in ended.stderr

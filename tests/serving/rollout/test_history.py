@@ -90,7 +90,7 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     print_audit(found)
 
     [kept] = found.rollouts
-    assert kept.counts and rollout_faults(found) == []
+    assert kept.is_trusted and rollout_faults(found) == []
     assert (kept.statement.rollout, kept.statement.outcome, kept.statement.spec["run"]) == (
         "qinglan/rewriter-3",
         "RolledBack",
@@ -185,13 +185,13 @@ def test_no_other_role_and_no_strangers_key_signs_a_history(
     faults = rollout_faults(audited(made, store, keys))
 
     assert {state for state, _ in faults} == {"untrusted"}
-    assert any("releaser's, and this takes a rollout's" in why for _, why in faults)
+    assert any("releaser's, and a rollout's is needed" in why for _, why in faults)
     assert any("not in the trust policy" in why for _, why in faults)
 
 
 def test_a_key_that_was_revoked_before_counts_no_more(made: Made, store: Store, keys: Path) -> None:
     HistorySigner(keys).attach(*WHERE, entry(made, store))
-    assert audited(made, store, keys).rollouts[0].counts
+    assert audited(made, store, keys).rollouts[0].is_trusted
 
     revoke_key(keys, load_signer("rollout", keys).id, "pod taken over", "2026-01-01T00:00:00Z")
 

@@ -115,4 +115,4 @@ def test_where_a_signature_is_asked_for_a_bare_folder_ends_it(folder: Path, tmp_
     )  # fmt: skip
 
     assert (ended.returncode, ended.stdout) == (8, "")
-    assert "a signature is asked for (--trust)" in ended.stderr and "Traceback" not in ended.stderr
+    assert "a signature is required (--trust)" in ended.stderr and "Traceback" not in ended.stderr

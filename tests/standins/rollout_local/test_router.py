@@ -162,6 +162,30 @@ def test_a_canary_whose_server_is_away_costs_no_user_an_answer(two: tuple[Model,
         assert said(answers) == {(200, "stable"): 3} and counted["canary failed"] == 3
 
 
+def test_a_canary_fails_after_all_backends_were_removed_and_its_failure_is_the_answer(
+    two: tuple[Model, Model],
+) -> None:
+    stable, canary = two
+    canary.seconds = PATIENT
+
+    async def answered() -> tuple[httpx.Response, dict[str, int]]:
+        router = Router(2 * PATIENT)
+        router.set_backends(Backends(stable.way(0), canary.way(100)))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
+            answer = asyncio.create_task(http.post(V1, content=b"{}"))
+            await asyncio.to_thread(canary.wait_for, 1)
+            router.set_backends(None)
+            canary.free.set()  # its connection breaks
+            response = await answer
+            counted = dict(_counted((await http.get("/metrics")).text))
+        await router.aclose()
+        return response, counted
+
+    response, counted = asyncio.run(answered())
+    assert response.status_code == 502 and "The model" in response.json()["error"]
+    assert counted == {"canary failed": 1} and not stable.asked
+
+
 def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]) -> None:
     stable, canary = two
     stable.status = canary.status = 400
@@ -186,7 +210,8 @@ def test_a_stable_model_that_is_gone_is_an_error_in_words(
     stable, _ = two
     stable.seconds = seconds
     way = stable.way(100)
-    [answer], _ = ask(Backends(way if url is None else way._replace(url=url)), 1, deadline=SHORT)
+    deadline = SHORT if seconds else PATIENT
+    [answer], _ = ask(Backends(way if url is None else way._replace(url=url)), 1, deadline=deadline)
 
     assert answer.status_code == status and "The model" in answer.json()["error"]
 
