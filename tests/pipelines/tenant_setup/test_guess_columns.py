@@ -52,6 +52,11 @@ def test_ids_dates_links_and_labels_are_no_history(name: str, values: list[str])
     assert "history_summary" not in guess(*({"问题": "怎么洗", name: value} for value in values))[0]
 
 
+def test_a_column_that_is_named_for_two_fields_is_refused() -> None:
+    with pytest.raises(DataError, match="'q' is named for question and for history_summary"):
+        guess({"q": "how", "text": "what is it?"}, question="q", history_summary="q")
+
+
 def test_a_history_column_may_be_exported_turns_and_a_person_may_name_any() -> None:
     turns = '[{"role":"user","content":"bag?"}]'
 
