@@ -13,7 +13,7 @@ from pipelines.cluster_resources import Cluster, without_tag
 from pipelines.config import STYLES, TRAINING, load_config, load_style_config
 from pipelines.line import Line, LineConfig
 from pipelines.lines import LINES
-from pipelines.overrides import NO_OVERRIDES
+from pipelines.overrides import DEFAULT_PROFILE, NO_OVERRIDES, PAID_PROFILE
 from pipelines.rewriter import REWRITER
 from pipelines.style import STYLE
 from qinglan.config import load_yaml
@@ -58,7 +58,7 @@ def _runs_on_clusters(training: Path) -> bool:
 
 def _golden_rewriter(training: str) -> CompileTarget:
     """The laptop's machines go with its stand-ins, the others with the plan's teacher."""
-    profile = "demo" if training == "laptop" else "gpt"
+    profile = DEFAULT_PROFILE if training == "laptop" else PAID_PROFILE
     return rewriter_target(GOLDEN_TENANT, profile, training)._replace(name=f"{REWRITER.name}.{training}")
 
 
@@ -98,7 +98,7 @@ def select_targets(
 def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
     """A tenant's graph, or the style line's; with the usual profile where none is named."""
     if tenant != STYLE.name:
-        return rewriter_target(tenant, profile or "gpt", training or None, overrides)
+        return rewriter_target(tenant, profile or PAID_PROFILE, training or None, overrides)
     if training:
         raise ConfigError(
             f"--training {training}: is the rewriter's alone. The machines of style are in its profile: --profile."

@@ -7,7 +7,10 @@ from typing import Annotated, Any
 import typer
 
 DEFAULT_PROFILE = "demo"
-"""The profile of every command that is given a tenant and no --profile: it pays nothing."""
+"""The profile of a command that runs a tenant here and is given no --profile: it pays nothing."""
+
+PAID_PROFILE = "gpt"
+"""The profile of a command that plans for larger machines, `fit`, `compile` and `submit`, without --profile."""
 
 NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
 

@@ -171,8 +171,9 @@ def recommend(
     described = [*(describe_difference(best, score, above[score.name], scale) for score in rest), *failures]
     if all(difference.tie for difference in above.values()):
         names = f"{', '.join(score.name for score in able[:-1])} and {able[-1].name}"
-        first = f"A tie: {names} come out alike on every row. Take {best.name}: no other costs less."
-        return Recommendation("tie", best.name, [first, *described])
+        cheapest = min(able, key=lambda score: score.cost)  # `best` may stand out by rows that another one lacks
+        first = f"A tie: {names} come out alike on every row. Take {cheapest.name}: no other costs less."
+        return Recommendation("tie", cheapest.name, [first, *described])
     comparable = [score for score in rest if scale.lacks(above[score.name]) is None]
     within = [score for score in comparable if above[score.name].high < margin]
     worse = [score for score in comparable if above[score.name].shown_worse and score not in within]

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -103,15 +104,24 @@ def cpu_machine(folder: Path) -> Machine:
 
 def run_disk(folder: Path) -> float:
     """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds."""
-    held = sum(path.lstat().st_blocks * DISK_BLOCK for path in folder.rglob("*") if not path.is_symlink())
-    return held + free_bytes(folder)
+    return sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder)
+
+
+def _disk_bytes(path: Path) -> int:
+    """Bytes that a file holds on the disk; of several names of one file each its share."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:  # another run in that folder removed it just now; the folder's lock refuses this one
+        return 0
+    return status.st_blocks * DISK_BLOCK // status.st_nlink if stat.S_ISREG(status.st_mode) else 0
 
 
 def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
     """A sentence where a run on this machine needs more disk than there is for its folder."""
     return [
         f"A run on this machine needs up to {room.needed:,.1f} GB of disk, and {room.available or 0:,.1f} GB are "
-        f"free where {folder} is or will be. Make room, or give --out on a larger disk."
+        f"free, or held by an earlier try of it, where {folder} is or will be. Make room, or give --out on a larger "
+        "disk."
         for room in report.rooms
         if room.stage == WHOLE_RUN and not room.fits
     ]

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipelines.overrides import SetOption, parse_overrides
+from pipelines.overrides import PAID_PROFILE, SetOption, parse_overrides
 from qinglan.terminal import say, say_json
 
 
@@ -39,10 +39,11 @@ def fit(
 
     config = load_profile(name, profile, gpus, parse_overrides(set_ or ()))
     card = card_of_size(gpu_memory) if gpu_memory else None
-    load, origin = Workload(rows) if rows else PLANNED, ""
-    if isinstance(config, RunConfig) and not rows and not is_shipped(name):
-        config, load, origin = profile_workload(config)
-    folder = RUNS / name if is_shipped(name) else run_folder(name, profile or "gpt")
+    load, origin, folder = Workload(rows) if rows else PLANNED, "", RUNS / name
+    if isinstance(config, RunConfig) and not is_shipped(name):  # a tenant's
+        folder = run_folder(name, profile or PAID_PROFILE)
+        if not rows:
+            config, load, origin = profile_workload(config)
     trains_here = isinstance(config, RunConfig) and not any(cards.gpus for cards in config.machines().values())
     report = fit_report(config, name, card, cpu_machine(folder) if trains_here else None, load)
     if report is None:

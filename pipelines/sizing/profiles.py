@@ -5,7 +5,7 @@ from typing import Any
 
 from pipelines.config import STYLES, TRAINING, load_config, load_style_config, tenant_folders
 from pipelines.graph_compiler import GOLDEN_TENANT
-from pipelines.overrides import NO_OVERRIDES
+from pipelines.overrides import NO_OVERRIDES, PAID_PROFILE
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.changes import Change, with_changes
 from pipelines.style import StyleRunConfig
@@ -27,9 +27,9 @@ def load_profile(
             raise ConfigError(f"--gpus {gpus}: the style line trains on one card. Leave --gpus out.")
         return load_style_config(name.removeprefix("style/"), **{**overrides, "labelled": NO_FILE})
     if shipped:
-        config = load_config(GOLDEN_TENANT, "gpt", **{**overrides, "training": name})
+        config = load_config(GOLDEN_TENANT, PAID_PROFILE, **{**overrides, "training": name})
     elif tenant_folders(name):
-        config = load_config(name, profile or "gpt", **overrides)
+        config = load_config(name, profile or PAID_PROFILE, **overrides)
     else:
         trainings = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
         styles = ", ".join(sorted(f"style/{path.stem}" for path in STYLES.glob("*.yaml")))

@@ -122,10 +122,11 @@ def _say_promotion_notes(
 ) -> None:
     """Say why the profile's gate can only hold, if it can."""
     from pipelines.config import load_config
+    from pipelines.overrides import PAID_PROFILE
     from pipelines.promotion import cluster_promotion_notes
 
     options = {**overrides, **({"training": training} if training else {})}
-    for note in cluster_promotion_notes(load_config(tenant, profile or "gpt", **options)):
+    for note in cluster_promotion_notes(load_config(tenant, profile or PAID_PROFILE, **options)):
         say(f"note: {note}")
 
 

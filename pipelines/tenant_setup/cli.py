@@ -59,7 +59,7 @@ def init(
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")
-    ] = (False),
+    ] = False,
 ) -> None:
     """Make a tenant of your own sheet and documents: profiles, prompts and a knowledge base in tenants/TENANT."""
     from pipelines.tenant_setup.setup import preview, read_data, tenant_folder, write_tenant
@@ -226,8 +226,9 @@ def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool
         *(f"! {warning}" for warning in plan.warnings),
     ]  # fmt: skip
     if not documents:
-        lines.append("! Without a knowledge base there is no run: the next command names it.")
-    if not documents:
-        lines.append(f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant} --knowledge-base FILE`")
-        return lines
+        return [
+            *lines,
+            "! Without a knowledge base there is no run: the next command names it.",
+            f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant} --knowledge-base FILE`",
+        ]
     return [*lines, f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant}`"]

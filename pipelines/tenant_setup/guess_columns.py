@@ -89,8 +89,7 @@ def guess_columns(
     names = list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row if name))
     notes: list[str] = []
     columns = {field: name for field in NAMES if (name := _by_name(field, names))}
-    if twice := [column for column, count in Counter(filter(None, named.values())).items() if count > 1]:
-        raise DataError(f"Column {twice[0]!r} is named for two fields, and a column is one. Name another for one.")
+    _refuse_column_twice(named)
     for field, column in named.items():
         if column and column not in names:
             raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
@@ -129,6 +128,17 @@ def guess_columns(
         alone = "" if columns.get("conversation_id") else alone
         notes.append(f"Not used: {', '.join(unused)}. `generate.columns` in the profiles can name them.{alone}")
     return ColumnGuess(columns, tuple(notes))
+
+
+def _refuse_column_twice(named: Mapping[str, str]) -> None:
+    """Refuse one column for two fields: the second would take it from the first, which would then be guessed."""
+    fields: dict[str, str] = {}
+    for field, column in named.items():
+        if column and fields.setdefault(column, field) != field:
+            raise DataError(
+                f"Column {column!r} is named for {fields[column]} and for {field}, and can be one of them only. Name "
+                "another column, or leave one option out."
+            )
 
 
 def _by_name(field: str, names: Sequence[str]) -> str:

@@ -52,9 +52,10 @@ def main() -> None:
     try:
         sheet = CalamineWorkbook.from_path(sys.argv[1]).get_sheet_by_index(0)
         rows = [list(map(plain, row)) for row in sheet.to_python()]
-        json.dump({"merged": bool(sheet.merged_cell_ranges), "rows": rows}, sys.stdout)
+        document = json.dumps({"merged": bool(sheet.merged_cell_ranges), "rows": rows})
     except BaseException as error:  # calamine raises whatever its parsers meet, and panics are no Exception
-        json.dump({"error": str(error)}, sys.stdout)
+        document = json.dumps({"error": str(error)})
+    sys.stdout.write(document)  # at once: an error halfway through would leave half a document before its own
 
 
 def plain(value: Any) -> Any:

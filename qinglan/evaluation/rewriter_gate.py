@@ -20,10 +20,9 @@ from qinglan.evaluation.verdict import (
     EvaluationNumbers,
     MissingNumberError,
     Verdict,
-    collect_reasons,
     missing_digests,
-    names_too_few,
     run_checks,
+    with_description,
 )
 
 PARENTS = {"sft": ("base_model", "train", "dev"), "rl": ("base_model", "sft_model", "train", "dev")}
@@ -100,8 +99,7 @@ def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
     """The verdict on evaluation's candidate; any doubt holds it."""
     candidate = str(evaluation.get("candidate", "rl"))
     verdict = run_checks(evaluation, CHECKS, _praise, candidate, gate)
-    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation), candidate), names_too_few(verdict.reasons))
-    return verdict._replace(reasons=[*lines, *verdict.reasons])
+    return with_description(verdict, _describe_folds(EvaluationNumbers(evaluation), candidate))
 
 
 def _describe_folds(numbers: EvaluationNumbers, candidate: str) -> Iterator[str]:

@@ -18,10 +18,9 @@ from qinglan.evaluation.verdict import (
     EvaluationNumbers,
     MissingNumberError,
     Verdict,
-    collect_reasons,
     missing_digests,
-    names_too_few,
     run_checks,
+    with_description,
 )
 
 MADE_FROM = ("base_model", "train", "dev", "labels")
@@ -73,8 +72,7 @@ class GateStyleConfig(Config):
 def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:
     """The verdict on the evaluated model; any doubt holds it."""
     verdict = run_checks(evaluation, CHECKS, _praise, gate)
-    lines = collect_reasons(_describe_folds(EvaluationNumbers(evaluation)), names_too_few(verdict.reasons))
-    return verdict._replace(reasons=[*lines, *verdict.reasons])
+    return with_description(verdict, _describe_folds(EvaluationNumbers(evaluation)))
 
 
 def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:

@@ -109,11 +109,17 @@ def run_checks(
     for check in checks:
         reasons += collect_reasons(check(numbers, *settings), too_few=names_too_few(reasons))
     if reasons:
-        return Verdict(False, "hold", reasons)
+        return Verdict(False, "hold", list(dict.fromkeys(reasons)))  # several checks may lack the same number
     try:
         return Verdict(True, "promote", list(praise(numbers, *settings)))
     except MissingNumberError as missing:
         return Verdict(False, "hold", [f"{missing}."])
+
+
+def with_description(verdict: Verdict, description: Iterator[str]) -> Verdict:
+    """The verdict with sentences before its reasons that belong there whatever it is; none stands there twice."""
+    lines = collect_reasons(description, names_too_few(verdict.reasons))
+    return verdict._replace(reasons=list(dict.fromkeys([*lines, *verdict.reasons])))
 
 
 class Comparison(NamedTuple):

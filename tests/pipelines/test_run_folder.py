@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipelines.config import dump_config, load_config, load_style_config
-from pipelines.execution import run_lock
+from pipelines.execution import prepare_run, run_lock
 from pipelines.local_execution import LocalJob, last_line, write_job
 from pipelines.preflight import with_run_files
-from pipelines.rewriter import RunConfig
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, run_folder
 from qinglan.digests import digest
 from qinglan.errors import ConfigError
@@ -174,6 +174,20 @@ def test_a_run_goes_on_with_its_files_mended_copied_or_named_otherwise(
     with_run_files(inputs(Path("data")), run, "")
 
     assert copied == inputs(tmp_path / "data")  # a copy may be somebody's for a moment
+
+
+def test_the_same_relative_path_in_another_folder_is_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunDir(tmp_path / "run")
+    with run_lock(run):
+        prepare_run(REWRITER, inputs(Path("data")), run, ["generate"], alone=False)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    with pytest.raises(ConfigError, match=f"began with --questions {tmp_path}/data/.* holds other bytes"):
+        with_run_files(inputs(Path("data"), "怎么洗"), run, "")
 
 
 def test_a_moved_file_is_known_by_what_a_step_has_noted(tmp_path: Path) -> None:

@@ -73,7 +73,10 @@ async def _generate(
                     bad_file.write(dump_line(result))
                 else:
                     accepted += 1
-                    from_journal.append(result.call) if cached else paid_now.add(result.call)
+                    if cached:
+                        from_journal.append(result.call)
+                    else:
+                        paid_now.add(result.call)
                     kept_file.write(dump_line(result))
                     add(_cells(result))
                 tick(f"{set_aside} quarantined" if set_aside else "")

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from components.evaluation.style.baseline import Baseline, fit_baseline
 from components.evaluation.style.measures import undo_temperature
 from components.evaluation.style.results import BASELINE, BEFORE, MODEL
+from qinglan.config import explain_validation_error
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.evaluation.statistics import Columns
@@ -33,11 +35,16 @@ def read_answers(
     path = model / CROSS_FITTED_FILE
     if not path.is_file():
         raise DataError(f"{path}: no such file, and the rows are cross-fitted. Train again on these rows.")
-    listed = [CrossFitted.parse(item, str(path)) for item in parse_json(path.read_bytes(), str(path))]
+    try:
+        listed = TypeAdapter(list[CrossFitted]).validate_python(parse_json(path.read_bytes(), str(path)))
+    except ValidationError as error:
+        raise DataError(f"{path}: {explain_validation_error(error)}. Train again on these rows.") from error
     answers = {answer.id: answer for answer in listed}
     if strange := [row.id for row in rows if row.id not in answers or answers[row.id].fold != folds[row.id]]:
         raise DataError(f"{path}: row {strange[0]} was not judged by the model of its fold. Train again.")
     ordered = [answers[row.id] for row in rows]
+    if odd := [answer.id for answer in ordered if len(answer.probabilities) != len(labels)]:
+        raise DataError(f"{path}: row {odd[0]} has not a probability for each of {len(labels)} labels. Train again.")
     after = np.array([answer.probabilities for answer in ordered])
     temperatures = np.array([[answer.temperature] for answer in ordered])
     baseline, fitted = np.zeros_like(after), []

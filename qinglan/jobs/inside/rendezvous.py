@@ -67,7 +67,7 @@ class RendezvousServer:
         """One worker, from its first word to its end."""
         hello = line.next(HELLO_SECONDS) or {}
         rank = hello.get("rank")
-        authorised = hmac.compare_digest(str(hello.get("token")), self._token)
+        authorised = hmac.compare_digest(str(hello.get("token")).encode(errors="replace"), self._token.encode())
         if not authorised or not isinstance(rank, int) or not 0 < rank < self._nodes:
             line.close()
             return

@@ -162,6 +162,14 @@ def test_three_teachers_that_come_out_alike_are_a_tie_and_no_one_is_the_best(ord
     assert not [line for line in found.lines if "needed" in line or "best" in line]
 
 
+def test_of_teachers_that_tie_the_cheapest_is_taken_though_rows_of_one_alone_lift_the_other() -> None:
+    same = gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=7)
+    found = recommend([standing("A", 0.80, 3.0), standing("B", 0.75, 0.5)], {("A", "B"): same}, 0.03, 28, "points")
+
+    assert (found.word, found.take) == ("tie", "B")
+    assert found.lines[0].endswith("Take B: no other costs less.")
+
+
 def test_a_cheap_one_that_ties_with_the_best_is_taken_beside_one_that_does_not() -> None:
     same, less = gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=7), gap(0.3, 0.2, 0.4, conversations=7)
     three = [standing("A", 0.8, 3.0), standing("B", 0.8, 0.5), standing("C", 0.5, 0.1)]

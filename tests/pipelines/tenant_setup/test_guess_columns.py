@@ -61,8 +61,13 @@ def test_a_person_names_the_conversation_and_the_profile_in_columns_of_any_name(
     assert plain["conversation_id"] == "session" and "user_profile" not in plain
     assert (columns["conversation_id"], columns["user_profile"]) == ("case", "remark")
     assert "--conversation-column names it" in guess(*({"q": row["q"], "case": row["case"]} for row in rows))[1]
-    with pytest.raises(DataError, match="Column 'case' is named for two fields"):
+    with pytest.raises(DataError, match="'case' is named for"):
         guess(*rows, conversation_id="case", user_profile="case")
+
+
+def test_a_column_that_is_named_for_two_fields_is_refused() -> None:
+    with pytest.raises(DataError, match="'q' is named for question and for history_summary"):
+        guess({"q": "how", "text": "what is it?"}, question="q", history_summary="q")
 
 
 def test_a_history_column_may_be_exported_turns_and_a_person_may_name_any() -> None:

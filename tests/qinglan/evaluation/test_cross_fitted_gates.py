@@ -35,7 +35,7 @@ def test_folds_of_which_nobody_can_tell_the_number_hold(verdict: Any, folds: Any
 @pytest.mark.parametrize("folds", [0, 1])
 def test_too_few_folds_are_a_reason_that_says_how_many_are_needed(verdict: Any, folds: int) -> None:
     reason = f"cross_fitted.folds is {folds}; at least 2 are needed. Run evaluate again."
-    assert reason in verdict({"folds": folds}).reasons
+    assert verdict({"folds": folds}).reasons.count(reason) == 1
 
 
 @pytest.mark.parametrize("verdict", [rewriter_verdict, style_verdict])
