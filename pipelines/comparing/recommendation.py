@@ -241,11 +241,11 @@ def _not_shown(
     first = f"No difference shown with {rows:,} rows"
     if take not in cheaper:
         names = " and ".join(score.name for score in cheaper)
-        verb = "looks" if len(cheaper) == 1 else "look"
         most = max(max(above[score.name].needed or 0, scale.rows_of_fewest(above[score.name])) for score in cheaper)
         until = f"Until about {most:,} rows have told" if most else "Until more rows have told"
         return (
-            f"{first}, but {names} {verb} worse by more than is tolerated, or is unknown. {until}, take {take.name}."
+            f"{first}. In these rows worse by more than is tolerated, or not known: {names}. "
+            f"{until}, take {take.name}."
         )
     gap = above[take.name]
     costs = f"{take.name} costs {cost_ratio(take.cost, best.cost)} what {best.name} does"
