@@ -19,7 +19,7 @@ __all__ = ["cpu_differences", "driver", "environment", "modules", "overrides"]
 MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "patches", "vllm_patches"))
 
 VLLM_MODULES = ("vllm.entrypoints.cli.serve", "vllm.entrypoints.openai.api_server", "vllm.v1.engine.async_llm")
-"""What verl imports of vLLM in four of its processes: three seconds of a core in each, if not here."""
+"""Modules of vLLM that four of verl's processes import: three seconds of a core in each, if not here."""
 
 CACHE_BYTES = 1 << 28
 """vLLM's cache of keys and values; without this it would take half of the machine's memory."""
