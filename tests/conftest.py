@@ -33,14 +33,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONG = (
+    "tests/pipelines/test_new_tenant_run.py",
+    "tests/components/training/test_ppo_stage.py",
+    "tests/components/training/test_sft_runs.py",
+    "tests/pipelines/test_style.py",
     "tests/components/training/test_ppo_vllm.py",
     "tests/serving/rewriter/test_real_vllm.py",
-    "tests/pipelines/test_new_tenant_run.py",
-    "tests/components/training/test_sft_runs.py",
-    "tests/components/training/test_ppo_stage.py",
     "tests/serving/rollout/test_loopback.py",
     "tests/components/training/test_ppo_nodes.py",
-    "tests/pipelines/test_style.py",
+    "tests/pipelines/test_company_to_report.py",
+    "tests/rehearsal/test_rehearse.py",
     "tests/components/evaluation/rewriter/test_engine_inference.py",
 )
 """Files of a minute and more: they begin first, so that at the end no worker is left alone with one."""

@@ -45,11 +45,12 @@ PASSED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, KILL:
 
 def forked(module: str, *arguments: str, libraries: tuple[str, ...] = MODELS) -> list[str]:
     """Command that runs a module in a fork; the first call starts the fork server, which ends with this process."""
-    return [sys.executable, "-ES", __file__, _started(libraries), module, *arguments]
+    return [sys.executable, "-ES", __file__, socket_path(libraries), module, *arguments]
 
 
 @functools.cache
-def _started(libraries: tuple[str, ...]) -> str:
+def socket_path(libraries: tuple[str, ...]) -> str:
+    """Where a fork server that has these libraries listens; the first call starts it."""
     path = str(Path(tempfile.mkdtemp(prefix="forks-")) / "socket")
     command = [sys.executable, "-m", "tests.forkserver", path, *libraries]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parent.parent)
@@ -57,7 +58,7 @@ def _started(libraries: tuple[str, ...]) -> str:
     return path
 
 
-def _connect(path: str) -> socket.socket:
+def connect(path: str) -> socket.socket:
     """The socket is there once the libraries are imported."""
     import time
 
@@ -77,7 +78,7 @@ def _connect(path: str) -> socket.socket:
 def client(path: str, argv: list[str]) -> NoReturn:
     """Ask for a fork, and end as it ends."""
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
-    connection = _connect(path)
+    connection = connect(path)
     streams = array.array("i", [0, 1, 2])
     request = {"argv": argv, "environment": dict(os.environ), "folder": str(Path.cwd())}
     content = json.dumps(request).encode()

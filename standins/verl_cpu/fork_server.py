@@ -18,10 +18,14 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 SOCKET_VARIABLE = "QINGLAN_FORK_SERVER"
+PRELOAD_VARIABLE = "QINGLAN_FORK_PRELOAD"
+"""Names of further modules to import once, with commas between them."""
+
 DRIVER = "verl.trainer.main_ppo"
 PRELOADED_MODULES = (
     "torch", "torch._dynamo", "torch.distributed.fsdp", "torch.utils.tensorboard", "tensordict", "torchdata",
@@ -44,18 +48,10 @@ def main() -> None:
 
 
 def run_driver() -> None:
-    import importlib
     import tempfile
 
-    for name in PRELOADED_MODULES:
-        importlib.import_module(name)
-    assert "ray" not in sys.modules, "the workers' Ray would have this process's environment"
-    listening = socket.socket(socket.AF_UNIX)
     os.environ[SOCKET_VARIABLE] = str(Path(tempfile.gettempdir()) / "fork-server")  # for the workers that Ray sets up
-    listening.bind(os.environ[SOCKET_VARIABLE])
-    listening.listen(64)
-    gc.collect()
-    gc.freeze()  # otherwise the garbage collector writes to every page, and forks share none
+    listening = listen_with_modules(os.environ[SOCKET_VARIABLE])
     driver = os.getpid()
     _end_with_parent()
     if os.fork() == 0:
@@ -63,6 +59,31 @@ def run_driver() -> None:
         os._exit(0)
     listening.close()
     runpy.run_module(DRIVER, run_name="__main__", alter_sys=True)
+
+
+def listen_with_modules(path: str) -> socket.socket:
+    """Import the libraries, and listen for requests of workers."""
+    import importlib
+
+    further = filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(","))
+    with _without_ray():
+        for name in (*PRELOADED_MODULES, *further):
+            importlib.import_module(name)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(64)
+    gc.collect()
+    gc.freeze()  # otherwise the garbage collector writes to every page, and forks share none
+    return listening
+
+
+@contextlib.contextmanager
+def _without_ray() -> Iterator[None]:
+    """Nothing imports Ray meanwhile, not even a library that would use it: the workers' Ray would have this process's
+    environment."""
+    sys.modules["ray"] = None  # type: ignore[assignment]
+    yield
+    del sys.modules["ray"]
 
 
 def _end_with_parent() -> None:

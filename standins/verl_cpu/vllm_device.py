@@ -11,11 +11,15 @@ from components.training.ppo.config import PpoConfig
 from components.training.ppo.device import ACTOR, ROLLOUT, Value
 from qinglan.terminal import say
 from standins.verl_cpu import settings
+from standins.verl_cpu.fork_server import PRELOAD_VARIABLE
 from standins.verl_cpu.settings import HERE, driver, ray_overrides, single_precision
 
 __all__ = ["cpu_differences", "driver", "environment", "modules", "overrides"]
 
 MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "patches", "vllm_patches"))
+
+VLLM_MODULES = ("vllm.entrypoints.cli.serve", "vllm.entrypoints.openai.api_server", "vllm.v1.engine.async_llm")
+"""Modules of vLLM that four of verl's processes import: three seconds of a core in each, if not here."""
 
 CACHE_BYTES = 1 << 28
 """vLLM's cache of keys and values; without this it would take half of the machine's memory."""
@@ -35,6 +39,7 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 def environment(config: PpoConfig) -> dict[str, str]:
     """The laptop's environment. verl's engines are those for "cuda"; vLLM binds no process to a processor."""
     variables = {"VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
+    variables[PRELOAD_VARIABLE] = ",".join(VLLM_MODULES)
     return settings.environment(config) | variables
 
 

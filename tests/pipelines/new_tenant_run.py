@@ -43,9 +43,9 @@ class Ran(NamedTuple):
     out: Path
 
 
-def qinglan(words: list[str], out: Path) -> Ran:
+def qinglan(words: list[str], out: Path, environment: dict[str, str] | None = None) -> Ran:
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", *words]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=environment)
     return Ran(run.returncode, orjson.loads(run.stdout or "null"), run.stderr, words, out)
 
 

@@ -26,6 +26,7 @@ from qinglan.style.labels import format_training_text
 from qinglan.style.model import read_card
 from standins.samples.style import write_style_sample
 from tests.browser import open_page
+from tests.forked_runs import fork_environment
 from tests.pipelines.conftest import Here
 
 SHORT = {
@@ -58,9 +59,9 @@ class Ran(NamedTuple):
         return orjson.loads(self.out)
 
 
-def qinglan(*words: str | Path) -> Ran:
+def qinglan(*words: str | Path, environment: dict[str, str] | None = None) -> Ran:
     command = [sys.executable, "-c", "from pipelines.cli import main; main()", *map(str, words)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False, env=environment)
     return Ran(run.returncode, run.stdout, run.stderr)
 
 
@@ -140,7 +141,8 @@ def promoted(held: Ran, folder: Path) -> Ran:
 
 
 def run_style(folder: Path, profile: str) -> Ran:
-    return qinglan("style", "run", folder / "data", "--profile", folder / profile, "--out", folder / "run", "--json")
+    words = ("--profile", folder / profile, "--out", folder / "run", "--json")
+    return qinglan("style", "run", folder / "data", *words, environment=fork_environment())
 
 
 @pytest.mark.slow
@@ -226,7 +228,7 @@ def test_a_promoted_model_of_cross_fitted_rows_is_released_and_the_run_ends_well
     (tmp_path / "folds.yaml").write_text(yaml.safe_dump(profile))
     words = ("--profile", tmp_path / "folds.yaml", "--out", tmp_path / "run")
 
-    ended = qinglan("style", "run", tmp_path / "data", *words)
+    ended = qinglan("style", "run", tmp_path / "data", *words, environment=fork_environment())
 
     assert ended.code == 0, ended.errors
     assert "Released; no small model is made, because cross-fitted rows leave it no test." in ended.out

@@ -12,15 +12,17 @@ from pipelines.local_execution import read_job
 from pipelines.rewriter import REWRITER
 from qinglan.models.base_reference import is_reference
 from tests.rehearsal.narrow_qwen3 import NARROW
-from tests.rehearsal.rehearse import Rehearsal, rehearse
+from tests.rehearsal.rehearse import SIZES, Rehearsal, rehearse
 
 pytestmark = pytest.mark.slow
 
 
 def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weights_and_the_adapter(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rehearsal = Rehearsal("a100x4", tmp_path, 24)
+    """Few steps: each computes with all 151,936 tokens of Qwen3."""
+    monkeypatch.setitem(SIZES["sft"], "epochs", 0.25)
+    rehearsal = Rehearsal("a100x4", tmp_path, 12)
 
     steps = list(rehearse(rehearsal, REWRITER.until("sft")))
 

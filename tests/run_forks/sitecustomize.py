@@ -1,0 +1,24 @@
+"""Each Python of a run under test loads this file: a step or a server of the run goes on as a fork.
+
+tests/forked_runs.py says which modules, and starts the processes that fork.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+FORKS_VARIABLE = "QINGLAN_TEST_FORKS"
+
+
+def _go_on_as_a_fork() -> None:
+    python, sockets = json.loads(os.environ.get(FORKS_VARIABLE, '["", {}]'))
+    words = sys.orig_argv[1:]
+    if sys.prefix == python and words[:1] == ["-m"] and words[1] in sockets:
+        sys.path.insert(0, str(Path(__file__).parents[2]))
+        from tests.forkserver import client
+
+        client(sockets[words[1]], words[1:])
+
+
+_go_on_as_a_fork()
