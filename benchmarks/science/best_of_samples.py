@@ -42,11 +42,11 @@ def found_by_samples(files: Path, config: RunConfig, url: str) -> list[dict[str,
     prompts = [
         read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"]) for row in rows
     ]
-    found = asyncio.run(first_passages(prompts, texts, config, url))
+    firsts = asyncio.run(first_passages(prompts, texts, config, url))
     chats = []
-    for row, samples, (greedy_found, *samples_found) in zip(rows, written.samples, found, strict=True):
-        if not greedy_found and any(samples_found):
-            answer = {"role": "assistant", "content": samples[samples_found.index(1.0)]}
+    for row, samples, (greedy_right, *samples_right) in zip(rows, written.samples, firsts, strict=True):
+        if not greedy_right and any(samples_right):
+            answer = {"role": "assistant", "content": samples[samples_right.index(1.0)]}
             metadata = {"tenant_id": row["extra_info"]["tenant_id"]}
             chats.append({"messages": [*row["prompt"], answer], "metadata": metadata})
     return chats
