@@ -337,6 +337,21 @@ def _praise(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Ite
         low, high = gap.get("low"), gap.get("high")
         if isinstance(low, float) and isinstance(high, float) and high < 0:
             yield f"Yet {words} is below the teacher's: {gap['difference']:+.2f} [{low:+.2f}, {high:+.2f}]."
+    yield from _lost_kinds(numbers, gate)
+
+
+def _lost_kinds(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
+    """Kinds of question that surely lose, though not surely by more than the gate's margin."""
+    for kind in numbers.value("kinds") or {}:
+        at = ("kinds", kind, "difference")
+        if numbers.value(*at, "high") is None or numbers(*at, "high") >= 0:
+            continue
+        gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
+        yield (
+            f"Yet it is below the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
+            f"[{low:+.1f}, {high:+.1f}], {numbers(*at, 'n'):.0f} queries; a loss beyond "
+            f"{100 * gate.kind_margin:.1f} points is not shown."
+        )
 
 
 def _power(numbers: EvaluationNumbers) -> str:

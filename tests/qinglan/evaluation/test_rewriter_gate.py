@@ -281,6 +281,18 @@ def test_a_kind_of_question_holds_only_where_a_loss_beyond_the_margin_is_shown(d
     assert decide(changed("kinds.rare words.difference", difference), GATE).promote
 
 
+def test_a_promotion_names_the_kind_of_question_that_surely_loses() -> None:
+    loses = decide(changed("kinds.complete.difference", gap(-0.07, -0.125, -0.023)), GATE)
+    may_lose = decide(changed("kinds.complete.difference", gap(-0.07, -0.15, 0.01)), GATE)
+
+    assert loses.promote and may_lose.promote
+    assert loses.reasons[-1] == (
+        "Yet it is below the teacher in questions of the kind “complete”: -7.0 points [-12.5, -2.3], 40 queries; "
+        "a loss beyond 2.0 points is not shown."
+    )
+    assert not any("complete" in reason for reason in may_lose.reasons)
+
+
 def test_a_loss_that_one_kind_alone_would_show_is_none_among_many() -> None:
     doubtful = gap(-0.06, -0.099, -0.021)  # p .022 of a loss beyond two points
     alone = changed("kinds", {"rare words": {"difference": doubtful}})
