@@ -103,8 +103,11 @@ def cpu_machine(folder: Path) -> Machine:
 
 
 def run_disk(folder: Path) -> float:
-    """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds."""
-    return sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder)
+    """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds.
+
+    It is one byte at least: 0 stands for a disk that is not known, and a full one is known.
+    """
+    return max(1, sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder))
 
 
 def _disk_bytes(path: Path) -> int:
