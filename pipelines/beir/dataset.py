@@ -44,7 +44,7 @@ class Dataset(NamedTuple):
     """`need` is people's rewrite, where the benchmark has one."""
 
     grades: list[Grades]
-    """By passage, for each row."""
+    """The grades of each row, by passage."""
 
     passages: int
     blank: int
@@ -133,7 +133,7 @@ def qrels_file(folder: Path, split: str) -> Path:
 
 class Judgements(NamedTuple):
     grades: dict[str, Grades]
-    """By query and passage."""
+    """The grades, by query and passage."""
 
     lines: dict[str, dict[str, int]]
     """The line of each grade in its file."""

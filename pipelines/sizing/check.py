@@ -84,7 +84,10 @@ def check_fit(
 
 
 def check_room(config: LineConfig, folder: Path, stages: Sequence[str]) -> None:
-    """The same for a run on this machine, whose files come into the folder; of one without GPUs the disk alone."""
+    """A ConfigError where a run of these stages in the folder needs more than this machine has.
+
+    With GPUs their memory, the machine's and the disk are compared; without them the disk alone.
+    """
     if any(config.machines()[stage].gpus for stage in stages):
         if machine := this_machine(folder):
             check_fit(config, machine, stages)

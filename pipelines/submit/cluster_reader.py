@@ -226,7 +226,7 @@ class _ClusterReader:
         return str(data.get("defaultPipelineRoot") or USUAL_ROOT), str(data.get("providers") or "")
 
     def _store_secrets(self, needs: Requirements) -> dict[str, dict[str, str] | None]:
-        """By name, the Secrets with the way to a store; None where there is none. Unread ones are left out."""
+        """The Secrets with the way to a store, by name; None for a missing one. Unread ones are left out."""
         from kubernetes import client
 
         secrets: dict[str, dict[str, str] | None] = {}

@@ -30,7 +30,7 @@ class StoreSecret(NamedTuple):
     """The store's address for KFP's launcher; "" is AWS."""
 
     store_endpoint: str
-    """The same store's for our own steps."""
+    """The store's address for our own steps."""
 
 
 class StoreAnswer(NamedTuple):
@@ -47,7 +47,7 @@ class ClusterSnapshot(NamedTuple):
 
     namespace: str
     objects: Mapping[tuple[str, str], frozenset[str] | None]
-    """By kind and name the keys that it holds; None where there is no such object. Unread ones are left out."""
+    """The keys of each object, by kind and name; None where there is no such object. Unread ones are left out."""
 
     nodes: tuple[Node, ...] | None = ()
     quotas: tuple[Quota, ...] | None = ()
@@ -64,7 +64,7 @@ class ClusterSnapshot(NamedTuple):
     """The kinds of qinglan.dev that the API server knows: modelrollouts."""
 
     rollout_denied: Mapping[str, tuple[Permission, ...]] = {}
-    """By namespace, permissions that a deploying step takes there and the run's service account lacks."""
+    """Permissions that a deploying step needs and the run's service account lacks, by namespace."""
 
     absent_namespaces: frozenset[str] = frozenset()
     """Namespaces for rollouts that the cluster does not have."""
@@ -94,10 +94,10 @@ class ClusterSnapshot(NamedTuple):
     """KFP's settings leave this bucket's address to AWS's client, which goes by the step's environment first."""
 
     stores: Mapping[str, StoreSecret | None] = {}
-    """By name, the Secrets that steps fetch their inputs with; None where there is none. Unread ones are left out."""
+    """The Secrets with which steps fetch their inputs, by name; None for a missing one. Unread ones are left out."""
 
     answers: Mapping[str, StoreAnswer] = {}
-    """By address, of inputs and stores that were tried: those that cannot be read."""
+    """The inputs and stores that were tried and cannot be read, by address."""
 
     gateway: str | None = None
     """The settings that the run's gateway was deployed with, as YAML; None where they are not known."""

@@ -162,7 +162,7 @@ def _uris(task: Mapping[str, Any], imported: Mapping[str, str], outer: Mapping[s
 
 
 def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """As they run; a compiled graph has them by name."""
+    """The tasks in the order in which they run; a compiled graph has them by name."""
     before = {name: task.get("dependentTasks", ()) for name, task in tasks.items()}
     yield from ((name, tasks[name]) for name in TopologicalSorter(before).static_order())
 

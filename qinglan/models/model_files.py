@@ -116,7 +116,7 @@ def _disguised(path: Path) -> str:
 
 
 def _is_pickle(content: bytes) -> bool:
-    """By its first bytes; of protocol 0, which is text, by reading it through."""
+    """Recognise a pickle by its first bytes; one of protocol 0, which is text, by reading it through."""
     if content[:1] == b"\x80" and content[1:2] <= b"\x05":
         return True
     opcodes = set()

@@ -45,7 +45,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
 
 
 def _decision_without_verdict(inputs: Inputs, system: str, signer: Signer) -> ReleaseDecision:
-    """As if it were judged, with the figures that the evaluation has of it."""
+    """A decision in place of the gate's, with the figures that the evaluation has of this system."""
     evaluation = read_evaluation(inputs.evaluation)
     model = model_digest(evaluation, system)
     if model is None:

@@ -302,7 +302,7 @@ def release_statement(
 
 
 def settings(config: RegisterConfig) -> dict[str, Any]:
-    """As a statement has them: where the store is would say whose machine it was."""
+    """The settings for the step's statement, without the store, whose address names a machine."""
     return config.model_dump(mode="json", exclude={"store"})
 
 
