@@ -108,7 +108,10 @@ def read_dataset(folder: Path, split: str, tenant: str, knowledge_base: Path) ->
         _refuse_unknown(files["qrels"], f"corpus-id of query {query}", numbers, passages, CORPUS)
     conversations = _conversations(folder / CONVERSATIONS, texts)
     rewrites = {name: line.text for name, (_, line) in _lines_of(texts, folder / REWRITES, QueryLine).items()}
-    files |= {name: folder / name for name, lines in ((CONVERSATIONS, conversations), (REWRITES, rewrites)) if lines}
+    if conversations:
+        files[CONVERSATIONS] = folder / CONVERSATIONS
+    if rewrites:
+        files[REWRITES] = folder / REWRITES
     rows = [
         _row(query, conversations.get(name), rewrites.get(name, ""), tenant)
         for name, query in texts.items()
