@@ -60,13 +60,13 @@ class Cluster(NamedTuple):
     """The cluster that a graph runs on. Empty: this machine."""
 
     machines: Mapping[str, Machine] = {}
-    """By stage."""
+    """The machine of each stage."""
 
     images: Mapping[str, str] = {}
     """An image's name without tag, such as qinglan/cpu, and what stands in its place: in a release, its digest."""
 
     immutable_inputs: bool = False
-    """As in the profile."""
+    """The profile's setting of this name."""
 
     tenant: str = ""
     """The tenant that owns the pods; empty for none."""

@@ -83,7 +83,8 @@ def _packages(locks: tuple[Path, ...]) -> int:
 
 
 def _install(folder: Path, python: Path, locks: tuple[Path, ...]) -> None:
-    """As the images are made: hashes checked, nothing resolved, what has no wheel built by the locked setuptools."""
+    """Install the locks as the images do: hashes checked, nothing resolved, and what has no wheel built by the locked
+    setuptools."""
     _uv(folder, "venv", "--clear", "--no-project", "--python", sys.executable, str(folder))
     install = ["pip", "install", "--python", str(python), "--require-hashes", "--no-deps"]
     _uv(folder, *install, "-r", str(IMAGES / "build.lock"))

@@ -231,12 +231,12 @@ def with_store(config: Config, run: RunDir) -> Config:
 def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], alone: bool) -> Config:
     """The run's folders and its config.yaml; the answer is the configuration with the store."""
     prepare_folders(run, line, stages, alone)
-    config = _with_absolute_inputs(line, with_store(config, run))
+    config = with_absolute_inputs(line, with_store(config, run))
     dump_config(config, run.config)
     return config
 
 
-def _with_absolute_inputs(line: Line, config: Config) -> Config:
+def with_absolute_inputs(line: Line, config: Config) -> Config:
     """The configuration as another folder can read it, where the same relative path is another file."""
     paths = {name: getattr(config, name) for name in line.inputs}
     return config.model_copy(update={name: path.absolute() for name, path in paths.items() if path is not None})

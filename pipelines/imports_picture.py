@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "imports.svg"
 LAYERS = ("pipelines", "standins", "components", "serving", "qinglan")
-"""As pyproject.toml has them, importers first; components and serving do not import each other."""
+"""The layers of pyproject.toml, importers first; components and serving do not import each other."""
 
 CELL, LEFT, TOP, MARGIN = 18, 222, 212, 12
 STYLE = """

@@ -162,7 +162,7 @@ RELEASE_OUTPUTS = {"release": Output("release", "The release: all that may serve
 """The outputs of every base stage, and of every release."""
 
 DEPLOY = Stage(inputs=("release",), cached=False, behind_gate=True)
-"""The same stage in every line."""
+"""The stage that deploys a release, in every line."""
 
 
 class LineConfig(Config):

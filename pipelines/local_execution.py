@@ -37,7 +37,7 @@ class LocalJob(NamedTuple):
     """Empty where no stage asks it."""
 
     stages: tuple[str, ...]
-    """From the line's beginning; or some of them, on what the run's folder holds."""
+    """The stages to run, from the line's beginning; or, where `alone`, on what the run's folder holds."""
 
     alone: bool = False
 

@@ -104,7 +104,7 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:
-    """The same for a run to be submitted, whose sheet and RAG service are not here."""
+    """Sentences on what keeps a run on a cluster from promotion; its sheet and RAG service are not here."""
     unchecked = (
         "Not looked at: whether the cluster's RAG service names the knowledge base in its answers (data.snapshot). "
         "This is about the profile."

@@ -43,8 +43,8 @@ RELEASE_DEFAULTS = {
     "style": {"service": "style", "runtime": "qinglan-style", **SERVED},
     f"style{SMALL}": {"service": f"style{SMALL}", "runtime": "qinglan-style-onnx", **SERVED},
 }
-"""By a release's name after the tenant's, how it is deployed where nothing else is said: a style model has no
-fallbacks, and no search."""
+"""The default deployment of each release, by its name after the tenant's: a style model has no fallbacks, and no
+search."""
 
 DEPLOY_DEFAULTS = {"deploy": RELEASE_DEFAULTS["style"], "deploy_small": RELEASE_DEFAULTS[f"style{SMALL}"]}
 

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 CURVE_FILE = "curve.svg"
-"""In the log's folder of a training."""
+"""File in the log's folder of a training."""
 
 WIDTH, HEIGHT = 640, 280
 LEFT, RIGHT, TOP, BOTTOM = 76, 16, 40, 36

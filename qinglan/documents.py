@@ -51,7 +51,7 @@ def parse_json(content: bytes | str, where: str, line: int = 1, half_characters:
 
 
 def parse_json_mapping(content: bytes | str, where: str) -> dict[str, Any]:
-    """The same, where the document must be an object."""
+    """The document's object; a DataError where it is something else, or no JSON."""
     value = parse_json(content, where)
     if not isinstance(value, dict):
         raise DataError(f"{where}:1: a JSON object belongs here, and this is {type(value).__name__}.")

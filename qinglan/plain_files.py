@@ -69,7 +69,7 @@ def read_plain(path: Path) -> bytes:
 
 class Listing(NamedTuple):
     files: dict[str, Path]
-    """By path in the folder, with forward slashes."""
+    """The files by their path in the folder, with forward slashes."""
 
     faults: dict[str, str]
     """Forbidden files by path, each with the reason."""

@@ -10,6 +10,7 @@ for other answers.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import httpx2
@@ -83,14 +84,20 @@ class BundleClient:
         for requests in split_into_messages([request for request in waiting if not request.reply.cancelled()]):
             task = asyncio.create_task(self._deliver(requests))
             self._messages.add(task)
-            task.add_done_callback(self._messages.discard)
+            task.add_done_callback(partial(self._ended, requests))
+
+    def _ended(self, requests: Sequence[_PendingRequest], message: "asyncio.Task[None]") -> None:
+        """Cancel what has no answer; a task that is cancelled before its first step does not reach a `finally`."""
+        self._messages.discard(message)
+        for request in requests:
+            request.reply.cancel()
 
     async def _deliver(self, requests: Sequence[_PendingRequest]) -> None:
-        content = b"".join(
-            encode_frame(FrameHeader(position, pending.path, pending.headers), pending.body)
-            for position, pending in enumerate(requests)
-        )  # fmt: skip
         try:
+            content = b"".join(
+                encode_frame(FrameHeader(position, pending.path, pending.headers), pending.body)
+                for position, pending in enumerate(requests)
+            )  # fmt: skip
             async with self._http.stream("POST", self._url, content=content) as response:
                 if response.status_code != 200:
                     refused = BundledResponse(response.status_code, response.headers, await response.aread())
@@ -106,9 +113,6 @@ class BundleClient:
             for request in requests:
                 if not request.reply.done():
                     request.reply.set_exception(error)
-        finally:
-            for request in requests:  # unanswered ones, when the client is closed
-                request.reply.cancel()
 
 
 def _settle(request: _PendingRequest, reply: BundledResponse) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -87,13 +88,15 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds
     lines: queue.Queue[bytes] = queue.Queue()
     assert process.stdout is not None
     threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True).start()
+    until = time.monotonic() + seconds
     try:
-        while line := lines.get(timeout=seconds):
+        while line := lines.get(timeout=max(0.0, until - time.monotonic())):
             if line.startswith(b"{"):
                 return str(orjson.loads(line)[name])
-    except queue.Empty as error:
+        code = process.wait(max(0.0, until - time.monotonic()))
+    except (queue.Empty, subprocess.TimeoutExpired) as error:
         raise OutageError(*failure_lines(f"was not ready after {seconds:.0f} s", name, log)) from error
-    raise error_class_for(process.wait())(*failure_lines("did not start", name, log))
+    raise error_class_for(code)(*failure_lines("did not start", name, log))
 
 
 def failure_lines(what: str, name: str, log: Path) -> list[str]:

@@ -38,12 +38,13 @@ class DynamicBatcher(Generic[Item, Result]):
             batch, self._waiting = waiting[: self._most], waiting[self._most :]
             try:
                 answers = await loop.run_in_executor(self._thread, self._answer, [item for item, _ in batch])
+                answered = list(zip(batch, answers, strict=True))
             except Exception as error:
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(error)
                 continue
-            for (_, future), answer in zip(batch, answers, strict=True):
+            for (_, future), answer in answered:
                 if not future.done():  # its caller may have hung up
                     future.set_result(answer)
         self._waiting = []

@@ -44,7 +44,7 @@ class Dataset(NamedTuple):
     """`need` is people's rewrite, where the benchmark has one."""
 
     grades: list[Grades]
-    """By passage, for each row."""
+    """The grades of each row, by passage."""
 
     passages: int
     blank: int
@@ -108,7 +108,10 @@ def read_dataset(folder: Path, split: str, tenant: str, knowledge_base: Path) ->
         _refuse_unknown(files["qrels"], f"corpus-id of query {query}", numbers, passages, CORPUS)
     conversations = _conversations(folder / CONVERSATIONS, texts)
     rewrites = {name: line.text for name, (_, line) in _lines_of(texts, folder / REWRITES, QueryLine).items()}
-    files |= {name: folder / name for name, lines in ((CONVERSATIONS, conversations), (REWRITES, rewrites)) if lines}
+    if conversations:
+        files[CONVERSATIONS] = folder / CONVERSATIONS
+    if rewrites:
+        files[REWRITES] = folder / REWRITES
     rows = [
         _row(query, conversations.get(name), rewrites.get(name, ""), tenant)
         for name, query in texts.items()
@@ -133,7 +136,7 @@ def qrels_file(folder: Path, split: str) -> Path:
 
 class Judgements(NamedTuple):
     grades: dict[str, Grades]
-    """By query and passage."""
+    """The grades, by query and passage."""
 
     lines: dict[str, dict[str, int]]
     """The line of each grade in its file."""

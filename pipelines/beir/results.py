@@ -28,7 +28,7 @@ NO_NEEDS = "not defined: the benchmark has no people's rewrites, which the rewar
 
 Json = dict[str, Any]
 Systems = Mapping[str, Sequence[Rewrites]]
-"""By name, the rewrites of each seed."""
+"""The rewrites of each seed, by the system's name."""
 
 
 class Draws(NamedTuple):

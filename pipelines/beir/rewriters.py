@@ -158,7 +158,7 @@ async def _answer(client: ServiceClient, config: RewriterConfig, path: str, body
         try:
             return await client.post(path, body)
         except ServiceError as failure:
-            if 400 <= failure.status < 500 and failure.status not in TRY_AGAIN:
+            if 300 <= failure.status < 500 and failure.status not in TRY_AGAIN:
                 raise
             if attempt == ATTEMPTS:
                 reason = f"{failure} {failure.status}" if failure.status else str(failure)

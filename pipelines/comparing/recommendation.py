@@ -153,11 +153,8 @@ def recommend(
     unit: str,
 ) -> Recommendation:
     """Recommend a teacher. `gaps` has each pair once, in either order; `rows` counts rows with a known metric."""
-    able, failures, scale = (
-        [score for score in scores if can_teach(score)],
-        failure_lines(scores),
-        Scale(margin, unit),
-    )
+    able = [score for score in scores if can_teach(score)]
+    failures, scale = failure_lines(scores), Scale(margin, unit)
     if len(able) < 2:
         return _without_choice(able, failures)
     best = max(able, key=lambda score: (score.value, -score.cost))  # of equal ones the cheapest

@@ -35,9 +35,9 @@ from pipelines.comparing.score_teachers import (
     write_rewrites,
 )
 from pipelines.config import dump_config
-from pipelines.execution import run_lock
+from pipelines.execution import run_lock, with_absolute_inputs
 from pipelines.preflight import check_input_files, check_served, check_sheet, knowledge_bases, with_run_files
-from pipelines.rewriter import RunConfig
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import knowledge_base_options, start_backends, start_gateway
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import read_sheet
@@ -78,7 +78,7 @@ def compare(config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, 
     sample = draw_sample(config, rows, config.evaluate.seed)
     confirm(sample)
     with run_lock(run):
-        dump_config(config, run.config)
+        dump_config(with_absolute_inputs(REWRITER, config), run.config)
         dump_config(teachers, root / "teachers.yaml")
         compared = _collect(config, teachers, run, sample, sheet.tenants)
         comparison = build_comparison(config, teachers, run, sample, compared)

@@ -72,9 +72,10 @@ def closing_lines(checks: Sequence[Check], limits: Sequence[str]) -> list[str]:
     )
     lines = [f"no run works before this is mended: {faults}."] if faults else []
     lines += limits
-    if warnings:
-        lines.append(f"a run works with the lines below, and the warnings above hold: {warnings}." if not faults else
-                     f"these warnings above hold too: {warnings}.")  # fmt: skip
+    if warnings and faults:
+        lines.append(f"these warnings above hold too: {warnings}.")
+    elif warnings:
+        lines.append(f"a run works with the lines below, and the warnings above hold: {warnings}.")
     return lines or ["everything can be measured."]
 
 

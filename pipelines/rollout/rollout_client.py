@@ -79,9 +79,9 @@ class RolloutClient:
                 return shown
 
     def _raise_of(self, informer: Informer) -> None:
-        if informer.trouble is None:
+        if (trouble := informer.trouble) is None:  # read once: its thread may end it at any time
             return
-        since, refusal = informer.trouble
+        since, refusal = trouble
         if not refusal.passing or time.monotonic() - since > OUTAGE_SECONDS:
             raise explain_api_error(refusal, self.api.host, self.namespace)
 

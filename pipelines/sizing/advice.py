@@ -51,7 +51,7 @@ def rewriter_changes(config: RunConfig, stage: str) -> Iterator[Change]:
 
 
 def style_changes(config: StyleRunConfig, stage: str) -> Iterator[Change]:
-    """The same of `style` or `distil`."""
+    """Changes of `style` or `distil` that may make it fit."""
     settings: StyleConfig | DistilConfig = config.style if stage == "style" else config.distil
     if not settings.checkpointing and settings.device == "cuda":
         yield Change(f"{stage}.checkpointing", True)

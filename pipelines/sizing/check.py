@@ -84,7 +84,10 @@ def check_fit(
 
 
 def check_room(config: LineConfig, folder: Path, stages: Sequence[str]) -> None:
-    """The same for a run on this machine, whose files come into the folder; of one without GPUs the disk alone."""
+    """A ConfigError where a run of these stages in the folder needs more than this machine has.
+
+    With GPUs their memory, the machine's and the disk are compared; without them the disk alone.
+    """
     if any(config.machines()[stage].gpus for stage in stages):
         if machine := this_machine(folder):
             check_fit(config, machine, stages)
@@ -103,8 +106,11 @@ def cpu_machine(folder: Path) -> Machine:
 
 
 def run_disk(folder: Path) -> float:
-    """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds."""
-    return sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder)
+    """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds.
+
+    It is one byte at least: 0 stands for a disk that is not known, and a full one is known.
+    """
+    return max(1, sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder))
 
 
 def _disk_bytes(path: Path) -> int:

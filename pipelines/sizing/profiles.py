@@ -43,7 +43,7 @@ def is_shipped(name: str) -> bool:
 
 
 def with_gpus(config: RunConfig, gpus: int) -> RunConfig:
-    """The same settings on machines with so many cards."""
+    """The settings on machines with `gpus` cards each."""
     parallel = min(config.ppo.hardware.tensor_parallel, gpus)
     changes = (
         Change("sft.gpus", gpus),

@@ -115,8 +115,10 @@ class Workload(NamedTuple):
 
     def trainings(self, folds: int) -> tuple[int, ...]:
         """Rows of every training: the released model's, and those of its siblings, by an estimate without a sheet."""
-        siblings = self.folds or (round(self.rows * (1 - 1 / folds)),) * folds if folds else ()
-        return (self.rows, *siblings)
+        if not folds:
+            return (self.rows,)
+        estimate = round(self.rows * (1 - 1 / folds))
+        return (self.rows, *(self.folds or [estimate] * folds))
 
 
 PLANNED = Workload(PLAN_ROWS)

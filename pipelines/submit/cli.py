@@ -162,7 +162,7 @@ def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> Non
 def _follow(
     kfp: Any, run_id: str, namespace: str, cancel_on_interrupt: bool, as_json: bool, about_run: dict[str, Any]
 ) -> None:
-    """To the end. Whoever interrupts leaves it running, or cancels it where that was asked.
+    """Follow the run to its end. An interrupt leaves it running, or cancels it with --cancel-on-interrupt.
 
     The JSON comes whatever happens: a script that is told no id would submit again.
     """

@@ -28,7 +28,7 @@ LONGEST_PROMPT, LONGEST_ROW = 1024, 1152
 """Tokens that the trial's tiny model takes at most: with longer rows its training would take hours."""
 
 LONGEST_PAID = 4096
-"""The same for a model of use; a longer history is better shortened."""
+"""Tokens that a paid run's model takes at most; a longer history is better shortened."""
 
 ANSWER_TOKENS = 64
 LEAST_PROMPTS = 4

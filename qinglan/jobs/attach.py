@@ -47,7 +47,10 @@ def create_or_attach(
             if refusal.status != CONFLICT:
                 raise
         existing = retry_call(lambda: api.get("pytorchjobs", name), patience)
-        if existing is None:
+        if existing is None:  # it was deleted between the two calls
+            if time.monotonic() > until:
+                raise ConfigError(_deletion_stuck_message(api.namespace, name))
+            time.sleep(DELETION_POLL_SECONDS)
             continue
         decision = decide_for_existing_job(existing, manifest)
         if decision == "attach":

@@ -42,8 +42,8 @@ class JobWatch:
         try:
             for informer in self._informers:
                 begun = informer.begun.wait(BEGUN_SECONDS)
-                if informer.trouble:
-                    raise informer.trouble[1]
+                if trouble := informer.trouble:
+                    raise trouble[1]
                 if not begun:
                     raise ApiError("GET", informer.resource, 0, f"no answer for {BEGUN_SECONDS:.0f} s")
         except BaseException:
@@ -67,7 +67,8 @@ class JobWatch:
 
     def trouble(self) -> tuple[float, ApiError] | None:
         """The seconds since a watch last worked, and why it does not; None while all work."""
-        troubles = [informer.trouble for informer in self._informers if informer.trouble]
+        read = [informer.trouble for informer in self._informers]  # once: its thread may end it between two readings
+        troubles = [trouble for trouble in read if trouble]
         since, refusal = min(troubles, key=lambda trouble: trouble[0], default=(0.0, None))
         return (time.monotonic() - since, refusal) if refusal else None
 

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
+from pydantic import ValidationError
 
 from qinglan.curves import CURVE_FILE, curve_svg
 from qinglan.files import atomic_write
@@ -82,8 +84,12 @@ def file_writer(root: Path) -> Write:
 
 
 def read_trainings(root: Path) -> list[TrainingSnapshot]:
-    """The trainings in a run's live folder."""
-    return [TrainingSnapshot.model_validate_json(path.read_bytes()) for path in root.glob(f"*/{SNAPSHOT_FILE}")]
+    """The trainings in a run's live folder; a snapshot that another release wrote otherwise is left out."""
+    snapshots = []
+    for path in root.glob(f"*/{SNAPSHOT_FILE}"):
+        with suppress(ValidationError):  # it would end the training that writes the page
+            snapshots.append(TrainingSnapshot.model_validate_json(path.read_bytes()))
+    return snapshots
 
 
 def gateway_sender(gateway_url: str) -> Write:

@@ -1,4 +1,4 @@
-"""From texts to the plan's answers, on any transformers model that classifies.
+"""Predict the plan's answers to texts, with any transformers model that classifies.
 
 batch_predict(texts, model, tokenizer, id_to_label)     as in the plan, padded to each batch's longest instead of 512
 predict_style(text, model, tokenizer, id_to_label)

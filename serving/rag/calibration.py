@@ -19,7 +19,7 @@ class FittedServiceReranker(Config):
     calibration: Calibration
     report: FitReport
     raw: FitReport | None
-    """The same of the service's own scores, on the same conversations; None where they are no probabilities."""
+    """The report on the service's own scores, on the same conversations; None where they are no probabilities."""
 
     local: RerankerModel
 

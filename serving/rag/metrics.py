@@ -103,7 +103,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _known(self, version: str) -> str:
-        """The same; where there are too many, whichever was not counted for longest is forgotten."""
+        """The version as a label; where there are too many, the one that was not counted for longest is forgotten."""
         if version in NO_VERSION:
             return version
         self._versions.pop(version, None)

@@ -19,13 +19,13 @@ from serving.rag.qwen3_prompt import as_document, as_query
 from serving.rag.service_client import ServiceClient, ServiceError, require_closed
 
 API_KEY = "QINGLAN_RERANKER_API_KEY"
-"""In the environment, where the service wants one: both servers take it as a bearer token."""
+"""Environment variable with the service's key, where it requires one; both servers take it as a bearer token."""
 
 FAILURES = 3
-"""In a row, and nobody is kept waiting any more."""
+"""Failures in a row after which requests no longer wait for the service."""
 
 PROBE_SECONDS = 2.0
-"""Then one call in so many seconds tries whether it is back. A client that retries waits longer than this."""
+"""Seconds between two calls that then try if it is back. A client that retries waits longer than this."""
 
 OTHER_MODEL = "other_model"
 TRUNCATE_TO_MODEL = -1

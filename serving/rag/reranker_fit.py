@@ -66,15 +66,15 @@ def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: 
 
     A fit takes seconds, and a run that goes on has the same bytes.
     """
-    modules = (index_code, lexical_reranker, score_report, text_code)
-    paths = (rows, knowledge_base, Path(__file__), *(Path(str(module.__file__)) for module in modules))
-    inputs, fitted_on = sha256_text(*map(sha256_file, paths)), out.with_suffix(".inputs")
-    if out.is_file() and fitted_on.is_file() and fitted_on.read_text() == inputs:
+    code = [Path(str(module.__file__)) for module in (index_code, lexical_reranker, score_report, text_code)]
+    inputs_digest = sha256_text(*map(sha256_file, [rows, knowledge_base, Path(__file__), *code]))
+    note = out.with_suffix(".inputs")
+    if out.is_file() and note.is_file() and note.read_text() == inputs_digest:
         return read_reranker(out)
-    fitted_on.unlink(missing_ok=True)
+    note.unlink(missing_ok=True)
     reranker = fit_from_rows(rows, knowledge_base, root, tenant_id, out)
-    with atomic_write(fitted_on) as partial:
-        partial.write_text(inputs)
+    with atomic_write(note) as partial:
+        partial.write_text(inputs_digest)
     return reranker
 
 

@@ -21,7 +21,7 @@ class ScoredRetrieval(NamedTuple):
     reranker: Literal["local", "service"]
     fallback_reason: str = ""
     seconds: float = 0.0
-    """From the search's end: what scoring took, a service's deadline included."""
+    """Seconds that scoring took after the search, a service's deadline included."""
 
 
 async def retrieve(

@@ -54,7 +54,7 @@ class ServiceClient:
         return await self._send("POST", path, orjson.dumps(body), within)
 
     async def get(self, path: str) -> bytes:
-        """The same of a question without a body."""
+        """The body of an answer of status 200 to a GET, or ServiceError with the reason."""
         return await self._send("GET", path, None)
 
     async def _send(self, method: str, path: str, content: bytes | None, within: float | None = None) -> bytes:

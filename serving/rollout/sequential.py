@@ -224,7 +224,7 @@ def _block_log_ratio(block: Block, guess: Rates, denied: Rates) -> float:
 
 
 def _count_log_ratio(count: Count, guess: float, denied: float) -> float:
-    """The same for one model's binomial count; the binomial coefficients cancel."""
+    """The log-likelihood ratio of one model's binomial count; the binomial coefficients cancel."""
     passed = count.total - count.failed
     return count.failed * log(guess / denied) + passed * log((1 - guess) / (1 - denied))
 

@@ -69,7 +69,8 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         return v2_protocol.output_tensors(len(self._model.labels.labels))
 
     def _answer(self, texts: Sequence[str]) -> list[Prediction]:
-        """In the thread of the batches, tokenizing included: a long text would hold up everybody's health check."""
+        """Predict in the thread of the batches, tokenizing included: on the event loop a long text would delay every
+        health check."""
         ids = self._model.encode(texts)
         answers = predictions(self._model.probabilities_of(ids), self._model.labels.names)
         cut = sum(len(tokens) >= self._model.card.max_length for tokens in ids)

@@ -54,7 +54,7 @@ class FakeReranker:
 
 
 def log_odds(query: str, document: str, sharpness: float) -> float:
-    """From the share of the query's character pairs that the document holds."""
+    """Log odds that grow with the share of the query's character pairs that the document holds."""
     return sharpness * (term_coverage(query, set(search_terms(document))) - 0.5)
 
 

@@ -44,7 +44,7 @@ class TenantContent(Config):
     """Groups; each is the product of its parts, so that siblings differ in a character or two."""
 
     aspects: dict[str, Aspect]
-    """By the house's term."""
+    """The aspects, by the house's term."""
 
     fillers: tuple[Filler, ...]
     profiles: Templates
@@ -66,7 +66,7 @@ class TenantContent(Config):
         return ["".join(parts) for group in self.items for parts in itertools.product(*group)]
 
     def numbered_names(self) -> list[str]:
-        """As many items, whose siblings differ in one number in place of their last part."""
+        """Item names in the same number as `names`, whose siblings differ in a number in place of their last part."""
         groups = [(*group[:-1], [f"第{number}款" for number in range(1, len(group[-1]) + 1)]) for group in self.items]
         return ["".join(parts) for group in groups for parts in itertools.product(*group)]
 
@@ -144,7 +144,7 @@ class TenantDraw(NamedTuple):
 
     new_items: frozenset[str]
     pairs: dict[str, list[ItemAspect]]
-    """By split; no pair is in two."""
+    """The pairs of each split; no pair is in two."""
 
     settings: SampleSettings
 
@@ -170,7 +170,7 @@ def variant_settings(variant: str) -> SampleSettings:
 
 
 def draw_tenant(tenant: str, seed: int, settings: SampleSettings = VARIANTS["plain"]) -> TenantDraw:
-    """The same for the same arguments, however many conversations are asked for."""
+    """Draw what a sample is about; it follows from the arguments alone, whatever the number of conversations."""
     world, rng = load_tenant_content(tenant), random.Random(f"{tenant}-{seed}")
     items = world.numbered_names() if settings.numbered_items else world.names()
     picked = {term: rng.sample(aspect.asks, 2) for term, aspect in world.aspects.items()}

@@ -89,7 +89,7 @@ class RelevanceJudge:
         return self._vocabulary.get(phrase, "")
 
     def _luck(self, what: str, need: str, passage: str) -> float:
-        """In [0, 1)."""
+        """A number in [0, 1) that follows from the model, the need and the passage alone."""
         text = "\x1f".join((self._model, what, need, passage))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 

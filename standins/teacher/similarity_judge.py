@@ -129,7 +129,7 @@ class SimilarityJudge:
         return self._columns(passage.title or passage.content[:30] for passage in self._passages)
 
     def _columns(self, texts: Iterable[str]) -> Any:
-        """By n-gram, so that a short text touches little of it."""
+        """The vectors of the texts, stored by n-gram, so that a short text reads few of them."""
         return self._vectors.transform(texts).T.tocsr()
 
 

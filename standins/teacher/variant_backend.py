@@ -50,6 +50,6 @@ def vary_rewrite(variant: Variant, task: PromptTask, best: str | Refusal) -> str
 
 
 def seeded_fraction(seed: int, what: str, task: PromptTask) -> float:
-    """In [0, 1)."""
+    """A number in [0, 1) that follows from the seed and the task alone."""
     text = "\x1f".join((str(seed), what, task.question, task.history))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

@@ -123,6 +123,19 @@ def test_a_request_without_an_answer_ends_when_its_client_is_closed() -> None:
         assert runner.run(run(url))
 
 
+def test_a_request_whose_message_is_not_begun_ends_when_its_client_is_closed() -> None:
+    async def run() -> bool:
+        bundles = BundleClient("http://127.0.0.1:9")
+        pending = asyncio.create_task(bundles.post("/x", b"1", {}))
+        for _ in range(2):  # the request is put into a message; the message's task has not run yet
+            await asyncio.sleep(0)
+        await bundles.aclose()
+        await asyncio.wait([pending], timeout=60)
+        return pending.cancelled()
+
+    assert asyncio.run(run())
+
+
 def test_a_request_that_breaks_the_server_is_an_answer_of_its_own() -> None:
     async def broken(body: bytes, _: Mapping[str, str]) -> Response:
         return Response(str(1 / len(body)))

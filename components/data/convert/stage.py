@@ -123,7 +123,7 @@ def convert(
                     )
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, len(assigned), counts)
-    tenants = sorted({tenant for tenant, _ in (row.conversation for row in inputs.rows)})
+    tenants = sorted({row.conversation[0] for row in inputs.rows})
     return Conversion(
         ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:])),
         {tenant: student_prompt(tenant, config.system_prompt) for tenant in tenants},

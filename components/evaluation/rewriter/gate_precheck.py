@@ -76,18 +76,17 @@ def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
         reason = f"The locked test has {rows:,} rows{gold}; evaluate.gate.rows wants {gate.rows:,}."
         if run.cross_fit and gold and run.labelled < gate.cross_rows:
             missing = gate.cross_rows - run.labelled
-            step = (
+            next_step = (
                 f"Label {missing:,} more rows: a sheet with {gate.cross_rows:,} labelled ones and no test of its own "
                 f"is cross-fitted by this profile (`qinglan run`).{other}"
             )
-            yield Obstacle(reason=reason, next_step=step)
-            return
-        yield Obstacle(
-            reason=reason,
-            next_step="Label the passages that answer in more of its conversations, mark more labelled "
-            f"conversations as test, bring more rows, or let a sheet with {gate.cross_rows:,} labelled rows and no "
-            f"test of its own be cross-fitted (`cross_fit: 5`, `qinglan run`).{other}",
-        )
+        else:
+            next_step = (
+                "Label the passages that answer in more of its conversations, mark more labelled conversations as "
+                f"test, bring more rows, or let a sheet with {gate.cross_rows:,} labelled rows and no test of its "
+                f"own be cross-fitted (`cross_fit: 5`, `qinglan run`).{other}"
+            )
+        yield Obstacle(reason=reason, next_step=next_step)
 
 
 def _of_tenants(run: PlannedRun) -> Iterator[Obstacle]:

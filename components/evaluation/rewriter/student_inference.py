@@ -30,7 +30,9 @@ def uses_vllm(config: EvaluateConfig) -> bool:
 def _rewrite_in_process(
     models: Mapping[str, Path], rows: Sequence[PromptInput], config: EvaluateConfig
 ) -> dict[str, StudentOutput]:
-    """Without a GPU the servers start side by side, and nothing is measured before they are up. A GPU may have room
+    """Rewrites of each model, loaded in this process, and the times of its server.
+
+    Without a GPU the servers start side by side, and nothing is measured before they are up. A GPU may have room
     for one model alone: there each server starts when every other model is gone.
     """
     with ExitStack() as servers:

@@ -51,7 +51,7 @@ def _fitted(vectors: Any, labels: Sequence[str], c: float) -> Any:
 
 
 def _probabilities(model: Any, vectors: Any, labels: Sequence[str]) -> Columns:
-    """In the mapping's order; a label that train lacks is never said."""
+    """Probabilities in the mapping's order of labels; a label that train lacks has 0."""
     out = np.zeros((vectors.shape[0], len(labels)))
     out[:, [labels.index(name) for name in model.classes_]] = model.predict_proba(vectors)
     return out

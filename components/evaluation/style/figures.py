@@ -67,7 +67,7 @@ class CoveragePoint(NamedTuple):
 
 
 def coverage_figure(title: str, series: Mapping[str, Sequence[CoveragePoint]]) -> str:
-    """From all answers on the left to the surest half; the band is the model's interval."""
+    """A chart from all answers, on the left, to the surest half; the band is the model's interval."""
     least = min((min(point.value, point.low) for points in series.values() for point in points), default=0.0)
     ticks = _ticks(least)
     ys = (ticks[0], ticks[-1])

@@ -98,7 +98,7 @@ def _create_rollout(rollouts: Rollouts, config: DeployConfig, spec: dict[str, An
 
 
 def settings(config: DeployConfig) -> dict[str, Any]:
-    """As a statement has them: where the store is would say whose machine it was."""
+    """The settings for the step's statement, without the store, whose address names a machine."""
     return config.model_dump(mode="json", exclude={"store"})
 
 

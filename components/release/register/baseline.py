@@ -11,10 +11,9 @@ from components.release.register.stage import (
     Inputs,
     Registered,
     ReleaseDecision,
+    checked,
     fill_release,
-    proven_statements,
     read_statements,
-    refuse_unservable,
     release_statement,
 )
 from qinglan.digests import digest
@@ -35,9 +34,7 @@ UNJUDGED = "No gate has judged this model: it is the first that was served."
 def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: str) -> Registered:
     """`system`: what the evaluation, which measured it beside others, calls it."""
     signer = load_signer("releaser")
-    judged = _decision_without_verdict(inputs, system, signer)
-    refuse_unservable(inputs.model)
-    judged = judged._replace(statements=proven_statements(judged, inputs, config))
+    judged = checked(_decision_without_verdict(inputs, system, signer), inputs, config)
     with atomic_folder(out) as folder:
         files = fill_release(folder, inputs, judged, config, signer)
         statement = release_statement(files, inputs, judged, config)
@@ -48,7 +45,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
 
 
 def _decision_without_verdict(inputs: Inputs, system: str, signer: Signer) -> ReleaseDecision:
-    """As if it were judged, with the figures that the evaluation has of it."""
+    """A decision in place of the gate's, with the figures that the evaluation has of this system."""
     evaluation = read_evaluation(inputs.evaluation)
     model = model_digest(evaluation, system)
     if model is None:

@@ -21,7 +21,7 @@ class ModelKind(NamedTuple):
     """One line's model."""
 
     datasets: Mapping[str, Dataset]
-    """By the name that people know."""
+    """The data sets of the model, by the name that people know."""
 
     approach: str
     """CycloneDX has a list."""

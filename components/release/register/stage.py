@@ -99,10 +99,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     """Write the release's folder, whole or not at all. What was held, or not judged, never becomes one."""
     refuse_stand_in(config)
     signer = load_signer("releaser")
-    judged = judge(inputs, signer)
-    refuse_unservable(inputs.model)
-    judged = judged._replace(statements=proven_statements(judged, inputs, config))
-    refuse_untrained_prompts(inputs.model, judged)
+    judged = checked(judge(inputs, signer), inputs, config)
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
     publish(out, registered.release, config, before, signer)
@@ -141,11 +138,16 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
     """
     refuse_stand_in(config)
     signer = load_signer("releaser")
-    judged = judge(inputs, signer, "hold")
+    judged = checked(judge(inputs, signer, "hold"), inputs, config)
+    return write_release(inputs, out, judged, config, signer)
+
+
+def checked(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> ReleaseDecision:
+    """The decision with the statements that count; what no release may hold, whatever it is for, is refused."""
     refuse_unservable(inputs.model)
     judged = judged._replace(statements=proven_statements(judged, inputs, config))
     refuse_untrained_prompts(inputs.model, judged)
-    return write_release(inputs, out, judged, config, signer)
+    return judged
 
 
 def refuse_unservable(model: Path) -> None:
@@ -300,7 +302,7 @@ def release_statement(
 
 
 def settings(config: RegisterConfig) -> dict[str, Any]:
-    """As a statement has them: where the store is would say whose machine it was."""
+    """The settings for the step's statement, without the store, whose address names a machine."""
     return config.model_dump(mode="json", exclude={"store"})
 
 

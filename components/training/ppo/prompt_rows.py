@@ -18,7 +18,7 @@ from qinglan.rows import Question, quarantine_row
 STEP = "ppo"
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 LEFT_OUT = "left_out.jsonl"
-"""In the log: the prompts that verl does not get, each with its reason and figures."""
+"""File in the log's folder with the prompts that verl does not get, each with its reason and figures."""
 
 
 class PreparedPrompts(NamedTuple):

@@ -75,7 +75,7 @@ class PpoCounts(NamedTuple):
     """Share of dev rows with the gold passage first (or, without gold, the mean reward) before any step."""
 
     dev_after: float
-    """The same, of what became the model."""
+    """Share of dev rows with the gold passage first (or mean reward) of what became the model."""
 
     win_rate: float
     """Share of rollouts in the last five steps that retrieve better than the teacher."""

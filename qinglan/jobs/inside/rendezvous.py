@@ -58,10 +58,15 @@ class RendezvousServer:
         self._listening.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
+        """Take connections until the server is closed; one that breaks at once must not be the last."""
+        while self._listening.fileno() >= 0:
+            try:
                 client, _ = self._listening.accept()
-                threading.Thread(target=self._follow, args=(JsonConnection(client),), daemon=True).start()
+                connection = JsonConnection(client)
+            except OSError:
+                time.sleep(0.1)  # such as too many open files
+                continue
+            threading.Thread(target=self._follow, args=(connection,), daemon=True).start()
 
     def _follow(self, line: "JsonConnection") -> None:
         """One worker, from its first word to its end."""

@@ -74,6 +74,8 @@ class ClusterLease:
             except QinglanError as error:
                 log.warning("the lease was not renewed: %s", error)
                 self.trouble = str(error) if isinstance(error, ConfigError) else self.trouble
+            except Exception:  # a thread that ended would leave the controller waiting for ever
+                log.exception("the lease was not renewed: the API server's answer could not be read")
             self._stopped.wait(RENEWED_EVERY * self.seconds / SECONDS)
 
     def _read(self) -> dict[str, Any] | None:

@@ -63,8 +63,9 @@ class ObjectCache:
 
     def check_watched(self, kind: str) -> None:
         informer = self._informers[kind]
-        if informer.trouble or not informer.begun.is_set():
-            why = informer.trouble[1].message if informer.trouble else "not listed yet"
+        trouble = informer.trouble  # read once: its thread may end it at any time
+        if trouble or not informer.begun.is_set():
+            why = trouble[1].message if trouble else "not listed yet"
             raise OutageError(f"{kind} cannot be watched: {why}. Check the API server and this account's rights.")
 
     def put(self, kind: str, thing: Object) -> None:

@@ -39,7 +39,7 @@ class Topic(Config):
     """How often it is answered in each."""
 
     asks: dict[str, tuple[str, ...]]
-    """By tenant."""
+    """The questions, by tenant."""
 
 
 class Manners(Config):

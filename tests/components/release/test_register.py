@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from components.release.register.baseline import release_baseline
 from components.release.register.config import RegisterConfig
 from components.release.register.model_card import datasets, known_regressions
 from components.release.register.model_kinds import MODEL_KINDS
@@ -367,8 +369,9 @@ def test_a_card_with_prompts_that_no_training_row_showed_is_not_released_and_an_
     """Its own digest is no proof: whoever exchanges the prompts writes that anew."""
     inputs = make_inputs(tmp_path, tiny_weights(tmp_path / "rl_model"), prompts=trained)
 
-    with pytest.raises(AlteredError, match=rf"rewriter\.json: {why}\. Somebody exchanged the card"):
-        register(inputs, tmp_path / "release", CONFIG)
+    for make in (register, partial(release_baseline, system="rl")):
+        with pytest.raises(AlteredError, match=rf"rewriter\.json: {why}\. Somebody exchanged the card"):
+            make(inputs, tmp_path / "release", CONFIG)
     monkeypatch.setattr("components.release.register.stage.refuse_untrained_prompts", lambda *given: None)
     register(inputs, tmp_path / "release", CONFIG)
 

@@ -178,6 +178,7 @@ def test_a_question_that_a_rewriter_refuses_is_searched_as_asked_and_counted(fol
     [
         (Reply(400, b"not trained for it"), r"refused every question\. To q0-0 it said: 400 not trained for it"),
         (Reply(404, b"no such path"), r"query q0-0 got status 404: 'no such path'\. Check the address"),
+        (Reply(301, b"moved"), r"query q0-0 got status 301: 'moved'\. Check the address"),
     ],
 )
 def test_a_rewriter_that_refuses_everything_is_no_score(folder: Path, reply: Reply, message: str) -> None:

@@ -30,6 +30,13 @@ def test_a_training_on_processors_is_refused_where_the_disk_is_too_small_for_it(
     check_room(config, folder, ["sft", "ppo"])
 
 
+def test_a_full_disk_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+
+    with pytest.raises(ConfigError, match=r"and 0\.0 GB are free"):
+        check_room(load_profile("cpu"), tmp_path / "run", ["sft"])
+
+
 def test_the_files_of_an_earlier_try_take_no_second_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2 * GB))
     (tmp_path / "checkpoint").write_bytes(bytes(1_000_000))

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from qinglan.jobs.attach import Decision, decide_for_existing_job, retry_call
+from qinglan.errors import ConfigError
+from qinglan.jobs.attach import Decision, create_or_attach, decide_for_existing_job, retry_call
 from qinglan.jobs.job_labels import ATTEMPT_ANNOTATION, SPEC_ANNOTATION
 from qinglan.kubernetes.api_errors import ApiError
 from tests.qinglan.jobs.job_objects import job, said
@@ -60,3 +61,28 @@ def test_an_outage_is_not_asked_through_for_ever() -> None:
 
     with pytest.raises(ApiError, match="down"):
         retry_call(ask, 0.5)
+
+
+class TakenAndAbsent:
+    """An API server that says of a name that it is taken, and that nothing has it."""
+
+    namespace = "team"
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def create(self, resource: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        self.calls += 1
+        assert self.calls < 1_000, "asked without a pause"
+        raise ApiError("POST", resource, 409, "exists")
+
+    def get(self, resource: str, name: str) -> None:
+        return None
+
+
+def test_a_name_that_is_taken_by_nothing_is_waited_for_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qinglan.jobs.attach.DELETION_SECONDS", 0.2)
+    monkeypatch.setattr("qinglan.jobs.attach.DELETION_POLL_SECONDS", 0.02)
+
+    with pytest.raises(ConfigError, match="is being deleted, and is not gone"):
+        create_or_attach(TakenAndAbsent(), job(conditions=[]), 1.0, lambda text: None)  # type: ignore[arg-type]

@@ -71,6 +71,17 @@ def test_an_error_leaves_a_training_that_failed(folder: Path) -> None:
     assert (training.state, training.step, training.run) == ("failed", 1, "run-1")
 
 
+def test_a_snapshot_of_another_release_ends_no_training(folder: Path) -> None:
+    (folder / "ppo").mkdir(parents=True)
+    (folder / "ppo" / "training.json").write_text('{"stage": "ppo", "percent": 40}')
+
+    with live_training("sft", "SFT", CURVES) as live:
+        live.step({"step": 1, "loss": 1.0}, 2)
+
+    assert [training.stage for training in read_trainings(folder)] == ["sft"]
+    assert "sft · done" in (folder / "index.html").read_text()
+
+
 def test_an_alarm_is_said_once_for_each_level_and_stays_in_the_files(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
