@@ -212,10 +212,22 @@ def describe_difference(best: TeacherScore, other: TeacherScore, gap: TeacherDif
     elif gap.shown_worse:
         conclusion = f"{other.name} is shown to be worse"
     else:
-        needed = [f"about {gap.needed:,} rows would show one of this size"] if gap.needed else []
-        needed += [f"{gap.needed_for_margin:,} one of {scale.tolerated}"] if gap.needed_for_margin else []
-        conclusion = "; ".join(["no difference is shown", *([", ".join(needed)] if needed else [])])
+        conclusion = "; ".join(filter(None, ("no difference is shown", _rows_needed(gap, scale))))
     return f"{best.name} minus {other.name}: {scale.amount(gap.difference)} [{scale.ends(gap)}]: {conclusion}."
+
+
+def _rows_needed(gap: TeacherDifference, scale: Scale) -> str:
+    """Number of rows that would show this difference, and one as large as the margin; empty if unknown."""
+    if gap.needed and gap.needed_for_margin:
+        return (
+            f"about {gap.needed:,} rows would show one of this size, "
+            f"{gap.needed_for_margin:,} rows one of {scale.tolerated}"
+        )
+    if gap.needed:
+        return f"about {gap.needed:,} rows would show one of this size"
+    return (
+        f"about {gap.needed_for_margin:,} rows would show one of {scale.tolerated}" if gap.needed_for_margin else ""
+    )
 
 
 def _taken(sure: TeacherScore, best: TeacherScore, word: Conclusion, scale: Scale) -> str:
@@ -250,9 +262,10 @@ def _not_shown(
         return f"{first}; {lacks}. {costs}: take {take.name} for now."
     if gap.tie:
         return f"{first}: {take.name} and {best.name} come out alike. {costs}: take {take.name}."
-    more = f"; {gap.needed:,} would be needed for the difference seen" if gap.needed else ""
+    if gap.needed:
+        first = f"No difference shown with {rows:,} rows; {gap.needed:,} would be needed for the difference seen"
     return (
-        f"{first}{more}. {costs}: take {take.name}, unless up to {scale.amount(gap.high, sign=False)} "
+        f"{first}. {costs}: take {take.name}, unless up to {scale.amount(gap.high, sign=False)} "
         "matter more than the price; then ask that many rows first."
     )
 

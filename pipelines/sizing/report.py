@@ -353,6 +353,6 @@ def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
         copies = config.ppo.devices // settings.tensor_parallel
         together = min(config.ppo.collection, copies * cached // settings.max_model_len)
         yield (
-            f"The rollout's cache holds {cached:,} tokens in each vLLM ({copies}): {together:,} of a step's "
+            f"Each of the rollout's {copies:,} vLLM caches {cached:,} tokens: {together:,} of a step's "
             f"{config.ppo.collection:,} samples at once, at their longest."
         )

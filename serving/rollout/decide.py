@@ -92,7 +92,7 @@ def _verify(context: DecisionContext) -> Decision:
     if context.proofs is None:
         why = "the release could not be verified yet: its store or the trust policy gave no answer"
         if context.state.watched >= context.spec.deadline_seconds:
-            return end_rollout(context, "Refused", (f"{why}, and that in time",))
+            return end_rollout(context, "Refused", (f"{why}; the deadline has passed",))
         return Decision(context.with_record("unverified", why).state)
     service, (canary, proof) = context.service, context.proofs
     if proof is None:

@@ -1,6 +1,7 @@
 """What is said of teachers follows from intervals and prices, and never claims what the rows do not show."""
 
 import math
+import re
 from itertools import combinations, permutations
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from pipelines.comparing.recommendation import Recommendation, TeacherDifference, TeacherScore, recommend
 from qinglan.evaluation.statistics import paired_differences
+from qinglan.messages import LANGUAGE, translated
 
 NAN = math.nan
 
@@ -81,6 +83,29 @@ def test_a_dearer_one_that_is_not_shown_to_be_better_is_not_waited_for() -> None
 
     assert (found.word, found.take) == ("not shown", "A")
     assert "costs no less" in found.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("a_minus_b", "cost_b"),
+    [
+        (gap(0.041, 0.012, 0.070), 0.1),
+        (gap(0.01, -0.02, 0.04, p=0.5, needed=391), 0.1),
+        (gap(0.01, -0.02, 0.04, p=0.5, needed=None), 0.1),
+        (gap(0.08, -0.01, 0.17, p=0.2), 0.1),
+        (gap(0.02, 0.01, 0.025), 0.1),
+        (gap(0.02, -0.01, 0.025, p=0.2), 2.0),
+        (gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=8), 0.1),
+        (gap(NAN, NAN, NAN, p=NAN, needed=None), NAN),
+    ],
+)
+def test_chinese_advice_has_no_english_word(
+    a_minus_b: TeacherDifference, cost_b: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LANGUAGE, "zh")
+
+    lines = [translated(line) for line in recommended(a_minus_b, cost_b=cost_b).lines]
+
+    assert re.findall("[A-Za-z]{2,}", " ".join(lines)) == []
 
 
 def test_rows_without_a_rewrite_are_named() -> None:
