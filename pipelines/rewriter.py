@@ -279,6 +279,19 @@ class RunConfig(LineConfig):
         return self
 
     @model_validator(mode="after")
+    def _adapter_of_the_base(self) -> Self:
+        """A runtime with the base takes one adapter of that base, which only two trainings of adapters leave."""
+        trains_all = {"sft.tuner": self.sft.tuner == "full", "ppo.lora.rank": not self.ppo.lora.rank}
+        whole = [setting for setting, full in trains_all.items() if full]
+        if self.deploy and self.deploy.adapter and whole:
+            raise ValueError(
+                f"deploy.adapter: by {whole[0]} all weights are trained, so that no adapter of the base is left to "
+                "serve. Deploy merged weights, deploy: {runtime: qinglan-rewriter-vllm-full, namespace: ...}, or "
+                "train adapters in both."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _release_of_its_tenant(self) -> Self:
         if "register_" in self.model_fields_set and self.register_.name.partition("/")[0] != self.tenant_id:
             raise ValueError(

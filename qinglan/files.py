@@ -7,8 +7,11 @@ for number, row in read_jsonl(path, Question): ...
 import hashlib
 import os
 import shutil
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeVar
 
@@ -26,6 +29,40 @@ Row = TypeVar("Row", bound=BaseModel)
 READABLE, PRIVATE = 0o644, 0o600
 """Modes of a file: never writable by others, whatever the umask; or for its owner alone."""
 
+ABANDONED_SECONDS = 24 * 3600.0
+"""Age from which what another host began to write, and has not changed since, is removed."""
+
+
+@cache
+def pid_space() -> str:
+    """Eight digits for the host and the processes on it that see each other's pids: each pod has others."""
+    space = ""
+    with suppress(OSError):  # no Linux
+        space = str(Path("/proc/self/ns/pid").readlink())
+    return sha256_text(socket.gethostname(), space)[:8]
+
+
+def writer_name() -> str:
+    """This process in the name of what it writes: another pod's process may have the same pid."""
+    return f"{pid_space()}-{os.getpid()}"
+
+
+def is_abandoned(path: Path, writer: str) -> bool:
+    """True if the process that began to write here has ended.
+
+    A process of this host or pod is looked up by its pid. Of another's, as on a volume that pods share, nothing can
+    be looked up, and not every file system shows the locks of other machines: it counts as ended where nothing at
+    this path has changed for a day.
+    """
+    space, _, pid = writer.rpartition("-")
+    if space == pid_space():
+        return not Path(f"/proc/{pid}").exists()
+    try:
+        changed = max(part.lstat().st_mtime for part in (path, *path.rglob("*")))
+    except OSError:  # somebody is at work there
+        return False
+    return time.time() - changed > ABANDONED_SECONDS
+
 
 @contextmanager
 def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> Iterator[Path]:
@@ -34,7 +71,7 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
     Without `durable` it does not wait for the disk: for a file that can be made anew.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f".{target.name}.{writer_name()}.partial")
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode))
         yield partial
@@ -48,13 +85,18 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill that becomes `target`, in place of what was there, only if the block ends well."""
+    """A folder to fill that becomes `target`, in place of what was there, only if the block ends well.
+
+    What killed processes left beside it is removed: of this host at once, of other pods after a day (is_abandoned).
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    for left in target.parent.glob(f".{target.name}.*.partial"):
-        if not Path(f"/proc/{left.name.split('.')[-2]}").exists():  # its process was killed
-            shutil.rmtree(left, ignore_errors=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f".{target.name}.{writer_name()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
+    for left in target.parent.glob(f".{target.name}.*.partial"):
+        if left.is_dir() and is_abandoned(left, writer=left.name.split(".")[-2]):
+            with suppress(OSError):  # at once: who writes there after all gets an error, and no folder without parts
+                left.rename(partial)
+            shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     try:
         yield partial

@@ -164,11 +164,11 @@ def smaller_steps(training: str, rows: int) -> dict[str, Any]:
 def longer_prompts(training: str, longest: int) -> dict[str, Any]:
     """Room for the sheet's longest prompts, where the training's own is less; a token is at most a character here."""
     values = load_yaml(TRAINING / f"{training}.yaml")
-    row = int(values.get("sft", {}).get("max_length", SftConfig().max_length))
+    sft = SftConfig.parse(values.get("sft", {}), training)
     prompt = int(values.get("ppo", {}).get("max_prompt_tokens", PpoConfig().max_prompt_tokens))
     settings: dict[str, Any] = {}
-    if longest + ANSWER_TOKENS > row:
-        settings["sft"] = {"max_length": min(_rounded(longest + ANSWER_TOKENS), LONGEST_PAID)}
+    if longest > sft.max_prompt_tokens:
+        settings["sft"] = {"max_length": min(_rounded(longest + sft.max_new_tokens), LONGEST_PAID)}
     if longest > prompt:
         settings["ppo"] = {"max_prompt_tokens": min(_rounded(longest), LONGEST_PAID)}
     return settings

@@ -231,8 +231,8 @@ def stage_steps(graph: Graph) -> dict[str, Step]:
     steps = {step.statement.stage: step for step in steps_by_time(graph)}
     release = steps.get(RELEASE_STAGE)
     models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
-    makers = {thing.step for digest in ancestors(models, graph.inputs) if (thing := graph.things.get(digest))}
-    return steps | {step.statement.stage: step for step in steps_by_time(graph) if step.id in makers}
+    ancestor_steps = {thing.step for digest in ancestors(models, graph.inputs) if (thing := graph.things.get(digest))}
+    return steps | {step.statement.stage: step for step in steps_by_time(graph) if step.id in ancestor_steps}
 
 
 def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qinglan.digests import file_digests
 from qinglan.errors import ConfigError, DataError
+from qinglan.files import is_abandoned, writer_name
 from qinglan.plain_files import open_plain, read_plain
 from qinglan.store.backend import ObjectInfo, SourceFile, checked_key, source_changed_error
 from qinglan.terminal.progress import Transfer
@@ -97,9 +98,9 @@ class FolderBackend:
         folder = self._root / PARTIAL
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.iterdir():
-            if not Path(f"/proc/{left.name.partition('.')[0]}").exists():
+            if is_abandoned(left, writer=left.name.partition(".")[0]):
                 left.unlink(missing_ok=True)
-        handle, path = tempfile.mkstemp(dir=folder, prefix=f"{os.getpid()}.")
+        handle, path = tempfile.mkstemp(dir=folder, prefix=f"{writer_name()}.")
         os.close(handle)
         try:
             yield Path(path)

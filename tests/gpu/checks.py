@@ -144,7 +144,7 @@ def sft(device: Device, sizes: Sizes) -> Result:
 
     from components.training.sft.config import SftConfig
 
-    config = SftConfig(gpus=1, max_length=sizes.tokens)
+    config = SftConfig(gpus=1, max_length=sizes.tokens, max_new_tokens=sizes.new_tokens)
     device.forget_peak()
     model = with_adapter(causal_model(sizes, device), config.lora_rank, learned=False).train()
     model.gradient_checkpointing_enable({"use_reentrant": False})

@@ -10,7 +10,7 @@ from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, load_s
 from pipelines.line import with_base_name
 from pipelines.promotion import promotion
 from pipelines.rewriter import RunConfig
-from qinglan.config import load_yaml
+from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError
 
 PROFILES = profiles()
@@ -90,6 +90,21 @@ def test_a_trainings_runtime_counts_where_a_profile_deploys_without_one(deploy: 
 
     assert with_training(training, {"deploy": deploy}) == {"sft": {"batch": 1}, "deploy": runtime}
     assert with_training(training, {}) == {"sft": {"batch": 1}}
+
+
+@pytest.mark.parametrize(
+    ("setting", "trains"),
+    [("sft.tuner", {"sft": {"tuner": "full"}}), ("ppo.lora.rank", {"ppo": {"lora": {"rank": 0}}})],
+)
+def test_an_adapter_that_no_training_leaves_is_refused_when_the_profile_is_read(setting: str, trains: Any) -> None:
+    deploy = DEPLOYED | {"register": {"store": "s3://qinglan/fivedoctors"}}
+    assert load_config("fivedoctors", "gpt", **deploy)
+
+    with pytest.raises(ConfigError, match=rf"deploy\.adapter: by {setting} all weights are trained"):
+        load_config("fivedoctors", "gpt", **deploy, **trains)
+
+    load_config("fivedoctors", "gpt", **trains)
+    load_config("fivedoctors", "gpt", **merge_settings(deploy, {"deploy": {"runtime": "own"}}), **trains)
 
 
 @pytest.mark.parametrize("path", [p for p in PROFILES if p.stem != "demo"], ids=lambda p: f"{p.parent.name}/{p.stem}")

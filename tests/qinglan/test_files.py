@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import DataError
-from qinglan.files import PRIVATE, atomic_folder, atomic_write, dump_line, open_private, read_jsonl, sha256_text
+from qinglan.files import (
+    PRIVATE,
+    atomic_folder,
+    atomic_write,
+    dump_line,
+    open_private,
+    pid_space,
+    read_jsonl,
+    sha256_text,
+)
 from qinglan.llm.journal import Journal
 from qinglan.rows import Question
 
@@ -53,14 +63,53 @@ def test_no_two_lists_of_texts_share_a_digest() -> None:
     assert sha256_text("ab", "c") != sha256_text("a", "bc") != sha256_text("abc")
 
 
-def test_the_partial_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
-    left = tmp_path / ".model.999999999.partial"
+def left_by(writer: str, folder: Path, hours: float = 0.0) -> Path:
+    """A half-written folder that a process left, as it is some hours later."""
+    left = folder / f".model.{writer}.partial"
     left.mkdir()
+    (left / "weights").write_text("half")
+    for path in (left / "weights", left):
+        os.utime(path, (time.time() - hours * 3600,) * 2)
+    return left
+
+
+def test_the_partial_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    left_by(f"{pid_space()}-999999999", tmp_path)
+    at_work = left_by(f"{pid_space()}-{os.getppid()}", tmp_path, hours=48)
 
     with atomic_folder(tmp_path / "model") as partial:
         (partial / "a").write_text("x")
 
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert sorted(tmp_path.iterdir()) == [at_work, tmp_path / "model"]
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["a"]
+
+
+def test_a_process_of_another_pod_is_not_told_by_its_pid(tmp_path: Path) -> None:
+    gone_here, there_here = (left_by(f"0a0a0a0a-{pid}", tmp_path) for pid in (999999999, os.getpid()))
+    yesterdays = left_by("0b0b0b0b-1", tmp_path, hours=25)
+    busy = left_by("0c0c0c0c-1", tmp_path, hours=25)
+    (busy / "more").write_text("just now")
+
+    with atomic_folder(tmp_path / "model"):
+        pass
+
+    assert gone_here.exists() and there_here.exists() and busy.exists() and not yesterdays.exists()
+
+
+def test_pods_whose_processes_have_the_same_pid_do_not_write_into_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with atomic_folder(tmp_path / "model") as first:
+        (first / "of").write_text("first")
+        monkeypatch.setattr("qinglan.files.pid_space", lambda: "0a0a0a0a")
+        with atomic_folder(tmp_path / "model") as second, atomic_write(tmp_path / "card") as third:
+            (second / "of").write_text("second")
+            monkeypatch.undo()
+            with atomic_write(tmp_path / "card") as fourth:
+                assert fourth != third
+        assert (first / "of").read_text() == "first"
+
+    assert (tmp_path / "model" / "of").read_text() == "first"
 
 
 @pytest.fixture(params=[0o000, 0o002, 0o022, 0o077], ids=oct)

@@ -10,15 +10,17 @@ from typing import Any, NamedTuple, Protocol
 
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import RolloutDecision, decide_rollout
-from qinglan.errors import AlteredError, ConflictError, DataError, IncompleteAuditError
+from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, IncompleteAuditError
 from qinglan.kubernetes.model_rollouts import Object
 from qinglan.lineage.audit_targets import release_target
 from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_release
 from qinglan.lineage.trust import TrustPolicy
+from qinglan.models.references import ADAPTER_CONFIG
 
 TRIES = 5
+ADAPTER_FOLDER = "adapter"
 
 
 class Rollouts(Protocol):
@@ -43,10 +45,21 @@ class Deployed(NamedTuple):
 def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Rollouts) -> Deployed:
     """Refused with everything that stands against it; the same again changes nothing."""
     release = read_release(folder)
+    refuse_missing_adapter(folder, release, config)
     override = verify_lineage(folder, release, config, policy)
     spec = rollout_spec(release, config)
     decided = _create_rollout(rollouts, config, spec)
     return Deployed(decided.name, release.digest, spec["release"]["model"], decided.message, override)
+
+
+def refuse_missing_adapter(folder: Path, release: Release, config: DeployConfig) -> None:
+    """Refuse before the rollout what its pods would refuse for ever: a runtime with the base, and nothing to add."""
+    if config.adapter and not (folder / MODEL / ADAPTER_FOLDER / ADAPTER_CONFIG).is_file():
+        raise ConfigError(
+            f"{config.name} {release.digest[:12]}: this release has merged weights and no adapter, and "
+            f"{config.runtime} serves an adapter over its base. Deploy the merged weights: deploy: "
+            f"{{runtime: qinglan-rewriter-vllm-full, namespace: {config.namespace}}}."
+        )
 
 
 def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy: TrustPolicy) -> str:

@@ -91,7 +91,6 @@ FIGURES = {
     "rows": "train, rows",
     "dev_rows": "dev, rows",
     "hard_rows": "hard train rows",
-    "trimmed": "without the oldest turns, rows",
     "too_long": "left out as too long, rows",
     "steps": "training steps",
     "best_step": "best step",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import decide_rollout
 from components.release.deploy.stage import deploy, settings, to_markdown
+from components.training.ppo.adapters import write_adapter
 from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError, IncompleteAuditError
 from qinglan.kubernetes.model_rollouts import Object
@@ -23,7 +24,7 @@ from qinglan.lineage.name_moves import sign_with
 from qinglan.lineage.release_address import parse_release_uri
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service
-from tests.registered_release import NAME, Made, use_keys
+from tests.registered_release import NAME, Made, tiny_weights, use_keys
 from tests.whole_release import make_whole_release
 
 
@@ -107,12 +108,30 @@ def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(ma
     assert release[:12] in done.message and "rewriter-1" in to_markdown(done, config(store))
 
 
-def test_a_server_with_the_base_is_given_the_adapter_alone(made: Made, store: Path) -> None:
+def test_a_server_with_the_base_is_given_the_adapter_alone(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    sides = {f"base_model.model.q_proj.lora_{side}.weight": torch.ones(1, 1) for side in "AB"}
+    write_adapter(tiny_weights(tmp_path / "model") / "adapter", sides, "0" * 64)
+    released = make_whole_release(tmp_path / "made", use_keys(made.keys, monkeypatch), model=tmp_path / "model")
+    pushed(released.folder, tmp_path / "store")
     rollouts = Rollouts()
 
-    deploy(made.folder, config(store, adapter=True), made.policy, rollouts)
+    deploy(released.folder, config(tmp_path / "store", adapter=True), made.policy, rollouts)
 
-    assert rollouts.kept[0]["spec"]["release"]["uri"].endswith(f"{made.registered.release}/model/adapter")
+    assert rollouts.kept[0]["spec"]["release"]["uri"].endswith(f"{released.registered.release}/model/adapter")
+
+
+def test_a_release_without_an_adapter_begins_no_rollout_on_a_server_with_the_base(made: Made, store: Path) -> None:
+    rollouts = Rollouts()
+
+    with pytest.raises(ConfigError, match=r"no adapter, and base-vllm serves an adapter .*-vllm-full, namesp"):
+        deploy(made.folder, config(store, adapter=True, runtime="base-vllm"), made.policy, rollouts)
+
+    assert not rollouts.creates
+    assert deploy(made.folder, config(store, runtime="base-vllm"), made.policy, rollouts).rollout
 
 
 def test_the_same_again_changes_nothing(made: Made, store: Path) -> None:

@@ -15,9 +15,12 @@ import pytest
 import yaml
 from openpyxl import Workbook
 
-from pipelines.config import load_config
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
+from pipelines.config import TRAINING, load_config
 from pipelines.plan import make_plan
 from pipelines.tenant_setup.cli import Question, _answer
+from pipelines.tenant_setup.profiles import longer_prompts
 from pipelines.tenant_setup.setup import KNOWLEDGE_BASE_FILE
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError
@@ -65,6 +68,14 @@ def write_company(folder: Path) -> None:
         f"## {goods}{question}\n{goods}{question}，请看标签。\n" for goods in GOODS[4:] for question in ASKED[4:]
     ]
     (documents / "faq.md").write_text("# 常见问题\n" + "\n".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("longest", [500, 900, 1000, 3000])
+def test_a_paid_profile_shows_the_sheets_longest_prompts_whole(longest: int) -> None:
+    settings = merge_settings(load_yaml(TRAINING / "one-gpu-24.yaml"), longer_prompts("one-gpu-24", longest))
+
+    assert SftConfig.parse(settings["sft"], "sft").max_prompt_tokens >= longest
+    assert PpoConfig.parse(settings["ppo"], "ppo").max_prompt_tokens >= longest
 
 
 def test_options_name_the_columns_of_conversations_and_of_users(company: Path, here: Here) -> None:

@@ -1,5 +1,6 @@
 """A store in a folder of this machine."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.errors import ConfigError
+from qinglan.files import pid_space
 from qinglan.store import open_store
 from tests.store_contract import *  # noqa: F403
 from tests.store_contract import MISSING, NAME, Kept, release
@@ -37,13 +39,15 @@ def test_files_are_for_reading_alone_and_nothing_else_is_left(kept: Kept, tmp_pa
 
 
 def test_partial_files_of_a_killed_process_are_removed(kept: Kept, tmp_path: Path) -> None:
-    left = tmp_path / "the store" / ".partial" / "999999999.abc"
+    left = tmp_path / "the store" / ".partial" / f"{pid_space()}-999999999.abc"
     left.parent.mkdir(parents=True)
-    left.write_text("half")
+    other = left.with_name(f"0a0a0a0a-{os.getpid()}.abc")
+    for path in (left, other):
+        path.write_text("half")
 
     kept.store.push(*release(tmp_path / "release"))
 
-    assert not left.exists()
+    assert not left.exists() and other.exists(), "another pod's process may still write"
 
 
 def test_anyone_can_check_a_history_with_sha256sum(kept: Kept, tmp_path: Path) -> None:
