@@ -11,10 +11,10 @@ serving/rewriter/test_with_rag.py, and by the demos of tests/pipelines.
 """
 
 import array
-import atexit
 import contextlib
 import functools
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -40,22 +40,34 @@ GATEWAY = ("openai", "fastapi", "uvicorn", "httpx", "prometheus_client", "pydant
 
 KILL = signal.SIGUSR1
 """Send this in place of SIGKILL where nothing of the fork may be left when its client has ended."""
+SERVERS: list["subprocess.Popen[bytes]"] = []
+"""Fork servers that this process has started."""
+
 PASSED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, KILL: signal.SIGKILL}
 
 
 def forked(module: str, *arguments: str, libraries: tuple[str, ...] = MODELS) -> list[str]:
-    """Command that runs a module in a fork; the first call starts the fork server, which ends with this process."""
+    """Command that runs a module in a fork. All workers of a run of the tests share a fork server, which ends with
+    that run."""
     return [sys.executable, "-ES", __file__, socket_path(libraries), module, *arguments]
 
 
 @functools.cache
 def socket_path(libraries: tuple[str, ...]) -> str:
-    """Where a fork server that has these libraries listens; the first call starts it."""
-    path = str(Path(tempfile.mkdtemp(prefix="forks-")) / "socket")
-    command = [sys.executable, "-m", "tests.forkserver", path, *libraries]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=Path(__file__).parent.parent)
-    atexit.register(process.communicate)
-    return path
+    """Where a fork server that has these libraries listens; the first call of a run of the tests starts it."""
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    begun = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]  # a process's id comes again
+    key = hashlib.sha256(" ".join((str(owner), begun, *libraries)).encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir()) / f"forks-{key}" / "socket"
+    try:
+        path.parent.mkdir(mode=0o700)
+    except FileExistsError:  # another worker's test was first
+        assert path.parent.stat().st_uid == os.getuid()
+    else:
+        command = [sys.executable, "-m", "tests.forkserver", str(path), str(owner), *libraries]
+        folder = Path(__file__).parent.parent
+        SERVERS.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True))
+    return str(path)
 
 
 def connect(path: str) -> socket.socket:
@@ -120,10 +132,11 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 class ForkServer:
-    """Forks on request until its standard input ends."""
+    """Forks on request until the run of the tests has ended."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, owner: int) -> None:
         self._path, self._listening = path, socket.socket(socket.AF_UNIX)
+        self._owner = os.pidfd_open(owner)
         self._listening.bind(str(path))
         self._listening.listen(64)
         self._forks: dict[int, socket.socket] = {}
@@ -134,14 +147,14 @@ class ForkServer:
         os.set_blocking(self._ended, False)
         signal.set_wakeup_fd(ended)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        for source in (self._listening, self._ended, 0):
+        for source in (self._listening, self._ended, self._owner):
             self._events.register(source, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Until the process that started this one is gone; no fork outlives it."""
+        """Fork until the owner is gone; no fork outlives it."""
         while True:
             sources = [key.fileobj for key, _ in self._events.select()]
-            if 0 in sources:
+            if self._owner in sources:
                 break
             for source in sources:
                 if source is self._listening:
@@ -220,11 +233,11 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
 
 
 def main() -> None:
-    for name in sys.argv[2:]:
+    for name in sys.argv[3:]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # the collector would write to every page, and none would stay shared
-    ForkServer(Path(sys.argv[1])).serve()
+    ForkServer(Path(sys.argv[1]), int(sys.argv[2])).serve()
     os._exit(0)
 
 

@@ -1,7 +1,7 @@
 """A real vLLM on this machine's CPU, started with the options of the GPU runtime, and an exported release for it.
 
 It runs in an environment made from images/serve/cpu.lock, which the first test makes (6 GB, kept in our cache). A
-start takes some 15 s of a core, so a test file starts it once.
+start takes some 14 s of a core, so a test file starts it once.
 """
 
 import os

@@ -62,7 +62,7 @@ class ForkedSwift(LocalRunner):
         on_line: Callable[[str], None] = lambda line: None, stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:  # fmt: skip
         resume, swift = spec.command.argv[3], spec.command.argv[5:]
-        command = spec.command._replace(argv=resume_command(Path(resume), list(swift)))
+        command = spec.command._replace(argv=resume_command(Path(resume), [*swift]))
         return super().run(spec._replace(command=in_fork(command)), log, on_line, stop)
 
 

@@ -5,13 +5,15 @@ modules and Ray take one more.
 """
 
 import os
+import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from standins.verl_cpu.fork_server import PRELOADED_MODULES
+from tests.forkserver import forked
 
 Answer = TypeVar("Answer")
 Environment = Mapping[str, str]
@@ -19,15 +21,28 @@ Environment = Mapping[str, str]
 
 def ask(question: Callable[..., Answer], *given: Any, environment: Environment) -> Answer:
     """Call the function in a process that has this environment and nothing of verl."""
-    forks = get_context("forkserver")
-    forks.set_forkserver_preload(list(PRELOADED_MODULES))
-    with ProcessPoolExecutor(1, forks, _begin, (dict(environment),)) as process:
-        return process.submit(question, *given).result()
+    command = forked(__name__, libraries=PRELOADED_MODULES)
+    called = subprocess.run(
+        command, input=pickle.dumps((question, given)), stdout=subprocess.PIPE, env=environment, check=True
+    )
+    answer, error = pickle.loads(called.stdout)
+    if error is not None:
+        raise error
+    return cast(Answer, answer)
 
 
-def _begin(environment: Environment) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
+def call() -> None:
+    """Answer the question on the standard input; what the libraries print goes to the standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    question, given = pickle.load(sys.stdin.buffer)
+    answer, error = None, None
+    try:
+        answer = question(*given)
+    except Exception as raised:
+        error = raised
+    with answers:
+        pickle.dump((answer, error), answers)
 
 
 def composed(words: list[str]) -> Any:
@@ -405,3 +420,7 @@ def rollout_prompts(words: list[str], model: str, parquet: str) -> list[list[int
         raise AssertionError("verl's agent loop sent nothing")
 
     return [asyncio.run(prompt(rows[number])) for number in range(len(rows))]
+
+
+if __name__ == "__main__":
+    call()
