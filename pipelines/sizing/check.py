@@ -35,7 +35,7 @@ def fit_report(
 
 
 def uncounted_models(config: LineConfig) -> list[str]:
-    """Public models, or folders, of the line whose shape is not known here; a tiny model is none."""
+    """Models of the line, public or folders, whose shape is not known here, except tiny ones."""
     base: BaseConfig | None = getattr(config, "base", None)
     names = [base.model] if base and base.source == "hub" else []
     if isinstance(config, RunConfig) and config.ppo.critic_model:
@@ -83,7 +83,7 @@ def check_fit(
 
 
 def check_room(config: LineConfig, folder: Path, stages: Sequence[str]) -> None:
-    """The same for a run on this machine, whose files come into the folder; of one without GPUs the disk alone."""
+    """Refuse a run on this machine that does not fit; without GPUs only the disk is checked."""
     if any(config.machines()[stage].gpus for stage in stages):
         if machine := this_machine(folder):
             check_fit(config, machine, stages)
@@ -108,7 +108,7 @@ def run_disk(folder: Path) -> float:
 
 
 def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
-    """A sentence where a run on this machine needs more disk than there is for its folder."""
+    """A warning if a run on this machine needs more disk than its folder has; else empty."""
     return [
         f"A run on this machine needs up to {room.needed:,.1f} GB of disk, and {room.available or 0:,.1f} GB are "
         f"free where {folder} is or will be. Make room, or give --out on a larger disk."
@@ -118,7 +118,7 @@ def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
 
 
 def this_machines_room(report: FitReport, folder: Path) -> tuple[str, ...]:
-    """A note of what is here, where the report has rooms of a machine that nobody has named."""
+    """A note of this machine's memory, if the report has needs of a machine that the profile does not name."""
     if all(room.available for room in report.rooms):
         return ()
     memory, disk = host_bytes() / GB, free_bytes(folder) / GB
@@ -150,7 +150,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def existing_folder(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """The folder, or its nearest parent that exists."""
     folder = folder.resolve()
     while not folder.exists():
         folder = folder.parent

@@ -154,9 +154,10 @@ def test_knatives_features_allow_every_field_of_a_runtime_that_it_refuses_by_def
     features = objects(MANIFESTS / "overlays/a100/knative/features.yaml")[0]["data"]
     spec = objects(MANIFESTS / f"overlays/a100/{runtime}.yaml")[0]["spec"]
     silent = [container for container in spec["containers"] if "ports" not in container]
+    claims = [volume for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
     fields = {
-        "multi-container-probing": any("readinessProbe" in one for one in silent),
-        "kubernetes.podspec-persistent-volume-claim": any("persistentVolumeClaim" in item for item in spec["volumes"]),
+        "multi-container-probing": any("readinessProbe" in container for container in silent),
+        "kubernetes.podspec-persistent-volume-claim": bool(claims),
         "kubernetes.podspec-nodeselector": "nodeSelector" in spec,
         "kubernetes.podspec-tolerations": "tolerations" in spec,
         "kubernetes.podspec-affinity": "affinity" in spec,
