@@ -173,7 +173,7 @@ def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_o
 
     [dates] = [finding for finding in early.findings if finding.state in GRAVE]
     assert dates.what == "dates" and "up to 3.0 h in the future" in dates.why
-    [time_named] = re.findall(r"they count from (\S+ \S+Z) on", dates.why)
+    [time_named] = re.findall(r"they are trusted from (\S+ \S+Z) on", dates.why)
     assert next_step(early) == (
         f"Do not deploy it before {time_named}: its bytes and signatures are right, its dates are not."
     )
