@@ -1,4 +1,4 @@
-"""Turn a line into a graph: stages wired by the names of their artifacts, on the machines that they want."""
+"""Turn a pipeline line into a KFP graph: stages wired by the names of their artifacts, on the machines they need."""
 
 import copy
 import dataclasses
@@ -29,17 +29,17 @@ from qinglan.run_id import RUN_VARIABLE
 IMAGE_NOTE = "qinglan/image"
 
 GATEWAY = "http://qinglan-gateway:8300"
-"""The Service that the manifests make."""
+"""The gateway's Service in the manifests."""
 
 GATEWAY_URL, RELEASE_NAME = "gateway_url", "release_name"
 GATEWAY_STATE = "gateway_state"
-"""An input of paid stages for which KFP's cache may answer: the same digest, the same answers. Empty: it may not."""
+"""Input of paid stages: a digest of the gateway's state, so KFP's cache answers for equal ones; "" forbids it."""
 
 MONITOR_URL = "monitor_url"
 """A training's input: the gateway that shows it while it runs. It trains without one too, so none is required."""
 
 INPUT_NAMES = {RELEASE_NAME: "name"}
-"""Parameters of the graph that a component's input calls otherwise."""
+"""Parameters of the graph that have another name as a component's input."""
 
 GPU = "nvidia.com/gpu"
 USER = 65532
@@ -55,7 +55,7 @@ HOSTS_MAP, HOSTS_KEY = "qinglan-allowed-hosts", "hosts"
 """The ConfigMap in which the operator allows the hosts that steps call themselves, without the gateway."""
 
 TRUST_MAP = "qinglan-trust"
-"""A ConfigMap: whose signatures count, for the step that deploys and for pods that fetch a model."""
+"""The ConfigMap with the trust policy, for the step that deploys and for pods that fetch a model."""
 
 OUTAGE_SECONDS = 900
 """Seconds that a step waits for a gateway that gives no answer. Kubernetes makes the pod of a lost node anew after
@@ -72,7 +72,7 @@ class GraphInputs(NamedTuple):
     """The settings, parameters and cluster that a graph is built of, beside its artifacts."""
 
     settings: Mapping[str, Mapping[str, Any]]
-    """Each stage's, as constants."""
+    """Settings of each stage, as constants."""
 
     parameters: Mapping[str, Any]
     """Values that people choose for each run, by the name of the graph's parameter."""
@@ -139,7 +139,7 @@ def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dic
 
 
 def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], inputs: GraphInputs) -> None:
-    """The stages one after another, and behind the gate what only a promoted model gets to."""
+    """Add the stages one after another; those after the gate run only for a promoted model."""
     verdict: Any = None
     if state := _gateway_state(line, inputs):
         inputs = inputs._replace(parameters={**inputs.parameters, GATEWAY_STATE: state})
@@ -262,7 +262,7 @@ def _launches_job(component: Any) -> bool:
 
 
 def _with_own_resources(component: Any, machine: Machine | None) -> Any:
-    """A step that could hand its machine on to a job and has no GPU trains in its own pod, and needs it there."""
+    """Give the machine to the step's own pod if it has no GPU: then it trains there and starts no job."""
     if machine is None or machine.gpus or not _launches_job(component):
         return component
     spec, in_own_pod = component.component_spec, copy.copy(component)

@@ -1,4 +1,4 @@
-"""Compile the graphs to the YAML that Kubeflow runs: a profile's settings and machines are part of it.
+"""Compile the graphs to the YAML that Kubeflow runs; a profile's settings and machines are part of it.
 
 The golden copies in the repository are one for each line and machine; a tenant's own profile compiles the same way.
 """
@@ -22,7 +22,7 @@ from qinglan.files import atomic_write
 from qinglan.terminal import say
 
 COMPILED = Path(__file__).parent / "compiled"
-"""The golden copies; a test compiles again and compares."""
+"""Folder of golden copies; a test compiles the graphs again and compares."""
 
 GOLDEN_TENANT = "fivedoctors"
 ARTIFACT_VERSION = re.compile(r"\n +schemaVersion: 0\.0\.1(?=\n)")
@@ -45,19 +45,19 @@ class CompileTarget(NamedTuple):
 
 
 def golden_targets() -> list[CompileTarget]:
-    """Each line on each machine that there is a profile for."""
+    """Targets of the golden copies: each line on each machine with a profile."""
     trainings = sorted(path.stem for path in TRAINING.glob("*.yaml") if _runs_on_clusters(path))
     styles = sorted(path.stem for path in STYLES.glob("*.yaml"))
     return [*map(_golden_rewriter, trainings), *map(style_target, styles)]
 
 
 def _runs_on_clusters(training: Path) -> bool:
-    """The laptop's does, with its stand-ins in an image; any other that asks for no pods is for one machine alone."""
+    """True for the laptop's profile, whose stand-ins are in an image, and for profiles with cluster settings."""
     return training.stem == "laptop" or "cluster" in load_yaml(training)
 
 
 def _golden_rewriter(training: str) -> CompileTarget:
-    """The laptop's machines go with its stand-ins, the others with the plan's teacher."""
+    """The profile for a machine: the laptop's uses stand-ins, the others the plan's teacher."""
     profile = DEFAULT_PROFILE if training == "laptop" else PAID_PROFILE
     return rewriter_target(GOLDEN_TENANT, profile, training)._replace(name=f"{REWRITER.name}.{training}")
 
@@ -86,7 +86,7 @@ def style_target(profile: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> C
 def select_targets(
     tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> list[CompileTarget]:
-    """One profile's graph; without a tenant the golden ones."""
+    """Targets to compile: one profile's graph, or the golden ones without a tenant."""
     if tenant:
         return [target_of(tenant, profile, training, overrides)]
     for option, value in (("--training", training), ("--profile", profile), ("--set", ", ".join(overrides))):
@@ -107,7 +107,7 @@ def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, 
 
 
 def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:
-    """Write each graph into a folder; the same bytes every time. With images it is a release, and all are digests."""
+    """Write each graph into a folder; equal settings give equal bytes. With `images`, all must be named by digest."""
     from pipelines.graph_checks import check_compiled
     from pipelines.workflow_size import size_note
 
@@ -146,7 +146,7 @@ def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) ->
 
 
 def read_images(options: Iterable[str]) -> dict[str, str]:
-    """NAME=REFERENCE of each image of a release."""
+    """Parse the options NAME=REFERENCE, one for each image of a release."""
     images: dict[str, str] = {}
     for option in options:
         names = sorted(image_names())

@@ -1,4 +1,4 @@
-"""An importer with a name: how a graph takes an artifact that no stage made.
+"""An importer with a readable name, for artifacts that no stage made.
 
 `dsl.importer` calls every importer `importer` and every artifact of one `artifact`. A display name does not mend it:
 KFP 2.17's launcher records an importer by its display name, and the driver of a step that takes the artifact finds it
@@ -16,7 +16,7 @@ from pipelines.cluster_resources import Cluster
 
 
 def import_artifact(name: str, uri: Any, cluster: Cluster, kind: Any = dsl.Dataset, about: str = "") -> Any:
-    """An artifact that no stage made. KFP's cache knows it by its import, so bytes that may change come in anew."""
+    """Import an artifact that no stage made; one whose bytes may change is imported again, for KFP's cache."""
     schema = create_bundled_artifact_type(kind.schema_title, kind.schema_version)
     # kfp.local, which runs a graph on this machine, knows an importer's output by KFP's name for it alone.
     output = name if cluster.machines else OUTPUT_KEY

@@ -249,7 +249,7 @@ class _Rounds:
     ) -> None:  # fmt: skip
         self.upstreams: dict[str, Upstream] = {}
         self._budget, self._models, self._journal, self._calls = budget, models, journal, calls
-        self._pages = BatchJournal(journal)
+        self._batches = BatchJournal(journal)
         self._most: dict[str, int] = defaultdict(lambda: most_rows)
         self._shown: dict[int, tuple[str, int]] = {}
         self._unpaid: list[UnpaidRow] = []
@@ -257,7 +257,7 @@ class _Rounds:
         self._answered, self._cost = 0, 0.0
 
     async def run(self, currency: str) -> Prepayment:
-        batches = self._pages.open()
+        batches = self._batches.open()
         while True:
             batches += await self._fill(bool(batches))
             if not batches:
@@ -275,7 +275,7 @@ class _Rounds:
             room = self._budget - self._journal.spent()
             count = rows_that_fit(calls, room, self._most[role], MAX_FILE_BYTES)
             if count:
-                batches.append(await self._pages.make(role, calls[:count], self._models[role].batch_price_factor))
+                batches.append(await self._batches.make(role, calls[:count], self._models[role].batch_price_factor))
                 self._calls[role] = calls[count:]
         if not (batches or others_open) and (left := sum(map(len, self._calls.values()))):
             raise BudgetError(
@@ -298,7 +298,7 @@ class _Rounds:
         role = end.batch.role
         if end.resend_rows:
             self._most[role] = end.resend_rows
-            self._calls[role] = [*self._pages.unanswered(end.batch), *self._calls.get(role, [])]
+            self._calls[role] = [*self._batches.unanswered(end.batch), *self._calls.get(role, [])]
         self._unpaid += [row for row in end.unpaid if not end.resend_rows or row.reason in REJECTED_REASONS]
         if end.problem:
             self._problems.append(end.problem)

@@ -1,4 +1,4 @@
-"""The sheets of an .xlsx that a person sees, each read row by row; openpyxl streams, so 100,000 rows stay small.
+"""Read the visible sheets of an .xlsx, row by row: openpyxl streams them, so 100,000 rows take little memory.
 
     with visible_sheets(path) as sheets:
         for number, row in sheets[0].rows(): ...        # {1: "那它一天吃几次?", 2: None}
@@ -18,13 +18,13 @@ from qinglan.file_formats import ZIP_ERRORS, zipped_kind
 from qinglan.sheet_checks import SHEET_NAMESPACE, PartScan, scan_parts
 
 LAST_ROW = 1_048_576
-"""The last one that a spreadsheet program has."""
+"""Last row that spreadsheet programs support."""
 
 SHOWN = 60
 
 
 class Formula(str):
-    """A cell that holds a formula: its text, marked so that nobody takes it for a value."""
+    """The text of a cell's formula, of a type of its own so that it is not taken for a value."""
 
 
 Cell = str | int | float | bool | None
@@ -40,7 +40,7 @@ class Sheet(NamedTuple):
     scan: PartScan
 
     def rows(self) -> Iterator[tuple[int, Row]]:
-        """Rows with their numbers, in order; a DataError where what is there has no one meaning."""
+        """Rows with their numbers, in order; a DataError if the content is ambiguous."""
         if self.scan.namespace != SHEET_NAMESPACE:
             raise DataError(
                 f"{self.where}: not in the usual form of .xlsx (Strict Open XML?). Save it as plain .xlsx."
@@ -80,7 +80,7 @@ class Sheet(NamedTuple):
 
 @contextmanager
 def visible_sheets(path: Path) -> Iterator[list[Sheet]]:
-    """The sheets that are seen when the file is opened, in their order; a DataError where there is none."""
+    """The visible sheets, in order; a DataError if there is none."""
     from openpyxl import load_workbook
 
     if kind := zipped_kind(path):
@@ -108,7 +108,7 @@ def visible_sheets(path: Path) -> Iterator[list[Sheet]]:
 
 
 def _parser(sheet: Any, part: Any) -> Any:
-    """openpyxl's parser of cells, without what else is on a sheet, and without working out formulas."""
+    """openpyxl's parser reduced to cells: it ignores the rest of a sheet and does not translate shared formulas."""
     from openpyxl.worksheet._reader import FORMULA_TAG, ROW_TAG, WorkSheetParser
     from openpyxl.xml.functions import iterparse
 

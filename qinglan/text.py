@@ -1,4 +1,4 @@
-"""How text in any language is cut, compared and made safe; the index, the reranker and the checks share it."""
+"""Cuts text in any language into terms, compares it and makes it safe; index, reranker and checks share this."""
 
 import re
 import unicodedata
@@ -17,7 +17,7 @@ LONE = re.compile(r"(?<!\w)\w(?!\w)")
 SHORTEST_STEMMED = 4
 CACHED_TEXTS = 1 << 12
 COPIED_RUN = 16
-"""Chinese characters, or four letters each, in a row of somebody else's text, punctuation aside: a copy, no name."""
+"""Length of a run that counts as copied, in Chinese characters or four letters each; a shorter one may be a name."""
 
 TOKEN_SIGNS = str.maketrans({"<": "＜", "[": "［"})
 """The signs with which control tokens begin: <|im_start|>, </s>, <think>, [INST]."""
@@ -26,7 +26,7 @@ MARKUP = re.compile(r"<[|｜/!?A-Za-z_][^<>]*>?|\[/?[A-Za-z_]+\]|[{}]|```")
 """Control tokens, tags, JSON and fences: no search query has them."""
 
 LETTERS = 4
-"""Letters of a word in Latin or Cyrillic script that say as much as a Chinese character."""
+"""Letters of a word in Latin or Cyrillic script that count as one Chinese character."""
 
 TOKEN = re.compile(rf"[{LETTER}]+|\w")
 """A word in letters, or one character of another script."""
@@ -37,7 +37,7 @@ HAN = re.compile("[\u4e00-\u9fff]")
 CHINESE_SHARE = 0.1
 
 FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and signs that are drawn as nothing: Hangul fillers, the empty Braille pattern."""
+"""Characters that are invisible but no spaces: Hangul fillers, the empty Braille pattern."""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
@@ -96,7 +96,7 @@ def normalise(text: str) -> str:
 
 
 def is_chinese(text: str) -> bool:
-    """True where a tenth of the characters is Chinese: such a text has few spaces, and names in letters."""
+    """True if at least a tenth of the characters are Chinese: Chinese texts may hold many names in letters."""
     return bool(text) and len(HAN.findall(text)) >= CHINESE_SHARE * len(text)
 
 

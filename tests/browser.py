@@ -60,13 +60,13 @@ def open_page(path: Path, profile: Path) -> Page:
 
 def find_chromium() -> str:
     """The path of a Chromium, which is installed first where there is none; the test fails where it cannot be."""
-    if found := _installed():
-        return found
+    if result := _installed():
+        return result
     with Path(tempfile.gettempdir(), f"qinglan-chromium-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the tests' workers would all install it
         message = "" if _installed() else _install()
-    if found := _installed():
-        return found
+    if result := _installed():
+        return result
     pytest.fail(f"These tests need the Debian package chromium, and it could not be installed: {message}", False)
 
 

@@ -20,9 +20,9 @@ def goes_on(pid: int) -> bool:
 
 def started_with(variable: str) -> list[str]:
     """The commands of processes that had this in their environment when they began."""
-    found = []
+    result = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append((folder / "cmdline").read_text())
-    return found
+                result.append((folder / "cmdline").read_text())
+    return result

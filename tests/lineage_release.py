@@ -106,7 +106,7 @@ def write_release(
     files = ["model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage"]
     files.append("lineage/prompt-judge.txt")
     own = sealed(
-        keys.releaser, "release", [part_of(one, folder / one) for one in files],
+        keys.releaser, "release", [part_of(file, folder / file) for file in files],
         [model, evaluation, verdict, code()], (100, 101), {"name": name},
     )  # fmt: skip
     (folder / "provenance.dsse.json").write_bytes(own)

@@ -215,15 +215,15 @@ def _headings(node: ast.AST) -> Iterator[str]:
 def added_texts() -> dict[str, str]:
     """Texts of ours that are joined by + or %: no template knows what they become; an f-string has one."""
     hidden = not_shown()
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
                     parts = [map(numbered, _texts(side, ())) for side in (node.left, node.right) if is_text(side)]
                     for text in (text for part in parts for text in part if is_prose(text) and text not in hidden):
-                        found[text] = f"{path.relative_to(ROOT)}:{node.lineno}"
-    return found
+                        result[text] = f"{path.relative_to(ROOT)}:{node.lineno}"
+    return result
 
 
 def is_text(node: ast.expr) -> bool:

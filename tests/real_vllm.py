@@ -64,7 +64,9 @@ def runtime_options(runtime: str, release: Path) -> list[str]:
         "containers"
     ]
     arguments = server["args"]
-    filled = [one.replace("{{.Name}}", "rewriter").replace("/mnt/models/model", str(release)) for one in arguments]
+    filled = [
+        argument.replace("{{.Name}}", "rewriter").replace("/mnt/models/model", str(release)) for argument in arguments
+    ]
     return [one for one in filled if not one.startswith(("--port=", "--host="))]
 
 

@@ -65,13 +65,13 @@ def tiny_weights(folder: Path, values: tuple[float, ...] = (0.5, -1.0, 2.0, 0.25
 
 def judged(model: Path, lead: float = 0.06) -> Json:
     """Figures that promote, about this model, which leads the teacher by so much."""
-    found = copy.deepcopy(good())
-    found["paired"]["rl_vs_teacher"].update(metric="top1", difference=lead)
-    found["systems"]["rl"]["top1"] = {"value": 0.88, "low": 0.85, "high": 0.91, "n": 1000}
-    found["systems"]["rl"]["quality"] = {"value": 4.6, "low": 4.5, "high": None}
-    found["digests"]["models"]["rl"] = digest(model)
-    found["digests"] |= {"training": {"sft": "b" * 64, "ppo": "c" * 64}, "test": "d" * 64}
-    return {**found, "settings": {"gate": {}}}
+    result = copy.deepcopy(good())
+    result["paired"]["rl_vs_teacher"].update(metric="top1", difference=lead)
+    result["systems"]["rl"]["top1"] = {"value": 0.88, "low": 0.85, "high": 0.91, "n": 1000}
+    result["systems"]["rl"]["quality"] = {"value": 4.6, "low": 4.5, "high": None}
+    result["digests"]["models"]["rl"] = digest(model)
+    result["digests"] |= {"training": {"sft": "b" * 64, "ppo": "c" * 64}, "test": "d" * 64}
+    return {**result, "settings": {"gate": {}}}
 
 
 def write_judged(path: Path, evaluation: Mapping[str, Any]) -> Path:
@@ -84,9 +84,9 @@ def write_lineage(
 ) -> Path:
     """What convert, base, ppo, evaluate and gate leave, each signed by the builder. `prompts`: of its rows."""
     things = {name: Thing(folder / name) for name in ("chats", "base_model")}
-    for one in things.values():
-        Path(one.path).parent.mkdir(parents=True, exist_ok=True)
-        Path(one.path).write_text(one.uri)
+    for thing in things.values():
+        Path(thing.path).parent.mkdir(parents=True, exist_ok=True)
+        Path(thing.path).write_text(thing.uri)
     steps: list[tuple[str, dict[str, Thing], dict[str, Thing]]] = [
         ("convert", {}, {"chats": things["chats"]}),
         ("base", {}, {"base_model": things["base_model"]}),

@@ -124,8 +124,8 @@ def echoes(rows: Iterable[str]) -> list[str]:
 
 
 def stats(teacher: str) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{teacher}/stats", trust_env=False).json()
-    return found
+    result: dict[str, Any] = httpx.get(f"{teacher}/stats", trust_env=False).json()
+    return result
 
 
 def outcomes(folder: Path) -> dict[str, int]:

@@ -310,10 +310,10 @@ def test_an_entry_that_is_gone_shows(kept: Kept, pushed: str) -> None:
 
 
 def test_the_shelf_tells_what_lies_there(kept: Kept, pushed: str, tmp_path: Path) -> None:
-    found = kept.store.shelf.objects(f"releases/{pushed}/")
+    result = kept.store.shelf.objects(f"releases/{pushed}/")
 
-    assert found["empty"] == ObjectInfo(digest(tmp_path / "release" / "empty"), 0)
-    assert found.keys() == file_digests(tmp_path / "release").keys()
+    assert result["empty"] == ObjectInfo(digest(tmp_path / "release" / "empty"), 0)
+    assert result.keys() == file_digests(tmp_path / "release").keys()
 
 
 def test_a_note_lies_beside_a_release_and_leaves_it_as_it_was(kept: Kept, pushed: str) -> None:

@@ -123,10 +123,10 @@ def faults(screen: Screen) -> list[str]:
     """What untrusted text has done to the screen: forged lines, and characters that act or that nobody sees."""
     rest = REDRAWN.sub("", STYLE.sub("", screen.raw)).replace("\r\n", "\n")
     # Lines as they were printed: where the terminal breaks a long one is chance.
-    found = [f"a line of its own: {line}" for line in rest.split("\n") if line.lstrip().startswith(FORGED)]
+    result = [f"a line of its own: {line}" for line in rest.split("\n") if line.lstrip().startswith(FORGED)]
     sent = {letter for letter in rest if _acts(letter)}
-    found += [f"sent to the terminal: {letter.encode('unicode_escape').decode()}" for letter in sorted(sent)]
-    return found + ([f"the title: {screen.title}"] if screen.title else [])
+    result += [f"sent to the terminal: {letter.encode('unicode_escape').decode()}" for letter in sorted(sent)]
+    return result + ([f"the title: {screen.title}"] if screen.title else [])
 
 
 def _acts(letter: str) -> bool:

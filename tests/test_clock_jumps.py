@@ -173,7 +173,7 @@ def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_o
 
     [dates] = [finding for finding in early.findings if finding.state in GRAVE]
     assert dates.what == "dates" and "up to 3.0 h in the future" in dates.why
-    [time_named] = re.findall(r"they count from (\S+ \S+Z) on", dates.why)
+    [time_named] = re.findall(r"they are trusted from (\S+ \S+Z) on", dates.why)
     assert next_step(early) == (
         f"Do not deploy it before {time_named}: its bytes and signatures are right, its dates are not."
     )
@@ -301,9 +301,9 @@ def test_a_date_to_wait_for_is_compared_with_the_services_own_clock(wrong: float
 def test_a_canary_does_not_earn_its_time_by_a_leap_of_the_measurements_clock(leap: float) -> None:
     young = passing(step_seconds=0.0)
 
-    found = decided(young, served(), measured=window(until=1000.0 + leap))
+    result = decided(young, served(), measured=window(until=1000.0 + leap))
 
-    assert found.desired is None and found.state.step_seconds <= 120
+    assert result.desired is None and result.state.step_seconds <= 120
 
 
 @pytest.mark.parametrize("leap", [-HOURS * 3600.0, HOURS * 3600.0])
@@ -327,9 +327,9 @@ def test_a_canary_is_judged_on_after_the_clock_of_the_measurements_was_set_back(
 
 
 def test_measurements_that_are_older_than_the_cursor_are_not_counted_again() -> None:
-    found = decided(state(), served(), measured=window(until=970.0)).state
+    result = decided(state(), served(), measured=window(until=970.0)).state
 
-    assert (found.cursor, found.step_seconds) == (1000.0, 0.0) and found.blind > 0
+    assert (result.cursor, result.step_seconds) == (1000.0, 0.0) and result.blind > 0
 
 
 def test_a_period_of_harm_has_no_length_where_the_clock_was_set_back_within_it() -> None:

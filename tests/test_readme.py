@@ -71,7 +71,7 @@ def test_the_page_on_architecture_names_every_contract() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 
-    assert [one["name"] for one in settings["contracts"] if f"“{one['name']}”" not in page] == []
+    assert [contract["name"] for contract in settings["contracts"] if f"“{contract['name']}”" not in page] == []
 
 
 @pytest.mark.parametrize("name", ["docs/commands.md", "docs/commands.zh.md"])

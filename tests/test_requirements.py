@@ -17,12 +17,12 @@ DISTRIBUTIONS = {"google": "protobuf"}
 
 def imported_packages() -> dict[str, str]:
     """Each package that is imported anywhere, also inside functions, with a file that does so."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for path in (path for room in OURS for path in (ROOT / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for module in modules_of(node):
-                found.setdefault(module.partition(".")[0], str(path.relative_to(ROOT)))
-    return {name: path for name, path in found.items() if name not in {*OURS, *sys.stdlib_module_names}}
+                result.setdefault(module.partition(".")[0], str(path.relative_to(ROOT)))
+    return {name: path for name, path in result.items() if name not in {*OURS, *sys.stdlib_module_names}}
 
 
 def modules_of(node: ast.AST) -> list[str]:

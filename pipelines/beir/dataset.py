@@ -28,7 +28,7 @@ CORPUS, QUERIES, CONVERSATIONS = "corpus.jsonl", "queries.jsonl", "conversations
 REWRITES = "rewrites.jsonl"
 QRELS = ("query-id", "corpus-id", "score")
 SPOKEN = "|user|:"
-"""How MTRAG's queries begin."""
+"""Prefix of MTRAG's queries."""
 
 LONGEST_HISTORY = 20_000
 
@@ -36,7 +36,7 @@ Grades = dict[str, int]
 
 
 class Dataset(NamedTuple):
-    """The judged queries of one split, and what their passages are worth."""
+    """The judged queries of one split, with the grades of their passages."""
 
     name: str
     split: str
@@ -44,7 +44,7 @@ class Dataset(NamedTuple):
     """`need` is people's rewrite, where the benchmark has one."""
 
     grades: list[Grades]
-    """The grades of each row, by passage."""
+    """Grades by passage, for each row."""
 
     passages: int
     blank: int
@@ -68,7 +68,7 @@ class Dataset(NamedTuple):
 
 
 class _Line(BaseModel):
-    """A line of somebody else's file: fields beside those below are left alone."""
+    """A line of a foreign file: fields other than those below are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
@@ -136,14 +136,14 @@ def qrels_file(folder: Path, split: str) -> Path:
 
 class Judgements(NamedTuple):
     grades: dict[str, Grades]
-    """The grades, by query and passage."""
+    """Grades by query and passage."""
 
     lines: dict[str, dict[str, int]]
     """The line of each grade in its file."""
 
 
 def read_qrels(path: Path) -> Judgements:
-    """Grades and their lines; what is no header, no whole number or said twice is a DataError with its line."""
+    """Read grades and their lines; a wrong header, a grade that is no whole number or a duplicate is a DataError."""
     judged, lines = Judgements({}, {})
     for number, cells in enumerate(_lines(path), 1):
         where = f"{path}:{number}"
@@ -250,7 +250,7 @@ def _turns(where: str, line: ConversationLine) -> list[Any]:
 
 
 def _row(query: QueryLine, conversation: ConversationLine | None, rewrite: str, tenant: str) -> Question:
-    """A query as our systems are asked it; without a conversation it is one of its own."""
+    """A query as a row for our systems; without a conversation it forms one by itself."""
     question = _spoken(query.text)
     turns = list(conversation.turns) if conversation else []
     if turns and turns[-1].side == "user" and turns[-1].text == question:

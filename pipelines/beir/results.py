@@ -28,11 +28,11 @@ NO_NEEDS = "not defined: the benchmark has no people's rewrites, which the rewar
 
 Json = dict[str, Any]
 Systems = Mapping[str, Sequence[Rewrites]]
-"""The rewrites of each seed, by the system's name."""
+"""Rewrites of each seed, by the system's name."""
 
 
 class Draws(NamedTuple):
-    """How intervals are drawn."""
+    """Settings of the bootstrap intervals."""
 
     draws: int
     seed: int
@@ -68,7 +68,7 @@ def _measured(ranking: Ranking, grades: Mapping[str, int]) -> dict[str, float]:
 
 
 def build_results(dataset: Dataset, systems: Systems, numbers: Numbers, draws: Draws) -> Json:
-    """The content of beir.json, but for where things came from."""
+    """The content of beir.json, without the origins of its inputs."""
     return {
         "benchmark": {
             "name": dataset.name, "split": dataset.split, "queries": len(dataset.rows),

@@ -42,7 +42,7 @@ def rag_service(knowledge_base: Path, tenant: str, folder: Path) -> Iterator[str
 
 
 def index_with_progress(knowledge_base: Path, tenant: str, root: Path) -> None:
-    """Build the index that the service will open, which it would do in silence: 180,000 passages take a minute."""
+    """Build the service's index with a progress line: 180,000 passages take a minute."""
     size = knowledge_base.stat().st_size
     batches: list[int] = []
     with transfer_progress("index", size) as transfer:

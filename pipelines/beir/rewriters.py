@@ -20,7 +20,7 @@ from serving.rag.service_client import ServiceClient, ServiceError
 from serving.rag.url_checks import refuse_credentials
 
 SECONDS = 120.0
-"""For one rewrite: a large model without a GPU is slow, and nobody waits here."""
+"""Time limit of one rewrite: long, as a large model without a GPU is slow and no user waits."""
 
 ATTEMPTS, PAUSE = 3, 2.0
 UNREAD = (400, 413, 422)
@@ -38,16 +38,16 @@ class Rewrites(NamedTuple):
     """One rewriter's queries, in the order of the rows."""
 
     queries: list[str]
-    """Empty where it wrote nothing."""
+    """The rewrites; an empty text where it wrote nothing."""
 
     as_asked: int = 0
     """Questions that were searched as they were: its guard took the rewrite back, or there was none."""
 
     refused: int = 0
-    """Questions that it would not read, and that were searched as they were."""
+    """Questions that it refused, and that were searched as they were."""
 
     refusal: str = ""
-    """Its words to the first of them."""
+    """The message of the first refusal."""
 
 
 class Answer(NamedTuple):
@@ -55,14 +55,14 @@ class Answer(NamedTuple):
 
     query: str
     guarded: bool = False
-    """Its guard took the rewrite back: the query is the question."""
+    """True if its guard rejected the rewrite, so that the query is the question."""
 
     refusal: str = ""
-    """Why it would not read the question: the query is the question."""
+    """Why it refused the question, so that the query is the question; "" otherwise."""
 
 
 def read_rewriter(text: str) -> tuple[str, RewriterConfig]:
-    """`NAME=URL`, `NAME=kserve=URL` or `NAME=openai=URL,model=MODEL`."""
+    """Parse `NAME=URL`, `NAME=kserve=URL` or `NAME=openai=URL,model=MODEL`."""
     name, equals, address = text.partition("=")
     refuse_credentials("--rewriter", address, "It is asked without.")
     kind, named, rest = address.partition("=")
@@ -76,7 +76,7 @@ def read_rewriter(text: str) -> tuple[str, RewriterConfig]:
 
 
 def read_model(text: str) -> tuple[str, Path]:
-    """`NAME=FOLDER`: a rewriter's folder, or a release that holds one."""
+    """Parse `NAME=FOLDER`: a rewriter's folder, or a release that holds one."""
     name, equals, folder = text.partition("=")
     if not equals or not folder:
         raise ConfigError(f"--model {text}: write NAME=FOLDER.")

@@ -80,7 +80,7 @@ def evaluate_beir(
 
 
 def check_names(contenders: Contenders) -> None:
-    """A ConfigError where two systems have one name, or a name is none."""
+    """Raise a ConfigError if two systems have the same name, or a name is not valid."""
     names = [*contenders.models, *contenders.rewriters]
     for name in names:
         if name in RESERVED or names.count(name) > 1 or not SYSTEM_NAME.match(name):
@@ -91,7 +91,7 @@ def check_names(contenders: Contenders) -> None:
 
 
 def rewrite_all(dataset: Dataset, contenders: Contenders, run: RunDir, rag_url: str) -> Systems:
-    """Every system's queries: what is free first, what is paid last."""
+    """Every system's queries: free systems first, paid ones last."""
     rows = dataset.rows
     systems = {PLAIN: [Rewrites([row.question for row in rows])]}
     if dataset.has_history:

@@ -42,7 +42,7 @@ COMPONENTS = (
 
 
 def cluster_checks(config: RunConfig | None, tenant: str, profile: str, namespace: str) -> Iterator[Check]:
-    """The platform, then a profile's own requirements; a cluster that cannot be asked is one error."""
+    """Check the platform, then a profile's requirements; an unreachable cluster is a single error."""
     try:
         api = connect()
         platform = read_platform(api)
@@ -81,7 +81,7 @@ def platform_checks(platform: Platform) -> Iterator[Check]:
 
 
 def kfp_check() -> Check:
-    """KFP answers at the address of the environment."""
+    """Check that KFP answers at the address in the environment."""
     try:
         access = read_access()
     except ConfigError as error:

@@ -16,7 +16,7 @@ LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 
 
 def machine_checks(folder: Path) -> Iterator[Check]:
-    """Everything that a run needs of this machine, whatever its profile."""
+    """Check what every run needs of this machine, whatever its profile."""
     yield python_check(sys.version_info[:2])
     yield room_check(host_bytes() / GB, free_bytes(folder) / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())
@@ -33,7 +33,7 @@ def python_check(version: tuple[int, int]) -> Check:
 
 
 def room_check(memory: float, disk: float, cores: int, folder: Path) -> Check:
-    """Memory and disk; what a profile with GPUs needs, `qinglan fit` counts."""
+    """Check memory and disk for the laptop profile; `qinglan fit` covers profiles with GPUs."""
     what = f"{cores} cores, {memory:.0f} GB of memory, {disk:.0f} GB free where {folder} will be."
     if disk < LEAST_DISK_GB:
         return Check("error", "room", what, f"Make room: {LEAST_DISK_GB:g} GB, or give --out on another disk.")

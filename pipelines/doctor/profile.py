@@ -21,7 +21,7 @@ READY = {
     "keys": "all are set.",
     "RAG": "it answers, in a shape that a run reads.",
 }
-"""Words for a subject without a problem."""
+"""Messages for subjects without a problem."""
 
 
 def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) -> Iterator[Check]:
@@ -65,7 +65,7 @@ def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, t
 
 
 def readiness_checks(ready: Readiness, words: Mapping[str, str], cluster: bool) -> Iterator[Check]:
-    """Each problem with its subject, and a word for every subject without one."""
+    """A check for each problem, and an ok for each subject without one."""
     for subject, problems in ready.by_subject.items():
         for problem in problems:
             text = " ".join(problem.lines)

@@ -26,7 +26,7 @@ OTHER_FORMATS: tuple[AnswerFormat, ...] = ("json_schema", "json_object", "tool",
 
 
 def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Check]:
-    """Look at each model; with `paid`, by a call of its role."""
+    """Check each model; with `paid`, by one call of its role."""
     for role, model in models.items():
         yield call_check(role, model) if paid else list_check(role, model)
 
@@ -74,7 +74,7 @@ def _model_names(content: bytes) -> list[str]:
 
 
 def call_check(role: str, model: PaidModel) -> Check:
-    """One call as a run makes it: a rewrite by the teacher, a judgement by the others."""
+    """Make one call as a run would: a rewrite by the teacher, a judgement by the others."""
     try:
         return asyncio.run(_call(role, model))
     except ConfigError as error:

@@ -40,7 +40,7 @@ class Verdict(NamedTuple):
 
 
 def judge(measured: Measurements, score_threshold: float, passages: KnownPassages | None) -> Verdict:
-    """Put everything that was measured into words, and propose settings."""
+    """Turn the measurements into checks, and propose settings."""
     rows, service = measured.rows, measured.service
     tenant = rows[0].row.tenant_id
     rewrite, needs = rewrite_effect(rows), need_effect(rows)
@@ -65,7 +65,7 @@ def judge(measured: Measurements, score_threshold: float, passages: KnownPassage
 
 
 def closing_lines(checks: Sequence[Check], limits: Sequence[str]) -> list[str]:
-    """Say what the checks and the limits mean for a run; derived from them alone, so that it cannot say otherwise."""
+    """Say what the checks and the limits mean for a run."""
     faults, warnings = (
         ", ".join(dict.fromkeys(check.subject for check in checks if check.state == state))
         for state in ("error", "warning")
@@ -175,9 +175,9 @@ def need_checks(effect: str, rows: Sequence[RowAnswers]) -> Iterator[Check]:
 
 
 def judge_scores(rows: Sequence[RowAnswers], service: RagUpstream) -> tuple[Calibration | None, list[Check]]:
-    """Range and scale of the scores; for logits a calibration, fitted where enough questions are labelled.
+    """Check range and scale of the scores; for logits, propose a calibration, fitted if enough rows are labelled.
 
-    Logits without a calibration among the settings are no finding that is fine: a run refuses such scores.
+    Logits without a calibration in the settings are a warning, since a run refuses such scores.
     """
     scores = [score for row in rows for score in row.first.scores]
     if not scores:
@@ -188,21 +188,28 @@ def judge_scores(rows: Sequence[RowAnswers], service: RagUpstream) -> tuple[Cali
         return None, [Check("ok", "scores", f"{ranged}: within [0, 1].")]
     calibrated = {row.row.tenant_id for row in rows} <= service.calibration.keys()
     labelled = [row for row in rows if gold_rank(row)]
-    if len(labelled) < FEWEST_LABELLED and calibrated:
+    if len(labelled) >= FEWEST_LABELLED:
+        return _fit_calibration(labelled, service, ranged, calibrated)
+    if calibrated:
         return None, [Check("ok", "scores", f"{ranged}: logits, which the calibration of the settings maps.")]
-    if len(labelled) < FEWEST_LABELLED:
-        plain = Calibration(scale=scale, slope=1.0, intercept=0.0)
-        return plain, [Check(
-            "warning", "scores", f"{ranged}: logits. Only {len(labelled)} questions have a gold passage among the "
-            f"hits, and a calibration takes {FEWEST_LABELLED}: the lines below have the plain sigmoid.",
-            "Give a sheet with gold passages, or choose validate.quality_threshold by validated.xlsx of a first run.",
-        )]  # fmt: skip
+    plain = Calibration(scale=scale, slope=1.0, intercept=0.0)
+    return plain, [Check(
+        "warning", "scores", f"{ranged}: logits. Only {len(labelled)} questions have a gold passage among the "
+        f"hits, and a calibration takes {FEWEST_LABELLED}: the lines below have the plain sigmoid.",
+        "Give a sheet with gold passages, or choose validate.quality_threshold by validated.xlsx of a first run.",
+    )]  # fmt: skip
+
+
+def _fit_calibration(
+    labelled: Sequence[RowAnswers], service: RagUpstream, ranged: str, calibrated: bool
+) -> tuple[Calibration | None, list[Check]]:
+    """Fit a calibration of logits on questions with a gold passage among their hits."""
     pairs = [
         (hit["reranker_score"], hit["id"] in row.row.gold) for row in labelled for hit in row.first.data["recall"]
     ]
     try:
         fitted = fit_calibration(
-            [raw for raw, _ in pairs], [answers for _, answers in pairs], scale, service.base_url
+            [raw for raw, _ in pairs], [answers for _, answers in pairs], "logit", service.base_url
         )
     except DataError as error:
         return None, [Check("error", "scores", f"{ranged}: logits. {error}")]
@@ -230,15 +237,23 @@ def id_checks(rows: Sequence[RowAnswers], passages: KnownPassages | None) -> Ite
         yield Check("warning", "ids", "passages have none: no gold passage can be recognised.", "See below.")
         return
     if passages is not None:
-        held = len(ids & set(passages.ids))
-        state = "ok" if held == len(ids) else "error" if not held else "warning"
-        advice = "" if held == len(ids) else "Serve the run's knowledge base, or give the run the one that is served."
-        yield Check(state, "ids", f"{held} of {len(ids)} retrieved ids are in the knowledge base.", advice)  # type: ignore[arg-type]
+        known = len(ids & set(passages.ids))
+        what = f"{known} of {len(ids)} retrieved ids are in the knowledge base."
+        if known == len(ids):
+            yield Check("ok", "ids", what)
+        else:
+            advice = "Serve the run's knowledge base, or give the run the one that is served."
+            yield Check("warning" if known else "error", "ids", what, advice)
     labelled = [row for row in rows if row.row.gold]
     if labelled:
-        first, any_ = (sum(test(gold_rank(row)) for row in labelled) for test in (lambda rank: rank == 1, bool))
-        what = f"the gold passage is first for {first} and among the hits for {any_} of {len(labelled)} questions."
-        yield Check("ok" if any_ else "error", "gold", what, "" if any_ else "Are these the ids of this service?")
+        ranks = [gold_rank(row) for row in labelled]
+        first, retrieved = ranks.count(1), len(ranks) - ranks.count(0)
+        what = (
+            f"the gold passage is first for {first} and among the hits for {retrieved} of {len(labelled)} questions."
+        )
+        yield Check(
+            "ok" if retrieved else "error", "gold", what, "" if retrieved else "Are these the ids of this service?"
+        )
     else:
         yield Check("warning", "gold", "no question has gold passages, so ranks are not measured.")
 

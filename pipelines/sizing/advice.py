@@ -1,4 +1,4 @@
-"""The settings nearest to a profile's with which a training fits: the fewest changes, and of those the mildest."""
+"""Find the settings nearest to a profile's with which a training fits: the fewest and smallest changes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
@@ -21,8 +21,9 @@ CRITICS = ("Qwen/Qwen3-4B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-0.6B")
 def nearest_changes(
     config: Line, candidates: Iterable[Change], fits: Callable[[Line], bool]
 ) -> list[tuple[Change, ...]]:
-    """Up to three sets of changes with which it fits, all as small as can be: of the sets that change the same
-    settings, the first, so candidates of a setting come with the mildest first.
+    """Up to three smallest sets of changes with which it fits.
+
+    Of sets that change the same settings the first is taken, so candidates of a setting come smallest first.
     """
     candidates = [*candidates]
     for count in range(1, MOST_CHANGES + 1):

@@ -20,7 +20,7 @@ class Change(NamedTuple):
 
 
 def with_changes(config: Line, changes: Iterable[Change], where: str) -> Line:
-    """The profile with other settings; a ConfigError where they cannot be together."""
+    """The profile with other settings; a ConfigError if they are not allowed together."""
     values: dict[str, Any] = {}
     for change in changes:
         nested: Any = change.value

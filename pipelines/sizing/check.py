@@ -36,7 +36,7 @@ def fit_report(
 
 
 def uncounted_models(config: LineConfig) -> list[str]:
-    """Public models, or folders, of the line whose shape is not known here; a tiny model is none."""
+    """Models of the line, public or folders, whose shape is not known here, except tiny ones."""
     base: BaseConfig | None = getattr(config, "base", None)
     names = [base.model] if base and base.source == "hub" else []
     if isinstance(config, RunConfig) and config.ppo.critic_model:
@@ -123,7 +123,7 @@ def _disk_bytes(path: Path) -> int:
 
 
 def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
-    """A sentence where a run on this machine needs more disk than there is for its folder."""
+    """A warning if a run on this machine needs more disk than its folder has; else empty."""
     return [
         f"A run on this machine needs up to {room.needed:,.1f} GB of disk, and {room.available or 0:,.1f} GB are "
         f"free, or held by an earlier try of it, where {folder} is or will be. Make room, or give --out on a larger "
@@ -134,7 +134,7 @@ def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
 
 
 def this_machines_room(report: FitReport, folder: Path) -> tuple[str, ...]:
-    """A note of what is here, where the report has rooms of a machine that nobody has named."""
+    """A note of this machine's memory, if the report has needs of a machine that the profile does not name."""
     if all(room.available for room in report.rooms):
         return ()
     memory, disk = host_bytes() / GB, free_bytes(folder) / GB
@@ -166,7 +166,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def existing_folder(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """The folder, or its nearest parent that exists."""
     folder = folder.resolve()
     while not folder.exists():
         folder = folder.parent

@@ -40,7 +40,7 @@ class Models(NamedTuple):
 
 
 def rewriter_models(config: RunConfig) -> Models | None:
-    """None where a shape is not known: a tiny model, or a public one whose weights are not here."""
+    """Shapes of the models; None if one is unknown: a tiny model, or a public one whose weights are not here."""
     base = base_shape(config.base)
     critic = model_shape(config.ppo.critic_model) if config.ppo.critic_model else base
     if base is None or critic is None:

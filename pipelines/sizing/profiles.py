@@ -1,4 +1,4 @@
-"""The profile that `qinglan fit` is asked about."""
+"""Load the profile that `qinglan fit` examines."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The whole answer to "does it fit?": needs, steps, hours and price of a profile, and what to change."""
+"""The report of `qinglan fit`: needs, steps, hours and price of a profile, and what to change."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from qinglan.sizing.speed import Steps, steps_of_all
 from qinglan.sizing.vllm import cache_tokens
 
 PLAN_ROWS = 560
-"""Training rows of the original plan at the most, section 1.5."""
+"""Largest number of training rows in the original plan, section 1.5."""
 
 HOUR = 3600
 TRAININGS = ("sft", "ppo")
@@ -57,7 +57,7 @@ class Room(Config):
     room: str
     phase: str
     needed: float
-    """GB, as the next."""
+    """GB that the largest phase needs."""
 
     available: float | None
     by_manifests: bool
@@ -100,7 +100,7 @@ class FitReport(Config):
     rooms: tuple[Room, ...]
     paces: tuple[Pace, ...]
     advice: tuple[str, ...]
-    """Changes with which everything fits that does not."""
+    """Changes with which everything fits; empty if it fits already."""
 
     notes: tuple[str, ...]
 

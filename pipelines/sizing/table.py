@@ -7,10 +7,10 @@ from pipelines.sizing.report import NO_HOURS, FitReport, Pace, Room
 from qinglan.terminal import in_language
 
 MARKS = {"counted": "", "measured": " m", "published": " p", "guessed": " g"}
-"""Letters behind a part that say what its bytes rest on."""
+"""Letters after a part that give the basis of its bytes."""
 
 SMALLEST = 0.05
-"""GB of a part that is worth a word."""
+"""Parts below this many GB are not listed."""
 
 
 def print_fit(report: FitReport) -> None:
@@ -71,7 +71,7 @@ def pace_in_words(pace: Pace) -> str:
 
 
 def verdict_lines(report: FitReport) -> Iterator[str]:
-    """The answer first, then every change that mends it."""
+    """Lines that say whether it fits, then the changes with which it would."""
     if report.fits:
         all_rooms_known = all(room.available for room in report.rooms)
         what = "It fits" if all(pace.steps for pace in report.paces) else "Its memory and disk fit"

@@ -74,7 +74,7 @@ def submit(
     from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
     from pipelines.submit.start_run import submit as start
 
-    say = _sayer(as_json)
+    say = _progress_printer(as_json)
     overrides = parse_overrides([option for option in set_ or () if is_setting(option)])
     settings = parse_set_options(option for option in set_ or () if not is_setting(option)) | _present_options(
         zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
@@ -143,7 +143,7 @@ def follow(
 
     kfp = KfpClient(read_access(endpoint))
     _, pods = namespaces(kfp.many_users(), namespace)
-    _sayer(as_json)(f"page: {kfp.page(run_id)}")
+    _progress_printer(as_json)(f"page: {kfp.page(run_id)}")
     _follow(kfp, run_id, pods, cancel_on_interrupt, as_json, {"run_id": run_id, "page": kfp.page(run_id)})
 
 
@@ -152,7 +152,7 @@ def cancel(run_id: RunId, endpoint: Endpoint = "", as_json: Json = False) -> Non
     from pipelines.submit.follower import Follower, cancel_message
     from pipelines.submit.kfp_client import KfpClient, read_access
 
-    kfp, say = KfpClient(read_access(endpoint)), _sayer(as_json)
+    kfp, say = KfpClient(read_access(endpoint)), _progress_printer(as_json)
     run = Follower(kfp, run_id, say).cancel()
     if as_json:
         say_json({"run_id": run_id, "page": kfp.page(run_id), "state": run.state})
@@ -168,7 +168,7 @@ def _follow(
     """
     from pipelines.submit.follower import Follower, cancel_message
 
-    say = _sayer(as_json)
+    say = _progress_printer(as_json)
     follower = Follower(kfp, run_id, say, _cluster_view(namespace, say))
     try:
         run = follower.follow()
@@ -187,7 +187,7 @@ def _follow(
 
 
 def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
-    """The run's pods and Workflow; a cluster that cannot be asked is reported, and the run is followed without it."""
+    """Readers of the run's pods and Workflow; if the cluster cannot be reached, say so and follow without them."""
     from pipelines.submit.cluster_reader import connect
     from pipelines.submit.follower import NO_WORKFLOW, ClusterView
     from pipelines.submit.pods import ClusterPods
@@ -207,6 +207,6 @@ def _present_options(options: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name: value for name, value in options if value}
 
 
-def _sayer(as_json: bool) -> Callable[[str], None]:
-    """Prints lines as they come, where they do not mix with a result that a program reads."""
+def _progress_printer(as_json: bool) -> Callable[[str], None]:
+    """Print progress lines, to stderr if stdout holds JSON for a program."""
     return lambda line: say(line, to=sys.stderr if as_json else sys.stdout)

@@ -34,7 +34,7 @@ class Graph(NamedTuple):
 
     @property
     def description(self) -> str | None:
-        """The description of tenant, profile and machine that the page shows."""
+        """Tenant, profile and machine, as KFP's page shows them."""
         text: str | None = self.spec["pipelineInfo"].get("description")
         return text
 
@@ -49,7 +49,7 @@ class Graph(NamedTuple):
 
 
 def read_graph(path: Path) -> Graph:
-    """A graph that parses, is of KFP's form, and in which every reference leads somewhere."""
+    """Read a graph; an error if it does not parse, has not KFP's form, or holds a reference to nothing."""
     try:
         text = path.read_bytes()
     except FileNotFoundError as error:
@@ -135,7 +135,7 @@ def parameters_of(component: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def read_parameters(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, in the types that the graph wants; unknown, missing and unfit ones are named in the error."""
+    """Convert values to the graph's types; unknown, missing and invalid ones are named in the error."""
     parameters = graph.parameters
     if unknown := sorted(set(values) - set(parameters)):
         raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(parameters))}.")

@@ -1,4 +1,4 @@
-"""Kubeflow Pipelines as its REST API has it: upload a version, start a run, look at it, cancel it.
+"""Client of Kubeflow Pipelines' REST API: upload a version, start a run, read it, cancel it.
 
 kfp.Client is not used: it reads a namespace from a file in the home folder, looks for a cluster where it was given
 none, waits half a minute for an answer that does not come, and takes a login page for one.
@@ -35,7 +35,7 @@ class KfpNotFound(ConfigError):
 
 
 class KfpAlreadyExists(ConfigError):
-    """Somebody was faster."""
+    """An object of this name exists already: another client created it first."""
 
 
 class KfpAccess(NamedTuple):
@@ -45,10 +45,10 @@ class KfpAccess(NamedTuple):
     """The address, with a prefix if there is one: https://host/pipeline."""
 
     token: Callable[[], str] | None = None
-    """Called before each request: a mounted token is renewed while a run is followed."""
+    """Reads the token; called before each request, as a mounted token is renewed while a run is followed."""
 
     pages: str = ""
-    """The address at which people see the page, if it differs."""
+    """The address of KFP's page for people, if it differs."""
 
     ca_file: str = ""
 
@@ -108,7 +108,7 @@ def _read_token(path: Path) -> str:
 
 
 class KfpClient:
-    """The client of one KFP; every failure is an error of ours, which says what to do."""
+    """Client of one KFP; every failure is raised as an error that says what to do."""
 
     def __init__(self, access: KfpAccess) -> None:
         import kfp_server_api as api
@@ -150,7 +150,7 @@ class KfpClient:
             return pipeline, self._version(pipeline, called), False
 
     def _upload(self, pipeline: str, called: str, graph: Graph) -> str:
-        """The bytes that were checked, whatever the file holds by now."""
+        """Upload the bytes that were checked, even if the file was changed since."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "pipeline.yaml")
             file.write_bytes(graph.text)
@@ -161,7 +161,7 @@ class KfpClient:
         return str(version.pipeline_version_id)
 
     def _pipeline(self, name: str, graph: Graph, namespace: str) -> str:
-        """A pipeline's id; made where there is none of this name."""
+        """The id of the pipeline of this name, which is created if it does not exist."""
         options = {"namespace": namespace} if namespace else {}
         find = self._pipelines.pipeline_service_get_pipeline_by_name_with_http_info
         try:
@@ -185,7 +185,7 @@ class KfpClient:
         return next((str(version.pipeline_version_id) for version in versions.pipeline_versions or ()), "")
 
     def experiment(self, name: str, namespace: str) -> str:
-        """An experiment's id; made where there is none of this name."""
+        """The id of the experiment of this name, which is created if it does not exist."""
         options = {"namespace": namespace} if namespace else {}
         answer = self._ask(
             f"look for experiment {name}", self._experiments.experiment_service_list_experiments_with_http_info,
@@ -246,7 +246,7 @@ class KfpClient:
         )  # fmt: skip
 
     def spec(self, run: Run) -> dict[str, Any]:
-        """The graph of a run, as KFP keeps it; nothing where it is gone."""
+        """The graph of a run as KFP stores it; empty if it was deleted."""
         if not run.version_id:
             return {}
         get = self._pipelines.pipeline_service_get_pipeline_version_with_http_info
@@ -257,7 +257,7 @@ class KfpClient:
         return dict(spec.get("pipeline_spec", spec))
 
     def cancel(self, run_id: str) -> None:
-        """Ask KFP to end a run; it takes its time."""
+        """Ask KFP to end a run; the run ends some time later."""
         self._of_run(run_id, "cancel", self._runs.run_service_terminate_run_with_http_info)
 
     def _of_run(self, run_id: str, what: str, call: Callable[..., Any]) -> Any:
@@ -271,7 +271,7 @@ class KfpClient:
             ) from error
 
     def _ask(self, what: str, call: Callable[..., Any], *words: Any, **options: Any) -> Any:
-        """The answer of KFP, and of nobody in front of it."""
+        """Send a request and check that the answer is KFP's own, not that of a proxy in front of it."""
         from kfp_server_api.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -289,7 +289,7 @@ class KfpClient:
         return answer
 
     def _explained(self, what: str, error: Any) -> QinglanError:
-        """The error for an answer that KFP, or a server in front of it, refused to give."""
+        """The error for a request that KFP, or a server in front of it, refused."""
         status, message, details = int(error.status or 0), *_error_message(error.body)
         refused = f"Cannot {what}: {self._access.endpoint} said {status}"
         if status == 401 or 300 <= status < 400:  # KFP's words for it are its chain of calls
@@ -331,7 +331,7 @@ class KfpClient:
 
 
 def _equals(field: str, value: str) -> str:
-    """A filter, quoted once more than HTTP does: the API server unquotes it twice."""
+    """A filter for a query string, quoted twice in all: the API server unquotes it twice."""
     return quote(json.dumps({"predicates": [{"operation": "EQUALS", "key": field, "string_value": value}]}))
 
 
@@ -351,7 +351,7 @@ def _denied(message: str) -> str:
 
 
 def _is_html(body: Any) -> bool:
-    """HTML or XML: an object store, or a web server, and not KFP or what lets people through to it."""
+    """True for HTML or XML, which comes from a web server or an object store, not from KFP."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
     return text.lstrip().startswith("<")
 

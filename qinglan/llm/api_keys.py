@@ -1,4 +1,4 @@
-"""Keys of paid models, from the environment. Apart from the calls: their library takes long to import."""
+"""Keys of paid models, from the environment; a module of its own, as upstream.py imports a large library."""
 
 import os
 

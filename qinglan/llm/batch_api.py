@@ -1,6 +1,6 @@
 """Batches of a paid service by OpenAI's protocol: upload a file, create a batch of it, read its result files.
 
-Answers of these endpoints are parsed only here; every failure is an UpstreamError, as of a live call.
+Answers of these endpoints are parsed only here; every failure is an UpstreamError, as in a live call.
 """
 
 from codecs import BOM_UTF8
@@ -65,8 +65,8 @@ class BatchStatus(NamedTuple):
     done: int
     total: int
     problems: tuple[BatchProblem, ...]
-    unfiled: bool = False
-    """Rows have an answer and there is no file yet: a service may count them a moment before the file exists."""
+    files_pending: bool = False
+    """The service counts answered rows whose file it does not name yet: the file may appear a moment later."""
 
 
 class UnknownBatchError(FatalUpstreamError):
@@ -114,7 +114,7 @@ class BatchService:
         """Find the batch with our name or file, if its creation reached the service; lists come in any order."""
         after, pages = "", set[str]()
         while True:
-            with self._known(f"batch {name}"):
+            with self._explain_unknown(f"batch {name}"):
                 listed = await self._json("GET", f"/batches?limit={LISTED}" + (f"&after={after}" if after else ""))
             items = _objects(listed)
             for item in items:
@@ -128,7 +128,7 @@ class BatchService:
             pages.add(after)
 
     async def ask(self, batch: str) -> BatchStatus:
-        with self._known(f"batch {batch}"):
+        with self._explain_unknown(f"batch {batch}"):
             return self._status(await self._json("GET", f"/batches/{batch}"))
 
     async def lines(self, file: str) -> AsyncGenerator[BatchResultLine, None]:
@@ -136,7 +136,7 @@ class BatchService:
         async with aclosing(self._bytes(file)) as chunks:
             rest = b""
             async for chunk in chunks:
-                # Not by splitlines: a text may hold U+2028, which ends no line of JSON.
+                # splitlines would also split at U+2028, which may stand in a text of a JSON line.
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
                     if line.strip():
@@ -157,7 +157,7 @@ class BatchService:
             request = client.files.with_streaming_response.content(file)
             return request, await request.__aenter__()
 
-        with self._known(f"file {file}"):
+        with self._explain_unknown(f"file {file}"):
             request, response = await self._upstream.call(begin, ASK_SECONDS)
         try:
             async for chunk in response.iter_bytes():
@@ -196,7 +196,8 @@ class BatchService:
         return value
 
     @contextmanager
-    def _known(self, what: str) -> Iterator[None]:
+    def _explain_unknown(self, what: str) -> Iterator[None]:
+        """Turn a 404 into an error that says what the service does not know, and what to do."""
         try:
             yield
         except FatalUpstreamError as closed:
@@ -231,8 +232,9 @@ def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:
     try:
         if isinstance(response, dict):
             status, body = _status_code(response.get("status_code")), orjson.dumps(response.get("body")).decode()
-            # Without a status it may be an answer; whatever else it is, it may have been billed.
-            return error_from_status(status, {}, body, where) if status >= 300 else read_completion(body, where)
+            if status >= 300:
+                return error_from_status(status, {}, body, where)
+            return read_completion(body, where)  # also without a status: it may be an answer
     except UpstreamError as unanswered:
         return unanswered
     error = value.get("error")

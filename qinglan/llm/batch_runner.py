@@ -94,18 +94,18 @@ class BatchRunner:
     ) -> None:
         self._batch, self._journal, self._show = batch, journal, show
         self._model, self._service = upstream.model, BatchService(upstream)
-        self._pages = BatchJournal(journal)
+        self._batches = BatchJournal(journal)
         self._unpaid: list[UnpaidRow] = []
         self._line_keys: set[str] = set()
         self._written: list[asyncio.Future[int]] = []
         self._next_report = 0.0
-        logging.getLogger("stamina").setLevel(logging.ERROR)  # it would log a line without a reason for each retry
+        logging.getLogger("stamina").setLevel(logging.ERROR)  # else it logs each retry, without the reason
 
     async def run(self) -> BatchEnd:
         try:
             await self._create()
         except (FatalUpstreamError, RejectedRequestError) as error:
-            return await self._dissolve(error)
+            return await self._end_refused(error)
         try:
             status = await self._wait()
             await self._note(status=status.status)
@@ -113,7 +113,7 @@ class BatchRunner:
         except UpstreamError as error:
             raise OutageError(f"{error} {RESUME}") from error
         await self._settle_rest(status)
-        answered = self._pages.answered(self._batch)
+        answered = self._batches.answered(self._batch)
         resend = rows_to_resend(status, self._batch.rows)
         return await self._end("" if resend else batch_problem(status, answered, self._batch.rows), resend)
 
@@ -123,7 +123,7 @@ class BatchRunner:
             return
         may_exist = bool(self._batch.file)
         if not self._batch.file:
-            await self._note(file=await self._insist(self._upload), status="uploaded")
+            await self._note(file=await self._retry(self._upload), status="uploaded")
 
         async def create() -> BatchStatus:
             nonlocal may_exist
@@ -132,13 +132,13 @@ class BatchRunner:
             may_exist = True
             return await self._service.create(self._batch.file, self._batch.name)
 
-        status = await self._insist(create)
+        status = await self._retry(create)
         await self._note(batch=status.id, status=status.status)
 
     async def _upload(self) -> str:
         path = self._upload_path()
         try:
-            await asyncio.to_thread(self._pages.write_file, self._batch, path)
+            await asyncio.to_thread(self._batches.write_file, self._batch, path)
             return await self._service.upload(path, self._batch.name)
         finally:
             path.unlink(missing_ok=True)
@@ -152,7 +152,7 @@ class BatchRunner:
             try:
                 if existing := await self._service.find(self._batch.name, self._batch.file):
                     return existing
-            except (FatalUpstreamError, RejectedRequestError) as error:  # that refuses the list, not the batch
+            except (FatalUpstreamError, RejectedRequestError) as error:  # the list is refused, not the batch
                 raise OutageError(f"{error} {RESUME}") from error
             await asyncio.sleep(pause)
         return None
@@ -161,11 +161,11 @@ class BatchRunner:
         """Wait until the batch has ended and names the files of the answers that it counts."""
         left, until = LOOKUPS, time.monotonic() + DEADLINE_SECONDS
         for pause in pauses():
-            status = await self._insist(lambda: self._service.ask(self._batch.batch))
+            status = await self._retry(lambda: self._service.ask(self._batch.batch))
             self._show(self._batch, status)
             if status.status in ENDED_STATUSES:
                 left -= 1
-                if not status.unfiled or not left:
+                if not status.files_pending or not left:
                     return status
             elif status.status not in RUNNING_STATUSES or time.monotonic() > until:
                 raise TransientError("odd", f"Batch {status.id} is {status.status!r}, as the service calls it.")
@@ -175,7 +175,7 @@ class BatchRunner:
     async def _read(self, status: BatchStatus) -> None:
         """Read all lines that the service counts; read again a few times while some are missing."""
         for pause in lookup_pauses():
-            await self._insist(lambda: self._read_files(status))
+            await self._retry(lambda: self._read_files(status))
             if len(self._line_keys) >= status.done:
                 return
             await asyncio.sleep(pause)
@@ -186,13 +186,13 @@ class BatchRunner:
         try:
             for file in status.files:
                 async for line in self._service.lines(file):
-                    await self._take(line)
+                    await self._settle_line(line)
         finally:
             await self._commit()
 
-    async def _take(self, line: BatchResultLine) -> None:
+    async def _settle_line(self, line: BatchResultLine) -> None:
         """Settle the row that a line names, once; log and skip any other line."""
-        match = self._pages.row(self._batch, line.key)
+        match = self._batches.row(self._batch, line.key)
         if match is None or line.key in self._line_keys:
             log.warning("batch %s: a second line, or none of its rows: %r", self._batch.batch, line.key[:80])
             return
@@ -204,8 +204,8 @@ class BatchRunner:
     async def _settle_rest(self, status: BatchStatus) -> None:
         """Settle rows that no line answered, by how the batch ended."""
         problems = {problem.line: problem for problem in status.problems if problem.line is not None}
-        first = self._pages.first(self._batch)
-        for row in self._pages.unsettled(self._batch):
+        first = self._batches.first(self._batch)
+        for row in self._batches.unsettled(self._batch):
             await self._settle(row, outcome_without_line(status.status, problems.get(row.attempt - first + 1)))
         await self._commit()
 
@@ -234,22 +234,22 @@ class BatchRunner:
             await written
         self._written.clear()
 
-    async def _dissolve(self, error: UpstreamError) -> BatchEnd:
+    async def _end_refused(self, error: UpstreamError) -> BatchEnd:
         """End a batch that the service refused: its rows are unpaid."""
-        for row in self._pages.unsettled(self._batch):
+        for row in self._batches.unsettled(self._batch):
             await self._settle(row, TransientError("not run", str(error)))
         await self._commit()
         await self._note(status="refused")
         return await self._end(f"{error} No batch was made; its {self._batch.rows:,} rows are unpaid.")
 
     async def _end(self, problem: str, resend_rows: int = 0) -> BatchEnd:
-        await self._pages.end(self._batch)
+        await self._batches.end(self._batch)
         self._upload_path().unlink(missing_ok=True)  # a process that was killed while it uploaded has left a file
-        answered, cost = self._pages.answered(self._batch), self._pages.cost(self._batch)
+        answered, cost = self._batches.answered(self._batch), self._batches.cost(self._batch)
         return BatchEnd(self._batch, answered, cost, tuple(self._unpaid), problem, resend_rows)
 
     async def _note(self, **changes: str) -> None:
-        self._batch = await self._pages.note(self._batch._replace(**changes))  # type: ignore[arg-type]
+        self._batch = await self._batches.note(self._batch._replace(**changes))  # type: ignore[arg-type]
 
     async def _reported(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Do the work; a failure that will be retried is printed, at most every half minute."""
@@ -263,7 +263,7 @@ class BatchRunner:
                 say(line, to=sys.stderr)  # stdout may be the JSON of a command
             raise
 
-    async def _insist(self, work: Callable[[], Awaitable[Result]]) -> Result:
+    async def _retry(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Retry passing failures. Only the creation of a batch may be refused for good; all else is an outage."""
         try:
             async for attempt in stamina.retry_context(

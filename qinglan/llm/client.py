@@ -112,9 +112,9 @@ class GatewayClient:
 
         async def send() -> BundledResponse:
             async with self._slots:
-                return self._good(await self._bundles.post(COMPLETIONS_PATH, orjson.dumps(body), headers))
+                return self._checked(await self._bundles.post(COMPLETIONS_PATH, orjson.dumps(body), headers))
 
-        response = await self._until_back(send)
+        response = await self._send_with_retries(send)
         completion = orjson.loads(response.content)
         text = usable_text(completion, response_format is not None)
         return Answer(
@@ -127,29 +127,30 @@ class GatewayClient:
 
     async def exported(self, artifact: str) -> None:
         """Tell the journal that this step's answers are in the artifact with that digest."""
-        await self._plain("POST", "/v1/journal/exported", {"step": self._step, "artifact": artifact})
+        await self._exchange_json("POST", "/v1/journal/exported", {"step": self._step, "artifact": artifact})
 
     async def report(self) -> dict[str, Any]:
         """Calls, hits, tokens and money so far, and the rows that may have been billed twice."""
-        return await self._plain("GET", "/v1/journal/report")
+        return await self._exchange_json("GET", "/v1/journal/report")
 
-    async def _plain(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def _exchange_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         async def send() -> httpx2.Response:
             content = None if body is None else orjson.dumps(body)
             response = await self._http.request(
                 method, f"{self._base_url}{path}", content=content, headers=JSON_HEADER, timeout=60
             )
-            self._good(BundledResponse(response.status_code, response.headers, response.content))
+            self._checked(BundledResponse(response.status_code, response.headers, response.content))
             return response
 
-        return cast(dict[str, Any], orjson.loads((await self._until_back(send)).content))
+        return cast(dict[str, Any], orjson.loads((await self._send_with_retries(send)).content))
 
-    def _good(self, reply: BundledResponse) -> BundledResponse:
+    def _checked(self, reply: BundledResponse) -> BundledResponse:
+        """The reply if it is an answer; else raise the error that it stands for."""
         if reply.status != 200:
             raise read_error(f"Gateway {self._base_url}", reply.status, reply.content)
         return reply
 
-    async def _until_back(self, send: Callable[[], Awaitable[Response]]) -> Response:
+    async def _send_with_retries(self, send: Callable[[], Awaitable[Response]]) -> Response:
         """Send, and send again while the gateway restarts; an OutageError if that takes too long."""
         try:
             async for attempt in self._retries.attempts():
@@ -169,7 +170,7 @@ def _is_away(error: Exception) -> bool:
 
 
 def read_error(where: str, status: int, content: bytes) -> Exception:
-    """Convert the gateway's error answer to the exception that it stands for."""
+    """The exception for an error answer of the gateway."""
     fields = _error_fields(content)
     message, kind = str(fields.get("message", "")), fields.get("type")
     if kind == ROW_FAILED:

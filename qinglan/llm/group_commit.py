@@ -71,7 +71,7 @@ class GroupWriter:
             group, last = self._group(first)
             try:
                 changed, failure = self._commit(group), None
-            except Exception as error:  # whatever it is, waiting callers must get it, and the thread must go on
+            except Exception as error:  # any error goes to the waiting callers; the thread must not die
                 changed, failure = (
                     [],
                     OutageError(
@@ -124,5 +124,6 @@ def _resolve(group: list[_Write], changed: list[int], failure: OutageError | Non
 
 
 def _retrieved(done: "asyncio.Future[int]") -> None:
+    """Read the exception of a write that nobody awaits, such as a hit's: else asyncio logs it as never retrieved."""
     if not done.cancelled():
         done.exception()

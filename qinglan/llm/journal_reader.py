@@ -70,13 +70,13 @@ class JournalAnswer(NamedTuple):
 
     model: str
     cost: float | None
-    """None where it was sent more than once: a batch that ends later may still change what that cost."""
+    """None if it was sent more than once: a batch that ends later may still change the cost."""
 
     sent: bool
     """A request for it was sent, and answered."""
 
     fault: str
-    """Why it cannot be what the gateway wrote; "" where it can."""
+    """Why it cannot be what the gateway wrote; "" if it can be."""
 
 
 class Attempt(NamedTuple):
@@ -120,7 +120,7 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def journal_digest(path: Path) -> str:
-    """Digest of a journal's answers, by key and answer of each call; the same in whatever order they came."""
+    """Digest of a journal's answers, by each call's key and answer; it does not depend on their order in time."""
     digest = sha256()
     with _reading(path) as database:
         for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
@@ -150,7 +150,7 @@ def read_answers(path: Path) -> Iterator[JournalAnswer]:
 
 
 def _row_fault(row: sqlite3.Row) -> str:
-    """Why this is no answer as the gateway writes it; SQLite keeps whatever type it is given."""
+    """Why the gateway cannot have written this row; "" if it can have. SQLite stores values of any type."""
     key, request, response, sample = row["key"], row["request"], row["response"], row["sample"]
     if not (isinstance(key, str) and isinstance(request, bytes) and isinstance(response, bytes)):
         return "the journal holds text or nothing where the bytes of a request or an answer belong"

@@ -1,6 +1,6 @@
 """Rate limits of a run: concurrent calls, requests and tokens per minute, and pauses that the service asks for.
 
-Also the circuit breaker, which stops a run that gets no answers any more.
+The circuit breaker is here too: it stops a run that gets no answers.
 """
 
 import asyncio

@@ -65,5 +65,8 @@ def read_usage(completion: dict[str, Any]) -> Usage | None:
 
 
 def _count(values: Any, name: str) -> int:
-    value = values.get(name, 0) if isinstance(values, dict) else 0
-    return value if isinstance(value, int) else -1 if value is not None else 0
+    """A count of tokens; 0 if the service does not give it, -1 (which never adds up) if it is no number."""
+    value = values.get(name) if isinstance(values, dict) else None
+    if value is None:
+        return 0
+    return value if isinstance(value, int) else -1

@@ -1,10 +1,10 @@
-"""Removes a key from a text, however its letters are written there."""
+"""Removes a key from a text, also where its characters are escaped."""
 
 import re
 from collections.abc import Callable
 
 SHORTEST_KEY = 8
-"""Characters; what is shorter is no key, and would be a common word."""
+"""Shortest key that is removed, in characters; a shorter one could be a common word."""
 
 
 def key_remover(key: str) -> Callable[[str], str]:

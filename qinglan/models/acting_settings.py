@@ -13,7 +13,7 @@ from qinglan.terminal import visible
 
 CODE = frozenset({"auto_map", "custom_generate", "custom_pipelines", "trust_remote_code", "auto_mapping"})
 OTHER_MODELS = frozenset({"speculators_config", "configuration_files", "backbone", "use_timm_backbone"})
-"""vLLM serves the verifier that a speculator names; transformers takes a version's own file, or a backbone."""
+"""Settings that load another model: a speculator's verifier in vLLM, a version's own file or a backbone elsewhere."""
 
 ALIASES = "attribute_map"
 """A map of names to others, by which transformers reads any setting; its own classes have theirs in code."""
@@ -38,7 +38,7 @@ SECOND_READINGS = frozenset({"params.json", "tekken.json", "modules.json", "quan
 
 
 def settings_fault(file: str, settings: Any) -> str:
-    """Why the settings of this JSON file may not be there; `file` is a name without its folder."""
+    """Why the settings of this JSON file are refused, "" if they are not; `file` is a name without its folder."""
     if file in SECOND_READINGS or file.endswith("quant_config.json"):
         return "programs that know this file would read another model than those that do not"
     if file == "generation_config.json" and isinstance(settings, dict):

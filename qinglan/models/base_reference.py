@@ -65,7 +65,7 @@ def weights_folder(base: Path) -> Path:
 
 
 def base_digest(base: Path) -> str:
-    """The digest of a base model's files, by the reference's word if this is one."""
+    """The digest of a base model's files; of a reference, as it is written there."""
     if not is_reference(base):
         return digest(base)
     beside = {name: sha for name, sha in file_digests(base).items() if name != REFERENCE}

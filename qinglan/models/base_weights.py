@@ -29,7 +29,7 @@ def local_model_folder(model: str) -> Path | None:
 
 
 def refuse_partial_download(folder: Path) -> None:
-    """A DataError where weights are missing or cut short; only headers are read, whatever the size."""
+    """Raise a DataError if weights are missing or cut short; only headers are read."""
     if faults := list(download_faults(folder)):
         more = f" {len(faults) - 1} more files are like that." if len(faults) > 1 else ""
         raise DataError(

@@ -57,7 +57,7 @@ class _Generation(Extension):
 
 @lru_cache(maxsize=64)
 def template_fault(text: str) -> str:
-    """Why the template's work has no bound, or it is none; "" where it is well."""
+    """Why the template is invalid or its work has no bound; "" if neither."""
     if len(text) > MAX_LENGTH:
         return f"a chat template of {len(text):,} characters; {MAX_LENGTH:,} are enough for any"
     environment = ImmutableSandboxedEnvironment(extensions=[_Generation, loopcontrols])
@@ -216,7 +216,7 @@ class _Work:
         return steps
 
     def _of_macro(self, name: str) -> int:
-        """A RecursionError where a macro reaches itself."""
+        """Count a macro's steps; a RecursionError if it calls itself."""
         if name not in self._steps:
             self._steps[name] = None  # it is being counted
             self._steps[name] = self.of(self._macros[name].body)

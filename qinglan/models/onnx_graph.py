@@ -32,7 +32,7 @@ Fields = Mapping[int, list[int | Message]]
 
 
 def graph_fault(path: Path) -> str:
-    """Why the file is no graph that stands alone; "" where it is one."""
+    """Why the file is not one complete graph of standard operators; "" if it is."""
     try:
         model = _fields(memoryview(path.read_bytes()))
         return next(_model_faults(model), "")

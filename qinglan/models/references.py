@@ -1,4 +1,4 @@
-"""Files that loaders read of a model's folder: the same ones for every loader, and nothing else.
+"""Check that every loader reads the same files of a model's folder, and none outside of it.
 
     refuse_foreign_files(folder)                         # before it is loaded
     faults = reference_faults(plain_files(folder).files)  # every one of them
@@ -29,7 +29,7 @@ FILE_KEYS = ("_file", "_files", "_spm")
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SPECIAL_TOKENS = "special_tokens_map.json"
-"""Read as settings of the tokenizer, whatever its keys."""
+"""Files that are read as the tokenizer's settings, whatever their keys."""
 
 VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "added_tokens.json"})
 """Large files of words, which hold no settings."""
@@ -39,7 +39,7 @@ PEFT_TYPE = "LORA"
 
 
 def refuse_foreign_files(folder: Path, weights: bool = True) -> None:
-    """A DataError where loading the model would read a file outside of its folder, or with `weights` find none."""
+    """Raise a DataError if loading would read a file outside of the folder, or, with `weights`, finds none."""
     listing = plain_files(folder)
     links = {name: why for name, why in listing.faults.items() if (folder / name).is_symlink()}
     for name, why in sorted((reference_faults(listing.files, weights=weights) or links).items()):
@@ -75,7 +75,7 @@ def reference_faults(
 
 
 def _other_weights(top: Collection[str]) -> list[str]:
-    """Files of weights that some loaders would read with the first one, and others instead of it or not at all."""
+    """Files of weights that some loaders read beside the first one, some instead of it, and some not at all."""
     weights = sorted(name for name in top if name.endswith(SAFETENSORS))
     return [name for name in weights if name != WHOLE] if WHOLE in weights else weights[1:]
 
@@ -123,7 +123,7 @@ def _template_fault(path: Path) -> str:
 
 
 def _settings_fault(file: str, path: Path, siblings: Collection[str]) -> str:
-    """Every text of a configuration, since one setting can stand for another (`attribute_map`)."""
+    """Every text in a configuration: any key may matter, as one setting can be an alias (`attribute_map`)."""
     from qinglan.models.acting_settings import settings_fault
 
     try:

@@ -1,4 +1,4 @@
-"""A safetensors file parsed and not loaded: its header must describe the whole file, to the byte.
+"""Parse a safetensors file without loading it: its header must describe the whole file, to the byte.
 
     tensors = read_header(path)         # a DataError says what is wrong with it
 
@@ -44,7 +44,7 @@ class _Header(NamedTuple):
 
 
 def read_header(path: Path) -> list[Tensor]:
-    """The file's tensors in their order; a DataError where the file is anything but these."""
+    """The file's tensors in order; a DataError if the file holds anything else."""
     header = _read(path)
     _refuse_gaps(header.tensors, path.stat().st_size - LENGTH - header.length, path)
     return header.tensors

@@ -20,7 +20,7 @@ PROMPTS_FOLDER = Path(__file__).parent
 
 
 class PromptWords(NamedTuple):
-    """The words that stand in every prompt of a language: names of the fields, and what is asked."""
+    """Texts that are the same in every prompt of a language: names of the fields, and the requests."""
 
     question: str
     profile: str
@@ -34,7 +34,7 @@ class PromptWords(NamedTuple):
 
     @property
     def fields(self) -> tuple[str, str, str]:
-        """Names of the fields, each on a line of its own, in this order, where there is one."""
+        """Names of the fields, in the order in which a prompt has them, each on its own line."""
         return self.question, self.profile, self.history
 
 
@@ -55,7 +55,7 @@ LANGUAGES = (CHINESE, ENGLISH)
 
 Message = dict[Literal["role", "content"], str]
 SystemPrompt = str | dict[str, str]
-"""A prompt of the profile's own: one text for all tenants of the sheet, or a text for each; empty takes the files."""
+"""A prompt in the profile: one text for all tenants of the sheet, or a text for each; empty takes the files."""
 
 
 class PromptInput(Protocol):
@@ -72,7 +72,7 @@ class PromptInput(Protocol):
 
 
 class Question(NamedTuple):
-    """A question with what is known of it."""
+    """A question with its context: profile and history."""
 
     tenant_id: str
     question: str
@@ -160,12 +160,12 @@ PSEUDO_FORMAT: dict[str, Any] = {
 
 
 def words_of(system: str) -> PromptWords:
-    """The words of a prompt: English where the system's text is, else Chinese."""
+    """The texts of a prompt: English if the system prompt is, else Chinese."""
     return CHINESE if not system.strip() or is_chinese(system) else ENGLISH
 
 
 def prompt_file(name: str) -> Path:
-    """The place of a prompt in this folder, whether it is there or not."""
+    """The path of a prompt file in this folder, whether or not it exists."""
     return PROMPTS_FOLDER / f"{name}.txt"
 
 
@@ -209,7 +209,7 @@ def student_answer(rewrite: str) -> Message:
 
 
 def refuse_control_tokens(messages: Sequence[Mapping[str, str]], where: str) -> None:
-    """A DataError where a user or an assistant of a chat says what a tokenizer could read as a control token."""
+    """Raise a DataError if a message of a chat holds what a tokenizer could read as a control token."""
     for message in messages:
         if message["role"] != "system" and neutralise_tokens(message["content"]) != message["content"]:
             raise DataError(
@@ -248,49 +248,49 @@ def parse_user_message(message: str) -> tuple[Question, str]:
 
 
 def need_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
-    """Asks for the question as it would stand alone, in the user's own words."""
+    """Ask for the question as it would stand alone, in the user's own words."""
     text = system or template("need")
     return _chat(text, prompt_input, words_of(text).need)
 
 
 def judge_messages(prompt_input: PromptInput, rewrite: str, system: str = "") -> list[Message]:
-    """Asks for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
+    """Ask for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
     text = system or template("judge")
     words = words_of(text)
     return _as_json(text, {**_named(prompt_input, words), words.rewrite: rewrite})
 
 
 def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> list[Message]:
-    """Asks which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
+    """Ask which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
     return _as_json(template("judge_pair"), {**_named(prompt_input, CHINESE), "改写甲": first, "改写乙": second})
 
 
 def label_messages(need: str, title: str, content: str) -> list[Message]:
-    """Asks how far a passage answers a need; the answer has the shape of LABEL_FORMAT."""
+    """Ask how far a passage answers a need; the answer has the shape of LABEL_FORMAT."""
     return _as_json(template("label"), {"检索需求": need, "段落标题": title, "段落": content})
 
 
 def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Message]:
-    """Asks which of these passages, numbered from 1, may answer a need; the answer has the shape of CHOICE_FORMAT."""
+    """Ask which of these passages, numbered from 1, may answer a need; the answer has the shape of CHOICE_FORMAT."""
     listed = {str(number): heading for number, heading in enumerate(headings, 1)}
     return _as_json(template("label_choice"), {"检索需求": need, "最多": most, "段落目录": listed})
 
 
 def hindsight_messages(prompt_input: PromptInput, title: str, content: str) -> list[Message]:
-    """Asks for a rewrite by a teacher that sees the passage which answers."""
+    """Ask for a rewrite by a teacher that sees the passage which answers."""
     return _as_json(
         template("hindsight"), {**_named(prompt_input, CHINESE), "相关段落标题": title, "相关段落": content}
     )
 
 
 def pseudo_messages(title: str, content: str, example: PromptInput) -> list[Message]:
-    """Asks for a question that a passage answers, in the manner of an example; the answer has the shape of
+    """Ask for a question that a passage answers, in the manner of an example; the answer has the shape of
     PSEUDO_FORMAT."""
     return _as_json(template("pseudo"), {"段落标题": title, "段落": content, "示例": _named(example, CHINESE)})
 
 
 def _as_json(system: str, data: Mapping[str, Any]) -> list[Message]:
-    """All data as one JSON object of texts: nothing inside can close it, nor be read as a control token."""
+    """All data as one JSON object of texts, so that no text can end its field or be read as a control token."""
     dumped = json.dumps(data, ensure_ascii=False)
     escaped = dumped.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
     return [{"role": "system", "content": system}, {"role": "user", "content": escaped}]

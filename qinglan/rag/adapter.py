@@ -1,4 +1,4 @@
-"""Translates between the contract and a company's RAG service: every answer of one is read here.
+"""Translates between the contract and a company's RAG service.
 
 adapter = RagAdapter(service, "https://rag.example.com")
 sent = adapter.encode(b'{"query": ...}')             # the service's own body
@@ -82,7 +82,7 @@ class RagAdapter:
         if not self._service.request.need:
             data["scored_against"] = "query"
         if self._service.rewrite_as_query:
-            data["rewritten_query"] = None  # the service's own rewriting of ours is a part of its search
+            data["rewritten_query"] = None  # if the service rewrites our rewrite, that is part of its search
         calibration = self._service.calibration.get(tenant)
         data["recall"] = [self._passage(hit, calibration, body) for hit in hits]
         return {name: value for name, value in data.items() if value is not None}
@@ -128,7 +128,7 @@ class RagAdapter:
         text = f"{self.where}: {self._service.answer.code} is {code!r} inside status 200: {message[:200]!r}."
         if isinstance(code, int) and (code == 429 or code >= 500):
             return ServerSideError(f"{text} See that the service is up, then run again.")
-        return DataError(f"{text} If that is its word for success, set rag.answer.success_code: {code}.")
+        return DataError(f"{text} If that is its code for success, set rag.answer.success_code: {code}.")
 
     def _wrong(self, problem: str, body: Any) -> DataError:
         return DataError(f"{self.where}: {problem}; the answer holds {', '.join(outline(body))}. {CHECK}")
@@ -153,7 +153,7 @@ class RagAdapter:
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise DataError(f"{self.where}: {str(score)[:80]!r} where a score belongs. {CHECK}")
         if calibration is None:
-            return score  # the client refuses what is no probability
+            return score  # the client refuses scores that are no probabilities
         if calibration.scale == "probability" and not 0 <= score <= 1:
             raise DataError(
                 f"{self.where}: score {score} is outside [0, 1], and its calibration was fitted on probabilities. "

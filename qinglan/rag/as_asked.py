@@ -1,15 +1,15 @@
-"""The rule for a question that finds its answer by itself: it is searched as it was asked, and nobody rewrites it.
+"""Decides when a question is searched as it was asked, without a rewrite: when it finds its answer by itself.
 
-A rewrite can only lose there, and costs a call. The RAG service and the evaluation of a rewriter ask the same rule.
+A rewrite could only make the result worse, and costs a call. The RAG service and the evaluation use the same rule.
 """
 
 AS_ASKED = 0.9
-"""The score of a question's own first passage from which on. Scores are calibrated: nine of ten such are right."""
+"""Least score of the question's own first passage for this. Scores are calibrated: nine of ten such are right."""
 
 
 def searched_as_asked(first_score: float | None, threshold: float) -> bool:
-    """True where the question's first passage, scored against the question itself, answers it surely enough.
+    """True if the question's first passage, scored against the question itself, reaches the threshold.
 
-    A threshold of 0 has every question rewritten; without a score nobody knows.
+    With a threshold of 0, or without a score, every question is rewritten.
     """
     return threshold > 0 and first_score is not None and first_score >= threshold

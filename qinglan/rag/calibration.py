@@ -1,7 +1,7 @@
-"""Turns a reranker's raw score into a probability.
+"""Converts a reranker's raw score to a probability, by Platt scaling: a slope and an intercept in log-odds.
 
-Platt's two numbers, a slope and an intercept in log-odds, rather than isotonic steps: a tenant may have labels in
-twenty conversations, where steps follow the noise, and a strictly rising map never changes the service's order.
+Isotonic regression would need more labels: a tenant may have them in twenty conversations, where its steps would
+follow the noise. Platt's map is also strictly increasing, so it never changes the service's order.
 """
 
 import math
@@ -14,7 +14,7 @@ from qinglan.config import Config
 
 ScoreScale = Literal["probability", "logit"]
 PROBABILITY_MARGIN = 1e-6
-"""Sigmoids in float32 reach 0 and 1; their log-odds would be endless."""
+"""Scores are kept this far from 0 and 1, which sigmoids in float32 reach: their log-odds would be infinite."""
 
 LARGEST_LOG_ODDS = 60.0
 

@@ -1,4 +1,4 @@
-"""A knowledge base's search index on disk: built once for its bytes, opened read-only, verified as it opens.
+"""A knowledge base's search index on disk: built once for each digest, verified when it is opened, read-only.
 
 folder = build_index(Path("kb.jsonl"), Path("indexes"), "fivedoctors")    # indexes/fivedoctors/default/<digest>
 index = Index.open(folder)
@@ -41,7 +41,7 @@ CACHED_TERMS = 1 << 16
 MAX_TIED_HITS = 4096
 CACHED_SEARCHES = 256
 MIN_SEARCH_HITS = 20
-"""Fewest hits of a search: an answer searches its query twice, for hits and for rivals, and shares one search."""
+"""Fewest hits of a search. An answer searches its query twice, for hits and for rivals; both share one search."""
 
 
 class Hit(NamedTuple):
@@ -89,7 +89,7 @@ class Index:
         self.manifest = manifest
         self.snapshot = manifest.snapshot
         index = tantivy.Index.open(str(folder / SEARCH))
-        index.config_reader(reload_policy="manual")  # the files never change: no thread has to watch them
+        index.config_reader(reload_policy="manual")  # the files never change, so no thread needs to watch them
         self._searcher = index.searcher()
         self._schema = index.schema
         with (folder / PASSAGES).open("rb") as file:

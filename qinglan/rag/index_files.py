@@ -54,8 +54,8 @@ def seal_index(folder: Path, manifest: Manifest) -> None:
     """Write the manifest with every file's digest, last: a folder with a manifest is complete."""
     files = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix != ".lock":  # tantivy makes its lock files anew
-            path.chmod(0o644)  # tantivy lets only the builder read its files; the server may be another user
+        if path.is_file() and path.suffix != ".lock":  # tantivy creates its lock files again
+            path.chmod(0o644)  # tantivy's files are readable by the builder only, and the server may be another user
             files[str(path.relative_to(folder))] = IndexFile(bytes=path.stat().st_size, sha256=sha256_file(path))
             _sync(path)
     sealed = manifest.model_copy(update={"files": files})
@@ -64,12 +64,12 @@ def seal_index(folder: Path, manifest: Manifest) -> None:
 
 
 def publish_index(built: Path, folder: Path) -> None:
+    """Move a finished index to its folder; if another builder was first, keep that one."""
     try:
         built.rename(folder)
     except OSError:
-        if not (folder / MANIFEST).is_file():
+        if not (folder / MANIFEST).is_file():  # else another builder was first, with the same bytes
             raise
-        # another builder was first, with the same bytes
 
 
 def _read_manifest(folder: Path) -> Manifest:

@@ -1,4 +1,4 @@
-"""Measurements that a RAG service does not allow, in words: from its settings and from one answer of it."""
+"""Says which measurements a RAG service does not allow, from its settings and one of its answers."""
 
 from collections.abc import Iterator
 

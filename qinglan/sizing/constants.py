@@ -1,4 +1,4 @@
-"""Figures that no shape gives: each with its basis, and where it comes from."""
+"""Constants that do not follow from a model's shape, each with its basis and source."""
 
 from typing import Literal, NamedTuple
 

@@ -21,7 +21,7 @@ FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
 
 
 class UncountedError(ConfigError):
-    """A model of another architecture: it may well fit, and nothing here can tell."""
+    """A model of another architecture, whose memory cannot be computed here; it may fit all the same."""
 
 
 class ModelShape(NamedTuple):

@@ -72,13 +72,13 @@ class ApiServer:
 
     def resource(self, name: str) -> Resource:
         """By what kubectl calls it; what was not known a moment ago may be by now."""
-        found = [one for one in self._resources if name in one.names]
-        if not found:
+        result = [resource for resource in self._resources if name in resource.names]
+        if not result:
             self._resources = list(self._discovered())
-            found = [one for one in self._resources if name in one.names]
-        if not found:
+            result = [resource for resource in self._resources if name in resource.names]
+        if not result:
             raise LookupError(f"the API server knows no {name}")
-        return found[0]
+        return result[0]
 
     def of_kind(self, one: Object) -> Resource:
         api_version, kind = one["apiVersion"], one["kind"]

@@ -77,8 +77,8 @@ def build_all() -> bool:
 
 
 def _complete(module: str) -> bool:
-    wanted = [*TABLE[module].programs, *(["manifests"] if TABLE[module].manifests else [])]
-    return all((kept(module) / name).exists() for name in wanted)
+    expected = [*TABLE[module].programs, *(["manifests"] if TABLE[module].manifests else [])]
+    return all((kept(module) / name).exists() for name in expected)
 
 
 def _download(modules: list[str]) -> None:
@@ -87,9 +87,9 @@ def _download(modules: list[str]) -> None:
         runs = []
         for name in modules:
             packages = list(TABLE[name].programs.values())
-            asked = ["list", "-deps", *TABLE[name].flags, *packages] if packages else ["mod", "download"]
+            requests = ["list", "-deps", *TABLE[name].flags, *packages] if packages else ["mod", "download"]
             log = kept(name) / "download.log"
-            run = started(f"load {name}", asked, MODULES / name, log, GOMAXPROCS=str(DOWNLOADS_AT_ONCE))
+            run = started(f"load {name}", requests, MODULES / name, log, GOMAXPROCS=str(DOWNLOADS_AT_ONCE))
             runs.append(stack.enter_context(run))
         go_together(runs)
 
@@ -154,13 +154,13 @@ def _copy(module: str, target: Path) -> None:
 
 def _files(copied: Copied, origin: Path) -> Iterator[Path]:
     for pattern in copied.files:
-        found = sorted(origin.glob(pattern))
-        if not found:
+        result = sorted(origin.glob(pattern))
+        if not result:
             raise QinglanError(
                 f"{origin}: no {pattern}. The module changed: look where its manifests lie now, "
                 "and change tests/cluster/programs.py."
             )
-        yield from found
+        yield from result
 
 
 @contextmanager

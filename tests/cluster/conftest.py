@@ -37,8 +37,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Our own, with simulated nodes; or the one whose kubeconfig QINGLAN_TEST_CLUSTER names."""
-    with chosen(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
+    with chosen(tmp_path_factory.mktemp("cluster")) as result:
+        yield result
 
 
 @pytest.fixture

@@ -117,20 +117,22 @@ def folder_of(module: str, pinned: Path) -> Path:
         )
     except subprocess.TimeoutExpired as error:
         raise QinglanError(f"{module}: not loaded within {LOADING_SECONDS:.0f} s; {SILENT_PROXY}") from error
-    said = {line.split('"')[1]: line.split('"')[3] for line in done.stdout.splitlines() if line.count('"') >= 4}
-    if done.returncode != 0 or "Dir" not in said:
-        raise QinglanError(f"{module}: its Go module could not be loaded: {said.get('Error') or done.stderr.strip()}")
-    return Path(said["Dir"])
+    output = {line.split('"')[1]: line.split('"')[3] for line in done.stdout.splitlines() if line.count('"') >= 4}
+    if done.returncode != 0 or "Dir" not in output:
+        raise QinglanError(
+            f"{module}: its Go module could not be loaded: {output.get('Error') or done.stderr.strip()}"
+        )
+    return Path(output["Dir"])
 
 
 def program(what: str) -> str:
-    found = shutil.which("go")
-    if found is None:
+    result = shutil.which("go")
+    if result is None:
         raise ConfigError(
             f"{what}: it is built from its Go module, and there is no `go` on the PATH. "
             f"Install Go {_newest()} or newer, or leave these tests out: `make test` needs none of it."
         )
-    return found
+    return result
 
 
 def _newest() -> str:

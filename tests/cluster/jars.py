@@ -35,11 +35,11 @@ def kept() -> Kept:
 
 def fetch() -> Kept:
     """The jars, fetched now if they were not before; several at once each fetch, and the last one stays."""
-    found = kept()
-    if not found.folder.exists():
-        with atomic_folder(found.folder) as partial:
+    result = kept()
+    if not result.folder.exists():
+        with atomic_folder(result.folder) as partial:
             _fill(partial)
-    return found
+    return result
 
 
 def _fill(folder: Path) -> None:
@@ -54,8 +54,8 @@ def _fill(folder: Path) -> None:
 def check(jars: Path) -> None:
     """Every jar has the bytes that were pinned, and there is no other."""
     pinned = {name: digest for digest, name in map(str.split, DIGESTS.read_text().splitlines())}
-    found = {jar.name: sha256_file(jar) for jar in jars.iterdir()}
-    if wrong := sorted(name for name in pinned.keys() | found.keys() if pinned.get(name) != found.get(name)):
+    result = {jar.name: sha256_file(jar) for jar in jars.iterdir()}
+    if wrong := sorted(name for name in pinned.keys() | result.keys() if pinned.get(name) != result.get(name)):
         raise QinglanError(
             f"{jars}: {', '.join(wrong)}: not what {DIGESTS.name} pins. Look whether the coordinates in {POM} "
             "name other versions now; if you changed them, write the digests anew: sha256sum *.jar"
@@ -76,10 +76,10 @@ def _say(what: str, command: list[str], log: Path, jars: Path) -> None:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    result = shutil.which(name)
+    if result is None:
         raise ConfigError(
             f"opensearch: it is fetched and started with Java, and there is no `{name}` on the PATH. "
             "Install a JDK of version 17 or newer and Maven, or leave these tests out: `make test` needs none of it."
         )
-    return found
+    return result

@@ -52,12 +52,12 @@ class World(NamedTuple):
         return render_pytorchjob(spec, self.runner(pods).launch, "of the test")
 
     def jobs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.api.all("pytorchjobs", {})["items"]
-        return found
+        result: list[dict[str, Any]] = self.api.all("pytorchjobs", {})["items"]
+        return result
 
     def pods(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.api.all("pods", {})["items"]
-        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+        result: list[dict[str, Any]] = self.api.all("pods", {})["items"]
+        return sorted(result, key=lambda pod: str(pod["metadata"]["name"]))
 
     def finish(self) -> None:
         """Pods that run on end well, a moment from now."""

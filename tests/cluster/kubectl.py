@@ -71,8 +71,8 @@ class Kubectl(NamedTuple):
         """Of every namespace, where none is named."""
         answer = self.server.get(kind, namespace=namespace, labels=labels)
         assert answer.refusal == ""
-        found: list[Any] = answer.body["items"]
-        return found
+        result: list[Any] = answer.body["items"]
+        return result
 
     def a_pod(self, namespace: str, labels: str) -> str:
         """Name of the first pod with these labels, awaited: a controller may be about to make it."""

@@ -147,18 +147,20 @@ class World:
 
     def read(self) -> ServiceSnapshot:
         """By the rollout's own reader."""
-        found = self.api.all("revisions", {})["items"]
-        return service_snapshot(ServiceObjects(self.service(), {one["metadata"]["name"]: one for one in found}))
+        result = self.api.all("revisions", {})["items"]
+        return service_snapshot(ServiceObjects(self.service(), {one["metadata"]["name"]: one for one in result}))
 
     def rolled(self, model: Model) -> bool:
-        seen = self.read()
-        newest, rolled_out = seen.newest, seen.rolled_out
-        whole = seen.traffic == {model.uri: 100} and newest is not None and newest.ready and newest.uri == model.uri
-        return seen.settled and whole and rolled_out is not None and rolled_out.uri == model.uri
+        observed = self.read()
+        newest, rolled_out = observed.newest, observed.rolled_out
+        whole = (
+            observed.traffic == {model.uri: 100} and newest is not None and newest.ready and newest.uri == model.uri
+        )
+        return observed.settled and whole and rolled_out is not None and rolled_out.uri == model.uri
 
     def status(self, name: str) -> Object:
-        found: Object = (self.api.get("modelrollouts", name) or {}).get("status") or {}
-        return found
+        result: Object = (self.api.get("modelrollouts", name) or {}).get("status") or {}
+        return result
 
     def reached(self, name: str, *phases: str, seconds: float = 240.0) -> Object:
         until(lambda: self.status(name).get("phase") in phases, f"{name} in {phases}: {self.log()[-3000:]}", seconds)
@@ -206,13 +208,13 @@ class World:
     def traffic(self) -> dict[str, int]:
         """Per cent by URI, as the API server has it now, and by the routes: not by what our reader makes of them."""
         revisions: dict[str, Object] = {
-            one["metadata"]["name"]: one for one in self.api.all("revisions", {})["items"]
+            item["metadata"]["name"]: item for item in self.api.all("revisions", {})["items"]
         }
         return routed(self.service(), revisions)
 
     def events(self, name: str) -> list[Object]:
-        found = self.api.all("events", {})["items"]
-        return [one for one in found if one["involvedObject"]["name"] == name]
+        result = self.api.all("events", {})["items"]
+        return [one for one in result if one["involvedObject"]["name"] == name]
 
     def log(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.house.folder.glob("controller-*.log")))
@@ -332,8 +334,8 @@ def house_of(cluster: Any, s3: Minio, prometheus: Server, folder: Path) -> Itera
 
 
 def model(folder: Path, keys: Path, store: str, first: float) -> Model:
-    made = make_whole_release(folder / str(first), keys, first=first)
-    release = read_release(made.folder)
-    open_store(store).push(made.folder, digest(made.folder))
+    whole_release = make_whole_release(folder / str(first), keys, first=first)
+    release = read_release(whole_release.folder)
+    open_store(store).push(whole_release.folder, digest(whole_release.folder))
     parts = {part.name: part.digest for part in release.statement.made}
-    return Model(made, ReleaseAddress(store, release.digest).uri, parts[MODEL])
+    return Model(whole_release, ReleaseAddress(store, release.digest).uri, parts[MODEL])

@@ -70,4 +70,4 @@ def aliased(node: Node, tenant: str, kb: str = "default") -> list[str]:
 def there(node: Node, tenant: str) -> int:
     """How many passages the node took already, in whichever index of the tenant."""
     stats = get(node, f"/qinglan.{tenant}.default.*/_stats/indexing,docs").get("indices", {})
-    return sum(int(one["primaries"]["indexing"]["index_total"]) for one in stats.values())
+    return sum(int(stat["primaries"]["indexing"]["index_total"]) for stat in stats.values())

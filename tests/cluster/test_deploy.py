@@ -175,12 +175,12 @@ def test_a_live_audit_walks_from_what_is_served_to_its_release(world: World, mod
     world.end(rollout["metadata"]["name"], "Promoted")
     release = world.old.registered.release[:12]
 
-    found = world.audit()
+    audited = world.audit()
 
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert f"spec: {release}" in found.stdout and f"pod {next(iter(names(world)))}: {release}" in found.stdout
-    assert f"{NAME} {release} intact" in found.stdout and "✓ rl_model" in found.stdout
-    assert ("revision rewriter-predictor" in found.stdout) is (mode == "Serverless")
+    assert audited.returncode == 0, audited.stdout + audited.stderr
+    assert f"spec: {release}" in audited.stdout and f"pod {next(iter(names(world)))}: {release}" in audited.stdout
+    assert f"{NAME} {release} intact" in audited.stdout and "✓ rl_model" in audited.stdout
+    assert ("revision rewriter-predictor" in audited.stdout) is (mode == "Serverless")
     told = json.loads(world.audit("--json").stdout)
     assert [one["digest"] for one in told["releases"]] == [world.old.registered.release] and told["findings"] == []
 
@@ -192,11 +192,11 @@ def test_a_live_audit_names_what_no_rollout_has_brought_and_no_store_has(world: 
     stranger["spec"]["release"]["uri"] = f"{world.store}/releases/{'9' * 64}"
     world.serve(stranger)
 
-    found = world.audit()
+    audited = world.audit()
 
-    assert found.returncode == 9, found.stdout + found.stderr
-    assert "no ModelRollout has brought" in found.stdout and "9999" in found.stdout
-    assert "Traceback" not in found.stderr
+    assert audited.returncode == 9, audited.stdout + audited.stderr
+    assert "no ModelRollout has brought" in audited.stdout and "9999" in audited.stdout
+    assert "Traceback" not in audited.stderr
 
 
 def test_a_live_audit_finds_altered_bytes_in_the_store(world: World, tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_a_live_audit_finds_altered_bytes_in_the_store(world: World, tmp_path: P
         bucket, f"{prefix}/releases/{world.new.registered.release}/report.html", str(tmp_path / "bytes")
     )
 
-    found = world.audit()
+    audited = world.audit()
 
-    assert found.returncode == 8, found.stdout + found.stderr
-    assert "report.html" in found.stdout + found.stderr and "Traceback" not in found.stderr
+    assert audited.returncode == 8, audited.stdout + audited.stderr
+    assert "report.html" in audited.stdout + audited.stderr and "Traceback" not in audited.stderr
 
 
 def test_an_unknown_service_is_told_with_those_that_there_are(world: World) -> None:
@@ -221,7 +221,7 @@ def test_an_unknown_service_is_told_with_those_that_there_are(world: World) -> N
     given = {**os.environ, **world.s3.environment, "KUBECONFIG": str(world.kubectl.kubeconfig)}
     command = [sys.executable, "-c", QINGLAN, "audit", f"isvc:{NS}/other", "--trust",
                str(world.old.keys / TRUST_FILE)]  # fmt: skip
-    found = subprocess.run(command, capture_output=True, text=True, timeout=300, env=given)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=given)
 
-    assert found.returncode == 2
-    assert "no such InferenceService. There are: rewriter" in " ".join(found.stderr.split())
+    assert result.returncode == 2
+    assert "no such InferenceService. There are: rewriter" in " ".join(result.stderr.split())

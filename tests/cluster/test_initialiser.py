@@ -47,8 +47,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def test_every_pod_of_a_model_has_it_first_and_alone(nothing_served: Kubectl, name: str) -> None:
     if name.endswith("canary"):
         put(nothing_served, name.replace("canary", "stable"))
-    wanted = releases_of(put(nothing_served, name))
-    until(lambda: wanted <= {initialiser(one)["args"][0] for one in served(nothing_served)}, f"pods of {wanted}")
+    expected = releases_of(put(nothing_served, name))
+    until(lambda: expected <= {initialiser(one)["args"][0] for one in served(nothing_served)}, f"pods of {expected}")
 
     for one in served(nothing_served):
         (first,) = one["spec"]["initContainers"]
@@ -66,8 +66,8 @@ def releases_of(one: Object) -> set[str]:
 
 
 def initialiser(pod: Object) -> Object:
-    found: Object = pod["spec"]["initContainers"][0]
-    return found
+    result: Object = pod["spec"]["initContainers"][0]
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +75,20 @@ def container(house: Kubectl) -> Object:
     """The init container of a pod of the style model, as KServe has filled it in."""
     house.must("create", "-f", "-", given=[state("style")], account=ROLLOUT)
     until(lambda: served(house), "a pod of the style model")
-    found = initialiser(served(house)[0])
+    result = initialiser(served(house)[0])
     house.delete_all("isvc", NS)
-    return found
+    return result
 
 
 def environment(container: Object, s3: Minio, trust: str) -> dict[str, str]:
     """What that container would see, with this test's MinIO in the Secret, and the house's policy."""
     secret = {"AWS_ACCESS_KEY_ID": s3.key, "AWS_SECRET_ACCESS_KEY": s3.secret, "trust.yaml": trust}
-    found = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "OMP_NUM_THREADS")}
+    result = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "OMP_NUM_THREADS")}
     for one in container["env"]:
         source = one.get("valueFrom") or {}
         kept = next(iter(source.values()))["key"] if source else ""
-        found[one["name"]] = secret[kept] if kept else one["value"]
-    return {**found, "AWS_ENDPOINT_URL": s3.endpoint}
+        result[one["name"]] = secret[kept] if kept else one["value"]
+    return {**result, "AWS_ENDPOINT_URL": s3.endpoint}
 
 
 def run(container: Object, uri: str, into: Path, given: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

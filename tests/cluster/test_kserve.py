@@ -62,9 +62,9 @@ def replaced(kubectl: Kubectl, one: Object) -> str:
 
 def served(kubectl: Kubectl) -> list[Object]:
     return [
-        one
-        for one in kubectl.all("pods", NS, "serving.kserve.io/inferenceservice")
-        if "deletionTimestamp" not in one["metadata"] and is_ready(one)
+        item
+        for item in kubectl.all("pods", NS, "serving.kserve.io/inferenceservice")
+        if "deletionTimestamp" not in item["metadata"] and is_ready(item)
     ]
 
 
@@ -125,7 +125,7 @@ def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
     assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
     assert spec["priorityClassName"] == "qinglan-online"
     assert spec["serviceAccountName"] == "qinglan-serving"
-    mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
+    mounts = {volume_mount["mountPath"]: volume_mount for volume_mount in container["volumeMounts"]}
     assert {"/mnt/base", "/mnt/models", "/dev/shm", "/tmp"} <= set(mounts)
 
 
@@ -135,7 +135,7 @@ def test_kserves_pods_and_services_carry_the_labels_of_monitors_and_policies(rol
     service = rollout.one("service", "style-predictor", NS)
 
     assert service["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "style"
-    assert [(one["port"], one["targetPort"]) for one in service["spec"]["ports"]] == [(80, 8080)]
+    assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(80, 8080)]
     assert served(rollout)[0]["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "style"
 
 
@@ -198,12 +198,12 @@ def shares(kubectl: Kubectl) -> dict[str, int]:
     traffic = status.get("components", {}).get("predictor", {}).get("traffic") or ()
     if not is_ready({"status": status}):
         return {}
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for one in traffic:
         revision = kubectl.one("revision", one["revisionName"], NS)
         uri = revision["metadata"]["annotations"]["internal.serving.kserve.io/storage-initializer-sourceuri"]
-        found[uri.partition("/releases/")[2]] = one["percent"]
-    return found
+        result[uri.partition("/releases/")[2]] = one["percent"]
+    return result
 
 
 @pytest.mark.parametrize(

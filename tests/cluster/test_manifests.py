@@ -68,10 +68,10 @@ def test_its_namespaces_are_restricted_and_guarded(overlay: tuple[str, list[Obje
     spaces = of_kind(given, "Namespace")
 
     assert {one["metadata"]["name"] for one in spaces} == NAMESPACES.get(name, {"qinglan"})
-    for one in spaces:
-        assert one["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-        assert one["metadata"]["labels"]["qinglan.dev/guarded"] == "true"
-        assert one["metadata"]["labels"]["qinglan.dev/tenant"]
+    for space in spaces:
+        assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+        assert space["metadata"]["labels"]["qinglan.dev/guarded"] == "true"
+        assert space["metadata"]["labels"]["qinglan.dev/tenant"]
 
 
 def test_nothing_is_outside_its_namespaces_but_the_platform(overlay: tuple[str, list[Object]]) -> None:
@@ -88,10 +88,10 @@ def test_nothing_is_outside_its_namespaces_but_the_platform(overlay: tuple[str, 
 
 
 def test_its_pods_are_hardened(overlay: tuple[str, list[Object]]) -> None:
-    found = [pod for one in overlay[1] for pod in pods(one)]
+    result = [pod for one in overlay[1] for pod in pods(one)]
 
-    assert len(found) >= 6
-    assert {pod.owner: faults(pod) for pod in found if faults(pod)} == {}
+    assert len(result) >= 6
+    assert {pod.owner: faults(pod) for pod in result if faults(pod)} == {}
 
 
 def test_its_rights_have_no_wildcard_and_end_at_the_namespace(overlay: tuple[str, list[Object]]) -> None:
@@ -99,9 +99,9 @@ def test_its_rights_have_no_wildcard_and_end_at_the_namespace(overlay: tuple[str
 
     assert roles and bindings
     assert not of_kind(overlay[1], "ClusterRole", "ClusterRoleBinding")
-    assert not [rule for one in roles for rule in one["rules"] for given in rule.values() if "*" in given]
-    for one in bindings:
-        assert {subject["namespace"] for subject in one["subjects"]} == {one["metadata"]["namespace"]}
+    assert not [rule for role in roles for rule in role["rules"] for given in rule.values() if "*" in given]
+    for binding in bindings:
+        assert {subject["namespace"] for subject in binding["subjects"]} == {binding["metadata"]["namespace"]}
 
 
 def test_its_gateway_alone_reaches_the_internet(overlay: tuple[str, list[Object]]) -> None:
@@ -162,12 +162,12 @@ def test_the_key_of_what_users_asked_is_with_who_writes_it_and_who_reads_it_alon
 
     assert holders == ({shadow, cpu} if name in SHADOWED else set()) | (vllm if name in FIRST else set())
     for owner, container in holders:
-        (found,) = [
+        (result,) = [
             one for whole in given for pod in pods(whole) if pod.owner == owner
             for one in pod.spec["containers"] if one["name"] == container
         ]  # fmt: skip
-        assert found["envFrom"] == [{"secretRef": {"name": "qinglan-payloads"}}]
-        assert "$(QINGLAN_PAYLOADS)" in "".join(found["args"]), "where it is comes with the key"
+        assert result["envFrom"] == [{"secretRef": {"name": "qinglan-payloads"}}]
+        assert "$(QINGLAN_PAYLOADS)" in "".join(result["args"]), "where it is comes with the key"
 
 
 def test_the_stores_secret_is_in_kserves_form(overlay: tuple[str, list[Object]]) -> None:
@@ -175,10 +175,10 @@ def test_the_stores_secret_is_in_kserves_form(overlay: tuple[str, list[Object]])
     stores = [one for one in of_kind(overlay[1], "Secret") if one["metadata"]["name"] == "qinglan-store"]
 
     assert accounts and len(stores) == len(accounts)
-    assert all(one["secrets"] == [{"name": "qinglan-store"}] for one in accounts)
-    for one in stores:
-        assert {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {TOKEN} <= set(one["data"])
-        told = one["metadata"]["annotations"]
+    assert all(account["secrets"] == [{"name": "qinglan-store"}] for account in accounts)
+    for store in stores:
+        assert {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {TOKEN} <= set(store["data"])
+        told = store["metadata"]["annotations"]
         assert {f"serving.kserve.io/s3-{name}" for name in ("endpoint", "usehttps", "region")} <= set(told)
 
 
@@ -293,18 +293,18 @@ def test_the_api_server_would_take_it_in_any_namespace(
 def test_the_overlay_is_applied_and_its_services_run(name: str, overlays: Overlays) -> None:
     kubectl = overlays.use(name)
     given = overlays.objects
-    wanted = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in of_kind(given, "Deployment")}
+    expected = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in of_kind(given, "Deployment")}
 
     def ready() -> bool:
-        found = kubectl.all("deployments", labels="app.kubernetes.io/part-of=qinglan")
+        result = kubectl.all("deployments", labels="app.kubernetes.io/part-of=qinglan")
         done = {
             (one["metadata"]["namespace"], one["metadata"]["name"])
-            for one in found
+            for one in result
             if (one.get("status") or {}).get("availableReplicas") == one["spec"]["replicas"]
         }
-        return wanted <= done
+        return expected <= done
 
-    until(ready, f"{sorted(wanted)} available")
+    until(ready, f"{sorted(expected)} available")
     until(lambda: all(map(checked, policies(kubectl))), "the types of every policy are checked")
     warned = [
         f"{policy['metadata']['name']}: {warning['warning']}"

@@ -137,10 +137,10 @@ def test_the_gateways_deployment_is_changed_by_who_may_change_the_policies(house
 
 
 def test_its_replica_set_keeps_its_template(house: Kubectl) -> None:
-    found = house.all("replicasets", NS, GATEWAY)[0]["metadata"]["name"]
+    result = house.all("replicasets", NS, GATEWAY)[0]["metadata"]["name"]
     change = {"spec": {"template": {"spec": {"containers": [{"name": "gateway", "command": ["env"]}]}}}}
 
-    assert REFUSED in patched(house, f"replicaset/{found}", change)
+    assert REFUSED in patched(house, f"replicaset/{result}", change)
 
 
 def test_the_gateway_itself_is_rolled_out_anew(house: Kubectl) -> None:

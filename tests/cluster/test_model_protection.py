@@ -79,9 +79,9 @@ def test_only_the_controllers_change_the_objects_that_kserve_makes(guarded: Kube
 
 
 def with_labels(one: Object, **labels: str) -> Object:
-    found = copy.deepcopy(one)
-    found["metadata"]["labels"] = labels
-    return found
+    result = copy.deepcopy(one)
+    result["metadata"]["labels"] = labels
+    return result
 
 
 def other(api: str, kind: str, **fields: Any) -> Object:
@@ -239,12 +239,12 @@ def test_cluster_wide_objects_are_out_of_a_tenants_reach(guarded: Kubectl, what:
     """KServe's own settings and storage containers, the policies, and the label that they look for."""
     kind, name = what.split("/")
     resource, _, group = kind.partition(".")
-    asked = [
+    requests = [
         {"group": group, "resource": resource, "name": name, "namespace": namespace, "verb": verb}
         for namespace in ("", "kserve")
         for verb in ("create", "update", "patch", "delete")
     ]
-    assert may(guarded, asked, account) == [False] * len(asked)
+    assert may(guarded, requests, account) == [False] * len(requests)
 
 
 @pytest.mark.parametrize("verb, allowed", [("create", True), ("get", True), ("update", False), ("delete", False)])

@@ -104,13 +104,13 @@ def test_passages_that_are_refused_are_named_and_nothing_is_switched(search: Nod
     with pytest.raises(DataError) as caught:
         load_now(search, bad, "refused")
 
-    said = str(caught.value)
-    assert "7 of 27 passages were refused" in said
-    assert "line 21, id '0-长" in said
-    assert "immense term in field=" in said
-    assert "at most 32766 in length" in said
-    assert said.count("  line ") == 5, "the first few are shown"
-    assert all(len(line) < 600 for line in said.splitlines()), "what is untrusted is cut short"
+    message = str(caught.value)
+    assert "7 of 27 passages were refused" in message
+    assert "line 21, id '0-长" in message
+    assert "immense term in field=" in message
+    assert "at most 32766 in length" in message
+    assert message.count("  line ") == 5, "the first few are shown"
+    assert all(len(line) < 600 for line in message.splitlines()), "what is untrusted is cut short"
     report = [orjson.loads(line) for line in (tmp_path / "bad.refused.jsonl").read_bytes().splitlines()]
     assert [row["line"] for row in report] == list(range(21, 28))
     assert report[6]["id"] == wrong[6].id
@@ -222,10 +222,10 @@ def test_names_that_run_together_are_different_knowledge_bases(search: Node, tmp
     load_now(search, write_kb(tmp_path / "2.jsonl", many("乙", count=2)), "a", "b-c")
     load_now(search, write_kb(tmp_path / "3.jsonl", many("丙", count=3)), "a", "b")
 
-    found = {pair: aliased(search, *pair) for pair in (("a-b", "c"), ("a", "b-c"), ("a", "b"))}
+    result = {pair: aliased(search, *pair) for pair in (("a-b", "c"), ("a", "b-c"), ("a", "b"))}
 
-    assert all(len(names) == 1 for names in found.values())
-    assert len({names[0] for names in found.values()}) == 3
+    assert all(len(names) == 1 for names in result.values())
+    assert len({names[0] for names in result.values()}) == 3
 
 
 def test_an_index_that_somebody_else_wrote_to_is_not_served(search: Node, tmp_path: Path) -> None:

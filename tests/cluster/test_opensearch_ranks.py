@@ -107,9 +107,9 @@ def test_both_engines_rank_alike(tenant: str, search: Node, samples: dict[str, P
         asked = queries(samples[tenant], tenant)
         return {name: await agreement(mine, theirs, texts) for name, texts in asked.items()}
 
-    found = on_both(search, samples[tenant] / KNOWLEDGE_BASE, tenant, compare)
+    result = on_both(search, samples[tenant] / KNOWLEDGE_BASE, tenant, compare)
 
-    for name, seen in found.items():
+    for name, seen in result.items():
         print(f"{tenant}, {name}: {seen}")
         assert min(seen.first, seen.of_ten) >= ALIKE, (name, seen)
         assert abs(seen.top1[0] - seen.top1[1]) <= TOP1, (name, seen)
@@ -122,8 +122,8 @@ def test_a_passage_has_the_same_score_on_both(tenant: str, search: Node, samples
     async def farthest(mine: TantivyEngine, theirs: Engine) -> float:
         distances: list[float] = []
         for text, _ in queries(samples[tenant], tenant)["history and question"]:
-            found = await mine.search(text, K)
-            scored = [(await engine.rerank(text, found)).values for engine in (mine, theirs)]
+            result = await mine.search(text, K)
+            scored = [(await engine.rerank(text, result)).values for engine in (mine, theirs)]
             pairs = zip(*scored, strict=True)
             distances += [abs(one - other) for one, other in pairs]
         assert len(distances) > 1000
@@ -144,10 +144,10 @@ def test_equals_stand_in_the_order_of_the_file(search: Node, tmp_path: Path) -> 
     kb = write_kb(tmp_path / "kb.jsonl", same)
     load_now(search, kb, "equals")
 
-    (found,) = found_by(search, kb, "equals", "虾青素一天几粒")
+    (result,) = found_by(search, kb, "equals", "虾青素一天几粒")
 
-    assert [candidate.number for candidate in found] == list(range(K))
-    assert found[7].passage == same[7]
+    assert [candidate.number for candidate in result] == list(range(K))
+    assert result[7].passage == same[7]
 
 
 def test_a_question_is_never_read_as_a_query(search: Node, samples: dict[str, Path]) -> None:
@@ -155,9 +155,9 @@ def test_a_question_is_never_read_as_a_query(search: Node, samples: dict[str, Pa
     wild = '虾青素软胶囊 每日服用频次" AND (*:* OR /.*/ -虾 +胶囊 ~2 {"match_all": {}} \\'
     kb = samples[tenant] / KNOWLEDGE_BASE
 
-    expected, found, nothing = found_by(search, kb, tenant, plain, wild, '*:* ?? ~~ /.*/ ()"\\')
+    expected, result, nothing = found_by(search, kb, tenant, plain, wild, '*:* ?? ~~ /.*/ ()"\\')
 
-    assert found[0].passage == expected[0].passage
+    assert result[0].passage == expected[0].passage
     assert nothing == []
 
 
@@ -166,6 +166,6 @@ def test_a_pasted_page_is_searched_like_a_long_question(search: Node, samples: d
     kb = samples[tenant] / KNOWLEDGE_BASE
     page = "".join(passage.content for passage in read_knowledge_base(kb))[:4000]
 
-    (found,) = found_by(search, kb, tenant, page)
+    (result,) = found_by(search, kb, tenant, page)
 
-    assert len(found) == K
+    assert len(result) == K

@@ -89,10 +89,10 @@ def test_while_the_alias_is_switched_every_answer_is_of_one_snapshot(search: Nod
             one.result()
 
     assert [answer.text for answer in answers if answer.status_code != 200] == []
-    found = [answer.json()["data"] for answer in answers]
-    for data in found:
+    result = [answer.json()["data"] for answer in answers]
+    for data in result:
         assert {recall["id"][0] for recall in data["recall"]} == {marks[data["snapshot"]]}
-    assert {marks[data["snapshot"]] for data in found} >= {"甲", "丙"}
+    assert {marks[data["snapshot"]] for data in result} >= {"甲", "丙"}
     assert len(aliased(search, "switched")) == 1
 
 
@@ -108,11 +108,11 @@ def test_a_node_killed_in_the_middle_of_queries_is_said_and_taken_up_again(searc
         assert ask(client, "outage", f"甲款产品 {next(numbers)}号").status_code == 200
         stop = threading.Timer(0.3, search.kill)
         stop.start()
-        seen: list[httpx.Response] = []
+        observed: list[httpx.Response] = []
 
         def refused() -> bool:
-            seen.append(ask(client, "outage", f"甲款产品 {next(numbers)}号"))
-            return seen[-1].status_code != 200
+            observed.append(ask(client, "outage", f"甲款产品 {next(numbers)}号"))
+            return observed[-1].status_code != 200
 
         until(refused, "the outage is seen")
         stop.join()
@@ -124,8 +124,8 @@ def test_a_node_killed_in_the_middle_of_queries_is_said_and_taken_up_again(searc
         until(lambda: ask(client, "outage", "甲款产品 7号 服用").status_code == 200, "it answers again")
         after = [ask(client, "outage", f"甲款产品 {number}号 每日") for number in range(20)]
 
-    assert all(answer.status_code == 200 and answer.json()["data"]["recall"] for answer in seen[:-1])
-    for answer in [seen[-1], *away, *spared]:
+    assert all(answer.status_code == 200 and answer.json()["data"]["recall"] for answer in observed[:-1])
+    for answer in [observed[-1], *away, *spared]:
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "2"
         assert answer.json()["data"] is None

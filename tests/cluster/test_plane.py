@@ -159,8 +159,8 @@ def test_the_cluster_that_the_environment_names_is_used(
     monkeypatch.setenv("QINGLAN_TEST_CLUSTER", str(cluster.kubeconfig))
     monkeypatch.setattr("tests.cluster.plane.cluster.SESSION", "another-session")  # whose namespaces are waited for
 
-    with chosen(tmp_path) as found, fresh_namespace(found) as name:
-        assert (found.folder, found.simulated) == (None, cluster.simulated)
+    with chosen(tmp_path) as result, fresh_namespace(result) as name:
+        assert (result.folder, result.simulated) == (None, cluster.simulated)
         assert name in ours(cluster)
         assert list(tmp_path.iterdir()) == []
 
@@ -266,8 +266,8 @@ def objects(cluster: Cluster) -> Any:
 
 
 def pods(cluster: Cluster, namespace: str) -> list[Any]:
-    found: list[Any] = client.CoreV1Api(cluster.admin()).list_namespaced_pod(namespace).items
-    return found
+    result: list[Any] = client.CoreV1Api(cluster.admin()).list_namespaced_pod(namespace).items
+    return result
 
 
 def condition(it: dict[str, Any], name: str) -> str:
@@ -278,7 +278,7 @@ def condition(it: dict[str, Any], name: str) -> str:
 def until(look: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     """What is seen once it is as wanted; what was seen last, as an error, if it never is."""
     end = time.monotonic() + SECONDS
-    while not wanted(seen := look()):
-        assert time.monotonic() < end, seen
+    while not wanted(observed := look()):
+        assert time.monotonic() < end, observed
         time.sleep(0.1)
-    return seen
+    return observed

@@ -284,10 +284,10 @@ def test_objects_that_may_not_be_read_are_reported_and_do_not_stop_the_preflight
 ) -> None:
     core.create_namespaced_service_account(furnished, {"metadata": {"name": "guest"}})
 
-    seen = found(as_account(cluster, core, furnished, "guest"), wanted, furnished)
+    observed = found(as_account(cluster, core, furnished, "guest"), wanted, furnished)
 
-    unread = [one.what for one in seen if one.weight == "unchecked"]
-    assert [one for one in seen if one.weight == "missing"] == []
+    unread = [one.what for one in observed if one.weight == "unchecked"]
+    assert [one for one in observed if one.weight == "missing"] == []
     assert "Secret qinglan-store could not be checked: you may not read it." in unread
     assert "nodes could not be checked: you may not read it." in unread
 
@@ -381,14 +381,16 @@ def test_the_command_names_what_is_missing_and_starts_once_it_is_there(
         words = [str(graph.path), "--questions", GIVEN["questions"], "--endpoint", kfp.url, "--namespace", furnished]
         refused = submitted(words, monkeypatch)
         before = list(kfp.uploaded)
-        said = capsys.readouterr().err
+        output = capsys.readouterr().err
         core.create_namespaced_secret(
             furnished, {"metadata": {"name": "qinglan-store"}, "stringData": {"AWS_ACCESS_KEY_ID": "x"}}
         )
         done = submitted(words, monkeypatch)
 
     assert (refused, before, done, len(kfp.runs)) == (2, [], 0, 1)
-    assert f"kubectl -n {furnished} create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in said
+    assert (
+        f"kubectl -n {furnished} create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in output
+    )
 
 
 def submitted(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:

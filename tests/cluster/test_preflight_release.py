@@ -135,7 +135,10 @@ def run(cluster: Cluster, bucket: Bucket, namespace: str) -> Iterator[Requiremen
 
 
 def found(cluster: Cluster, run: Requirements, namespace: str) -> list[str]:
-    return [str(one) for one in check_requirements(run, read_cluster(cluster.admin(), run, namespace))]
+    return [
+        str(check_requirement)
+        for check_requirement in check_requirements(run, read_cluster(cluster.admin(), run, namespace))
+    ]
 
 
 def test_a_deploying_run_needs_the_right_to_create_rollouts_and_the_printed_role_gives_it(

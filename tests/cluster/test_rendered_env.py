@@ -19,11 +19,13 @@ def test_the_environments_that_other_tests_use_are_those_of_the_real_operator(
 ) -> None:
     api = cluster.admin()
 
-    found = {shape_name(*shape): rendered(api, namespace, *shape) for shape in SHAPES}
+    result = {shape_name(*shape): rendered(api, namespace, *shape) for shape in SHAPES}
 
     if os.environ.get(WRITE):
-        RENDERED.write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
-    assert found == orjson.loads(RENDERED.read_bytes()), f"the operator renders otherwise; see it, then set {WRITE}=1"
+        RENDERED.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    assert result == orjson.loads(RENDERED.read_bytes()), (
+        f"the operator renders otherwise; see it, then set {WRITE}=1"
+    )
 
 
 def rendered(api: Any, namespace: str, nodes: int, per_node: int) -> list[dict[str, str]]:
@@ -43,8 +45,8 @@ def rendered(api: Any, namespace: str, nodes: int, per_node: int) -> list[dict[s
     ):
         assert time.monotonic() < until, f"{len(pods)} of {nodes} pods were made"
         time.sleep(0.2)
-    found = [{one.name: one.value for one in pod.spec.containers[0].env} for pod in pods]
-    return sorted(found, key=lambda environment: int(environment["RANK"]))
+    result = [{one.name: one.value for one in pod.spec.containers[0].env} for pod in pods]
+    return sorted(result, key=lambda environment: int(environment["RANK"]))
 
 
 def job(name: str, nodes: int, per_node: int) -> dict[str, Any]:

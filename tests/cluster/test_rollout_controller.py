@@ -53,11 +53,11 @@ class TestOneController:
 
         assert done["outcome"] == "Promoted", done
         assert world.asked() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
-        assert [one["action"] for one in done["history"]] == TOLD
+        assert [entry["action"] for entry in done["history"]] == TOLD
         until_told(world, name)
         told = until_kept(world, world.canary)
         assert (told.outcome, told.service) == ("Promoted", SERVICE) and told.stable["uri"] == world.stable.uri
-        assert [one["action"] for one in told.history] == [one["action"] for one in done["history"]]
+        assert [entry["action"] for entry in told.history] == [entry["action"] for entry in done["history"]]
 
     def test_a_pause_holds_the_canary_and_an_abort_takes_it_back(self, world: World) -> None:
         world.players.per_second = 0.0  # so that it stays at its first share until it is paused
@@ -104,14 +104,14 @@ class TestOneController:
         before = world.service()["metadata"]["generation"]
         done = world.ended(world.start(world.canary, 2, mode="Auto"))
 
-        assert done["outcome"] == "Refused" and any("sends them no traffic" in one for one in done["reasons"])
+        assert done["outcome"] == "Refused" and any("sends them no traffic" in reason for reason in done["reasons"])
         assert world.service()["metadata"]["generation"] == before
 
     def test_a_release_that_was_altered_in_the_store_is_refused(self, world: World) -> None:
         spoiled = {**world.canary.release, "model": "0" * 64}
         done = world.ended(world.start(world.canary, release=spoiled))
 
-        assert done["outcome"] == "Refused" and any("its model is" in one for one in done["reasons"])
+        assert done["outcome"] == "Refused" and any("its model is" in reason for reason in done["reasons"])
         assert not world.service()
 
     def test_a_foreign_edit_under_way_is_named_and_taken_back(self, world: World) -> None:
@@ -153,9 +153,9 @@ class TestOneController:
                            f"-p={status}", account=f"{NS}/qinglan-rollout")  # fmt: skip
         assert world.ended(world.start(world.stable, 2))["outcome"] == "Promoted"
 
-        until(lambda: [one for one in world.events(broken) if one["reason"] == "Failed"], "the failure is told")
+        until(lambda: [event for event in world.events(broken) if event["reason"] == "Failed"], "the failure is told")
         some_looks()
-        [told] = [one for one in world.events(broken) if one["reason"] == "Failed"]
+        [told] = [event for event in world.events(broken) if event["reason"] == "Failed"]
         assert "nonsense" in told["message"] and told["type"] == "Warning"
         assert leader.poll() is None
 
@@ -246,8 +246,8 @@ def test_two_controllers_that_both_believe_to_lead_act_as_one(world: World) -> N
     uri = world.canary.uri
     assert asked == [(world.stable.uri, None), (uri, 0), (uri, 20), (uri, 50), (uri, None)]
     assert world.service()["metadata"]["generation"] == len(asked), "each was asked for once"
-    actions = [one["action"] for one in done["history"]]
-    assert [one for one in actions if one != "blind"] == TOLD
+    actions = [entry["action"] for entry in done["history"]]
+    assert [action for action in actions if action != "blind"] == TOLD
 
 
 def test_a_standby_controller_takes_over_a_released_and_an_expired_lease(world: World) -> None:

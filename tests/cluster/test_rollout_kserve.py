@@ -35,10 +35,10 @@ def test_a_new_model_at_0_percent_comes_up_beside_the_old_one_which_keeps_everyb
     world.ask(world.canary.uri, 0)
     until(lambda: (one := world.read().newest) and one.uri == world.canary.uri and one.ready, "the canary is ready")
     stays(world, {world.stable.uri: 100})
-    seen = world.read()
+    observed = world.read()
 
-    assert seen.traffic == {world.stable.uri: 100} and seen.desired.percent == 0
-    assert seen.rolled_out and seen.rolled_out.uri == world.stable.uri
+    assert observed.traffic == {world.stable.uri: 100} and observed.desired.percent == 0
+    assert observed.rolled_out and observed.rolled_out.uri == world.stable.uri
 
 
 def test_a_new_model_at_0_percent_does_not_bring_back_the_one_before_the_old_one(world: World) -> None:
@@ -70,8 +70,8 @@ def test_a_cleared_share_gives_everybody_the_newest_ready_one_which_is_the_bad_o
     steered(world, world.stable.uri, None, "hold")
 
     until(lambda: world.traffic() == {world.canary.uri: 100}, "the canary has everybody")
-    seen = world.read()
-    assert seen.newest and seen.newest.uri == world.stable.uri and not seen.newest.ready
+    observed = world.read()
+    assert observed.newest and observed.newest.uri == world.stable.uri and not observed.newest.ready
 
 
 def test_an_orphaned_canary_is_left_by_the_readmes_writes(world: World) -> None:
@@ -98,9 +98,9 @@ def test_a_crashing_canary_is_read_with_its_reason_and_the_old_model_answers_for
     world.serve(world.stable)
     steered(world, world.canary.uri, 20, "crash")
     until(lambda: (one := world.read().newest) and one.failed, "the crash is told")
-    seen = world.read()
+    observed = world.read()
 
-    assert seen.newest and seen.newest.uri == world.canary.uri and not seen.newest.ready
+    assert observed.newest and observed.newest.uri == world.canary.uri and not observed.newest.ready
     assert world.traffic() == {world.stable.uri: 100}, "whatever share the canary is asked for"
 
 
@@ -121,6 +121,6 @@ def test_a_foreign_edit_is_told_from_what_kserve_writes_and_named(world: World) 
 
 def test_a_standard_one_is_refused_with_the_reason(world: World) -> None:
     world.create(world.stable, "Standard")
-    seen = world.read()
+    observed = world.read()
 
-    assert seen.mode == "Standard" and "sends them no traffic" in seen.unsupported
+    assert observed.mode == "Standard" and "sends them no traffic" in observed.unsupported

@@ -56,13 +56,13 @@ class House(NamedTuple):
 
     def arguments(self, owner: str, *instead: str) -> list[str]:
         """Of a container of ours that has the key, as the kubelet fills them in; with others in their place."""
-        (found,) = [
-            one
+        (result,) = [
+            container
             for whole in self.given for pod in pods(whole) if pod.owner == owner
-            for one in pod.spec["containers"] if "qinglan-payloads" in str(one)
+            for container in pod.spec["containers"] if "qinglan-payloads" in str(container)
         ]  # fmt: skip
         replaced = tuple(f"{one.partition('=')[0]}=" for one in instead)
-        kept = [one for one in found["args"] if not one.startswith(replaced)]
+        kept = [arg for arg in result["args"] if not arg.startswith(replaced)]
         return [*(one.replace("$(QINGLAN_PAYLOADS)", self.key["QINGLAN_PAYLOADS"]) for one in kept), *instead]
 
 
@@ -115,9 +115,9 @@ def judged(house: House, canary: str, stable: str) -> None:
 
 def hosts(house: House) -> tuple[str, str]:
     """Of the service itself, and of its newest revision alone."""
-    found = house.kubectl.one("isvc", "rewriter", NS)["status"]["components"]["predictor"]
-    (tagged,) = [one["url"] for one in found["traffic"] if one.get("latestRevision")]
-    return found["url"].removeprefix("http://"), tagged.removeprefix("http://")
+    result = house.kubectl.one("isvc", "rewriter", NS)["status"]["components"]["predictor"]
+    (tagged,) = [one["url"] for one in result["traffic"] if one.get("latestRevision")]
+    return result["url"].removeprefix("http://"), tagged.removeprefix("http://")
 
 
 def test_the_program_compares_by_the_tag_route_with_its_own_rights_and_key_alone(
@@ -188,7 +188,7 @@ def counted(url: str, name: str, labels: str = "") -> float:
 def test_the_served_pods_of_the_runtime_log_payloads(house: House, canary: str) -> None:
     (stable, newest) = sorted(served(house.kubectl), key=lambda one: one["metadata"]["creationTimestamp"])
     for pod in (stable, newest):
-        (model,) = [one for one in pod["spec"]["containers"] if one["name"] == "kserve-container"]
+        (model,) = [container for container in pod["spec"]["containers"] if container["name"] == "kserve-container"]
         assert model["args"][-2:] == ["--payload-log=$(QINGLAN_PAYLOADS)", "--payload-text"], model["args"]
         assert model["envFrom"] == [{"secretRef": {"name": "qinglan-payloads"}}]
         (fetches,) = pod["spec"]["initContainers"]

@@ -76,8 +76,8 @@ class World:
         return S3Connection(S3Settings.of(self.address, self.minio.environment))
 
     def uploads(self) -> list[str]:
-        found = self.connection().ask("GET", "", {"uploads": "", "prefix": self.key}).data.decode()
-        return [piece.partition("</UploadId>")[0] for piece in found.split("<UploadId>")[1:]]
+        result = self.connection().ask("GET", "", {"uploads": "", "prefix": self.key}).data.decode()
+        return [piece.partition("</UploadId>")[0] for piece in result.split("<UploadId>")[1:]]
 
     def kill_server(self) -> None:
         self.minio.process.kill()
@@ -190,10 +190,10 @@ def test_a_push_goes_on_after_its_server_was_killed(alone: World, disk: Path, tm
 
     alone.store().push(alone.artifact, alone.digest)
 
-    seen = alone.seen()
-    assert not set(parts(seen)) & set(range(1, SURE + 1))
-    assert sum(request.size for request in seen if request.part) < (PARTS - SURE) * PART
-    assert [request.path for request in seen if request.method == "PUT" and "/small-" in request.path] == []
+    observed = alone.seen()
+    assert not set(parts(observed)) & set(range(1, SURE + 1))
+    assert sum(request.size for request in observed if request.part) < (PARTS - SURE) * PART
+    assert [request.path for request in observed if request.method == "PUT" and "/small-" in request.path] == []
     assert alone.uploads() == []
     assert digest(alone.store().pull(alone.digest, tmp_path / "back")) == alone.digest
 

@@ -84,16 +84,16 @@ def test_a_rise_is_paired_by_question() -> None:
 
 
 def test_an_empty_answer_earns_nothing_and_is_never_asked_about() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def probability(texts: Any) -> Any:
-        asked.extend(texts)
+        requests.extend(texts)
         return np.full(len(texts), 0.9)
 
     style = trl_reward(of_answers(probability))
 
     assert style(prompts=["问", "问", "问"], completions=["好", " \n", ""], trainer_state=None) == [0.9, 0.0, 0.0]
-    assert asked == ["问好"]
+    assert requests == ["问好"]
     assert style(prompts=["问"], completions=[""]) == [0.0]
 
 

@@ -107,12 +107,12 @@ def test_a_shortcut_of_the_reward_is_exploited_and_the_judge_ends_it(world: Worl
     with pytest.raises(TrainingError, match="the gap grew by"):
         train(world, reward, tmp_path, rewarded=("售前",), steps=28)
 
-    [seen] = tmp_path.glob("scratch/style_policy/*/snapshots.jsonl")
-    first, *_, last = lines(seen)
+    [observed] = tmp_path.glob("scratch/style_policy/*/snapshots.jsonl")
+    first, *_, last = lines(observed)
     assert last["reward_low"] > 0.1, "the reward rose"
     assert last["judge"] < first["judge"] + 0.05, "and the judge did not"
     assert last["step"] < 28
-    newest = lines(seen.parent / "log" / "newest.jsonl")
+    newest = lines(observed.parent / "log" / "newest.jsonl")
     said = {name: sum(bool(SHORTCUT.search(row[name]["answer"])) for row in newest) for name in ("start", "now")}
     assert said["now"] > 1.5 * said["start"]
     assert not (tmp_path / "model").exists()
@@ -162,13 +162,13 @@ def test_after_an_alarm_the_weights_from_before_it_come_out(
     dull: tuple[World, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The snapshots are staged; training, choice and everything that is written are real."""
-    seen: Iterator[dict[str, Any]] = iter(
+    observed: Iterator[dict[str, Any]] = iter(
         ({}, {"judge": 0.5, "judge_low": 0.2, "judge_high": 0.4}, {"gap_low": 0.9, "judge_low": 0.3})
     )
     real = snapshots.make_snapshot
 
     def staged(*given: Any) -> Any:
-        return real(*given)._replace(**next(seen, {}))
+        return real(*given)._replace(**next(observed, {}))
 
     monkeypatch.setattr(snapshots, "make_snapshot", staged)
 

@@ -44,11 +44,11 @@ def pack(out: Path, python: str) -> int:
 
 def download(folder: Path, python: str) -> None:
     """Wheels for Linux and this version of Python, by the ordinary client."""
-    wanted = [line for line in locked_versions() if line.partition("==")[0] in WHEELS]
+    expected = [line for line in locked_versions() if line.partition("==")[0] in WHEELS]
     command = [
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder),
         "--python-version", python, "--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64",
-        "--platform", "manylinux_2_27_x86_64", *wanted,
+        "--platform", "manylinux_2_27_x86_64", *expected,
     ]  # fmt: skip
     if subprocess.run(command, check=False).returncode:
         raise SystemExit(

@@ -15,9 +15,9 @@ PUSHED = Built("sft", "registry.test/house/sft", "sha256:" + "b" * 64)
 
 
 def test_the_first_build_makes_the_list() -> None:
-    found = yaml.safe_load(with_images("", [CPU, PUSHED]))
+    result = yaml.safe_load(with_images("", [CPU, PUSHED]))
 
-    assert found["images"] == [
+    assert result["images"] == [
         {"name": "qinglan/cpu", "digest": CPU.digest},
         {"name": "qinglan/sft", "newName": "registry.test/house/sft", "digest": PUSHED.digest},
     ]
@@ -26,9 +26,9 @@ def test_the_first_build_makes_the_list() -> None:
 def test_a_later_build_replaces_its_own_image_and_keeps_the_others() -> None:
     first = with_images("", [CPU, PUSHED])
 
-    found = yaml.safe_load(with_images(first, [PUSHED._replace(digest="sha256:" + "c" * 64)]))
+    result = yaml.safe_load(with_images(first, [PUSHED._replace(digest="sha256:" + "c" * 64)]))
 
-    assert [image["digest"][-1] for image in found["images"]] == ["a", "c"]
+    assert [image["digest"][-1] for image in result["images"]] == ["a", "c"]
 
 
 def test_an_empty_list_is_what_lies_in_the_repository() -> None:

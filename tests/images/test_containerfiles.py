@@ -133,8 +133,8 @@ def test_nothing_of_a_working_tree_but_the_code_reaches_a_build() -> None:
 
 
 def test_the_release_overlay_holds_a_list_of_images_and_nothing_else() -> None:
-    found = yaml.safe_load((MANIFESTS / "overlays/release/images/kustomization.yaml").read_text(encoding="utf-8"))
+    result = yaml.safe_load((MANIFESTS / "overlays/release/images/kustomization.yaml").read_text(encoding="utf-8"))
 
-    assert found["kind"] == "Component" and set(found) == {"apiVersion", "kind", "images"}
-    for image in found["images"]:
+    assert result["kind"] == "Component" and set(result) == {"apiVersion", "kind", "images"}
+    for image in result["images"]:
         assert re.fullmatch(r"sha256:[0-9a-f]{64}", image["digest"])

@@ -104,10 +104,10 @@ def test_no_profile_and_no_stage_names_an_attention_of_its_own() -> None:
 
 
 def test_the_cpu_image_has_neither_torch_nor_anything_for_a_gpu() -> None:
-    found = set(pins(lock("cpu")))
+    result = set(pins(lock("cpu")))
 
-    assert not found & {"torch", "transformers", "triton", "vllm", "verl", "ms-swift", "ray"}
-    assert not [package for package in found if package.startswith(("nvidia-", "cuda-"))]
+    assert not result & {"torch", "transformers", "triton", "vllm", "verl", "ms-swift", "ray"}
+    assert not [package for package in result if package.startswith(("nvidia-", "cuda-"))]
 
 
 def test_an_image_with_vllm_keeps_of_the_tested_versions_only_what_it_names() -> None:

@@ -8,11 +8,11 @@ GRAPH = load_graph(COMPILED)
 
 
 def test_the_step_gets_every_input_and_output_that_its_component_declares() -> None:
-    found = input_of(GRAPH, STEP, {"labelled": f"{BUCKET}/given/style.json"}, {"seed": 1})
+    result = input_of(GRAPH, STEP, {"labelled": f"{BUCKET}/given/style.json"}, {"seed": 1})
 
-    assert found["inputs"]["parameterValues"] == {"config": {"seed": 1}}
-    assert found["inputs"]["artifacts"]["labelled"]["artifacts"][0]["uri"] == f"{BUCKET}/given/style.json"
-    assert set(found["outputs"]["artifacts"]) == {"style_rows", "distribution", "prepare_metrics", "lineage"}
+    assert result["inputs"]["parameterValues"] == {"config": {"seed": 1}}
+    assert result["inputs"]["artifacts"]["labelled"]["artifacts"][0]["uri"] == f"{BUCKET}/given/style.json"
+    assert set(result["outputs"]["artifacts"]) == {"style_rows", "distribution", "prepare_metrics", "lineage"}
 
 
 def test_the_command_is_the_compiled_one_with_the_input_in_its_place() -> None:
@@ -27,7 +27,7 @@ def test_the_command_is_the_compiled_one_with_the_input_in_its_place() -> None:
 def test_the_imports_of_a_step_are_read_from_its_compiled_text() -> None:
     image = GRAPH["deploymentSpec"]["executors"][f"exec-{STEP}"]["container"]["image"]
 
-    found = first_imports(image, [GRAPH])
+    result = first_imports(image, [GRAPH])
 
-    assert "from components.data.style import stage" in found[f"qinglan-style {STEP}"]
+    assert "from components.data.style import stage" in result[f"qinglan-style {STEP}"]
     assert first_imports("another/image", [GRAPH]) == {}

@@ -54,18 +54,18 @@ def _call(source: str) -> Call:
 
 def faults(value: Any, kind: str, where: str = "$") -> Iterator[str]:
     """What KFP's own model of this kind would not have: unknown fields, wrong types, states that do not exist."""
-    if found := re.fullmatch(r"list\[(.+)\]", kind):
+    if result := re.fullmatch(r"list\[(.+)\]", kind):
         if not isinstance(value, list):
             yield f"{where}: no list"
             return
         for index, one in enumerate(value):
-            yield from faults(one, found[1], f"{where}[{index}]")
-    elif found := re.fullmatch(r"dict\(str, (.+)\)", kind):
+            yield from faults(one, result[1], f"{where}[{index}]")
+    elif result := re.fullmatch(r"dict\(str, (.+)\)", kind):
         if not isinstance(value, dict):
             yield f"{where}: no object"
             return
         for name, one in value.items():
-            yield from faults(one, found[1], f"{where}.{name}")
+            yield from faults(one, result[1], f"{where}.{name}")
     elif kind in PLAIN:
         yield from _plain_faults(value, kind, where)
     else:

@@ -128,8 +128,8 @@ class StandIn:
     def _call(self, method: str, path: str) -> tuple[Call, list[str]]:
         for (known, template), call in sorted(self._contract.items(), key=lambda one: "{" in one[0][1]):
             pattern = re.sub(r"\\\{[^}]+\\\}", "([^/:]+)", re.escape(template))
-            if known == method and (found := re.fullmatch(pattern, path)):
-                return call, [unquote(one) for one in found.groups()]
+            if known == method and (result := re.fullmatch(pattern, path)):
+                return call, [unquote(group) for group in result.groups()]
         raise Refused(404, 5, "Not Found")
 
     def _body(self, call: Call, body: bytes, headers: dict[str, str]) -> Any:
@@ -161,13 +161,13 @@ class StandIn:
         return does[call.method, call.path.removeprefix("/apis/v2beta1/")]()
 
     def _by_name(self, name: str, query: dict[str, str]) -> Any:
-        for one in self.pipelines.values():
-            if one["name"] == name and one.get("namespace", "") == query.get("namespace", ""):
-                return one
+        for pipeline in self.pipelines.values():
+            if pipeline["name"] == name and pipeline.get("namespace", "") == query.get("namespace", ""):
+                return pipeline
         raise Refused(404, 5, f"Pipeline {name} not found")
 
     def _make_pipeline(self, body: Any) -> Any:
-        if any(one["name"] == body["name"] for one in self.pipelines.values()):
+        if any(pipeline["name"] == body["name"] for pipeline in self.pipelines.values()):
             raise Refused(409, 6, f"The name {body['name']} already exists")
         return _kept(self.pipelines, "pipeline_id", body)
 
@@ -175,7 +175,7 @@ class StandIn:
         boundary = kind.split("boundary=")[1].encode()
         text = body.split(b"--" + boundary)[1].split(b"\r\n\r\n", 1)[1].removesuffix(b"\r\n")
         spec, *platform = yaml.safe_load_all(text)  # one that does not parse would keep the real one busy for ever
-        if any(one["name"] == query["name"] for one in self.versions.values()):
+        if any(version["name"] == query["name"] for version in self.versions.values()):
             raise Refused(409, 6, "Failed to create a pipeline version")
         self.uploaded.append(text)
         whole = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
@@ -205,12 +205,12 @@ class StandIn:
         around: dict[str, str] = dict.fromkeys(TASKS_AROUND, scene.state)
         steps = {**around, **scene.tasks}
         tasks = [{"run_id": run_id, "display_name": name, "state": state} for name, state in steps.items()]
-        found = {**run, "state": scene.state, "run_details": {"task_details": [*tasks, {"run_id": run_id}]}}
+        result = {**run, "state": scene.state, "run_details": {"task_details": [*tasks, {"run_id": run_id}]}}
         if scene.error:
-            found["state_history"] = [
+            result["state_history"] = [
                 {"update_time": NOW, "state": scene.state, "error": {"code": 13, "message": scene.error}}
             ]
-        return found
+        return result
 
     def _terminate(self, run_id: str) -> Any:
         _there(self.runs, run_id)["state"] = "CANCELING"
@@ -235,8 +235,8 @@ def _filtered(where: dict[str, dict[str, Any]], query: dict[str, str], field: st
     if wrong := list(faults(asked, "V2beta1Filter")):
         raise Refused(400, 3, f"failed to parse filter: {wrong}")
     [predicate] = asked["predicates"]
-    wanted = {field: predicate["string_value"], **also}
-    return [one for one in where.values() if all(one.get(name) == value for name, value in wanted.items())]
+    expected = {field: predicate["string_value"], **also}
+    return [one for one in where.values() if all(one.get(name) == value for name, value in expected.items())]
 
 
 async def _send(send: Any, status: int, body: bytes, kind: str = "application/json", **headers: str) -> None:

@@ -44,9 +44,9 @@ def test_an_answer_of_kfps_model_has_no_fault() -> None:
     ],
 )
 def test_an_answer_that_breaks_kfps_model_is_found(change: dict[str, object], where: str) -> None:
-    [found] = faults({**RUN, **change}, "V2beta1Run")
+    [result] = faults({**RUN, **change}, "V2beta1Run")
 
-    assert found.startswith(where)
+    assert result.startswith(where)
 
 
 def test_every_call_of_the_client_is_in_the_contract(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ HOST = ("hostNetwork", "hostPID", "hostIPC")
 
 def faults(pod: Pod) -> list[str]:
     """One line for each, with the container's name; none for a pod that is as it should be."""
-    found = [f"{name} is on" for name in HOST if pod.spec.get(name)]
-    found += [
+    result = [f"{name} is on" for name in HOST if pod.spec.get(name)]
+    result += [
         f"volume {one['name']} is a folder of the node" for one in pod.spec.get("volumes") or () if "hostPath" in one
     ]
     both = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
-    found += [f"{one['name']}: {fault}" for one in both for fault in _container(one, pod.spec)]
+    result += [f"{item['name']}: {fault}" for item in both for fault in _container(item, pod.spec)]
     if pod.serves:
-        found += [f"{one['name']}: {fault}" for one in pod.spec.get("containers") or () for fault in _probes(one)]
-    return found
+        result += [f"{one['name']}: {fault}" for one in pod.spec.get("containers") or () for fault in _probes(one)]
+    return result
 
 
 def _container(one: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:

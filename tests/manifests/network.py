@@ -26,12 +26,12 @@ def may_speak(policies: Sequence[Policy], one: Place, other: Place, port: int, p
 
 def _allows(policies: Sequence[Policy], direction: str, own: Place, other: Place, port: int, protocol: str) -> bool:
     mine = [
-        one["spec"]
-        for one in policies
+        policy["spec"]
+        for policy in policies
         if own.namespace
-        and one["metadata"]["namespace"] == own.namespace
-        and direction in _directions(one["spec"])
-        and selects(one["spec"].get("podSelector") or {}, own.labels)
+        and policy["metadata"]["namespace"] == own.namespace
+        and direction in _directions(policy["spec"])
+        and selects(policy["spec"].get("podSelector") or {}, own.labels)
     ]
     side, peers = ("egress", "to") if direction == "Egress" else ("ingress", "from")
     rules = [rule for spec in mine for rule in spec.get(side) or ()]
@@ -69,8 +69,8 @@ def _port(ports: Sequence[Policy] | None, port: int, protocol: str) -> bool:
 
 def selects(selector: Policy, labels: Labels) -> bool:
     """An empty selector selects everything."""
-    wanted = selector.get("matchLabels") or {}
-    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+    expected = selector.get("matchLabels") or {}
+    return all(labels.get(key) == value for key, value in expected.items()) and all(
         _expression(one, labels) for one in selector.get("matchExpressions") or ()
     )
 

@@ -42,10 +42,10 @@ def test_a_server_reads_its_command_line(file: str, container: Object, monkeypat
     """The whole way through argparse and our settings, up to the opening of what only a cluster has."""
     name = container["command"][2] if "command" in container else "serving.rag"
     main = importlib.import_module(f"{name}.__main__")
-    seen: list[Any] = []
+    observed: list[Any] = []
 
     def opened(*values: Any, **named: Any) -> None:
-        seen.append((values, named))
+        observed.append((values, named))
 
     for function in ("serve", "serve_knowledge_bases"):
         monkeypatch.setattr(main, function, opened, raising=False)
@@ -54,10 +54,10 @@ def test_a_server_reads_its_command_line(file: str, container: Object, monkeypat
     monkeypatch.setattr(sys, "argv", [name, *expanded(container)])
     main.main()
 
-    assert len(seen) == 1
-    assert "0.0.0.0" in repr(seen), "a pod that listens on loopback alone answers nobody"
+    assert len(observed) == 1
+    assert "0.0.0.0" in repr(observed), "a pod that listens on loopback alone answers nobody"
     (port,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--port=")]
-    assert port in repr(seen)
+    assert port in repr(observed)
     if "ports" in container:
         assert [one["containerPort"] for one in container["ports"]] == [int(port)]
 

@@ -44,7 +44,7 @@ def test_every_image_is_one_of_ours_or_kserves(file: Path, pod: Object) -> None:
     both = [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]  # type: ignore[attr-defined]
 
     laptop = "laptop-cluster" in file.parts
-    assert {one["image"] for one in both} <= IMAGES | ({STAND_INS} if laptop else set())
+    assert {item["image"] for item in both} <= IMAGES | ({STAND_INS} if laptop else set())
 
 
 def test_no_right_has_a_wildcard_and_no_account_changes_rights_or_enters_pods() -> None:
@@ -81,7 +81,9 @@ def test_the_runtime_that_a_training_file_names_takes_the_format_of_its_models(p
         one for _, one in RESOURCES if one["kind"] == "ServingRuntime" and one["metadata"]["name"] == deploy.runtime
     ]
 
-    assert deploy.format in [one["name"] for one in runtime["spec"]["supportedModelFormats"]]
+    assert deploy.format in [
+        supported_model_format["name"] for supported_model_format in runtime["spec"]["supportedModelFormats"]
+    ]
     assert deploy.adapter == deploy.format.endswith("-adapter")
 
 
@@ -151,10 +153,11 @@ def test_the_adapter_of_a_whole_training_fits_into_vllm() -> None:
 def test_knatives_features_allow_every_field_of_a_runtime_that_it_refuses_by_default(runtime: str) -> None:
     features = objects(MANIFESTS / "overlays/a100/knative/features.yaml")[0]["data"]
     spec = objects(MANIFESTS / f"overlays/a100/{runtime}.yaml")[0]["spec"]
-    silent = [one for one in spec["containers"] if "ports" not in one]
+    silent = [container for container in spec["containers"] if "ports" not in container]
+    claims = [volume for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
     fields = {
-        "multi-container-probing": any("readinessProbe" in one for one in silent),
-        "kubernetes.podspec-persistent-volume-claim": any("persistentVolumeClaim" in one for one in spec["volumes"]),
+        "multi-container-probing": any("readinessProbe" in container for container in silent),
+        "kubernetes.podspec-persistent-volume-claim": bool(claims),
         "kubernetes.podspec-nodeselector": "nodeSelector" in spec,
         "kubernetes.podspec-tolerations": "tolerations" in spec,
         "kubernetes.podspec-affinity": "affinity" in spec,
@@ -180,8 +183,8 @@ def test_every_model_is_named_by_its_digest(file: Path) -> None:
     spec = ROLLOUTS[file]["spec"]
     predictors = [spec["predictor"], *(one["predictor"] for one in spec.get("canary", ()))]
 
-    assert all(PINNED.fullmatch(one["model"]["storageUri"]) for one in predictors)
-    assert all(one["serviceAccountName"] == "qinglan-serving" for one in predictors)
+    assert all(PINNED.fullmatch(predictor["model"]["storageUri"]) for predictor in predictors)
+    assert all(predictor["serviceAccountName"] == "qinglan-serving" for predictor in predictors)
 
 
 def test_a_rollout_goes_from_the_old_release_to_the_new_one_and_back() -> None:
@@ -197,5 +200,5 @@ def test_a_rollout_goes_from_the_old_release_to_the_new_one_and_back() -> None:
 def test_a_release_names_no_image_before_one_was_built() -> None:
     component = yaml.safe_load((MANIFESTS / "overlays/release/images/kustomization.yaml").read_text())
 
-    for one in component["images"]:
-        assert re.fullmatch(r"sha256:[0-9a-f]{64}", one["digest"]) and len(set(one["digest"][7:])) > 1, one
+    for image in component["images"]:
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", image["digest"]) and len(set(image["digest"][7:])) > 1, image

@@ -55,9 +55,9 @@ def test_a_pod_as_it_should_be_has_no_faults() -> None:
 
 @pytest.mark.parametrize("said", WRONG)
 def test_each_weakness_is_named(said: str) -> None:
-    found = faults(Pod("Deployment/one", "Deployment", {}, changed(*WRONG[said])))
+    result = faults(Pod("Deployment/one", "Deployment", {}, changed(*WRONG[said])))
 
-    assert any(said.strip() in fault for fault in found), found
+    assert any(said.strip() in fault for fault in result), result
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])

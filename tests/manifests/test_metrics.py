@@ -134,7 +134,7 @@ def test_every_label_that_is_asked_for_is_on_the_series(name: str) -> None:
     for series, text in SELECTED.findall(ALL[name]):
         labels = {one.strip() for one in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", text)}
         assert labels <= known.get(series, set()) | GIVEN, series
-    grouped = {one.strip() for text in GROUPED.findall(ALL[name]) for one in text.split(",") if one.strip()}
+    grouped = {part.strip() for text in GROUPED.findall(ALL[name]) for part in text.split(",") if part.strip()}
     assert grouped <= GIVEN.union(*(known.get(series, set()) for series in names(ALL[name])), {"tenant"})
 
 
@@ -148,7 +148,7 @@ def test_every_alert_says_what_to_do_next() -> None:
 
 def test_every_alert_is_tested_by_an_example_that_fires_and_one_that_does_not() -> None:
     tests: list[Any] = objects(MANIFESTS / "monitoring/rules_test.yaml")[0]["tests"]
-    cases = [case for one in tests for case in one.get("alert_rule_test", ())]
+    cases = [case for test in tests for case in test.get("alert_rule_test", ())]
     alerts = {rule["alert"] for group in RULES for rule in group["rules"] if "alert" in rule}
 
     assert {case["alertname"] for case in cases if case["exp_alerts"]} == alerts

@@ -10,8 +10,8 @@ from tests.manifests.network import Place, Policy, may_speak, selects
 
 
 def written(file: str) -> list[Policy]:
-    found = objects(MANIFESTS / file)
-    return [{**one, "metadata": {**one["metadata"], "namespace": "qinglan"}} for one in found]
+    result = objects(MANIFESTS / file)
+    return [{**one, "metadata": {**one["metadata"], "namespace": "qinglan"}} for one in result]
 
 
 BASE, SHADOW = written("base/network.yaml"), written("shadow/network.yaml")

@@ -103,9 +103,9 @@ def _use_copy(root: Path, write_bytecode: bool) -> None:
         # A fault may be as long as what it replaces: bytecode of one second would pass for that of the next.
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     importlib.invalidate_caches()
-    found = importlib.util.find_spec("qinglan")
-    assert found is not None and found.origin is not None
-    assert Path(found.origin).is_relative_to(root), found.origin
+    result = importlib.util.find_spec("qinglan")
+    assert result is not None and result.origin is not None
+    assert Path(result.origin).is_relative_to(root), result.origin
 
 
 def _read_until_end(reading: int, until: float) -> bytes:

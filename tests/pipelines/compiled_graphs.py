@@ -34,7 +34,7 @@ class Compiled(NamedTuple):
     @property
     def tasks(self) -> dict[str, Any]:
         """Of the graph and of its branch."""
-        branches = [one["dag"]["tasks"] for one in self.spec["components"].values() if "dag" in one]
+        branches = [component["dag"]["tasks"] for component in self.spec["components"].values() if "dag" in component]
         return {name: task for part in (self.spec["root"]["dag"]["tasks"], *branches) for name, task in part.items()}
 
     @property

@@ -88,7 +88,7 @@ def test_which_models_finds_the_descendants_of_a_file(
     assert qinglan(monkeypatch, "audit", run.parent / "questions.xlsx", "--which-models", "--json") == 0
 
     hits = json.loads(capsys.readouterr().out)
-    assert [(one["what"], one["fault"]) for one in hits] == [("sft_model", ""), ("rewrites", "")]
+    assert [(hit["what"], hit["fault"]) for hit in hits] == [("sft_model", ""), ("rewrites", "")]
 
 
 def test_why_and_diff_answer_in_words(

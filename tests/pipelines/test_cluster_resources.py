@@ -59,8 +59,8 @@ def of_step(text: str) -> tuple[dict[str, bool], Any, Any]:
     """What is handed on (and whether the step keeps it too), the container's resources, the pod."""
     spec, platform = yaml.safe_load_all(text)
     handed = {
-        one["field"]: one.get("applyToTask", False)
-        for one in spec["components"]["comp-launches"]["taskConfigPassthroughs"]
+        task_config_passthrough["field"]: task_config_passthrough.get("applyToTask", False)
+        for task_config_passthrough in spec["components"]["comp-launches"]["taskConfigPassthroughs"]
     }
     [executor] = spec["deploymentSpec"]["executors"].values()
     [pod] = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
@@ -88,8 +88,14 @@ def test_without_gpus_the_step_trains_in_its_own_pod_and_keeps_all_that_it_asked
 
 @pytest.mark.parametrize("gpus", [4, 0])
 def test_compiling_for_one_machine_changes_nothing_for_the_next(tmp_path: Path, gpus: int) -> None:
-    before = [one.apply_to_task for one in LAUNCH.component_spec.task_config_passthroughs]
+    before = [
+        task_config_passthrough.apply_to_task
+        for task_config_passthrough in LAUNCH.component_spec.task_config_passthroughs
+    ]
 
     compiled(Machine(Pod(), gpus), tmp_path)
 
-    assert [one.apply_to_task for one in LAUNCH.component_spec.task_config_passthroughs] == before
+    assert [
+        task_config_passthrough.apply_to_task
+        for task_config_passthrough in LAUNCH.component_spec.task_config_passthroughs
+    ] == before

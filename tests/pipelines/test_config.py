@@ -171,7 +171,7 @@ def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
 
 def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[str]:
     """Settings of a file that repeat their default."""
-    found = []
+    result = []
     if isinstance(
         model, dict
     ):  # by a name that the file chooses, such as a stage's; a policy's words are no settings
@@ -181,10 +181,10 @@ def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[st
     for key, value in given.items():
         name, field = fields[key]
         if isinstance(value, dict):
-            found += idle_settings(value, getattr(model, name), f"{where}{key}.")
+            result += idle_settings(value, getattr(model, name), f"{where}{key}.")
         elif not field.is_required() and getattr(model, name) == field.default:
-            found.append(where + key)
-    return found
+            result.append(where + key)
+    return result
 
 
 def test_a_release_is_named_by_its_tenant_and_its_base_by_no_path_of_a_machine(tmp_path: Path) -> None:

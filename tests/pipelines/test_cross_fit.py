@@ -60,8 +60,8 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
     assert calls["augment", "hindsight rewrites"] < 2 * before["augment", "hindsight rewrites"], "the same are asked"
     assert calls["ppo", "retrievals"] > 3 * before["ppo", "retrievals"]
     assert plan.splits["train"] + plan.splits["dev"] == 60, "the released model learns from all rows"
-    assert not [one for one in plan.promotion.obstacles if "rows" in one.reason]
-    assert [one for one in once.promotion.obstacles if "The sheet has 60 rows in all" in one.reason]
+    assert not [obstacle for obstacle in plan.promotion.obstacles if "rows" in obstacle.reason]
+    assert [obstacle for obstacle in once.promotion.obstacles if "The sheet has 60 rows in all" in obstacle.reason]
 
 
 def test_a_plan_has_one_number_of_ppo_steps(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_each_fold_repeats_the_trainings_and_a_public_base_is_shared(tmp_path: P
     assert all(set(FOLD_STAGES) - set(part.stages) == ({"base"} if source == "hub" else set()) for part in folds)
     assert {"base_model" in part.borrowed for part in folds} == {source == "hub"}
     settings = [load_yaml(part.run.config)["convert"] for part in folds]
-    assert [(one["folds"], one["fold"]) for one in settings] == [(3, 1), (3, 2), (3, 3)]
+    assert [(setting["folds"], setting["fold"]) for setting in settings] == [(3, 1), (3, 2), (3, 3)]
 
 
 @pytest.mark.parametrize("stages", [STAGES[:-4], ("sft",)])

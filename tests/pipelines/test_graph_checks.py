@@ -29,14 +29,14 @@ def changed(change: Change, name: str = "style.a100") -> str:
 
 
 def container(spec: Spec, step: str = "style") -> Spec:
-    found: Spec = spec["deploymentSpec"]["executors"][f"exec-{step}"]["container"]
-    return found
+    result: Spec = spec["deploymentSpec"]["executors"][f"exec-{step}"]["container"]
+    return result
 
 
 def task(spec: Spec, name: str) -> Spec:
     branch = spec["components"]["comp-condition-1"]["dag"]["tasks"]
-    found: Spec = {**spec["root"]["dag"]["tasks"], **branch}[name]
-    return found
+    result: Spec = {**spec["root"]["dag"]["tasks"], **branch}[name]
+    return result
 
 
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
@@ -47,7 +47,9 @@ def test_the_golden_copies_hold_everything(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_compiled_graph_without_image_digests_is_no_release(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    steps = sum("container" in one for one in next(yaml.safe_load_all(text))["deploymentSpec"]["executors"].values())
+    steps = sum(
+        "container" in executor for executor in next(yaml.safe_load_all(text))["deploymentSpec"]["executors"].values()
+    )
     released = re.sub(r"(qinglan/[a-z-]+):0\.1\.0", rf"\1@sha256:{'0' * 64}", text)
 
     assert len([one for one in check_compiled(text, release=True) if "has no digest" in one]) == steps
@@ -151,10 +153,10 @@ BREAKS: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize(("change", "said"), BREAKS.values(), ids=BREAKS)
 def test_a_broken_rule_of_a_graph_is_named_and_no_other(change: Change, said: str) -> None:
-    found = check_compiled(changed(change))
+    findings = check_compiled(changed(change))
 
-    assert [one for one in found if said in one]
-    assert len(found) <= 2, found
+    assert [one for one in findings if said in one]
+    assert len(findings) <= 2, findings
 
 
 def test_a_step_that_hands_its_gpus_on_needs_no_shared_memory() -> None:
@@ -170,6 +172,6 @@ def test_a_step_that_hands_its_gpus_on_needs_no_shared_memory() -> None:
     [("foo: [", "No YAML"), ("a: 1\n", "No compiled graph"), ("- 1\n---\n- 2\n", "No compiled graph")],
 )
 def test_a_text_that_is_no_graph_is_a_finding_not_a_crash(text: str, said: str) -> None:
-    [found] = check_compiled(text)
+    [findings] = check_compiled(text)
 
-    assert found.startswith(said)
+    assert findings.startswith(said)

@@ -66,10 +66,14 @@ def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_pa
     release = {name: f"registry.example:5000/{name}@{DIGEST}" for name in image_names()}
     cached = {}
     for name in ("rewriter", "style"):
-        [path] = compile_targets([one for one in golden_targets() if one.name == f"{name}.laptop"], tmp_path, release)
-        found = parsed(path.read_text(encoding="utf-8"))
-        assert {one["image"] for one in found.steps.values()} <= set(release.values())
-        cached[name] = {step for step in found.steps if found.tasks[step]["cachingOptions"].get("enableCache")}
+        [path] = compile_targets(
+            [golden_target for golden_target in golden_targets() if golden_target.name == f"{name}.laptop"],
+            tmp_path,
+            release,
+        )
+        result = parsed(path.read_text(encoding="utf-8"))
+        assert {step["image"] for step in result.steps.values()} <= set(release.values())
+        cached[name] = {step for step in result.steps if result.tasks[step]["cachingOptions"].get("enableCache")}
 
     assert cached["rewriter"] == {"convert", "base", "gate"}  # what is paid, launched or registered never is
     assert cached["style"] == {
@@ -89,25 +93,25 @@ def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_pa
 
 def test_paid_stages_are_answered_from_kfps_cache_by_the_gateways_state(tmp_path: Path) -> None:
     release = {name: f"{name}@{DIGEST}" for name in image_names()}
-    [target] = [one for one in golden_targets() if one.name == "rewriter.laptop"]
+    [target] = [golden_target for golden_target in golden_targets() if golden_target.name == "rewriter.laptop"]
     assert "gateway-state" not in compiled(target.name).tasks, "nothing of it can be cached"
     cluster = target.config.cluster.model_copy(update={"immutable_inputs": True})
     target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
 
     [path] = compile_targets([target], tmp_path, release)
 
-    found = parsed(path.read_text(encoding="utf-8"))
-    cached = {step for step in found.steps if found.tasks[step]["cachingOptions"].get("enableCache")}
+    result = parsed(path.read_text(encoding="utf-8"))
+    cached = {step for step in result.steps if result.tasks[step]["cachingOptions"].get("enableCache")}
     assert cached == {"generate", "validate", "label", "convert", "augment", "base", "gate"}
     state = {"taskOutputParameter": {"outputParameterKey": "Output", "producerTask": "gateway-state"}}
     taking = {
         name
-        for name, task in found.tasks.items()
+        for name, task in result.tasks.items()
         if task.get("inputs", {}).get("parameters", {}).get("gateway_state")
     }
     assert taking == {"generate", "validate", "label", "augment"}
-    assert all(found.tasks[name]["inputs"]["parameters"]["gateway_state"] == state for name in taking)
-    assert found.pod("gateway-state")["securityContext"]["runAsNonRoot"] is True
+    assert all(result.tasks[name]["inputs"]["parameters"]["gateway_state"] == state for name in taking)
+    assert result.pod("gateway-state")["securityContext"]["runAsNonRoot"] is True
 
 
 def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_not(tmp_path: Path) -> None:
@@ -143,7 +147,7 @@ def test_with_inputs_that_may_change_kfps_cache_answers_with_no_step_of_an_earli
     name: str, tmp_path: Path
 ) -> None:
     """The way out of statements that a wrong clock dated ahead (docs/audit.md): each step runs and is signed anew."""
-    [target] = [one for one in golden_targets() if one.name == name]
+    [target] = [golden_target for golden_target in golden_targets() if golden_target.name == name]
     cluster = target.config.cluster.model_copy(update={"immutable_inputs": False})
     target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
     release = {name: f"{name}@{DIGEST}" for name in image_names()}
@@ -167,7 +171,7 @@ def test_with_inputs_that_may_change_kfps_cache_answers_with_no_step_of_an_earli
 def producers(task: dict[str, Any]) -> set[str]:
     """The tasks whose artifacts it takes. In KFP's cache an artifact is another one in each run that makes it."""
     artifacts = task.get("inputs", {}).get("artifacts", {}).values()
-    return {source["producerTask"] for one in artifacts if (source := one.get("taskOutputArtifact"))}
+    return {source["producerTask"] for artifact in artifacts if (source := artifact.get("taskOutputArtifact"))}
 
 
 @pytest.mark.parametrize(
@@ -271,7 +275,7 @@ def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) 
     assert branch["distil"]["dependentTasks"] == ["register-style"], "it waits for no rollout"
     given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
     assert (given["name"], given["service"], given["runtime"]) == ("house/style", "style", "qinglan-style")
-    assert [one["name"] for one in given["rollout"]["checks"]] == ["errors", "slow"]
+    assert [check["name"] for check in given["rollout"]["checks"]] == ["errors", "slow"]
 
 
 def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tmp_path: Path) -> None:
@@ -283,7 +287,7 @@ def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tm
     made = parsed(path.read_text(encoding="utf-8"))
 
     assert "deploy" not in made.tasks, "nobody asked for the large one"
-    branches = [one["dag"]["tasks"] for one in made.spec["components"].values() if "dag" in one]
+    branches = [component["dag"]["tasks"] for component in made.spec["components"].values() if "dag" in component]
     [inner] = [tasks for tasks in branches if "register-small" in tasks]
     assert set(inner) == {"register-small", "deploy-small"}
     given = inner["deploy-small"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(name: str) -> None:
-    found = compiled(name)
+    result = compiled(name)
 
-    for step, container in found.steps.items():
-        pod = found.pod(step)
+    for step, container in result.steps.items():
+        pod = result.pod(step)
         [secret] = pod["secretAsVolume"]
         assert secret["mountPath"] == "/etc/qinglan/keys"
         assert secret["secretName"] == ("qinglan-release-keys" if "register" in step else "qinglan-builder-key")
@@ -51,24 +51,24 @@ def store_keys(found: Compiled, step: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_steps_that_take_an_imported_input_and_no_others_can_fetch_it(name: str) -> None:
-    found = compiled(name)
+    result = compiled(name)
 
     expected = {"generate", "validate", "augment", "base"} if name.startswith("rewriter") else {"prepare"}
-    assert fetching(found) == expected
-    for step in found.steps:
+    assert fetching(result) == expected
+    for step in result.steps:
         if step in expected:
-            assert store_keys(found, step) == FETCHING
+            assert store_keys(result, step) == FETCHING
         else:
-            assert "AWS_ENDPOINT_URL_S3" not in store_keys(found, step)
-            assert bool(store_keys(found, step)) is step.startswith("register")
+            assert "AWS_ENDPOINT_URL_S3" not in store_keys(result, step)
+            assert bool(store_keys(result, step)) is step.startswith("register")
 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) -> None:
-    found = compiled(name)
+    result = compiled(name)
 
-    for step, container in found.steps.items():
-        asked, pod = container["resources"], found.pod(step)
+    for step, container in result.steps.items():
+        asked, pod = container["resources"], result.pod(step)
         assert asked["resourceCpuRequest"] == asked["resourceCpuLimit"]
         assert asked["resourceMemoryRequest"] == asked["resourceMemoryLimit"]
         assert asked["resourceMemoryLimit"].endswith("Gi")
@@ -78,37 +78,37 @@ def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> None:
-    found = compiled(name)
+    result = compiled(name)
     tenant = {"qinglan.dev/tenant": "fivedoctors"} if name.startswith("rewriter") else {}
 
-    for step in found.steps:
+    for step in result.steps:
         stage = step.removeprefix("text-").removesuffix("-style").replace("-", "_")
         labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, **tenant}
-        assert found.pod(step)["podMetadata"]["labels"] == labels
+        assert result.pod(step)["podMetadata"]["labels"] == labels
 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_failed_step_again(name: str) -> None:
-    found = compiled(name)
-    waiting = {step for step, one in found.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
+    result = compiled(name)
+    waiting = {step for step, one in result.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
 
     asking = (
         {"gateway-state", "generate", "validate", "label", "augment", "ppo", "evaluate"}
         if name.startswith("rewriter")
         else set()
     )
-    assert waiting == asking & found.steps.keys()
-    assert not [task for task in found.tasks.values() if "retryPolicy" in task]
+    assert waiting == asking & result.steps.keys()
+    assert not [task for task in result.tasks.values() if "retryPolicy" in task]
 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: str) -> None:
-    found = compiled(name)
-    asked = {step: one["resources"].get("accelerator") for step, one in found.steps.items()}
+    result = compiled(name)
+    asked = {step: one["resources"].get("accelerator") for step, one in result.steps.items()}
 
     assert {step: int(one["resourceCount"]) for step, one in asked.items() if one} == ON_GPUS.get(name, {})
     for step, one in asked.items():
-        pod = found.pod(step)
+        pod = result.pod(step)
         if not one:
             assert not {"nodeSelector", "tolerations", "emptyDirMounts"} & set(pod)
             continue
@@ -116,7 +116,7 @@ def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: 
         assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
         card = "NVIDIA-L4" if name.endswith("-24") else "NVIDIA-A100-SXM4-80GB"
         assert pod["nodeSelector"] == {"labels": {"nvidia.com/gpu.product": card}}
-        if not hands_on(found, step):
+        if not hands_on(result, step):
             assert pod["emptyDirMounts"] == [{"mountPath": "/dev/shm", "medium": "Memory", "volumeName": "shm"}]
 
 
@@ -130,9 +130,9 @@ def hands_on(found: Compiled, step: str) -> bool:
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_one(name: str) -> None:
-    found = compiled(name)
-    mounted = {step: {one["constant"] for one in found.pod(step).get("pvcMount", ())} for step in found.steps}
-    caches = {step for step, one in found.steps.items() if {"name": "QINGLAN_CACHE", "value": CACHE} in env(one)}
+    result = compiled(name)
+    mounted = {step: {one["constant"] for one in result.pod(step).get("pvcMount", ())} for step in result.steps}
+    caches = {step for step, one in result.steps.items() if {"name": "QINGLAN_CACHE", "value": CACHE} in env(one)}
 
     if name not in ON_GPUS:
         assert {claim for claims in mounted.values() for claim in claims} <= {"qinglan-base-weights"} and not caches
@@ -153,9 +153,9 @@ def test_a_step_that_calls_an_address_itself_gets_the_operators_allowlist(tmp_pa
     path.write_text(yaml.safe_dump(profile))
 
     [graph] = compile_targets([rewriter_target("fivedoctors", str(path), "a100x4")], tmp_path / "out", {})
-    found = parsed(graph.read_text(encoding="utf-8"))
+    result = parsed(graph.read_text(encoding="utf-8"))
 
-    given = {step: found.pod(step).get("configMapAsEnv", []) for step in found.steps}
+    given = {step: result.pod(step).get("configMapAsEnv", []) for step in result.steps}
     [hosts] = [entry for entry in given["evaluate"] if entry["configMapName"] == "qinglan-allowed-hosts"]
     assert hosts["keyToEnv"] == [{"configMapKey": "hosts", "envVar": "QINGLAN_ALLOWED_HOSTS"}] and hosts["optional"]
     assert not any(

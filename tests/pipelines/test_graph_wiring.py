@@ -110,7 +110,9 @@ def test_the_docs_name_every_parameter_and_every_profile_with_its_gpus() -> None
     docs = (COMPILED.parents[1] / "docs" / "pipelines.md").read_text(encoding="utf-8")
 
     for name in GOLDENS:
-        assert all(f"`{one}`" in docs for one in compiled(name).spec["root"]["inputDefinitions"]["parameters"])
+        assert all(
+            f"`{parameter}`" in docs for parameter in compiled(name).spec["root"]["inputDefinitions"]["parameters"]
+        )
     for name, gpus in ON_GPUS.items():
         [row] = [
             line for line in docs.splitlines() if f"/{name.partition('.')[2]}.yaml)" in line and named(name, line)
@@ -130,10 +132,10 @@ def named(name: str, row: str) -> bool:
 def test_a_branch_is_given_every_parameter_that_it_uses(name: str) -> None:
     branch = compiled(name).spec["components"]["comp-condition-1"]
     used = {
-        found
+        result
         for task in branch["dag"]["tasks"].values()
         for value in task["inputs"].get("parameters", {}).values()
-        if (found := value.get("componentInputParameter"))
+        if (result := value.get("componentInputParameter"))
     }
 
     assert used <= set(branch["inputDefinitions"]["parameters"])

@@ -61,16 +61,16 @@ def rollout(number: int, uri: str, phase: str = "", outcome: str = "", stable: s
 
 
 def looked(change: Change = lambda one: None) -> Any:
-    found = copy.deepcopy(world())
-    change(found)
-    return match_releases(ServiceObjects(**found), "qinglan")
+    result = copy.deepcopy(world())
+    change(result)
+    return match_releases(ServiceObjects(**result), "qinglan")
 
 
 def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
     live = looked()
 
     assert live.findings == ()
-    assert [one.digest for one in live.addresses] == ["2" * 64, "1" * 64]
+    assert [address.digest for address in live.addresses] == ["2" * 64, "1" * 64]
     lines = list(service_lines(live))
     assert "spec: 222222222222, 10 % of the traffic" in lines
     assert "revision r-1: 111111111111, 90 % of the traffic" in lines
@@ -99,7 +99,9 @@ def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
 def test_a_served_model_that_matches_no_release_is_found(change: Change, what: str, state: str, why: str) -> None:
     findings = looked(change).findings
 
-    assert any((one.what, one.state) == (what, state) and why in one.why for one in findings), findings
+    assert any((finding.what, finding.state) == (what, state) and why in finding.why for finding in findings), (
+        findings
+    )
 
 
 FIRST = rollout(1, OLD, "Done", "Promoted")
@@ -125,8 +127,8 @@ def test_a_served_model_needs_a_promotion_or_a_rollout_under_way(
 ) -> None:
     findings = looked(lambda one: one.update(rollouts=tuple(rollouts))).findings
 
-    assert [(one.what, one.state) for one in findings] == [("rollout", "missing")] * len(unbrought)
-    assert [uri for uri in (OLD, NEW) if any(uri in one.why for one in findings)] == unbrought
+    assert [(finding.what, finding.state) for finding in findings] == [("rollout", "missing")] * len(unbrought)
+    assert [uri for uri in (OLD, NEW) if any(uri in finding.why for finding in findings)] == unbrought
 
 
 def test_a_refused_rollout_of_a_served_model_is_named() -> None:

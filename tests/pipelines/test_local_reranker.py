@@ -53,6 +53,8 @@ def test_too_few_labels_are_said_with_the_next_step(tmp_path: Path, capsys: pyte
 
     assert fit_local_reranker(config, run, "fivedoctors", passages)
 
-    said = capsys.readouterr().err
-    assert said.startswith("! The RAG service's scores for fivedoctors are not calibrated: 3 labelled training rows")
-    assert "label gold passages in 25 conversations" in said
+    output = capsys.readouterr().err
+    assert output.startswith(
+        "! The RAG service's scores for fivedoctors are not calibrated: 3 labelled training rows"
+    )
+    assert "label gold passages in 25 conversations" in output

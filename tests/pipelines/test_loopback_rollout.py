@@ -59,9 +59,9 @@ class Ran:
 
     def _judged(self, model: Path) -> Json:
         """Beside the SFT model that this run really has."""
-        found = judged(model)
-        found["digests"]["models"]["sft"] = found["digests"]["parents"]["rl"]["sft_model"] = digest(self.sft)
-        return found
+        result = judged(model)
+        result["digests"]["models"]["sft"] = result["digests"]["parents"]["rl"]["sft_model"] = digest(self.sft)
+        return result
 
     def _link(self) -> None:
         self.run.files.mkdir(parents=True)
@@ -94,15 +94,15 @@ def test_the_promoted_model_earns_all_users_from_one_that_serves_by_a_signed_ove
     ran: Ran, capfd: pytest.CaptureFixture[str]
 ) -> None:
     state = roll_out(ran.config, ran.run.root)
-    said = capfd.readouterr().out
+    output = capfd.readouterr().out
 
     assert state.outcome == "Promoted", state.reasons
-    assert UNJUDGED in said and REASON in said and "evaluation.json is about another model" in said
-    assert "a canary as good passes after" in said and "the canary is given 50 %" in said
-    assert " and got 0 errors" in said
+    assert UNJUDGED in output and REASON in output and "evaluation.json is about another model" in output
+    assert "a canary as good passes after" in output and "the canary is given 50 %" in output
+    assert " and got 0 errors" in output
     model = ran.released.registered.model[:12]
-    assert f"its server counts as {model} and answers as {model}" in said
-    assert "Beside the release: rollout loopback/rewriter-1 to rewriter, Promoted " in said
+    assert f"its server counts as {model} and answers as {model}" in output
+    assert "Beside the release: rollout loopback/rewriter-1 to rewriter, Promoted " in output
     assert state.stable and state.stable.model == digest(ran.sft)
     [traffic] = FileTarget(ran.run.root / FOLDER).read().traffic.items()
     assert (parse_release_uri(traffic[0]).digest, traffic[1]) == (ran.released.registered.release, 100)
@@ -110,10 +110,12 @@ def test_the_promoted_model_earns_all_users_from_one_that_serves_by_a_signed_ove
 
 def test_every_later_audit_of_the_first_model_shows_the_override(ran: Ran) -> None:
     roll = state_uri(ran)
-    found = audit(parse_release_uri(roll).digest, load_trust(ran.keys / TRUST_FILE), store=ran.config.register_.store)
+    audited = audit(
+        parse_release_uri(roll).digest, load_trust(ran.keys / TRUST_FILE), store=ran.config.register_.store
+    )
 
-    assert [one.reason for one in found.overrides] == [REASON]
-    assert found.verdict != "intact"
+    assert [override.reason for override in audited.overrides] == [REASON]
+    assert audited.verdict != "intact"
 
 
 def state_uri(ran: Ran) -> str:
@@ -123,11 +125,11 @@ def state_uri(ran: Ran) -> str:
 
 
 def test_no_question_of_the_locked_test_is_asked(ran: Ran) -> None:
-    asked = list(islice(_questions(ran.config, ran.run), 500))
+    requests = list(islice(_questions(ran.config, ran.run), 500))
 
     locked = (ran.locked.question, ran.locked.user_profile, ran.locked.history_summary)
-    assert locked not in {(one["query"], one["user_profile"], one["history_summary"]) for one in asked}
-    assert len({one["query"] for one in asked}) > 100
+    assert locked not in {(one["query"], one["user_profile"], one["history_summary"]) for one in requests}
+    assert len({one["query"] for one in requests}) > 100
 
 
 def test_fresh_questions_are_the_same_each_time_and_not_the_samples_own() -> None:

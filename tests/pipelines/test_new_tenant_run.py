@@ -90,14 +90,14 @@ def test_every_stage_before_the_gate_is_done_and_tied_to_the_one_before(ran: Ran
 
 def test_the_evaluation_is_about_the_models_and_the_test_of_this_run(ran: Ran) -> None:
     files = ran.out / "files"
-    found = orjson.loads((files / "evaluation.json").read_bytes())
+    result = orjson.loads((files / "evaluation.json").read_bytes())
 
-    assert found["digests"]["models"] == {"sft": digest(files / "sft_model"), "rl": digest(files / "rl_model")}
-    assert found["digests"]["test"] == digest(files / "locked_test.jsonl")
-    assert {"plain", "history", "teacher", "sft", "rl"} == set(found["systems"])
-    assert {"rl_vs_teacher", "rl_vs_sft"} <= set(found["paired"])
-    assert set(found["paired"]["rl_vs_teacher"]["tenants"]) == {"acme"}
-    assert found["verdict"]["word"] == "hold"
+    assert result["digests"]["models"] == {"sft": digest(files / "sft_model"), "rl": digest(files / "rl_model")}
+    assert result["digests"]["test"] == digest(files / "locked_test.jsonl")
+    assert {"plain", "history", "teacher", "sft", "rl"} == set(result["systems"])
+    assert {"rl_vs_teacher", "rl_vs_sft"} <= set(result["paired"])
+    assert set(result["paired"]["rl_vs_teacher"]["tenants"]) == {"acme"}
+    assert result["verdict"]["word"] == "hold"
 
 
 def test_the_same_seed_gives_the_same_models_and_the_same_figures(
@@ -126,11 +126,11 @@ def untimed(value: Any) -> Any:
 
 
 def test_a_run_as_it_comes_is_not_held_for_a_leak_a_judge_or_a_parent(ran: Ran) -> None:
-    found = orjson.loads((ran.out / "files" / "evaluation.json").read_bytes())
+    result = orjson.loads((ran.out / "files" / "evaluation.json").read_bytes())
 
-    assert {(part["same"], part["alike"]) for part in found["leaks"]["parts"].values()} == {(0, 0)}
+    assert {(part["same"], part["alike"]) for part in result["leaks"]["parts"].values()} == {(0, 0)}
     amiss = ("leak", "digests", "examiner", "compared with no rows", "another SFT model")
-    assert not [reason for reason in found["verdict"]["reasons"] if any(word in reason for word in amiss)]
+    assert not [reason for reason in result["verdict"]["reasons"] if any(word in reason for word in amiss)]
 
 
 def test_the_report_is_one_page_with_the_trainings_curves(ran: Ran) -> None:

@@ -330,11 +330,11 @@ def test_a_plan_says_what_can_only_be_held_and_why(tmp_path: Path) -> None:
 def test_with_labels_enough_and_an_examiner_nothing_stands_against_a_promotion(tmp_path: Path) -> None:
     sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "k1")] * 200)
     config = load_config("fivedoctors", "gpt", questions=sheet)
-    found = make_plan(config, TODAY).promotion
+    result = make_plan(config, TODAY).promotion
     ours = config.model_copy(update={"stand_ins": StandIns(rag=True)})
 
-    assert (found.possible, found.obstacles) == (True, ())
-    assert "data.snapshot" in found.unchecked[0] and found.unchecked[0] in " ".join(promotion_lines(found))
+    assert (result.possible, result.obstacles) == (True, ())
+    assert "data.snapshot" in result.unchecked[0] and result.unchecked[0] in " ".join(promotion_lines(result))
     assert make_plan(ours, TODAY).promotion.unchecked == ()
 
 

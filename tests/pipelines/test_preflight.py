@@ -237,10 +237,10 @@ def test_the_sheet_is_divided_as_convert_divides_it(tmp_path: Path) -> None:
     ]
     splits = conversation_splits(surveyed, config.convert)
 
-    found = read_sheet(config)
+    result = read_sheet(config)
 
-    assert found.splits == Counter(splits["fivedoctors", name] for name, _ in rows)
-    assert found.test["fivedoctors"].rows == found.splits["test"] == found.test["fivedoctors"].conversations + 1
+    assert result.splits == Counter(splits["fivedoctors", name] for name, _ in rows)
+    assert result.test["fivedoctors"].rows == result.splits["test"] == result.test["fivedoctors"].conversations + 1
 
 
 @pytest.mark.parametrize("snapshot", ["", "a" * 64])
@@ -255,7 +255,9 @@ def test_a_rag_service_that_names_no_knowledge_base_is_told_before_anything_is_p
     with running(service) as url:
         warn_of_obstacles(config, read_sheet(config), url)
 
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert len(service.seen) == 1
-    assert ("The RAG service's answers name no knowledge base. Have it send data.snapshot" in said) == (not snapshot)
-    assert bool(said) == (not snapshot)
+    assert ("The RAG service's answers name no knowledge base. Have it send data.snapshot" in output) == (
+        not snapshot
+    )
+    assert bool(output) == (not snapshot)

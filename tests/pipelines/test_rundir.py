@@ -73,15 +73,15 @@ def test_a_new_artifact_is_shown_in_place_of_the_old_one_and_a_stale_name_goes(r
 def test_a_release_that_is_hidden_without_a_new_one_to_come_is_said(
     run: RunDir, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[bool] = []
+    messages: list[bool] = []
     for stages in (("ppo",), ("gate", "register"), ("ppo",)):
-        if stages != ("ppo",) or not said:
+        if stages != ("ppo",) or not messages:
             run.link("release", make_artifact(run, "register", "release", "bytes"))
         hide_release(run, stages)
-        said.append("files/release is gone" in capsys.readouterr().err)
+        messages.append("files/release is gone" in capsys.readouterr().err)
         assert not run.shown("release").is_symlink()
 
-    assert said == [True, False, False]
+    assert messages == [True, False, False]
 
 
 def test_large_files_and_folders_are_not_copied(run: RunDir) -> None:

@@ -102,7 +102,7 @@ def test_a_mapping_file_travels_in_the_configuration(tmp_path: Path) -> None:
 
     config = load_style_config("laptop", labelled=Path("x.json"), labels=tmp_path / "two.yaml")
 
-    assert [one["name"] for one in config.stages()["prepare"]["labels"]] == ["甲", "乙"]
+    assert [label["name"] for label in config.stages()["prepare"]["labels"]] == ["甲", "乙"]
 
 
 def test_an_unknown_profile_lists_those_there_are() -> None:
@@ -314,10 +314,10 @@ def test_an_answer_on_the_command_line_gets_its_style(here: Here, tmp_path: Path
 
     model = tiny_style_model(tmp_path / "model")
     words = ["--question", "这个产品有什么优缺点？", "--answer", "有很多优点，也有一些限制。", "--model", model]
-    said = orjson.loads(here("style", "predict", *words, "--json").out)
+    body = orjson.loads(here("style", "predict", *words, "--json").out)
 
-    assert sum(said["probabilities"].values()) == pytest.approx(1, abs=1e-4)
-    assert here("style", "predict", *words).out.startswith(f"{said['predicted_label']} {said['confidence']:.2f}")
+    assert sum(body["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+    assert here("style", "predict", *words).out.startswith(f"{body['predicted_label']} {body['confidence']:.2f}")
     assert here("style", "predict", "--model", model).code == 2
 
 

@@ -98,8 +98,8 @@ def test_json_reads_back_as_it_was(keys: Keys, tmp_path: Path) -> None:
     screen = on_terminal("audit", run, "--json", cwd=tmp_path)
 
     assert faults(screen) == []
-    said = json.loads(screen.raw.splitlines()[0])
-    assert set(ATTACKS.values()) <= {part["name"] for step in said["steps"] for part in step["statement"]["made"]}
+    body = json.loads(screen.raw.splitlines()[0])
+    assert set(ATTACKS.values()) <= {part["name"] for step in body["steps"] for part in step["statement"]["made"]}
 
 
 def test_a_files_name_is_shown_and_not_obeyed(tmp_path: Path) -> None:

@@ -38,15 +38,15 @@ def orchestrator_words(path: Path) -> set[str]:
 
 def test_nothing_of_kfp_and_kserve_is_named_outside_the_client() -> None:
     modules = [path for path in ROOM.rglob("*.py") if CLIENT not in path.parents]
-    found = {(str(path.relative_to(ROOM)), word) for path in modules for word in orchestrator_words(path)}
+    result = {(str(path.relative_to(ROOM)), word) for path in modules for word in orchestrator_words(path)}
 
-    assert found == ALLOWED
+    assert result == ALLOWED
 
 
 def test_in_the_client_the_table_of_paths_and_its_hints_alone_name_them() -> None:
-    found = {path.name: words for path in CLIENT.glob("*.py") if (words := orchestrator_words(path))}
+    result = {path.name: words for path in CLIENT.glob("*.py") if (words := orchestrator_words(path))}
 
-    assert found == {
+    assert result == {
         "api_errors.py": {"inferenceservices", "InferenceServices", "KServe is not installed there. Ask for it"},
         "client.py": {
             "inferenceservices", "/apis/serving.kserve.io/v1beta1", "/apis/serving.knative.dev/v1",

@@ -36,10 +36,10 @@ def test_the_search_finds_what_comparing_each_with_each_finds(
     known = NearDuplicateIndex(texts, threshold)
 
     for other in others:
-        found = known.alike(other)
-        by_hand = {one for one in texts if similarity(shingles(one), shingles(other)) >= threshold - 1e-9}
-        assert set(found) == by_hand
-        assert len(found) == len(by_hand)
+        result = known.alike(other)
+        by_hand = {text for text in texts if similarity(shingles(text), shingles(other)) >= threshold - 1e-9}
+        assert set(result) == by_hand
+        assert len(result) == len(by_hand)
 
 
 @given(st.lists(texts, max_size=12), st.sampled_from([0.5, 0.8, 0.9]))
@@ -91,7 +91,7 @@ def test_ten_thousand_rows_and_sixty_thousand_of_one_pattern_take_seconds() -> N
 
     started = time.process_time()
     known = NearDuplicateIndex([row() for _ in range(11_000)], 0.8)
-    found = sum(len(known.alike(row())) for _ in range(60_000))
+    result = sum(len(known.alike(row())) for _ in range(60_000))
 
-    assert found > 0
+    assert result > 0
     assert time.process_time() - started < 60, "each with each would take ten minutes"

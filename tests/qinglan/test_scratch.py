@@ -54,15 +54,15 @@ def test_a_file_keeps_its_name(volume: Path, tmp_path: Path) -> None:
 
 
 def test_steps_that_copy_the_same_at_once_all_find_it_whole(volume: Path, tmp_path: Path) -> None:
-    source, found = model(tmp_path / "base"), list[Path]()
-    threads = [threading.Thread(target=lambda: found.append(copy_to_scratch(source, "d4"))) for _ in range(8)]
+    source, result = model(tmp_path / "base"), list[Path]()
+    threads = [threading.Thread(target=lambda: result.append(copy_to_scratch(source, "d4"))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert len(found) == 8 and len(set(found)) == 1
-    assert (found[0] / "weights").stat().st_size == 1000
+    assert len(result) == 8 and len(set(result)) == 1
+    assert (result[0] / "weights").stat().st_size == 1000
     assert [path.name for path in (volume / "inputs").iterdir()] == ["d4"]
 
 

@@ -109,10 +109,10 @@ def arrived(name: str, folder: Path, mlflow: str) -> Arrived:
 def _run_of(name: str, mlflow: str) -> dict[str, Any]:
     """MLflow's run of this name; empty where there is none."""
     with httpx.Client(base_url=mlflow + API, trust_env=False) as http:
-        found = http.get("/experiments/get-by-name", params={"experiment_name": PROJECT})
-        if found.status_code == 404:
+        result = http.get("/experiments/get-by-name", params={"experiment_name": PROJECT})
+        if result.status_code == 404:
             return {}
-        body = {"experiment_ids": [found.raise_for_status().json()["experiment"]["experiment_id"]]}
+        body = {"experiment_ids": [result.raise_for_status().json()["experiment"]["experiment_id"]]}
         runs = http.post("/runs/search", json=body).raise_for_status().json().get("runs", [])
     return next((run for run in runs if run["info"]["run_name"] == name), {})
 

@@ -41,11 +41,13 @@ class Cluster(NamedTuple):
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": seconds},
         }
-        made = client.CoreV1Api(admin).create_namespaced_service_account_token(name, namespace, spec)
+        namespaced_service_account_token = client.CoreV1Api(admin).create_namespaced_service_account_token(
+            name, namespace, spec
+        )
         own = client.Configuration()
         own.host, own.ssl_ca_cert = admin.configuration.host, admin.configuration.ssl_ca_cert
         own.verify_ssl = admin.configuration.verify_ssl
-        own.api_key = {"authorization": f"Bearer {made.status.token}"}
+        own.api_key = {"authorization": f"Bearer {namespaced_service_account_token.status.token}"}
         return client.ApiClient(own)
 
     def restart(self, part: str) -> None:
@@ -110,7 +112,7 @@ def fresh_namespace(cluster: Cluster) -> Iterator[str]:
 def until_usable(api: Any, namespace: str) -> None:
     """Kubernetes makes the account that pods run as a moment later."""
     deadline = time.monotonic() + USABLE_SECONDS
-    while not any(one.metadata.name == "default" for one in api.list_namespaced_service_account(namespace).items):
+    while not any(item.metadata.name == "default" for item in api.list_namespaced_service_account(namespace).items):
         if time.monotonic() > deadline:
             raise OutageError(f"{namespace} has no account `default` after {USABLE_SECONDS:.0f} s.")
         time.sleep(0.05)
@@ -120,8 +122,8 @@ def ours(cluster: Cluster) -> list[str]:
     """The namespaces of this session that are still there."""
     from kubernetes import client
 
-    found = client.CoreV1Api(cluster.admin()).list_namespace(label_selector=f"{LABEL}={SESSION}").items
-    return [it.metadata.name for it in found]
+    result = client.CoreV1Api(cluster.admin()).list_namespace(label_selector=f"{LABEL}={SESSION}").items
+    return [it.metadata.name for it in result]
 
 
 def until_gone(cluster: Cluster, namespace: str) -> None:

@@ -25,12 +25,12 @@ def server(ports: Ports) -> str:
 
 
 def parts(folder: Folder, ports: Ports, keys: Keys) -> dict[str, Part]:
-    found = [
+    result = [
         _etcd(folder, ports), _apiserver(folder, ports), _minio(folder, ports, keys), _controllers(folder, ports),
         _scheduler(folder, ports), _kwok(folder, ports), _kserve(folder, ports), _training(folder, ports),
         _knative(folder),
     ]  # fmt: skip
-    return {part.name: part for part in found}
+    return {part.name: part for part in result}
 
 
 def _etcd(folder: Folder, ports: Ports) -> Part:

@@ -140,8 +140,8 @@ class Rise:
         kinds = objects.unexplained(objects.load(file for module in KINDS for file in manifests(module, "crds")))
         self.await_ready(api, "etcd", "kube-apiserver")
         objects.apply(self.folder, [*objects.own("cluster"), *kinds])
-        wanted = objects.served(kinds)
-        until("every kind is served", lambda: objects.all_served(api, server(self.ports), wanted), self.folder)
+        expected = objects.served(kinds)
+        until("every kind is served", lambda: objects.all_served(api, server(self.ports), expected), self.folder)
         self.say(f"{len(kinds)} kinds are served")
         self.start("kube-controller-manager", "kube-scheduler")
 
@@ -227,10 +227,10 @@ def _runs_whole(folder: Folder) -> bool:
 def _volumes(folder: Folder) -> list[Path]:
     """The folders that the controller manager made for claims that are still there."""
     try:
-        found = json.loads(objects.kubectl(folder, "get", "pv", "-o", "json", "--request-timeout=5s"))["items"]
+        result = json.loads(objects.kubectl(folder, "get", "pv", "-o", "json", "--request-timeout=5s"))["items"]
     except QinglanError:
         return []
-    paths = [Path(it["spec"].get("hostPath", {}).get("path", "/")) for it in found]
+    paths = [Path(it["spec"].get("hostPath", {}).get("path", "/")) for it in result]
     return [path for path in paths if path.parent == Path("/tmp/hostpath_pv")]
 
 

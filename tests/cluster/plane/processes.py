@@ -87,8 +87,8 @@ def start(folder: Folder, part: Part, outlives: bool) -> Record:
 
 def records(folder: Folder) -> list[Record]:
     """What was started here, whether it still runs or not."""
-    found = [json.loads(file.read_text()) for file in sorted(folder.records.glob("*.json"))]
-    return [Record(Part(*part), *rest) for part, *rest in found]
+    result = [json.loads(file.read_text()) for file in sorted(folder.records.glob("*.json"))]
+    return [Record(Part(*part), *rest) for part, *rest in result]
 
 
 def runs(record: Record) -> bool:

@@ -360,8 +360,8 @@ def test_a_question_that_copies_or_repeats_the_test_is_refused(changes: dict[str
 
 def test_the_teacher_s_rank_counts_labels_where_there_is_no_gold() -> None:
     hits = [{"id": name, "reranker_score": 0.5, "query_score": score} for name, score in (("a", 0.1), ("b", 0.9))]
-    found = {"query": "q", "hits": hits, "top1_score": 0.5, "count": 1}
-    labelled = validated(gold=(), labels=({"id": "a", "grade": 3}, {"id": "b", "grade": 2}), rewritten=found)
+    result = {"query": "q", "hits": hits, "top1_score": 0.5, "count": 1}
+    labelled = validated(gold=(), labels=({"id": "a", "grade": 3}, {"id": "b", "grade": 2}), rewritten=result)
     prompt = TrainingPrompt.model_validate(ppo_row(labelled, "train", "s")["extra_info"])
 
     assert teacher_rank(prompt) == 1, "a is not shown: its score against the query is below production's cut"

@@ -251,12 +251,12 @@ def test_shares_above_the_whole_are_refused() -> None:
 
 def labelled(row: ValidatedRewrite, *grades: tuple[str, int]) -> RowLabels:
     judged = tuple(JudgedPassage(id=passage, grade=grade) for passage, grade in grades)
-    found = any(grade >= 2 for _, grade in grades)
+    result = any(grade >= 2 for _, grade in grades)
     return RowLabels(
         id=row.id,
         tenant_id=row.tenant_id,
         judged=judged,
-        outcome="relevant" if found else "nothing relevant",
+        outcome="relevant" if result else "nothing relevant",
         calls=1,
     )
 

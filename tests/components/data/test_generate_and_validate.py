@@ -273,9 +273,9 @@ def test_rows_locked_away_as_test_are_left_out_of_the_counts_of_gold(tmp_path: P
 )
 def test_a_verdict_looks_at_the_first_passage_alone(scores: list[float], threshold: float, reason: str) -> None:
     hits = tuple(Hit(id=f"k{n}", reranker_score=score) for n, score in enumerate(scores))
-    found = Retrieval(query="q", hits=hits, top1_score=scores[0] if scores else 0.0, count=len(scores))
+    result = Retrieval(query="q", hits=hits, top1_score=scores[0] if scores else 0.0, count=len(scores))
 
-    assert rejection_reason(found, threshold) == reason
+    assert rejection_reason(result, threshold) == reason
 
 
 @pytest.mark.parametrize(("gold", "rank"), [((), None), (("k3",), None), (("k2",), 2), (("k2", "k1"), 1)])
@@ -294,9 +294,9 @@ def test_hits_that_production_cuts_off_are_kept_for_the_reward_alone() -> None:
         {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
     )
 
-    found = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.5))
+    result = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.5))
 
-    assert [(kept.id, kept.query_score) for kept in found.hits] == [("k1", 0.4), ("k2", 0.7)]
-    assert (found.top1_score, found.count, found.gold_rank) == (0.7, 1, 1)
+    assert [(kept.id, kept.query_score) for kept in result.hits] == [("k1", 0.4), ("k2", 0.7)]
+    assert (result.top1_score, result.count, result.gold_rank) == (0.7, 1, 1)
     nothing = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.8))
     assert rejection_reason(nothing, 0.0) == "nothing found"

@@ -197,11 +197,11 @@ def test_alike_answers_share_a_split() -> None:
 def test_every_label_is_in_the_test_in_its_share(counts: dict[str, int]) -> None:
     rows = [StyleRow(id=str(at), input=row["input"], label=row["label"]) for at, row in enumerate(answers(counts))]
 
-    found = Counter((row.label, split) for row, split in zip(rows, split_rows(rows, CONFIG), strict=True))
+    result = Counter((row.label, split) for row, split in zip(rows, split_rows(rows, CONFIG), strict=True))
 
     for name, count in counts.items():
-        assert found[name, "test"] == max(1, round(count * CONFIG.test))
-        assert found[name, "train"] >= 1
+        assert result[name, "test"] == max(1, round(count * CONFIG.test))
+        assert result[name, "train"] >= 1
 
 
 def test_the_order_of_the_rows_does_not_change_their_splits() -> None:

@@ -253,10 +253,10 @@ def test_the_next_number_is_free_and_the_highest(before: list[tuple[int, str, st
         }
         for number, service, outcome in ((n, {"r": "rewriter", "s": "style"}[s], o) for n, s, o in before)
     ]  # fmt: skip
-    found = decide_rollout(rollouts, "qinglan", SPEC)
+    result = decide_rollout(rollouts, "qinglan", SPEC)
 
     highest = max((number for number, service, _ in before if service == "r"), default=0)
-    assert found.name == f"rewriter-{highest + 1}" and found.create is not None
+    assert result.name == f"rewriter-{highest + 1}" and result.create is not None
 
 
 TAGGED = {"serving.kserve.io/enable-tag-routing": "true"}

@@ -99,8 +99,8 @@ def test_a_model_that_was_not_the_one_judged_is_refused_and_nothing_is_left(inpu
 
 
 def test_a_model_that_is_held_is_no_release_whatever_its_file_calls_it(inputs: Inputs, tmp_path: Path) -> None:
-    found = changed("paired.rl_vs_teacher.low", -0.2)
-    write_judged(inputs.evaluation, {**found, "verdict": {"promote": True, "reasons": []}})
+    result = changed("paired.rl_vs_teacher.low", -0.2)
+    write_judged(inputs.evaluation, {**result, "verdict": {"promote": True, "reasons": []}})
 
     with pytest.raises(GateHeldError, match="not shown"):
         register(inputs, tmp_path / "release", CONFIG)
@@ -120,7 +120,9 @@ def test_a_held_model_becomes_a_release_only_where_it_says_so_itself(held: Input
     assert facts["verdict"] == "hold" and "not shown" in " ".join(facts["reasons"])
     assert done.model == digest(held.model)
     findings = check_release(tmp_path / "release", load_trust(keys_folder() / TRUST_FILE))
-    assert [(one.what, one.state) for one in findings if one.state != "verified"] == [("verdict", "missing")]
+    assert [(finding.what, finding.state) for finding in findings if finding.state != "verified"] == [
+        ("verdict", "missing")
+    ]
 
 
 def test_a_held_release_is_not_deployed_without_a_signed_override(held: Inputs, tmp_path: Path) -> None:
@@ -236,13 +238,16 @@ def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_bas
     about = bom(made)["metadata"]["component"]
     card = about["modelCard"]
 
-    metrics = {one["type"]: one for one in card["quantitativeAnalysis"]["performanceMetrics"]}
+    metrics = {
+        performance_metric["type"]: performance_metric
+        for performance_metric in card["quantitativeAnalysis"]["performanceMetrics"]
+    }
     assert metrics["top1"] == {
         "type": "top1", "value": "0.88", "confidenceInterval": {"lowerBound": "0.85", "upperBound": "0.91"},
     }  # fmt: skip
     assert metrics["top1 minus teacher's"]["confidenceInterval"] == {"lowerBound": "0.04", "upperBound": "0.08"}
     assert "confidenceInterval" not in metrics["quality"]
-    data = {one["name"]: one["contents"]["properties"] for one in card["modelParameters"]["datasets"]}
+    data = {dataset["name"]: dataset["contents"]["properties"] for dataset in card["modelParameters"]["datasets"]}
     assert [one["value"] for one in data["SFT rows (train and dev)"]] == ["b" * 64, "450"]
     assert [one["value"] for one in data["locked test"]] == ["d" * 64, "1000"]
     [base] = about["pedigree"]["ancestors"]
@@ -254,9 +259,9 @@ def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_bas
 
 def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tmp_path: Path) -> None:
     model = tiny_weights(tmp_path / "rl_model")
-    found = judged(model)
-    found["paired"]["rl_vs_teacher"]["quality"] = {"difference": -0.2, "low": -0.3, "high": -0.1}
-    evaluation = write_judged(tmp_path / "evaluation.json", found)
+    result = judged(model)
+    result["paired"]["rl_vs_teacher"]["quality"] = {"difference": -0.2, "low": -0.3, "high": -0.1}
+    evaluation = write_judged(tmp_path / "evaluation.json", result)
     (tmp_path / "report.html").write_text("report")
     lineage = write_lineage(tmp_path / "run", model, evaluation, tmp_path / "report.html")
     config = RegisterConfig(name=NAME, limits=("Not on Mondays.",), intended_use="Searches.")
@@ -305,9 +310,9 @@ def test_a_model_that_a_stand_in_taught_is_released_only_where_the_profile_says_
 
 def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -> None:
     model = tiny_weights(tmp_path / "style_model")
-    found = good_style()
-    found["digests"]["model"] = digest(model)
-    evaluation = write_judged(tmp_path / "evaluation.json", found)
+    result = good_style()
+    result["digests"]["model"] = digest(model)
+    evaluation = write_judged(tmp_path / "evaluation.json", result)
     (tmp_path / "report.html").write_text("report")
     lineage = Thing(tmp_path / "lineage")
     with recorded("gate", {"evaluation": Thing(evaluation)}, {}, {}, lineage) as step:
@@ -319,7 +324,11 @@ def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -
     made = Made(tmp_path / "release", inputs, keys, done)
     assert {one.state for one in check_release(made.folder, made.policy, "house/style")} == {"verified"}
     card = bom(made)["metadata"]["component"]["modelCard"]
-    f1 = [one for one in card["quantitativeAnalysis"]["performanceMetrics"] if one.get("slice") == "售前"]
+    f1 = [
+        performance_metric
+        for performance_metric in card["quantitativeAnalysis"]["performanceMetrics"]
+        if performance_metric.get("slice") == "售前"
+    ]
     assert [(one["type"], one["value"]) for one in f1] == [("f1", "0.9")]
     assert card["modelParameters"]["approach"]["type"] == "supervised"
 
@@ -338,7 +347,9 @@ def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inpu
 
     store = open_store(config.store)
     assert set(store.digests()) == {one.release for one in done}
-    assert [(one.digest, one.by) for one in store.history(NAME)] == [(one.release, one.signed_by) for one in done]
+    assert [(entry.digest, entry.by) for entry in store.history(NAME)] == [
+        (one.release, one.signed_by) for one in done
+    ]
     store.pull(done[0].release, tmp_path / "pulled")
     assert {
         one.state for one in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST_FILE), NAME)
@@ -353,7 +364,7 @@ def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tm
     with pytest.raises(ConflictError):
         publish(made.folder, made.registered.release, config, before, load_signer("releaser"))
 
-    assert [one.by for one in open_store(config.store).history(NAME)] == [load_signer("builder").id]
+    assert [entry.by for entry in open_store(config.store).history(NAME)] == [load_signer("builder").id]
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_only_a_step_that_counts_and_that_the_model_comes_from_says_what_its_row
     register(inputs, tmp_path / "release", CONFIG)
 
     findings = check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))
-    assert [one.why for one in findings if one.what == "model/rewriter.json"] == [
+    assert [finding.why for finding in findings if finding.what == "model/rewriter.json"] == [
         "the prompt of 'fivedoctors' is another than its training rows showed"
     ]
 

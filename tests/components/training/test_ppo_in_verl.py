@@ -104,11 +104,11 @@ def profile(name: str) -> PpoConfig:
 )
 def test_every_engine_of_verl_computes_in_the_parts_that_are_asked_for(config: PpoConfig, tmp_path: Path) -> None:
     """Parts of an update, and of a whole collection's values and probabilities, on each device."""
-    found = asked(verl_subprocess.micro_batches, config, tmp_path)
+    result = asked(verl_subprocess.micro_batches, config, tmp_path)
 
-    assert found["update"] == dict.fromkeys(("actor", "critic"), config.accumulation)
+    assert result["update"] == dict.fromkeys(("actor", "critic"), config.accumulation)
     collected = config.collection // config.batch * config.accumulation
-    assert found["collection"] == dict.fromkeys(("actor", "critic", "ref"), collected)
+    assert result["collection"] == dict.fromkeys(("actor", "critic", "ref"), collected)
 
 
 def test_weights_that_are_trained_are_float32_and_a_reference_of_its_own_is_not(tmp_path: Path) -> None:
@@ -166,17 +166,17 @@ def test_the_critic_is_not_told_to_turn_an_adapter_off() -> None:
 
 def test_verls_loss_gives_the_plans_worked_example() -> None:
     """Part 3.6.4: reward .65, value .5, log probability -2.3 and then -2.1, clipped at 1.2."""
-    found = ask(verl_subprocess.losses, environment=os.environ)
+    result = ask(verl_subprocess.losses, environment=os.environ)
 
-    loss, clipped = found["win"]
+    loss, clipped = result["win"]
     assert loss == pytest.approx(-1.2 * 0.15, abs=1e-6)
     assert clipped == 1.0
-    assert found["lose"][0] == pytest.approx(2.718281828**0.2 * 0.8, abs=1e-5), "a loss is not clipped upwards"
-    assert found["same"] == (pytest.approx(-0.15, abs=1e-6), 0.0)
-    assert found["value"] == pytest.approx(0.5 * (0.65 - 0.5) ** 2, abs=1e-6), "the plan's half of the square"
-    assert found["returns"] == pytest.approx([0.65, -0.3], abs=1e-6)
-    assert sum(found["advantages"]) == pytest.approx(0, abs=1e-5), "normalised over the batch"
-    assert found["advantages"][0] > 0 > found["advantages"][1]
+    assert result["lose"][0] == pytest.approx(2.718281828**0.2 * 0.8, abs=1e-5), "a loss is not clipped upwards"
+    assert result["same"] == (pytest.approx(-0.15, abs=1e-6), 0.0)
+    assert result["value"] == pytest.approx(0.5 * (0.65 - 0.5) ** 2, abs=1e-6), "the plan's half of the square"
+    assert result["returns"] == pytest.approx([0.65, -0.3], abs=1e-6)
+    assert sum(result["advantages"]) == pytest.approx(0, abs=1e-5), "normalised over the batch"
+    assert result["advantages"][0] > 0 > result["advantages"][1]
 
 
 def test_rows_of_a_batch_are_those_that_verl_takes() -> None:

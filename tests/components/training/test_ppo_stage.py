@@ -148,11 +148,11 @@ def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
 def trained_as_told(small: World, killed_at: int) -> None:
     steps = small.steps()
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5, 6]
-    wanted = "avg_reward win_rate policy_loss value_loss clip_fraction kl entropy length train_gold copy_rate"
+    expected = "avg_reward win_rate policy_loss value_loss clip_fraction kl entropy length train_gold copy_rate"
     known = [
         step for step in steps[1:] if step["step"] != killed_at
     ]  # of that one verl may have had no time to speak
-    assert all(name in step for step in known for name in wanted.split())
+    assert all(name in step for step in known for name in expected.split())
     for line in (small.work / "verl.jsonl").read_bytes().splitlines():
         data = orjson.loads(line)["data"]
         if "critic/score/mean" in data:  # also in a step that ended with a test on dev
@@ -203,11 +203,11 @@ def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> 
     adapted = PeftModel.from_pretrained(base, small.out / "trained" / "adapter").eval()
     ids = torch.arange(3, 30).unsqueeze(0)
     with torch.inference_mode():
-        wanted = adapted(input_ids=ids).logits
-        assert (merged(input_ids=ids).logits - wanted).abs().max() < 1e-4
+        expected = adapted(input_ids=ids).logits
+        assert (merged(input_ids=ids).logits - expected).abs().max() < 1e-4
         with adapted.disable_adapter():
             untrained = adapted(input_ids=ids).logits
-    assert (wanted - untrained).abs().max() > 1e-4, "the adapter has learned something"
+    assert (expected - untrained).abs().max() > 1e-4, "the adapter has learned something"
     assert card.parents["critic_model"] == digest(critic)
 
 

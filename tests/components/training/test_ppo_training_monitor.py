@@ -209,10 +209,10 @@ def test_reward_time_that_hides_behind_generation_is_not_counted_as_waiting() ->
         {"generate_sequences": 3.0, "compute_score": 0.2},
     ]
 
-    found = reward_seconds(quick_then_slow)
+    result = reward_seconds(quick_then_slow)
 
-    assert found["seconds_unhidden"] == pytest.approx(0.2)
-    assert found["seconds_mean"] == pytest.approx(0.35)
+    assert result["seconds_unhidden"] == pytest.approx(0.2)
+    assert result["seconds_mean"] == pytest.approx(0.35)
 
 
 @pytest.mark.parametrize(

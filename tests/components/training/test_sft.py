@@ -188,9 +188,9 @@ def test_rows_that_teach_nothing_are_named(tmp_path: Path, rows: list[dict[str, 
 def test_each_tenants_prompt_is_taken_from_its_rows(tmp_path: Path) -> None:
     rows = [chat(1), chat(2, tenant="chengla", system="你是教育领域的专家")]
 
-    found = read_chats(write_chats(tmp_path / "train.jsonl", rows))
+    result = read_chats(write_chats(tmp_path / "train.jsonl", rows))
 
-    assert found.system_prompts == {"fivedoctors": SYSTEM, "chengla": "你是教育领域的专家"}
+    assert result.system_prompts == {"fivedoctors": SYSTEM, "chengla": "你是教育领域的专家"}
 
 
 class Silent:
@@ -207,10 +207,10 @@ class Silent:
 
 
 def test_a_tokenizer_that_yields_no_ids_is_refused(tmp_path: Path) -> None:
-    found = read_chats(write_chats(tmp_path / "train.jsonl", [chat(1)]))
+    result = read_chats(write_chats(tmp_path / "train.jsonl", [chat(1)]))
 
     with pytest.raises(DataError, match=r"\(Silent\) turns a prompt of \d+ characters into 0 ids"):
-        check_tokenizer(Silent(), found, Path("base"))
+        check_tokenizer(Silent(), result, Path("base"))
 
 
 def test_a_row_that_would_be_left_out_for_its_length_is_named(tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
-    log, seen = tmp_path / "logging.jsonl", list[tuple[int, int]]()
-    live = silent_training("sft", lambda step, total, note="": seen.append((step, total)))
+    log, observed = tmp_path / "logging.jsonl", list[tuple[int, int]]()
+    live = silent_training("sft", lambda step, total, note="": observed.append((step, total)))
     watch = TrainingMonitor(log, live)
     assert watch() is False
 
@@ -269,7 +269,7 @@ def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
         )
     watch()
 
-    assert seen == [(1, 20), (10, 20)]
+    assert observed == [(1, 20), (10, 20)]
     assert [row.get("eval_loss") for row in watch.metrics] == [None, 2.0]
 
 
@@ -362,9 +362,9 @@ def test_a_half_written_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
         if state is not None:
             (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
 
-    found = last_checkpoint(tmp_path)
+    result = last_checkpoint(tmp_path)
 
-    assert found is not None and found.name == "checkpoint-10"
+    assert result is not None and result.name == "checkpoint-10"
     assert last_checkpoint(tmp_path / "none") is None
 
 

@@ -116,8 +116,8 @@ def read_by_swift(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
         capture_output=True, text=True, cwd=folder, env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found: Read = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: Read = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 TRAINED = dict.fromkeys(("a100x4", "a100x8", "a100-multinode"), 134_217_728) | {"a100x8-full": PARAMETERS}
@@ -130,14 +130,14 @@ def test_ms_swift_takes_each_a100_profiles_command_for_qwen3_32b(
     profile: str, base: Path, read_by_swift: Read
 ) -> None:
     """Arguments, model type, chat template, attention, and the weights that would be trained."""
-    found, messages = read_by_swift[profile], chat(1)["messages"]
+    result, messages = read_by_swift[profile], chat(1)["messages"]
 
     tokenizer = load_tokenizer(base)
     served = tokenizer(render_prompt(tokenizer, messages[:2]), add_special_tokens=False).input_ids
-    assert (found["attention"], found["packing"]) == ("sdpa", False)
-    assert (found["parameters"], found["trained"]) == (PARAMETERS, TRAINED[profile])
-    assert found["ids"][: len(served)] == served, "training sees the prompt that serving shows"
-    learned = [label for label in found["labels"] if label != -100]
+    assert (result["attention"], result["packing"]) == ("sdpa", False)
+    assert (result["parameters"], result["trained"]) == (PARAMETERS, TRAINED[profile])
+    assert result["ids"][: len(served)] == served, "training sees the prompt that serving shows"
+    learned = [label for label in result["labels"] if label != -100]
     assert messages[2]["content"] in tokenizer.decode(learned)
 
 
@@ -145,11 +145,11 @@ def test_the_template_is_the_one_that_renders_the_bases_own_prompt(tmp_path: Pat
     messages = chat(1)["messages"][:2]
     plain, thinking = tiny_model(tmp_path / "plain", stage="base"), qwen3_32b(tmp_path / "thinking")
 
-    found = [
+    result = [
         match_template(base, render_prompt(load_tokenizer(base), messages), messages) for base in (plain, thinking)
     ]
 
-    assert found == ["chatml", "qwen3"]
+    assert result == ["chatml", "qwen3"]
     assert read_model_type(plain) == read_model_type(thinking) == "qwen3"
 
 

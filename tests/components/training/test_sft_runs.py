@@ -155,7 +155,7 @@ def test_a_training_that_is_killed_goes_on_and_ends_at_the_same_loss(
 ) -> None:
     words = [*inputs, tmp_path, SMALL.model_dump_json()]
     child = psutil.Popen([sys.executable, "-c", TRAIN, *map(str, words)], stdout=subprocess.DEVNULL)
-    wait_for(lambda: [one for one in tmp_path.glob("scratch/sft/*/checkpoints") if last_checkpoint(one)])
+    wait_for(lambda: [path for path in tmp_path.glob("scratch/sft/*/checkpoints") if last_checkpoint(path)])
     orphans = child.children(recursive=True)
     child.kill()
     child.wait()

@@ -132,9 +132,9 @@ def test_a_temperature_that_was_put_in_is_found_again(temperature: float, seed: 
     logits = rng.normal(0, 2, (4000, 5))
     labels = [int(rng.choice(5, p=np.exp(row))) for row in log_softmax(logits, axis=-1)]
 
-    found = fit_temperature(logits * temperature, labels)
+    result = fit_temperature(logits * temperature, labels)
 
-    assert found == pytest.approx(temperature, rel=0.15)
+    assert result == pytest.approx(temperature, rel=0.15)
 
 
 def test_too_few_rows_fit_nothing() -> None:

@@ -120,9 +120,9 @@ def different(
 ) -> tuple[Path, dict[str, Any], list[str]]:
     """Killed while the second teacher writes; the same command again goes on to its end."""
     folder = tmp_path_factory.mktemp("different")
-    asked = [*paid_words(data, folder, outside), "--yes"]
+    requests = [*paid_words(data, folder, outside), "--yes"]
     billed = stats(outside)["billed"]
-    first = subprocess.Popen(command(*asked), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(command(*requests), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: (folder / "out" / "rewrites" / "good.jsonl").is_file(), first)
         wait_until(lambda: stats(outside)["billed"] > billed + ROWS + 20, first)
@@ -134,101 +134,101 @@ def different(
         with contextlib.suppress(psutil.NoSuchProcess):  # each ends by itself, too, when the first is gone
             child.kill()
     psutil.wait_procs(children, timeout=120)
-    ran = compare(*asked, "--json")
+    ran = compare(*requests, "--json")
     assert ran.code == 0, ran.errors
-    return folder / "out", orjson.loads(ran.out), asked
+    return folder / "out", orjson.loads(ran.out), requests
 
 
 def test_a_comparison_that_was_killed_goes_on_and_pays_nothing_twice(
     different: tuple[Path, dict[str, Any], list[str]], outside: str
 ) -> None:
-    out, found, _ = different
+    out, result, _ = different
     billed = stats(outside)["billed_by_prompt"]
 
     twice = sum(count - 1 for count in billed.values())
     named = sum(len(read_report(path)["possibly_billed"]) for path in journals(out))
     assert twice <= named <= 4
-    assert found["systems"]["good"]["failed"]["rows"] == 0
+    assert result["systems"]["good"]["failed"]["rows"] == 0
 
 
 def test_the_better_teacher_is_found_to_be_better_with_its_interval(
     different: tuple[Path, dict[str, Any], list[str]],
 ) -> None:
-    _, found, _ = different
-    gap = found["paired"]["good_vs_weak"]
+    _, result, _ = different
+    gap = result["paired"]["good_vs_weak"]
 
-    assert (found["recommendation"]["word"], found["recommendation"]["take"]) == ("better", "good")
+    assert (result["recommendation"]["word"], result["recommendation"]["take"]) == ("better", "good")
     assert 0 < gap["low"] <= gap["difference"] <= gap["high"]
     assert gap["p_holm"] < 0.05
-    assert found["systems"]["plain"]["top1"]["value"] < found["systems"]["weak"]["top1"]["value"]
+    assert result["systems"]["plain"]["top1"]["value"] < result["systems"]["weak"]["top1"]["value"]
 
 
 def test_a_row_that_a_teacher_declines_is_counted_and_searched_as_it_was_asked(
     different: tuple[Path, dict[str, Any], list[str]],
 ) -> None:
-    out, found, _ = different
+    out, result, _ = different
     rewrites = [orjson.loads(line) for line in (out / "rewrites" / "shy.jsonl").read_bytes().splitlines()]
     refused = {row["id"]: row["question"] for row in rewrites if row["reason"] == "refused"}
     searched = {row["id"]: row["systems"]["shy"]["rewrite"] for row in predictions(out) if row["id"] in refused}
 
-    assert found["systems"]["shy"]["failed"]["reasons"] == {"refused": len(refused)}
+    assert result["systems"]["shy"]["failed"]["reasons"] == {"refused": len(refused)}
     assert 0.1 * ROWS < len(refused) < 0.3 * ROWS
     assert searched == refused
-    assert "shy gave no rewrite" in " ".join(found["recommendation"]["lines"])
+    assert "shy gave no rewrite" in " ".join(result["recommendation"]["lines"])
 
 
 def test_the_money_of_calls_that_gave_no_rewrite_is_part_of_what_a_rewrite_costs(
     different: tuple[Path, dict[str, Any], list[str]],
 ) -> None:
-    out, found, _ = different
-    shy = found["systems"]["shy"]
+    out, result, _ = different
+    shy = result["systems"]["shy"]
     paid = sum(read_report(path)["cost"] for path in journals(out) if path.name.startswith("shy-"))
 
-    assert shy["cost"]["n"] == found["counts"]["rows"] - shy["failed"]["rows"] < found["counts"]["rows"]
+    assert shy["cost"]["n"] == result["counts"]["rows"] - shy["failed"]["rows"] < result["counts"]["rows"]
     assert shy["cost"]["value"] * shy["cost"]["n"] / 1000 == pytest.approx(paid)
 
 
 def test_thoughts_reach_no_query(different: tuple[Path, dict[str, Any], list[str]]) -> None:
-    out, found, _ = different
+    out, result, _ = different
 
-    assert found["systems"]["weak"]["failed"]["rows"] == 0
+    assert result["systems"]["weak"]["failed"]["rows"] == 0
     assert not any("think" in row["systems"]["weak"]["rewrite"] for row in predictions(out))
 
 
 def test_every_teacher_has_its_own_calls_latency_and_cost(
     different: tuple[Path, dict[str, Any], list[str]],
 ) -> None:
-    _, found, _ = different
-    rows = found["counts"]["rows"]
+    _, result, _ = different
+    rows = result["counts"]["rows"]
 
     for name in ("good", "weak", "shy"):
-        one = found["systems"][name]
+        one = result["systems"][name]
         assert 0.9 * rows < one["calls"]["answered"] <= rows
         assert 0 < one["latency_p50"]["value"] <= one["latency_p95"]["value"]
-    assert found["systems"]["good"]["cost"]["value"] > 4 * found["systems"]["weak"]["cost"]["value"] > 0
+    assert result["systems"]["good"]["cost"]["value"] > 4 * result["systems"]["weak"]["cost"]["value"] > 0
 
 
 def test_the_same_command_again_pays_nothing_and_says_the_same(
     different: tuple[Path, dict[str, Any], list[str]],
 ) -> None:
-    out, found, asked = different
+    out, result, asked = different
     before = {path.name: read_report(path)["attempts"] for path in journals(out)}
     again = compare(*asked, "--json")
 
     assert again.code == 0, again.errors
     assert {path.name: read_report(path)["attempts"] for path in journals(out)} == before
-    assert orjson.loads(again.out)["systems"]["good"]["top1"] == found["systems"]["good"]["top1"]
+    assert orjson.loads(again.out)["systems"]["good"]["top1"] == result["systems"]["good"]["top1"]
 
 
 def test_the_page_is_well_formed_fetches_nothing_and_escapes_what_users_wrote(
     different: tuple[Path, dict[str, Any], list[str]], tmp_path: Path
 ) -> None:
-    out, found, _ = different
+    out, result, _ = different
     row = next(predictions(out)) | {"question": HOSTILE, "history_summary": HOSTILE, "conversation_id": "hostile"}
     one: dict[str, Any] = {"rewrite": HOSTILE, "hits": [], "rank": None}
     row["systems"] = {**row["systems"], "good": {**one, "rank": 1}, "weak": one, "shy": one}
     (tmp_path / "predictions.jsonl").write_bytes(orjson.dumps(row) + b"\n")
-    write_report(found, tmp_path)
+    write_report(result, tmp_path)
     page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
     parser = Strict()
     parser.feed(page)
@@ -245,11 +245,11 @@ def test_equal_teachers_are_not_told_apart_and_the_cheap_one_is_taken(data: Path
         teacher("cheap", {"skill": 0.9, "seed": 1}, output=1.0),
     )
     ran = compare(*words(data, tmp_path, candidates, profile(tmp_path / "profile.yaml")))
-    found = orjson.loads((tmp_path / "out" / "comparison.json").read_bytes())
-    gap = found["paired"]["dear_vs_cheap"]
+    result = orjson.loads((tmp_path / "out" / "comparison.json").read_bytes())
+    gap = result["paired"]["dear_vs_cheap"]
 
     assert ran.code == 0, ran.errors
-    assert (found["recommendation"]["word"], found["recommendation"]["take"]) == ("not shown", "cheap")
+    assert (result["recommendation"]["word"], result["recommendation"]["take"]) == ("not shown", "cheap")
     assert gap["low"] < 0 < gap["high"]
     assert gap["power"]["needed_for_margin"] > ROWS
     screen = " ".join(ran.out.split())
@@ -265,8 +265,8 @@ def wait_until(true: Any, process: "subprocess.Popen[bytes]") -> None:
 
 
 def stats(url: str) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{url.removesuffix('/v1')}/stats", trust_env=False).json()
-    return found
+    result: dict[str, Any] = httpx.get(f"{url.removesuffix('/v1')}/stats", trust_env=False).json()
+    return result
 
 
 def journals(out: Path) -> list[Path]:

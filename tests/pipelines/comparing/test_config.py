@@ -27,7 +27,7 @@ def paid(tmp_path: Path) -> RunConfig:
 
 
 def test_the_shipped_example_is_a_comparison() -> None:
-    assert [one.name for one in load_teachers(EXAMPLE).teachers] == ["gpt", "deepseek", "qwen"]
+    assert [teacher.name for teacher in load_teachers(EXAMPLE).teachers] == ["gpt", "deepseek", "qwen"]
 
 
 @pytest.mark.parametrize(

@@ -37,25 +37,25 @@ def recommended(
 
 
 def test_a_teacher_shown_to_be_better_is_taken_with_its_interval() -> None:
-    found = recommended(gap(0.041, 0.012, 0.070))
+    result = recommended(gap(0.041, 0.012, 0.070))
 
-    assert (found.word, found.take) == ("better", "A")
-    assert "A minus B: +4.1 points [+1.2, +7.0]" in found.lines[1]
+    assert (result.word, result.take) == ("better", "A")
+    assert "A minus B: +4.1 points [+1.2, +7.0]" in result.lines[1]
 
 
 def test_where_no_difference_is_shown_the_cheap_one_is_taken_with_the_rows_that_would_tell() -> None:
-    found = recommended(gap(0.010, -0.030, 0.050, p=0.6))
+    result = recommended(gap(0.010, -0.030, 0.050, p=0.6))
 
-    assert (found.word, found.take) == ("not shown", "B")
-    assert found.lines[0].startswith("No difference shown with 120 rows; 870 would be needed")
-    assert "B costs 0.1 times what A does: take B, unless up to 5.0 points matter" in found.lines[0]
+    assert (result.word, result.take) == ("not shown", "B")
+    assert result.lines[0].startswith("No difference shown with 120 rows; 870 would be needed")
+    assert "B costs 0.1 times what A does: take B, unless up to 5.0 points matter" in result.lines[0]
 
 
 def test_a_cheap_one_that_looks_much_worse_is_not_taken_on_few_rows() -> None:
-    found = recommended(gap(0.10, -0.01, 0.21, p=0.08, needed=140))
+    result = recommended(gap(0.10, -0.01, 0.21, p=0.08, needed=140))
 
-    assert (found.word, found.take) == ("not shown", "A")
-    assert "Until about 140 rows have told, take A" in found.lines[0]
+    assert (result.word, result.take) == ("not shown", "A")
+    assert "Until about 140 rows have told, take A" in result.lines[0]
 
 
 def test_within_the_margin_the_cheapest_is_taken_even_where_it_is_shown_to_be_a_little_worse() -> None:
@@ -71,18 +71,18 @@ def test_the_interval_alone_does_not_show_what_the_corrected_p_does_not() -> Non
 
 def test_nothing_known_of_the_difference_is_nothing_shown() -> None:
     two = [standing("A", 0.8, 1.0), standing("B", 0.75, 0.1)]
-    found = recommend(two, {("A", "B"): TeacherDifference(NAN, NAN, NAN, NAN, None, None, 0, 0)}, 0.03, 0, "points")
+    result = recommend(two, {("A", "B"): TeacherDifference(NAN, NAN, NAN, NAN, None, None, 0, 0)}, 0.03, 0, "points")
 
-    assert (found.word, found.take) == ("not shown", "A")
-    assert "an unknown amount [unknown, unknown]: no difference is shown; no row is known of both." in found.lines[1]
-    assert not any("nan" in line or "about 0 rows" in line for line in found.lines)
+    assert (result.word, result.take) == ("not shown", "A")
+    assert "an unknown amount [unknown, unknown]: no difference is shown; no row is known of both." in result.lines[1]
+    assert not any("nan" in line or "about 0 rows" in line for line in result.lines)
 
 
 def test_a_dearer_one_that_is_not_shown_to_be_better_is_not_waited_for() -> None:
-    found = recommended(gap(0.010, -0.030, 0.050, p=0.6), cost_a=0.1, cost_b=1.0)
+    result = recommended(gap(0.010, -0.030, 0.050, p=0.6), cost_a=0.1, cost_b=1.0)
 
-    assert (found.word, found.take) == ("not shown", "A")
-    assert "costs no less" in found.lines[0]
+    assert (result.word, result.take) == ("not shown", "A")
+    assert "costs no less" in result.lines[0]
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_chinese_advice_has_no_english_word(
 
 
 def test_rows_without_a_rewrite_are_named() -> None:
-    found = recommended(gap(0.041, 0.012, 0.070), b=0.12)
+    result = recommended(gap(0.041, 0.012, 0.070), b=0.12)
 
-    assert "B gave no rewrite for 12.0% of the rows" in found.lines[-1]
-    assert not any("A gave no rewrite" in line for line in found.lines)
+    assert "B gave no rewrite for 12.0% of the rows" in result.lines[-1]
+    assert not any("A gave no rewrite" in line for line in result.lines)
 
 
 def test_of_three_the_cheapest_that_is_as_good_is_taken() -> None:
@@ -122,18 +122,18 @@ def test_of_three_the_cheapest_that_is_as_good_is_taken() -> None:
         ("B", "C"): gap(0.195, 0.14, 0.25),
     }
     three = [standing("A", 0.8, 3.0), standing("B", 0.795, 2.0), standing("C", 0.6, 0.1)]
-    found = recommend(three, gaps, 0.03, 500, "points")
+    result = recommend(three, gaps, 0.03, 500, "points")
 
-    assert (found.word, found.take) == ("as good", "B")
+    assert (result.word, result.take) == ("as good", "B")
 
 
 def test_the_quality_of_an_examiner_is_told_in_its_own_unit() -> None:
     two = [standing("A", 4.4, 1.0), standing("B", 4.1, 0.1)]
-    found = recommend(
+    result = recommend(
         two, {("B", "A"): TeacherDifference(-0.3, -0.4, -0.2, 0.001, 90, 90, 60, 60)}, 0.12, 120, "of 5"
     )
 
-    assert "A minus B: +0.30 of 5 [+0.20, +0.40]" in found.lines[1]
+    assert "A minus B: +0.30 of 5 [+0.20, +0.40]" in result.lines[1]
 
 
 @pytest.mark.parametrize(
@@ -156,17 +156,17 @@ def test_few_conversations_show_nothing_and_it_says_how_many_rows_would(
     one: TeacherDifference, margin: float, word: str, said: str
 ) -> None:
     two = [standing("A", 0.75, 1.0), standing("B", 0.75 - one.difference, 0.1)]
-    found = recommend(two, {("A", "B"): one}, margin, one.rows, "points")
+    result = recommend(two, {("A", "B"): one}, margin, one.rows, "points")
 
-    assert (found.word, said in found.lines[1]) == (word, True), found.lines
-    assert "-0.0" not in " ".join(found.lines)
+    assert (result.word, said in result.lines[1]) == (word, True), result.lines
+    assert "-0.0" not in " ".join(result.lines)
 
 
 def test_rows_that_all_come_out_alike_are_no_proof_that_two_are_alike() -> None:
     """The statistics themselves, as a comparison takes them: a tie that says what it may hide."""
     for groups in ([0] * 10 + [1] * 10, [at // 3 for at in range(20)]):
-        found = paired_differences(np.zeros((20, 1)), np.array(groups), 200, 0)[0]
-        one = TeacherDifference(*found[:4], None, None, found.n, found.conversations)
+        result = paired_differences(np.zeros((20, 1)), np.array(groups), 200, 0)[0]
+        one = TeacherDifference(*result[:4], None, None, result.n, result.conversations)
 
         assert recommended(one).word == "tie"
         assert "may hide up to" in recommended(one).lines[1]
@@ -180,11 +180,11 @@ def test_rows_that_all_come_out_alike_are_no_proof_that_two_are_alike() -> None:
 def test_three_teachers_that_come_out_alike_are_a_tie_and_no_one_is_the_best(order: tuple[str, ...]) -> None:
     costs = {"A": 3.0, "B": 0.5, "C": 2.0}
     gaps = {pair: gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=7) for pair in combinations(order, 2)}
-    found = recommend([standing(name, 0.75, costs[name]) for name in order], gaps, 0.03, 28, "points")
+    result = recommend([standing(name, 0.75, costs[name]) for name in order], gaps, 0.03, 28, "points")
 
-    assert (found.word, found.take) == ("tie", "B")
-    assert found.lines[0].startswith("A tie: ") and found.lines[0].endswith("Take B: no other costs less.")
-    assert not [line for line in found.lines if "needed" in line or "best" in line]
+    assert (result.word, result.take) == ("tie", "B")
+    assert result.lines[0].startswith("A tie: ") and result.lines[0].endswith("Take B: no other costs less.")
+    assert not [line for line in result.lines if "needed" in line or "best" in line]
 
 
 def test_of_teachers_that_tie_the_cheapest_is_taken_though_rows_of_one_alone_lift_the_other() -> None:
@@ -199,10 +199,10 @@ def test_a_cheap_one_that_ties_with_the_best_is_taken_beside_one_that_does_not()
     same, less = gap(0.0, 0.0, 0.0, p=1.0, needed=None, conversations=7), gap(0.3, 0.2, 0.4, conversations=7)
     three = [standing("A", 0.8, 3.0), standing("B", 0.8, 0.5), standing("C", 0.5, 0.1)]
     tied = {("A", "B"): same, ("A", "C"): less, ("B", "C"): less}
-    found = recommend(three, tied, 0.03, 28, "points")
+    result = recommend(three, tied, 0.03, 28, "points")
 
-    assert (found.word, found.take) == ("not shown", "B")
-    assert "A minus B" not in found.lines[0] and any("B minus A: +0.0 points" in line for line in found.lines)
+    assert (result.word, result.take) == ("not shown", "B")
+    assert "A minus B" not in result.lines[0] and any("B minus A: +0.0 points" in line for line in result.lines)
 
 
 @pytest.mark.parametrize(
@@ -219,20 +219,20 @@ def test_a_failing_teacher_is_never_recommended_however_cheap(
     gaps = {("A", "dead"): gap(0.02, -0.02, 0.06, p=0.5)}
 
     for order in (two, two[::-1]):
-        found = recommend(order, gaps, 0.03, 120, "points")
-        assert (found.word, found.take) == ("alone", "A")
-        assert found.lines[-1] == f"dead is left out of the choice: {why}."
+        result = recommend(order, gaps, 0.03, 120, "points")
+        assert (result.word, result.take) == ("alone", "A")
+        assert result.lines[-1] == f"dead is left out of the choice: {why}."
 
 
 @pytest.mark.parametrize("failed", [0.0, 1.0])
 def test_without_a_row_or_with_every_one_refused_nobody_is_taken(failed: float) -> None:
     three = [standing(name, NAN if failed == 0.0 else 0.4, NAN, failed) for name in "ABC"]
     nothing = TeacherDifference(NAN, NAN, NAN, NAN, None, None, 0, 0)
-    found = recommend(three, dict.fromkeys(combinations("ABC", 2), nothing), 0.03, 0, "points")
+    result = recommend(three, dict.fromkeys(combinations("ABC", 2), nothing), 0.03, 0, "points")
 
-    assert (found.word, found.take) == ("none", "")
-    assert "Take none of them" in found.lines[0]
-    assert sum("left out of the choice" in line for line in found.lines) == 3
+    assert (result.word, result.take) == ("none", "")
+    assert "Take none of them" in result.lines[0]
+    assert sum("left out of the choice" in line for line in result.lines) == 3
 
 
 @pytest.mark.parametrize("order", list(permutations("ABC")))
@@ -246,9 +246,9 @@ def test_of_three_equal_ones_the_cheapest_is_taken_in_whatever_order(
         pair: gap(0.0, -0.02, 0.02, p=1.0, needed=None, conversations=conversations)
         for pair in combinations(order, 2)
     }
-    found = recommend(three, gaps, 0.03, 240, "points")
+    result = recommend(three, gaps, 0.03, 240, "points")
 
-    assert (found.word, found.take) == (word, "B")
+    assert (result.word, result.take) == (word, "B")
 
 
 @given(
@@ -259,19 +259,19 @@ def test_better_is_said_only_where_the_whole_interval_says_so(
     difference: float, below: float, above: float, p: float, costs: tuple[float, float]
 ) -> None:
     one = gap(difference, difference - below, difference + above, p)
-    found = recommended(one, *costs)
+    result = recommended(one, *costs)
     shown = p < 0.05 and (one.low > 0 or one.high < 0)
 
-    assert found.word != "better" or shown
-    assert found.take in ("A", "B")
-    if found.word == "better":
-        assert found.take == ("A" if difference > 0 else "B")
+    assert result.word != "better" or shown
+    assert result.take in ("A", "B")
+    if result.word == "better":
+        assert result.take == ("A" if difference > 0 else "B")
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_order_in_which_a_pair_is_named_changes_nothing(turned: bool) -> None:
     one = gap(0.041, 0.012, 0.070)
     gaps = {("B", "A"): one.turned()} if turned else {("A", "B"): one}
-    found = recommend([standing("A", 0.79, 1.0), standing("B", 0.75, 0.1)], gaps, 0.03, 120, "points")
+    result = recommend([standing("A", 0.79, 1.0), standing("B", 0.75, 0.1)], gaps, 0.03, 120, "points")
 
-    assert (found.word, found.take) == ("better", "A")
+    assert (result.word, result.take) == ("better", "A")

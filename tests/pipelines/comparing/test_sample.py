@@ -17,10 +17,10 @@ def sheet(path: Path, splits: list[str], conversations: int = 90, turns: int = 3
     """Conversations take the splits in turn; an empty one leaves the choice to the convert stage."""
     rows = [
         {
-            "id": f"{one}-{turn}", "question": f"问{one}-{turn}", "conversation_id": f"c{one}",
-            "split": splits[one % len(splits)],
+            "id": f"{number}-{turn}", "question": f"问{number}-{turn}", "conversation_id": f"c{number}",
+            "split": splits[number % len(splits)],
         }
-        for one in range(conversations)
+        for number in range(conversations)
         for turn in range(turns)
     ]  # fmt: skip
     path.write_bytes(b"\n".join(orjson.dumps(row) for row in rows))
@@ -45,9 +45,9 @@ def test_rows_that_the_convert_stage_would_lock_away_are_not_drawn_either(tmp_pa
 
 def test_a_marked_turn_locks_its_whole_conversation_as_convert_does(tmp_path: Path) -> None:
     rows = [
-        {"id": f"{one}-{turn}", "question": f"问{one}-{turn}", "conversation_id": f"c{one}",
-         "split": ("test" if one % 2 else "train") if turn == 0 else ""}
-        for one in range(40)
+        {"id": f"{number}-{turn}", "question": f"问{number}-{turn}", "conversation_id": f"c{number}",
+         "split": ("test" if number % 2 else "train") if turn == 0 else ""}
+        for number in range(40)
         for turn in range(3)
     ]  # fmt: skip
     path = tmp_path / "q.jsonl"

@@ -106,7 +106,7 @@ def test_the_checks_that_the_controller_chose_are_shown_once_it_has_noted_them(s
 
     names = ", ".join(check.name for check in checks)
     assert f"judged by {names}" in detail(noted)
-    assert [one["name"] for one in rollout_json(noted)["spec"]["checks"]] == names.split(", ")
+    assert [check["name"] for check in rollout_json(noted)["spec"]["checks"]] == names.split(", ")
     assert "judged by the controller's default checks, which its first look notes here" in detail(shown())
     assert "checks" not in rollout_json(shown())["spec"]
     assert "judged by errors" in detail(shown(checks=[{"name": "errors", "margin": 0.1}]))

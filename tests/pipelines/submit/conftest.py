@@ -21,5 +21,5 @@ def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 def started(server: StandIn, graph: Graph) -> tuple[KfpClient, str]:
     kfp = KfpClient(KfpAccess(server.url))
-    wanted = RunRequest("qinglan-small", GIVEN, "acme", checks=False)
-    return kfp, submit(kfp, graph, wanted, lambda line: None).run_id
+    expected = RunRequest("qinglan-small", GIVEN, "acme", checks=False)
+    return kfp, submit(kfp, graph, expected, lambda line: None).run_id

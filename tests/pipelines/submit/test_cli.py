@@ -102,7 +102,7 @@ def test_a_profile_is_compiled_and_submitted(
 
     assert (code, json.loads(out)["pipeline"]) == (0, pipeline), err
     assert [one["name"] for one in server.pipelines.values()] == [pipeline]
-    assert [one["runtime_config"]["parameters"] for one in server.runs.values()] == [told]
+    assert [run["runtime_config"]["parameters"] for run in server.runs.values()] == [told]
     assert ("`qinglan plan` counts them." in err) == (words[0] == "rewriter")
 
 

@@ -63,36 +63,36 @@ def test_where_all_is_there_nothing_is_said() -> None:
     ],
 )
 def test_a_missing_object_is_named_with_the_command_that_makes_it(need: RequiredObject, command: str) -> None:
-    [found] = missing(check_requirements(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
+    [result] = missing(check_requirements(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
 
-    assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in found
-    assert command in found
+    assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in result
+    assert command in result
 
 
 def test_many_steps_are_counted() -> None:
     need = KEY._replace(steps=("a", "b", "c", "d", "e"))
 
-    [found] = missing(check_requirements(needs(need), seen(objects={("Secret", need.name): None})))
+    [result] = missing(check_requirements(needs(need), seen(objects={("Secret", need.name): None})))
 
-    assert "; a, b, c and 2 more cannot start without it" in found
+    assert "; a, b, c and 2 more cannot start without it" in result
 
 
 def test_a_secret_without_its_key_is_as_good_as_none() -> None:
     held = {("Secret", KEY.name): frozenset({"releaser.pem"})}
 
-    [found] = missing(check_requirements(needs(KEY), seen(objects=held)))
+    [result] = missing(check_requirements(needs(KEY), seen(objects=held)))
 
-    assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in found
+    assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in result
 
 
 def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
     unread = ("Secret qinglan-builder-key could not be checked: you may not read it.",)
 
-    found = check_requirements(
+    findings = check_requirements(
         needs(KEY, machines=(SFT,)), seen(nodes=None, quotas=None, job_kinds=None, unread=unread)
     )
 
-    assert [(one.weight, one.what) for one in found] == [("unchecked", unread[0])]
+    assert [(one.weight, one.what) for one in findings] == [("unchecked", unread[0])]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
     ],
 )
 def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[Node, ...], why: str) -> None:
-    [found] = missing(check_requirements(needs(machines=(SFT,)), seen(nodes=nodes)))
+    [result] = missing(check_requirements(needs(machines=(SFT,)), seen(nodes=nodes)))
 
-    assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in found
-    assert f"kubectl get nodes -L {LABEL}" in found
+    assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in result
+    assert f"kubectl get nodes -L {LABEL}" in result
 
 
 def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
@@ -129,11 +129,13 @@ def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
         Quota("x", "pods", 1, 1),
     )  # fmt: skip
 
-    found = check_requirements(needs(machines=(SFT,)), seen(quotas=(small, used, other)))
+    findings = check_requirements(needs(machines=(SFT,)), seen(quotas=(small, used, other)))
 
-    assert [one.weight for one in found] == ["missing", "warning"]
-    assert "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4 nvidia.com/gpu." in found[0].what
-    assert "has 2 nvidia.com/gpu left now" in found[1].what
+    assert [one.weight for one in findings] == ["missing", "warning"]
+    assert (
+        "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4 nvidia.com/gpu." in findings[0].what
+    )
+    assert "has 2 nvidia.com/gpu left now" in findings[1].what
 
 
 def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
@@ -149,12 +151,13 @@ def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
 def test_missing_launcher_permissions_are_named_with_the_whole_role() -> None:
     denied = (LAUNCHER_PERMISSIONS[0]._replace(verbs=("watch", "create")), LAUNCHER_PERMISSIONS[2])
 
-    [found] = check_requirements(needs(machines=(SFT,)), seen(denied=denied))
+    [findings] = check_requirements(needs(machines=(SFT,)), seen(denied=denied))
 
     assert (
-        "pipeline-runner in namespace team may not watch, create pytorchjobs; get pods/log: sft would" in found.what
+        "pipeline-runner in namespace team may not watch, create pytorchjobs; get pods/log: sft would"
+        in findings.what
     )
-    role, binding = applied(found.command)
+    role, binding = applied(findings.command)
     assert role["rules"] == [right.rule for right in LAUNCHER_PERMISSIONS]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "pipeline-runner", "namespace": "team"}]
@@ -176,26 +179,28 @@ def applied(command: str) -> list[Any]:
 def test_a_gateway_that_is_not_there_is_named_with_both_ways_to_one() -> None:
     need = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
 
-    [found] = missing(check_requirements(needs(need), seen(objects={("Service", need.name): None})))
+    [result] = missing(check_requirements(needs(need), seen(objects={("Service", need.name): None})))
 
-    assert "Service qinglan-gateway is not in namespace team; generate cannot start without it" in found
-    assert "manifests/README.md" in found and "--set gateway_url=" in found
+    assert "Service qinglan-gateway is not in namespace team; generate cannot start without it" in result
+    assert "manifests/README.md" in result and "--set gateway_url=" in result
 
 
 def test_a_claim_without_a_volume_is_worth_a_word() -> None:
-    [found] = check_requirements(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
+    [findings] = check_requirements(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
 
-    assert (found.weight, "kubectl -n team describe pvc qinglan-scratch" in str(found)) == ("warning", True)
+    assert (findings.weight, "kubectl -n team describe pvc qinglan-scratch" in str(findings)) == ("warning", True)
 
 
 def test_an_account_that_mounts_no_token_is_named_with_the_command_that_mends_it() -> None:
     account = RequiredObject("ServiceAccount", "pipeline-runner", frozenset(), ("sft",))
 
-    [found] = missing(check_requirements(needs(account), seen(account, without_token=frozenset({"pipeline-runner"}))))
+    [result] = missing(
+        check_requirements(needs(account), seen(account, without_token=frozenset({"pipeline-runner"})))
+    )
 
-    assert "ServiceAccount pipeline-runner in namespace team mounts no token into its pods" in found
+    assert "ServiceAccount pipeline-runner in namespace team mounts no token into its pods" in result
     assert (
-        "kubectl -n team patch serviceaccount pipeline-runner -p '{\"automountServiceAccountToken\":true}'" in found
+        "kubectl -n team patch serviceaccount pipeline-runner -p '{\"automountServiceAccountToken\":true}'" in result
     )
 
 
@@ -236,27 +241,29 @@ def test_inputs_in_kfps_own_bucket_need_no_key(root: str) -> None:
 
 
 def test_the_same_bucket_by_another_scheme_is_another_one_for_kfp() -> None:
-    [found] = missing(judged(INPUTS._replace(uris=("s3://mlpipeline/q.xlsx",)), None))
+    [result] = missing(judged(INPUTS._replace(uris=("s3://mlpipeline/q.xlsx",)), None))
 
-    assert "could not fetch s3://mlpipeline/q.xlsx" in found and "KFP's own bucket, minio://mlpipeline, or" in found
+    assert "could not fetch s3://mlpipeline/q.xlsx" in result and "KFP's own bucket, minio://mlpipeline, or" in result
 
 
 def test_inputs_of_another_bucket_without_the_stores_secret_are_named() -> None:
-    [found] = missing(judged(store=None))
+    [result] = missing(judged(store=None))
 
-    assert "Secret qinglan-store is not in namespace team: KFP could not fetch s3://data/q.xlsx for generate" in found
-    assert "kubectl -n team create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in found
-    assert "--from-literal=AWS_REGION=... --from-literal=AWS_ENDPOINT_URL_S3=..." in found
+    assert (
+        "Secret qinglan-store is not in namespace team: KFP could not fetch s3://data/q.xlsx for generate" in result
+    )
+    assert "kubectl -n team create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in result
+    assert "--from-literal=AWS_REGION=... --from-literal=AWS_ENDPOINT_URL_S3=..." in result
 
 
 @pytest.mark.parametrize("lacking", sorted(ALL_KEYS))
 def test_a_store_secret_that_lacks_what_fetching_needs_is_named(lacking: str) -> None:
-    [found] = missing(judged(store=STORE._replace(keys=ALL_KEYS - {lacking})))
+    [result] = missing(judged(store=STORE._replace(keys=ALL_KEYS - {lacking})))
 
-    assert f"Secret qinglan-store in namespace team has no {lacking}: KFP could not fetch s3://data/q.xlsx" in found
+    assert f"Secret qinglan-store in namespace team has no {lacking}: KFP could not fetch s3://data/q.xlsx" in result
     address = "http://'$(kubectl -n minio get service minio -o jsonpath={.spec.clusterIP})':9000"
     value = address if lacking == "AWS_ENDPOINT_URL_S3" else "..."
-    assert f'kubectl -n team patch secret qinglan-store -p \'{{"stringData":{{"{lacking}":"{value}"}}}}\'' in found
+    assert f'kubectl -n team patch secret qinglan-store -p \'{{"stringData":{{"{lacking}":"{value}"}}}}\'' in result
 
 
 @pytest.mark.parametrize(
@@ -269,25 +276,25 @@ def test_a_store_secret_that_lacks_what_fetching_needs_is_named(lacking: str) ->
     ],
 )
 def test_a_store_by_a_name_of_the_cluster_is_named_with_its_address(host: str, service: str, namespace: str) -> None:
-    [found] = missing(judged(store=STORE._replace(fetch_endpoint=f"http://{host}:9000")))
+    [result] = missing(judged(store=STORE._replace(fetch_endpoint=f"http://{host}:9000")))
 
-    assert f"KFP's launcher would ask data.{host}, which no cluster's DNS knows" in found
+    assert f"KFP's launcher would ask data.{host}, which no cluster's DNS knows" in result
     address = f"http://'$(kubectl -n {namespace} get service {service} -o jsonpath={{.spec.clusterIP}})':9000"
-    assert f'"AWS_ENDPOINT_URL_S3":"{address}"' in found
+    assert f'"AWS_ENDPOINT_URL_S3":"{address}"' in result
 
 
 @pytest.mark.parametrize("endpoint", ["minio.minio.svc:9000", "http://a.svc:9000/path", "http://x$(reboot).svc"])
 def test_an_address_that_is_none_is_named_and_is_part_of_no_command(endpoint: str) -> None:
-    [found] = missing(judged(store=STORE._replace(fetch_endpoint=endpoint)))
+    [result] = missing(judged(store=STORE._replace(fetch_endpoint=endpoint)))
 
-    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store is not http(s)://host:port" in found
-    assert endpoint not in found
+    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store is not http(s)://host:port" in result
+    assert endpoint not in result
 
 
 def test_a_graph_that_gives_its_steps_no_key_is_compiled_anew() -> None:
-    [found] = missing(judged(INPUTS._replace(secret="")))
+    [result] = missing(judged(INPUTS._replace(secret="")))
 
-    assert "The graph gives no store's key to steps that take an input" in found and "qinglan compile" in found
+    assert "The graph gives no store's key to steps that take an input" in result and "qinglan compile" in result
 
 
 def test_a_cloud_identity_stands_for_a_key() -> None:
@@ -303,11 +310,11 @@ def test_nothing_is_said_of_inputs_where_kfps_bucket_or_the_secret_could_not_be_
 def test_an_address_for_inputs_that_would_go_for_kfps_own_bucket_is_named(changes: dict[str, Any]) -> None:
     own = INPUTS._replace(uris=("s3://kfp/q.xlsx",))
 
-    [found] = missing(judged(own, pipeline_root="s3://kfp/v2", root_without_address=True, **changes))
+    [result] = missing(judged(own, pipeline_root="s3://kfp/v2", root_without_address=True, **changes))
 
-    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store goes for KFP's own bucket too (s3://kfp/v2)" in found
-    assert "what generate and validate make would be sent to the store of their inputs" in found
-    assert "providers: s3: default: endpoint" in found
+    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store goes for KFP's own bucket too (s3://kfp/v2)" in result
+    assert "what generate and validate make would be sent to the store of their inputs" in result
+    assert "providers: s3: default: endpoint" in result
 
 
 def test_no_address_for_inputs_goes_for_no_other_bucket() -> None:
@@ -340,17 +347,17 @@ def test_kfps_bucket_has_an_address_where_its_settings_name_one(root: str, provi
 
 
 def test_an_image_by_tag_is_worth_a_word() -> None:
-    [found] = check_requirements(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
+    [findings] = check_requirements(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
 
-    assert (found.weight, found.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)
+    assert (findings.weight, findings.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)
 
 
 def test_an_image_by_tag_is_refused_where_the_namespace_would_refuse_its_pod() -> None:
     loose, tagged = "qinglan/cpu:0.1.0", "qinglan/sft:0.1.0"
     here = seen(by_tag=frozenset({tagged}))
 
-    [found] = missing(check_requirements(needs(images=(loose, tagged, RELEASED)), here))
+    [result] = missing(check_requirements(needs(images=(loose, tagged, RELEASED)), here))
 
-    assert found.startswith(f"{loose}: by tag, and namespace team takes images by digest alone")
-    assert "--image NAME=REFERENCE@sha256:DIGEST" in found
+    assert result.startswith(f"{loose}: by tag, and namespace team takes images by digest alone")
+    assert "--image NAME=REFERENCE@sha256:DIGEST" in result
     assert missing(check_requirements(needs(images=(tagged, RELEASED)), here)) == []

@@ -19,9 +19,9 @@ QUICK = PollIntervals(first=0.005, longest=0.01, pods=0.0, settle=5.0, patience=
 def follower(
     kfp: KfpClient, run_id: str, pods: Any = None, workflow: Any = None, **pace: float
 ) -> tuple[Follower, list[str]]:
-    said: list[str] = []
+    messages: list[str] = []
     cluster = ClusterView("team", pods, workflow)
-    return Follower(kfp, run_id, said.append, cluster, QUICK._replace(**pace)), said
+    return Follower(kfp, run_id, messages.append, cluster, QUICK._replace(**pace)), messages
 
 
 def test_each_change_of_a_step_is_one_line_and_kfps_own_tasks_are_none(server: StandIn, small: Graph) -> None:

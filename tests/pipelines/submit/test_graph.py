@@ -105,24 +105,24 @@ def test_parameters_are_sent_in_the_types_that_the_graph_wants(small: Graph) -> 
 
 
 def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
-    found = read_requirements(small, GIVEN, "pipeline-runner")
+    result = read_requirements(small, GIVEN, "pipeline-runner")
 
-    assert {(one.kind, one.name, one.keys, one.steps) for one in found.objects} == {
+    assert {(one.kind, one.name, one.keys, one.steps) for one in result.objects} == {
         ("ServiceAccount", "pipeline-runner", frozenset(), ("train", "gate", "release")),
         ("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("train",)),
         ("Secret", "qinglan-release-keys", frozenset({"builder.pem", "releaser.pem"}), ("release",)),
         ("Secret", "qinglan-store", frozenset({"AWS_ACCESS_KEY_ID"}), ("release",)),
         ("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("train",)),
     }
-    assert found.images == ("qinglan/cpu:0.1.0",)
+    assert result.images == ("qinglan/cpu:0.1.0",)
 
 
 def test_imported_inputs_are_named_with_their_steps_and_the_secret_they_are_fetched_with() -> None:
     given = {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}
 
-    found = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), given, "pipeline-runner")
+    result = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), given, "pipeline-runner")
 
-    assert found.inputs == (
+    assert result.inputs == (
         ImportedInputs(
             ("s3://data/q.xlsx", "s3://data/kb.jsonl"), ("generate", "validate", "augment", "base"), "qinglan-store"
         ),
@@ -149,10 +149,12 @@ def test_an_input_that_a_branch_takes_and_a_constant_address_are_seen(tmp_path: 
 def test_the_gateway_is_needed_where_it_is_a_service_of_the_runs_own_namespace(
     told: dict[str, str], service: str | None
 ) -> None:
-    found = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), told, "pipeline-runner")
+    result = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), told, "pipeline-runner")
 
-    asked = [(one.name, one.steps) for one in found.objects if one.kind == "Service"]
-    assert asked == ([(service, ("generate", "validate", "label", "augment", "ppo", "evaluate"))] if service else [])
+    requests = [(one.name, one.steps) for one in result.objects if one.kind == "Service"]
+    assert requests == (
+        [(service, ("generate", "validate", "label", "augment", "ppo", "evaluate"))] if service else []
+    )
 
 
 def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
@@ -185,7 +187,7 @@ def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path
         }  # fmt: skip
 
     graph = read_graph(changed(small, told, tmp_path))
-    found = read_requirements(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
+    result = read_requirements(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
 
-    assert found.machines[0].asks[GPU] == 3
-    assert "claim" in {one.name for one in found.objects}
+    assert result.machines[0].asks[GPU] == 3
+    assert "claim" in {one.name for one in result.objects}

@@ -10,8 +10,8 @@ KNOWN = training_terms(["虾青素怎么买", "它一天吃几次", "一次吃�
 
 
 def row(question: str, need: str, score: float = 0.9, against: str = "need") -> ValidatedRewrite:
-    found = Retrieval(query=question, hits=(Hit(id="k1", reranker_score=score),), top1_score=score, count=1)
-    return validated(question=question, need=need, plain=found, rewritten=found, scored_against=against)
+    result = Retrieval(query=question, hits=(Hit(id="k1", reranker_score=score),), top1_score=score, count=1)
+    return validated(question=question, need=need, plain=result, rewritten=result, scored_against=against)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     covered = 0
     for trial in range(200):
         values, names = conversations(rng, 0.2)
-        [found] = bootstrap_means(values[:, None], names, 400, trial)
-        covered += found.low <= 0.2 <= found.high
+        [result] = bootstrap_means(values[:, None], names, 400, trial)
+        covered += result.low <= 0.2 <= result.high
 
     assert 0.89 <= covered / 200 <= 0.985
 
@@ -93,11 +93,11 @@ def test_p_is_uniform_when_nothing_differs() -> None:
 
 def test_a_real_difference_has_a_small_p_and_an_interval_above_zero() -> None:
     values, names = conversations(np.random.default_rng(3), 0.4)
-    [found] = paired_differences(values[:, None], names, 2_000, 0)
+    [result] = paired_differences(values[:, None], names, 2_000, 0)
 
-    assert found.p == pytest.approx(1 / 2_001), "none of the draws differs as much, and p is not 0"
-    assert 0 < found.low < found.difference < found.high
-    assert (found.conversations, found.n, found.wins + found.losses) == (60, len(values), len(values))
+    assert result.p == pytest.approx(1 / 2_001), "none of the draws differs as much, and p is not 0"
+    assert 0 < result.low < result.difference < result.high
+    assert (result.conversations, result.n, result.wins + result.losses) == (60, len(values), len(values))
 
 
 def test_alike_turns_make_the_interval_wider() -> None:
@@ -112,9 +112,9 @@ def test_alike_turns_make_the_interval_wider() -> None:
 
 def test_unknown_values_are_left_out_of_mean_and_count() -> None:
     column = np.array([[1.0], [NAN], [0.0], [NAN]])
-    [found] = bootstrap_means(column, np.array([0, 0, 1, 2]), 200, 0)
+    [result] = bootstrap_means(column, np.array([0, 0, 1, 2]), 200, 0)
 
-    assert (found.value, found.n) == (0.5, 2)
+    assert (result.value, result.n) == (0.5, 2)
     [nothing] = bootstrap_means(np.full((4, 1), NAN), np.array([0, 0, 1, 2]), 200, 0)
     assert math.isnan(nothing.value) and math.isnan(nothing.low) and nothing.n == 0
 
@@ -126,11 +126,11 @@ def test_turns_of_a_conversation_are_one_group_wherever_they_stand() -> None:
 @pytest.mark.parametrize("unknown", [0, 2])
 def test_a_single_conversation_has_no_interval_and_no_significance(unknown: int) -> None:
     values, names = np.array([1.0] * 5 + [NAN] * unknown), np.array([0] * 5 + [1] * unknown)
-    [found] = paired_differences(values[:, None], names, 200, 0)
+    [result] = paired_differences(values[:, None], names, 200, 0)
 
-    assert found.difference == 1.0
-    assert math.isnan(found.low) and math.isnan(found.high)
-    assert found.p == 1.0
+    assert result.difference == 1.0
+    assert math.isnan(result.low) and math.isnan(result.high)
+    assert result.p == 1.0
 
 
 @settings(max_examples=40)
@@ -167,10 +167,10 @@ def test_agreement_is_of_ranks_and_of_points() -> None:
 
 
 def test_a_quantile_has_an_interval_around_it() -> None:
-    found = quantile([float(x) for x in range(101)], 0.5, 500, 0)
+    result = quantile([float(x) for x in range(101)], 0.5, 500, 0)
 
-    assert found.value == 50
-    assert found.low < 50 < found.high
+    assert result.value == 50
+    assert result.low < 50 < result.high
     assert math.isnan(quantile([], 0.5, 500, 0).value)
 
 
@@ -179,9 +179,9 @@ def test_a_mean_worked_out_from_drawn_groups_has_the_interval_of_the_mean() -> N
     sums, counts = np.bincount(names, values), np.bincount(names)
 
     low, high = bootstrap_intervals(len(sums), lambda times: ((times @ sums) / (times @ counts))[:, None], 700, 5)
-    [found] = bootstrap_means(values[:, None], names, 700, 5)
+    [result] = bootstrap_means(values[:, None], names, 700, 5)
 
-    assert (low[0], high[0]) == pytest.approx((found.low, found.high))
+    assert (low[0], high[0]) == pytest.approx((result.low, result.high))
 
 
 @pytest.mark.parametrize("size", [0, 1])

@@ -27,8 +27,8 @@ def shape_name(nodes: int, per_node: int) -> str:
 
 def rendered(nodes: int, per_node: int) -> list[dict[str, str]]:
     """By rank."""
-    found: list[dict[str, str]] = orjson.loads(RENDERED.read_bytes())[shape_name(nodes, per_node)]
-    return found
+    result: list[dict[str, str]] = orjson.loads(RENDERED.read_bytes())[shape_name(nodes, per_node)]
+    return result
 
 
 def on_loopback(nodes: int, per_node: int) -> list[dict[str, str]]:

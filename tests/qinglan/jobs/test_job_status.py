@@ -140,26 +140,26 @@ def away(one: dict[str, Any], at: float = SOON - POD_GONE_SECONDS - 1) -> dict[s
     ],
 )  # fmt: skip
 def test_a_state_has_a_meaning(what: str, state: JobSnapshot, phase: Phase, code: int, words: str) -> None:
-    found = job_status(state, SOON)
+    result = job_status(state, SOON)
 
-    assert (found.phase, found.code) == (phase, code), found
-    assert words in found.text
+    assert (result.phase, result.code) == (phase, code), result
+    assert words in result.text
 
 
 @pytest.mark.parametrize(("late", "phase"), [(-1.0, "running"), (1.0, "hopeless")])
 def test_the_deadline_is_kept_here_since_the_operator_has_no_timer(late: float, phase: Phase) -> None:
-    found = job_status(seen(job(), pod()), MADE_AT + HOURS * 3600 + late)
+    result = job_status(seen(job(), pod()), MADE_AT + HOURS * 3600 + late)
 
-    assert found.phase == phase
-    assert found.code == (TIMEOUT_EXIT_CODE if late > 0 else 0)
+    assert result.phase == phase
+    assert result.code == (TIMEOUT_EXIT_CODE if late > 0 else 0)
 
 
 def test_a_job_that_never_ran_is_not_told_that_it_was_slow() -> None:
     waits = pod(phase="Pending", conditions=unschedulable("Insufficient nvidia.com/gpu"))
 
-    found = job_status(seen(job(), waits), MADE_AT + HOURS * 3600 + 1)
+    result = job_status(seen(job(), waits), MADE_AT + HOURS * 3600 + 1)
 
-    assert "went by before it ran: sft-0a-master-0: Insufficient nvidia.com/gpu" in found.text
+    assert "went by before it ran: sft-0a-master-0: Insufficient nvidia.com/gpu" in result.text
 
 
 def test_a_deleted_pod_is_named_by_when_its_deletion_was_asked_for() -> None:
@@ -168,11 +168,11 @@ def test_a_deleted_pod_is_named_by_when_its_deletion_was_asked_for() -> None:
     first["metadata"] |= {"deletionTimestamp": "2026-01-01T01:00:30Z", "deletionGracePeriodSeconds": 30}
     later["metadata"] |= {"deletionTimestamp": "2026-01-01T01:00:35Z", "deletionGracePeriodSeconds": 30}
 
-    found = job_status(seen(job(nodes=2, conditions=FAILED), first, later), SOON)
+    result = job_status(seen(job(nodes=2, conditions=FAILED), first, later), SOON)
 
-    assert found.culprit is not None
-    assert found.culprit.pod == "sft-0a-worker-0"
-    assert "Somebody deleted it" in found.text
+    assert result.culprit is not None
+    assert result.culprit.pod == "sft-0a-worker-0"
+    assert "Somebody deleted it" in result.text
 
 
 def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> None:
@@ -181,10 +181,10 @@ def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> No
     another = pod(containerStatuses=[{"state": {"running": {}}}])
     another["metadata"] |= {"uid": "new", "deletionTimestamp": "2026-01-01T02:00:00Z"}
 
-    found = job_status(JobSnapshot(job(conditions=FAILED), {"sft-0a-master-0": slim_pod(another, first)}), SOON)
+    result = job_status(JobSnapshot(job(conditions=FAILED), {"sft-0a-master-0": slim_pod(another, first)}), SOON)
 
-    assert (found.phase, found.code) == ("failed", 3)
-    assert found.text.startswith("pod sft-0a-master-0 ended with code 3")
+    assert (result.phase, result.code) == ("failed", 3)
+    assert result.text.startswith("pod sft-0a-master-0 ended with code 3")
 
 
 def test_a_pod_that_ran_is_remembered_as_having_run() -> None:

@@ -48,26 +48,26 @@ def test_the_steps_keys_and_what_it_reads_off_its_own_pod_stay_with_it() -> None
         "volume_mounts": [MOUNT, {"name": "key", "mountPath": "/etc/qinglan/keys"}],
     }  # fmt: skip
 
-    pod = pod_of(made := render_pytorchjob(SPEC_OF_TWO, PLACE._replace(task=task)))
+    pod = pod_of(pytorchjob := render_pytorchjob(SPEC_OF_TWO, PLACE._replace(task=task)))
 
-    assert [one["name"] for one in pod["volumes"]] == ["shm", "scratch"]
-    assert [one["name"] for one in container_of(made)["volumeMounts"]] == ["shm", "scratch"]
-    assert [one["name"] for one in container_of(made)["env"]] == ["KEY", "NCCL_DEBUG"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["shm", "scratch"]
+    assert [volume_mount["name"] for volume_mount in container_of(pytorchjob)["volumeMounts"]] == ["shm", "scratch"]
+    assert [one["name"] for one in container_of(pytorchjob)["env"]] == ["KEY", "NCCL_DEBUG"]
 
 
 def replica(manifest: dict[str, Any], kind: str = "Master") -> dict[str, Any]:
-    found: dict[str, Any] = manifest["spec"]["pytorchReplicaSpecs"][kind]
-    return found
+    result: dict[str, Any] = manifest["spec"]["pytorchReplicaSpecs"][kind]
+    return result
 
 
 def pod_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = replica(manifest)["template"]["spec"]
-    return found
+    result: dict[str, Any] = replica(manifest)["template"]["spec"]
+    return result
 
 
 def container_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = pod_of(manifest)["containers"][0]
-    return found
+    result: dict[str, Any] = pod_of(manifest)["containers"][0]
+    return result
 
 
 def test_the_jobs_pods_get_the_resources_of_the_task() -> None:

@@ -61,17 +61,17 @@ def test_a_killed_module_job_does_not_return_an_earlier_answer(
 
 
 def test_a_module_job_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) -> None:
-    seen = list[JobSpec]()
+    observed = list[JobSpec]()
 
     class Cluster(LocalRunner):
         def run(self, spec: JobSpec, log: Path, *_: object, **__: object) -> Outcome:
-            seen.append(spec)
+            observed.append(spec)
             return Outcome(1, "Pod x-master-0 was evicted: see its events.")
 
     with pytest.raises(TrainingError, match=r"sft-finish ended with code 1: .* Pod x-master-0 was evicted"):
         run_module_job(Cluster(), "sft-finish", "m", {}, tmp_path / "work.json", tmp_path / "log", 4)
 
-    assert (seen[0].name, seen[0].nodes, seen[0].per_node, seen[0].join) == ("sft-finish", 1, 4, None)
+    assert (observed[0].name, observed[0].nodes, observed[0].per_node, observed[0].join) == ("sft-finish", 1, 4, None)
 
 
 def test_a_failure_names_the_clusters_reason_beside_the_logs(tmp_path: Path) -> None:

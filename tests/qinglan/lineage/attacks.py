@@ -187,7 +187,11 @@ def relabelled(name: str, algorithm: str) -> do.Change:
 def not_used(name: str) -> do.Change:
     def change(said: do.Json) -> None:
         definition = said["predicate"]["buildDefinition"]
-        kept = [one for one in definition["resolvedDependencies"] if one["name"] != name]
+        kept = [
+            resolved_dependency
+            for resolved_dependency in definition["resolvedDependencies"]
+            if resolved_dependency["name"] != name
+        ]
         definition["resolvedDependencies"] = kept
 
     return change

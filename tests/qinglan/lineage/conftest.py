@@ -17,10 +17,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Made
     folder = tmp_path_factory.mktemp("attacks")
     with pytest.MonkeyPatch.context() as patch:
         keys = use_keys(folder / "keys", patch)
-        made = make_release(folder / "made", keys)
+        release = make_release(folder / "made", keys)
         other = make_release(folder / "other", keys, OTHER, first=0.75, lead=0.07)
         ensure_keys(folder / "foreign")
-        yield made, other, folder / "foreign"
+        yield release, other, folder / "foreign"
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ def write_golden(name: str = qinglan.__version__) -> Path:
         raise ConfigError(f"{target}: is there, and what was signed stays as it was. Give another name.")
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("QINGLAN_RUN", "golden")
-        made = make_release(Path(folder) / "made", use_keys(Path(folder) / "keys", patch))
+        release = make_release(Path(folder) / "made", use_keys(Path(folder) / "keys", patch))
         target.mkdir(parents=True)
-        shutil.copytree(made.folder, target / "release")
-        shutil.copyfile(made.keys / TRUST_FILE, target / TRUST_FILE)
-        (target / "digest.txt").write_text(made.registered.release + "\n")
+        shutil.copytree(release.folder, target / "release")
+        shutil.copyfile(release.keys / TRUST_FILE, target / TRUST_FILE)
+        (target / "digest.txt").write_text(release.registered.release + "\n")
     return target

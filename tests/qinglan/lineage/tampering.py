@@ -161,10 +161,12 @@ def refit(scene: Scene, signer: Signer, sign: bool = True, bom: bool = True) -> 
         trees = {part.name: part.digest for part in parts}
         old = {one["name"]: digest for one in said["subject"] for digest in one["digest"].values()}
         said["subject"] = [{"name": part.name, "digest": {part.algorithm: part.digest}} for part in parts]
-        for one in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
+        for resolved_dependency in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
             for name in (MODEL, "evaluation.json"):
-                for algorithm in [key for key, digest in one["digest"].items() if digest == old.get(name)]:
-                    one["digest"][algorithm] = trees[name]
+                for algorithm in [
+                    key for key, digest in resolved_dependency["digest"].items() if digest == old.get(name)
+                ]:
+                    resolved_dependency["digest"][algorithm] = trees[name]
 
     reseal(scene.folder / PROVENANCE, signer, change)
 
@@ -176,7 +178,7 @@ def refit_bom(scene: Scene) -> None:
     bill = orjson.loads((scene.folder / BOM).read_bytes())
     about = bill["metadata"]["component"]
     about["version"], about["hashes"] = whole[:12], [{"alg": "SHA3-256", "content": whole}]
-    rest = [one for one in bill["components"] if not one["name"].startswith(f"{MODEL}/")]
+    rest = [component for component in bill["components"] if not component["name"].startswith(f"{MODEL}/")]
     hashes = {name: [{"alg": "SHA-256", "content": sha}] for name, sha in files.items()}
     bill["components"] = rest + [{"type": "file", "name": name, "hashes": one} for name, one in hashes.items()]
     bill["dependencies"] = []

@@ -62,7 +62,7 @@ from tests.registered_release import NAME
 
 
 def wrong(findings: list[Finding]) -> set[Said]:
-    return {(one.what, one.state) for one in findings if one.state != "verified"}
+    return {(finding.what, finding.state) for finding in findings if finding.state != "verified"}
 
 
 def test_an_untouched_release_has_no_findings(scene: Scene) -> None:
@@ -387,9 +387,9 @@ def test_attacked(scene: Scene, row: Row) -> None:
 
     findings = check_release(scene.folder, row.policy(scene.policy, scene), row.asked)
 
-    found = {(kind_of(one.what), one.state) for one in findings}
-    assert row.said <= found
-    assert {state for what, state in found - row.said} <= {row.rest}
+    result = {(kind_of(finding.what), finding.state) for finding in findings}
+    assert row.said <= result
+    assert {state for what, state in result - row.said} <= {row.rest}
 
 
 def kind_of(name: str) -> str:

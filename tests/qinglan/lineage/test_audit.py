@@ -42,11 +42,11 @@ def of(target: Path, keys: Keys, **given: object) -> Audit:
 
 
 def said(found: Audit) -> list[tuple[str, str]]:
-    return [(one.what.split()[0], one.state) for one in found.findings]
+    return [(finding.what.split()[0], finding.state) for finding in found.findings]
 
 
 def states(found: Audit) -> dict[str, str]:
-    return {one.name: one.state for one in found.graph.things.values()}
+    return {thing.name: thing.state for thing in found.graph.things.values()}
 
 
 def write_journal(path: Path, answers: dict[str, bytes]) -> None:
@@ -71,11 +71,11 @@ def write_journal(path: Path, answers: dict[str, bytes]) -> None:
 
 
 def test_a_run_is_intact_and_all_its_bytes_verified(run: Path, keys: Keys) -> None:
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert (found.verdict, found.findings, found.tenant) == ("intact", (), "fivedoctors")
-    assert states(found) == dict.fromkeys(("sft_model", "rewrites", "questions", "journal"), "verified")
-    assert audit_error(found) is None
+    assert (result.verdict, result.findings, result.tenant) == ("intact", (), "fivedoctors")
+    assert states(result) == dict.fromkeys(("sft_model", "rewrites", "questions", "journal"), "verified")
+    assert audit_error(result) is None
 
 
 def test_a_copied_run_is_looked_at_where_it_lies_now(run: Path, keys: Keys, tmp_path: Path) -> None:
@@ -89,38 +89,38 @@ def test_a_moved_run_needs_nothing_of_its_old_place(run: Path, keys: Keys, tmp_p
     moved = Path(shutil.move(run, tmp_path / "moved"))
     (tmp_path / "questions.xlsx").unlink()
 
-    found = of(moved, keys)
+    result = of(moved, keys)
 
-    assert (found.verdict, states(found)["questions"]) == ("intact", "attested")
+    assert (result.verdict, states(result)["questions"]) == ("intact", "attested")
 
 
 def test_a_run_that_calls_itself_another_tenants_is_untrusted(run: Path, keys: Keys) -> None:
     (run / "config.yaml").write_text("tenant_id: chengla\n")
 
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert found.verdict == "altered"
+    assert result.verdict == "altered"
     assert "it is of tenant 'fivedoctors', and 'chengla' is asked about" in " ".join(
-        one.why for one in found.findings
+        finding.why for finding in result.findings
     )
 
 
 def test_changed_bytes_are_altered(run: Path, keys: Keys) -> None:
     (run / "artifacts/line-1/sft/model/model.safetensors").write_bytes(b"Weights")
 
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert (found.verdict, said(found)) == ("altered", [("sft_model", "altered")])
-    assert isinstance(audit_error(found), AlteredError)
+    assert (result.verdict, said(result)) == ("altered", [("sft_model", "altered")])
+    assert isinstance(audit_error(result), AlteredError)
 
 
 def test_bytes_that_a_record_promises_and_are_gone_are_missing(run: Path, keys: Keys) -> None:
     (run / "artifacts/line-1/generate/rewrites").unlink()
 
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert (found.verdict, said(found)) == ("incomplete", [("rewrites", "missing")])
-    assert isinstance(audit_error(found), IncompleteAuditError)
+    assert (result.verdict, said(result)) == ("incomplete", [("rewrites", "missing")])
+    assert isinstance(audit_error(result), IncompleteAuditError)
 
 
 def test_a_paper_that_was_changed_is_altered(run: Path, keys: Keys) -> None:
@@ -140,9 +140,12 @@ def test_a_statement_that_is_gone_leaves_its_work_missing(run: Path, keys: Keys)
 def test_an_answer_that_was_changed_in_the_journal_is_named_by_its_key(run: Path, keys: Keys) -> None:
     write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"zwei"})
 
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert (found.verdict, [one.what for one in found.findings]) == ("altered", [f"answer {call_named('k2')[:12]}"])
+    assert (result.verdict, [finding.what for finding in result.findings]) == (
+        "altered",
+        [f"answer {call_named('k2')[:12]}"],
+    )
 
 
 def test_a_journal_as_it_was_says_nothing(run: Path, keys: Keys) -> None:
@@ -220,9 +223,9 @@ def test_a_file_that_shows_another_artifact_is_altered(run: Path, keys: Keys, at
     files = shown(run)
     attack(files, run)  # type: ignore[operator]
 
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert (found.verdict, [one.what for one in found.findings]) == ("altered", [f"files/{name}"])
+    assert (result.verdict, [finding.what for finding in result.findings]) == ("altered", [f"files/{name}"])
 
 
 def test_a_filled_in_sheet_and_a_removed_link_are_remarks_and_no_fault(run: Path, keys: Keys) -> None:
@@ -282,28 +285,31 @@ def test_a_journal_that_was_edited_is_found(run: Path, keys: Keys, attack: str) 
         database.execute(query)
     database.close()
 
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert found.verdict == verdict
-    assert why in " ".join(one.why for one in found.findings)
+    assert result.verdict == verdict
+    assert why in " ".join(finding.why for finding in result.findings)
 
 
 def test_a_list_of_paid_answers_that_is_gone_is_missed_where_the_journal_gives_another(run: Path, keys: Keys) -> None:
     (run / "artifacts/line-1/sft/lineage/paid-generate.jsonl").unlink()
     write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"zwei"})
 
-    found = of(run, keys)
+    result = of(run, keys)
 
-    assert (found.verdict, [one.what for one in found.findings]) == ("incomplete", ["paid answers of generate"])
+    assert (result.verdict, [finding.what for finding in result.findings]) == (
+        "incomplete",
+        ["paid answers of generate"],
+    )
 
 
 def test_answers_that_the_journal_lacks_are_missing_and_many_are_counted() -> None:
     paper = paid_paper({f"k{n}": b"a" for n in range(50)})
 
-    found = list(compare_answers("paid-x.jsonl", paper.splitlines(), {}))
+    result = list(compare_answers("paid-x.jsonl", paper.splitlines(), {}))
 
-    assert {one.state for one in found} == {"missing"}
-    assert (len(found), found[-1].what) == (21, "30 more answers of paid-x.jsonl")
+    assert {one.state for one in result} == {"missing"}
+    assert (len(result), result[-1].what) == (21, "30 more answers of paid-x.jsonl")
 
 
 def test_a_file_of_a_run_is_audited_alone(run: Path, keys: Keys) -> None:
@@ -337,12 +343,12 @@ def test_an_auditor_who_takes_no_ones_word_wants_the_bytes(run: Path, keys: Keys
 def test_a_release_is_walked_back_through_its_lineage(keys: Keys, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", keys)
 
-    found = of(release, keys)
+    result = of(release, keys)
 
-    assert (found.verdict, found.name, found.tenant) == ("intact", "fivedoctors/rewriter", "fivedoctors")
-    assert states(found)["rl_model"] == "verified", "the release's copy is the artifact's bytes"
-    assert states(found)["rewrites"] == "attested"
-    assert "verdict" in states(found)
+    assert (result.verdict, result.name, result.tenant) == ("intact", "fivedoctors/rewriter", "fivedoctors")
+    assert states(result)["rl_model"] == "verified", "the release's copy is the artifact's bytes"
+    assert states(result)["rewrites"] == "attested"
+    assert "verdict" in states(result)
 
 
 @pytest.mark.parametrize("name", ["model/model.safetensors", "evaluation.json"])
@@ -367,8 +373,8 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
     store.point("fivedoctors/rewriter", name, None, "a test", sign_with(keys.releaser))
 
     for target in ("fivedoctors/rewriter", name, name[:10], f"{address}/{name}"):
-        found = audit(target, keys.policy, store=address)
-        assert (found.verdict, found.digest) == ("intact", name)
+        audited = audit(target, keys.policy, store=address)
+        assert (audited.verdict, audited.digest) == ("intact", name)
     with pytest.raises(DataError, match=r"no such file or folder, and the store at .* has no such name"):
         audit("fivedoctors/other", keys.policy, store=address)
     with pytest.raises(

@@ -197,7 +197,7 @@ def test_a_fault_in_the_statements_before_the_release_is_found(
     register(*taken)
     row.after(here)
 
-    found = audit(str(tmp_path / "release"), row.policy(scene.policy, scene), name=NAME)
+    audited = audit(str(tmp_path / "release"), row.policy(scene.policy, scene), name=NAME)
 
-    said = {(plain(one.what), one.state) for one in found.findings}
-    assert (found.verdict, said) == (row.verdict, row.said)
+    said = {(plain(finding.what), finding.state) for finding in audited.findings}
+    assert (audited.verdict, said) == (row.verdict, row.said)

@@ -70,8 +70,8 @@ def test_nothing_on_the_page_is_markup_but_ours(found: Audit) -> None:
 def test_every_link_leads_to_a_record(found: Audit) -> None:
     page = audit_page.page(found)
 
-    wanted, there = set(re.findall(r'href="#(\w+)"', page)), re.findall(r'id="(\w+)"', page)
-    assert wanted <= set(there)
+    expected, there = set(re.findall(r'href="#(\w+)"', page)), re.findall(r'id="(\w+)"', page)
+    assert expected <= set(there)
     assert len(there) == len(set(there)) == len(found.graph.things) + len(found.graph.steps)
 
 
@@ -153,7 +153,7 @@ def test_the_tree_shows_a_thing_once_and_refers_to_it(found: Audit) -> None:
     print_audit(found, shown)
     text = shown.getvalue()
 
-    validated = [one for one in tree_lines(found.graph) if one.thing.name == "validated"]
+    validated = [tree_line for tree_line in tree_lines(found.graph) if tree_line.thing.name == "validated"]
     assert [one.again for one in validated] == [False, *[True] * (len(validated) - 1)]
     assert "see above" in text
     assert "? judge_model" in text
@@ -167,7 +167,7 @@ def test_as_json_holds_things_steps_and_findings(found: Audit) -> None:
     told = json.loads(json.dumps(as_json(found)))
 
     assert told["verdict"] == "incomplete"
-    assert {one["digest"] for one in told["things"]} >= {sha("questions"), sha("judge_model")}
+    assert {thing["digest"] for thing in told["things"]} >= {sha("questions"), sha("judge_model")}
     assert told["steps"][0]["statement"]["stage"]
     assert sum(told["counts"].values()) == len(told["things"])
 

@@ -66,17 +66,19 @@ def test_a_whole_release_may_be_deployed(keys: Keys, tmp_path: Path) -> None:
 def test_missing_lineage_is_a_reason_not_to_deploy(
     change: Callable[[Line], None], reason: str, keys: Keys, tmp_path: Path
 ) -> None:
-    found = decided(write_release(tmp_path / "release", keys, change), keys.policy)
+    result = decided(write_release(tmp_path / "release", keys, change), keys.policy)
 
-    assert not found.allowed
-    assert any(reason in one for one in found.reasons), found.reasons
+    assert not result.allowed
+    assert any(reason in one for one in result.reasons), result.reasons
 
 
 def test_a_release_is_deployed_under_the_name_it_was_signed_for(keys: Keys, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", keys)
 
-    assert any("was signed for" in one for one in decided(release, keys.policy, "chengla/rewriter").reasons)
-    assert any("no pipeline makes a model" in one for one in decided(release, keys.policy, f"{TENANT}/poet").reasons)
+    assert any("was signed for" in reason for reason in decided(release, keys.policy, "chengla/rewriter").reasons)
+    assert any(
+        "no pipeline makes a model" in reason for reason in decided(release, keys.policy, f"{TENANT}/poet").reasons
+    )
 
 
 def test_changed_code_is_a_reason_where_the_policy_wants_clean_code(keys: Keys, tmp_path: Path) -> None:
@@ -121,10 +123,10 @@ def test_an_override_lets_pass_what_is_missing_and_keeps_the_reasons(keys: Keys,
     release = write_release(tmp_path / "release", keys, without("ppo", "reward"))
     signed = read_override(override(keys, release), keys.policy, TENANT, NOW)
 
-    found = decided(release, keys.policy, override=signed)
+    result = decided(release, keys.policy, override=signed)
 
-    assert (found.allowed, found.override) == (True, signed)
-    assert found.reasons == ["ppo does not say which reward it used"]
+    assert (result.allowed, result.override) == (True, signed)
+    assert result.reasons == ["ppo does not say which reward it used"]
 
 
 @pytest.mark.parametrize("change", [{"digest": "f" * 64}, {"name": "chengla/rewriter"}])
@@ -132,9 +134,9 @@ def test_an_override_is_for_one_release_and_name(change: dict[str, str], keys: K
     release = write_release(tmp_path / "release", keys, without("ppo", "reward"))
     signed = read_override(override(keys, release, **change), keys.policy, TENANT, NOW)
 
-    found = decided(release, keys.policy, override=signed)
+    result = decided(release, keys.policy, override=signed)
 
-    assert (found.allowed, found.override) == (False, None)
+    assert (result.allowed, result.override) == (False, None)
 
 
 def test_no_override_covers_changed_bytes(keys: Keys, tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 def test_descendants_of_a_digest_come_releases_first_then_models(keys: Keys, tmp_path: Path) -> None:
     write_release(tmp_path / "store" / "release", keys)
 
-    found = which_models(sha("questions"), [tmp_path / "store"], keys.policy)
+    result = which_models(sha("questions"), [tmp_path / "store"], keys.policy)
 
-    assert (found[0].stage, found[0].names, found[0].fault) == ("release", (f"{TENANT}/rewriter",), "")
-    names = [descendant.what for descendant in found]
+    assert (result[0].stage, result[0].names, result[0].fault) == ("release", (f"{TENANT}/rewriter",), "")
+    names = [descendant.what for descendant in result]
     assert {"rl_model", "sft_model", "rewrites", "evaluation"} <= set(names)
     assert names.index("rl_model") < names.index("rewrites")
-    assert found[0].total == len(found)
+    assert result[0].total == len(result)
 
 
 def test_of_what_can_be_shown_the_newest_come_first_and_the_rest_are_counted(keys: Keys, tmp_path: Path) -> None:
@@ -34,10 +34,10 @@ def test_of_what_can_be_shown_the_newest_come_first_and_the_rest_are_counted(key
         step = sealed(keys.builder, "sft", [made(f"model-{hour}")], [given("questions")], (0, hour))
         (tmp_path / f"{hour}.dsse.json").write_bytes(step)
 
-    found = which_models(sha("questions"), [tmp_path], keys.policy, most=2)
+    result = which_models(sha("questions"), [tmp_path], keys.policy, most=2)
 
-    assert [descendant.what for descendant in found] == ["model-3", "model-2"]
-    assert found[0].total == 3
+    assert [descendant.what for descendant in result] == ["model-3", "model-2"]
+    assert result[0].total == 3
 
 
 def test_the_first_characters_of_a_digest_are_enough(keys: Keys, tmp_path: Path) -> None:
@@ -57,9 +57,9 @@ def test_a_digest_from_which_nothing_was_made_has_no_descendants(keys: Keys, tmp
 def test_a_descendant_says_why_its_signature_does_not_count(keys: Keys, tmp_path: Path) -> None:
     (tmp_path / "x.dsse.json").write_bytes(sealed(keys.stranger, "sft", [made("sft_model")], [given("questions")]))
 
-    [found] = which_models(sha("questions"), [tmp_path], keys.policy)
+    [result] = which_models(sha("questions"), [tmp_path], keys.policy)
 
-    assert "not in the trust policy" in found.fault
+    assert "not in the trust policy" in result.fault
 
 
 def test_names_of_the_store_point_to_their_releases_where_signed(keys: Keys, tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_names_of_the_store_point_to_their_releases_where_signed(keys: Keys, tmp
     store.point("fivedoctors/rewriter", digest(folder), None, "gate", sign_with(keys.releaser))
     store.point("fivedoctors/forged", digest(folder), None, "gate")
 
-    found = which_models(sha("questions"), [], keys.policy, str(tmp_path / "store"))
+    result = which_models(sha("questions"), [], keys.policy, str(tmp_path / "store"))
 
-    assert found[0].names == ("fivedoctors/rewriter (now)",)
+    assert result[0].names == ("fivedoctors/rewriter (now)",)
 
 
 def test_a_statement_that_changed_is_read_as_it_is_now(keys: Keys, tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_the_same_statement_in_many_lineages_counts_once_and_a_broken_one_not_at
         (tmp_path / f"{name}.dsse.json").write_bytes(step)
     (tmp_path / "broken.dsse.json").write_text("{")
 
-    [found] = which_models(sha("questions"), [tmp_path, tmp_path / "."], keys.policy)
+    [result] = which_models(sha("questions"), [tmp_path, tmp_path / "."], keys.policy)
 
-    assert (found.total, found.where) == (1, str(tmp_path.resolve() / "a.dsse.json"))
+    assert (result.total, result.where) == (1, str(tmp_path.resolve() / "a.dsse.json"))
 
 
 def test_links_are_not_followed(keys: Keys, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def components(release: Path) -> Iterator[dict[str, Any]]:
     bill = orjson.loads((release / BOM).read_bytes())
     about = bill["metadata"]["component"]
     yield {**about, "name": MODEL}
-    yield from ({**one, "name": "base_model"} for one in about["pedigree"]["ancestors"])
+    yield from ({**ancestor, "name": "base_model"} for ancestor in about["pedigree"]["ancestors"])
     yield from bill["components"]
 
 
@@ -85,12 +85,16 @@ def test_every_digest_of_a_release_is_made_again_by_the_function_that_it_names(
     scene: Scene, paths: dict[str, Path]
 ) -> None:
     named = [
-        (one["name"], algorithm, value)
-        for one in resources(scene.folder)
-        for algorithm, value in one["digest"].items()
-        if one["name"] != "code"
+        (resource["name"], algorithm, value)
+        for resource in resources(scene.folder)
+        for algorithm, value in resource["digest"].items()
+        if resource["name"] != "code"
     ]
-    billed = [(one["name"], own["alg"], own["content"]) for one in components(scene.folder) for own in one["hashes"]]
+    billed = [
+        (component["name"], own["alg"], own["content"])
+        for component in components(scene.folder)
+        for own in component["hashes"]
+    ]
 
     wrong = [one for one in (*named, *billed) if computed(paths[one[0]], one[1]) != one[2]]
 
@@ -121,8 +125,8 @@ def test_a_name_with_a_line_in_it_passes_for_no_second_file() -> None:
 def test_in_totos_library_takes_both_names(scene: Scene) -> None:
     from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
 
-    for one in resources(scene.folder):
-        ResourceDescriptor(one["name"], digest=one["digest"]).validate()
+    for resource in resources(scene.folder):
+        ResourceDescriptor(resource["name"], digest=resource["digest"]).validate()
 
 
 def test_a_statement_of_before_does_not_say_whether_a_digest_is_a_folders() -> None:

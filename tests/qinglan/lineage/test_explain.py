@@ -83,18 +83,18 @@ def test_diff_names_data_rows_parameters_code_metrics_and_keys(keys: Keys, tmp_p
     folder = write_release(tmp_path / "new", keys, change)
     (folder / "evaluation.json").write_text(json.dumps(evaluation_of("m", 0.9)))
 
-    found = diff_releases(old, release_target(folder, ()), keys.policy)
+    result = diff_releases(old, release_target(folder, ()), keys.policy)
 
-    assert Change("parameter", "ppo.seed", "1", "2") in found
-    by_name = {one.name: one for one in found}
+    assert Change("parameter", "ppo.seed", "1", "2") in result
+    by_name = {one.name: one for one in result}
     assert "100 rows" in by_name["generate made rewrites"].old
     assert "120 rows" in by_name["generate made rewrites"].new
     assert by_name["generate code"].new.endswith("with changes")
     assert by_name["sft environment"].old == "-"
     assert (by_name["top1"].old, by_name["top1"].new) == ("0.82 [0.8, 0.84]", "0.9 [0.88, 0.92]")
     assert by_name["sft"].new == keys.stranger.id[:12]
-    assert "Parameters:" in format_changes(found)
-    assert not any("ppo.steps" in one.name for one in found)
+    assert "Parameters:" in format_changes(result)
+    assert not any("ppo.steps" in one.name for one in result)
 
 
 def test_settings_are_called_by_their_paths() -> None:

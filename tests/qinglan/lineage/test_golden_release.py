@@ -16,9 +16,9 @@ def test_a_golden_release_is_written_on_request_and_never_over_another(
     if not request.config.getoption("--write-golden"):
         monkeypatch.setattr(golden_release, "GOLDEN", tmp_path)
 
-    made = golden_release.write_golden()
+    golden = golden_release.write_golden()
 
-    assert {one.state for one in check_release(made / "release", golden_release.trust(made))} == {"verified"}
-    assert not list(made.rglob("*.pem"))
+    assert {one.state for one in check_release(golden / "release", golden_release.trust(golden))} == {"verified"}
+    assert not list(golden.rglob("*.pem"))
     with pytest.raises(ConfigError, match="what was signed stays as it was"):
         golden_release.write_golden()

@@ -281,9 +281,9 @@ def test_a_name_that_moved_under_a_clock_ahead_says_by_how_much_and_register_mov
     later = (datetime.now(UTC) + timedelta(hours=3, seconds=9)).isoformat(timespec="milliseconds")
     world.append(3, world.digests[1], sign_with(world.signer()), time=later)
 
-    [found] = name_findings(name_claim(world.store, NAME), world.policy, datetime.now(UTC))
+    [findings] = name_findings(name_claim(world.store, NAME), world.policy, datetime.now(UTC))
 
-    assert "it is dated 3.0 h in the future" in found.why and "moves the name again" in found.why
+    assert "it is dated 3.0 h in the future" in findings.why and "moves the name again" in findings.why
     world.store.point(NAME, world.digests[1], world.digests[1], "gate", sign_with(world.signer()))
     assert find_release(world.store, NAME, world.policy, []) == world.digests[1]
 

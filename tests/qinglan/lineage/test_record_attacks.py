@@ -42,8 +42,8 @@ def of(run: Path, keys: Keys) -> Audit:
 
 
 def records(run: Path) -> list[tuple[Path, dict[str, Any]]]:
-    found = [(path, orjson.loads(path.read_bytes())) for path in sorted((run / "records").glob("*.json"))]
-    return [(path, record) for path, record in found if "outputs" in record]
+    result = [(path, orjson.loads(path.read_bytes())) for path in sorted((run / "records").glob("*.json"))]
+    return [(path, record) for path, record in result if "outputs" in record]
 
 
 def point(run: Path, kind: str, target: Path) -> str:

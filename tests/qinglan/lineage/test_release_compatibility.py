@@ -56,7 +56,7 @@ def test_cyclonedx_takes_the_bill_strictly_and_reads_it_back(scene: Scene) -> No
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     read: Any = Bom.from_json(orjson.loads(text))  # type: ignore[attr-defined]
     assert read.metadata.component.name == NAME
-    assert {str(one.name) for one in read.components} >= {"model/model.safetensors", "environment"}
+    assert {str(component.name) for component in read.components} >= {"model/model.safetensors", "environment"}
 
 
 @pytest.mark.parametrize("which", [PROVENANCE, "lineage/gate-", "lineage/ppo-"])
@@ -122,5 +122,5 @@ def test_a_folder_that_is_not_there_is_a_finding(scene: Scene) -> None:
 def test_releases_signed_by_this_and_older_versions_still_verify(folder: Path) -> None:
     findings = check_release(folder / "release", golden_release.trust(folder), NAME)
 
-    assert [one for one in findings if one.state != "verified"] == []
+    assert [finding for finding in findings if finding.state != "verified"] == []
     assert read_release(folder / "release").digest == (folder / "digest.txt").read_text().strip()

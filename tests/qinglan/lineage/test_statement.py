@@ -128,6 +128,6 @@ def test_a_failed_step_signs_nothing(tmp_path: Path) -> None:
 def test_an_envelope_of_two_signers_holds_both() -> None:
     signers = [load_signer("builder"), load_signer("releaser")]
 
-    assert [one.key for one in open_envelope(sign_envelope(b"x", "t", signers)).signatures] == [
-        one.id for one in signers
+    assert [signature.key for signature in open_envelope(sign_envelope(b"x", "t", signers)).signatures] == [
+        signer.id for signer in signers
     ]

@@ -28,7 +28,7 @@ def walked(*found: bytes, start: str, policy: TrustPolicy, tenant: str = TENANT)
 
 
 def states(graph: Graph) -> dict[str, str]:
-    return {one.name: one.state for one in graph.things.values()}
+    return {thing.name: thing.state for thing in graph.things.values()}
 
 
 def verdict(graph: Graph) -> str:

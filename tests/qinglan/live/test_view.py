@@ -91,8 +91,8 @@ def test_an_alarm_is_said_once_for_each_level_and_stays_in_the_files(
             live.check([Alarm("kl-runaway", level, "kl is 4.")])
         assert live.stopped and live.stopped.name == "kl-runaway"
 
-    said = [line for line in capsys.readouterr().out.splitlines() if "kl is 4." in line]
-    assert said == ["[ppo] warn: kl is 4.", "[ppo] stop: kl is 4."]
+    output = [line for line in capsys.readouterr().out.splitlines() if "kl is 4." in line]
+    assert output == ["[ppo] warn: kl is 4.", "[ppo] stop: kl is 4."]
     [alarm] = lines(folder / "ppo" / "alarms.jsonl")
     assert alarm == {"name": "kl-runaway", "level": "stop", "message": "kl is 4.", "step": 3}
 

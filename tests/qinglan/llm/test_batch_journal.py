@@ -106,7 +106,7 @@ def test_a_journal_of_version_2_is_read_and_its_open_batch_is_fetched(tmp_path: 
     journal = tmp_path / "journal.sqlite"
     before = journal_digest(journal)
     assert [answer.call for answer in read_answers(journal)] == [call("paid").key]
-    assert [one["name"] for one in read_report(journal)["batches"]] == ["n2"]
+    assert [batch["name"] for batch in read_report(journal)["batches"]] == ["n2"]
 
     with short_pauses(), running(echoing()) as teacher:
         assert pay_ahead(gateway_config(teacher), tmp_path, ["3"]).answered == 2
@@ -206,5 +206,5 @@ def test_a_batch_that_went_wrong_is_sent_again_or_told(
 ) -> None:
     told = BatchStatus("b", status, (), 0, 10, problems)
     assert rows_to_resend(told, 10) == resend
-    found = batch_problem(told, answered, 10)
-    assert says in found if says else not found
+    result = batch_problem(told, answered, 10)
+    assert says in result if says else not result

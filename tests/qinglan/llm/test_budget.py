@@ -15,7 +15,7 @@ CALLS = st.lists(st.tuples(st.integers(1, 40), st.floats(0, 1), st.integers(0, 5
 def test_spent_and_reserved_never_pass_the_cap_whatever_the_interleaving(
     cap: int, calls: list[tuple[int, float, int]], seed: int
 ) -> None:
-    budget, seen, order = Budget(cap), [], random.Random(seed)
+    budget, observed, order = Budget(cap), [], random.Random(seed)
 
     async def call(worst: int, share: float, turns: int) -> None:
         for _ in range(order.randrange(6)):
@@ -24,17 +24,17 @@ def test_spent_and_reserved_never_pass_the_cap_whatever_the_interleaving(
             await budget.reserve(worst)
         except BudgetError:
             return
-        seen.append(budget.spent + budget.reserved)
+        observed.append(budget.spent + budget.reserved)
         for _ in range(turns):
             await asyncio.sleep(0)
         budget.settle(worst, worst * share)
-        seen.append(budget.spent + budget.reserved)
+        observed.append(budget.spent + budget.reserved)
 
     async def run() -> None:
         await asyncio.gather(*(call(*each) for each in calls))
 
     asyncio.run(run())
-    assert all(total <= cap + 1e-9 for total in seen)
+    assert all(total <= cap + 1e-9 for total in observed)
     assert budget.reserved == pytest.approx(0)
 
 

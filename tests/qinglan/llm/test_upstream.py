@@ -52,15 +52,15 @@ def model(url: str) -> PaidModel:
 def test_an_error_status_stops_the_row_the_run_or_nothing(
     status: int, body: str, expected: type[UpstreamError]
 ) -> None:
-    found = error_from_status(status, {}, body, "teacher")
-    assert type(found) is expected
-    assert not found.maybe_billed
+    result = error_from_status(status, {}, body, "teacher")
+    assert type(result) is expected
+    assert not result.maybe_billed
 
 
 def test_a_rate_limit_carries_how_long_to_wait() -> None:
-    found = error_from_status(429, {"retry-after": "12"}, error("slow down"), "teacher")
-    assert isinstance(found, RateLimitError)
-    assert found.wait == 12
+    result = error_from_status(429, {"retry-after": "12"}, error("slow down"), "teacher")
+    assert isinstance(result, RateLimitError)
+    assert result.wait == 12
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ async def ask(upstream: Upstream) -> Any:
 def test_an_answer_that_the_service_broke_off_is_asked_for_again_and_may_have_been_billed() -> None:
     broken = completion("虾青", finish="insufficient_system_resource").decode()
 
-    with pytest.raises(TransientError, match="broke off") as found:
+    with pytest.raises(TransientError, match="broke off") as result:
         read_completion(broken, "teacher")
-    assert found.value.maybe_billed
+    assert result.value.maybe_billed
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_an_answer_that_the_service_broke_off_is_asked_for_again_and_may_have_be
     ],
 )
 def test_a_filter_that_refuses_the_request_is_a_refusal_and_no_fault_of_ours(body: str) -> None:
-    found = error_from_status(400, {}, body, "teacher")
+    result = error_from_status(400, {}, body, "teacher")
 
-    assert (type(found), found.reason, found.maybe_billed) == (RejectedRequestError, "refused", False)
+    assert (type(result), result.reason, result.maybe_billed) == (RejectedRequestError, "refused", False)
 
 
 def test_an_answer_comes_as_it_was_sent_with_its_usage() -> None:

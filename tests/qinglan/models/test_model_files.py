@@ -39,7 +39,7 @@ def other(name: str, **values: Any) -> dict[str, Any]:
 def test_a_header_tells_each_tensor_in_the_files_order(tmp_path: Path) -> None:
     tensors = read_header(weights(tmp_path / "w.safetensors"))
 
-    assert [(one.name, one.dtype, one.shape, one.elements) for one in tensors] == [
+    assert [(tensor.name, tensor.dtype, tensor.shape, tensor.elements) for tensor in tensors] == [
         ("a", "F32", (2, 2), 4), ("b", "BF16", (3,), 3), ("none", "I64", (0, 4), 0),
     ]  # fmt: skip
 
@@ -195,10 +195,10 @@ def test_links_devices_hidden_and_hollow_things_are_named_and_nothing_is_opened(
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "x.json").write_text("{}")
 
-    found = plain_files(tmp_path)
+    result = plain_files(tmp_path)
 
-    assert set(found.faults) == {"link.json", "there", "pipe.json", "empty", ".hidden"}
-    assert set(found.files) == {"a.json", ".hidden/x.json"}
+    assert set(result.faults) == {"link.json", "there", "pipe.json", "empty", ".hidden"}
+    assert set(result.files) == {"a.json", ".hidden/x.json"}
 
 
 def test_every_known_dtype_has_whole_bits() -> None:

@@ -43,13 +43,13 @@ def test_passages_weigh_the_idf_of_their_distinct_pairs_whatever_the_batches(
         frequencies.add(cut)
     weigh = frequencies.weigher(lambda count: inverse_frequency(count, len(whole)))
 
-    found = [row for cut in cuts for row in weigh(cut.codes, cut.in_title, cut.counts).tolist()]
+    result = [row for cut in cuts for row in weigh(cut.codes, cut.in_title, cut.counts).tolist()]
 
     def weight(text: str) -> float:
         return math.fsum(inverse_frequency(df[pair], len(whole)) for pair in set(search_terms(text)))
 
     expected = [[weight(searched_text(passage)), weight(passage.title)] for passage in whole]
-    assert found == [pytest.approx(row) for row in expected]
+    assert result == [pytest.approx(row) for row in expected]
 
 
 def test_many_merges_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,10 +62,10 @@ def test_many_merges_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     cut = extract_terms(batch)
 
-    found, expected = (
+    result, expected = (
         frequencies.weigher(float)(cut.codes, cut.in_title, cut.counts).tolist() for frequencies in (often, once)
     )
-    assert found == expected
+    assert result == expected
 
 
 def test_a_batch_ends_with_its_passages_or_with_its_letters() -> None:

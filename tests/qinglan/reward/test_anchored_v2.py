@@ -115,9 +115,9 @@ def test_gold_counts_alone_where_it_is_known() -> None:
 
 
 def test_a_row_by_labels_says_so_and_names_a_first_passage_that_nobody_judged() -> None:
-    found, unknown = (rewarded(GOOD, ranked(rank), ranked(None), prompt=LABELLED) for rank in (1, None))
+    result, unknown = (rewarded(GOOD, ranked(rank), ranked(None), prompt=LABELLED) for rank in (1, None))
 
-    assert (found["gold_known"], found["gold"], found["labelled"], found["unjudged"]) == (1.0, 1.0, 1.0, 0.0)
+    assert (result["gold_known"], result["gold"], result["labelled"], result["unjudged"]) == (1.0, 1.0, 1.0, 0.0)
     second = 0.5 * 0.5 * 0.5 + 0.5 * 0.31546 / 1.31546  # grade 2 at rank 2: .5 / log2(3), of 1 + .5 / log2(3)
     assert (unknown["gold"], unknown["unjudged"]) == (0.0, 1.0)
     assert unknown["quality"] == pytest.approx(second, abs=1e-5)

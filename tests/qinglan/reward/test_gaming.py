@@ -55,8 +55,8 @@ class Told:
     def _terms(self, split: Split, mode: Mode, labelled: bool) -> list[list[dict[str, float]]]:
         """Every action's, judged every time."""
         cases, config = self.cases(split), RewardConfig(mode=mode)
-        seen = cases if labelled else map(without_gold, cases)
-        return [[self._world.reward(case.prompt, text, config) for text in texts(case)] for case in seen]
+        observed = cases if labelled else map(without_gold, cases)
+        return [[self._world.reward(case.prompt, text, config) for text in texts(case)] for case in observed]
 
     @cached_property
     def student(self) -> Any:

@@ -90,12 +90,12 @@ def test_imputing_keeps_more_of_the_judges_weight_than_filling_in_zero() -> None
 
 @given(WORDS, ANY, ANY)
 def test_features_are_shares_and_each_figures_add_up_to_one(text: str, quality: float, top1: float) -> None:
-    seen = np.array(features(PROMPT, text, quality, top1))
+    observed = np.array(features(PROMPT, text, quality, top1))
 
-    assert seen.shape == (FEATURE_COUNT,)
-    assert ((seen >= 0) & (seen <= 1)).all()
+    assert observed.shape == (FEATURE_COUNT,)
+    assert ((observed >= 0) & (observed <= 1)).all()
     grid = (HAT_BASIS_STEPS + 1) ** 2
-    assert [seen[:grid].sum(), *seen[grid:].reshape(2, -1).sum(axis=1)] == pytest.approx([1.0] * 3)
+    assert [observed[:grid].sum(), *observed[grid:].reshape(2, -1).sum(axis=1)] == pytest.approx([1.0] * 3)
 
 
 @given(st.floats(0, 1), st.floats(LOWEST_FIRST_SCORE, 1), st.floats(-1e-6, 1e-6))

@@ -73,17 +73,17 @@ def test_the_judges_effective_weight_is_its_share_of_the_rewards_variance() -> N
     rng = np.random.default_rng(2)
     judge, retrieval = rng.normal(0, 1, 20_000), rng.normal(0, 2, 20_000)
 
-    found = variance_shares([rollout(*pair) for pair in zip(judge.tolist(), retrieval.tolist(), strict=True)])
+    result = variance_shares([rollout(*pair) for pair in zip(judge.tolist(), retrieval.tolist(), strict=True)])
 
-    assert found["judge"] == pytest.approx(0.2, abs=0.02)  # 1 of 1 + 4
-    assert sum(found.values()) == pytest.approx(1.0)
+    assert result["judge"] == pytest.approx(0.2, abs=0.02)  # 1 of 1 + 4
+    assert sum(result.values()) == pytest.approx(1.0)
 
 
 def test_a_summary_says_how_many_rollouts_are_by_labels_and_how_often_nobody_judged_the_first_passage() -> None:
     by_labels = [rollout(0.0, 0.0, gold_known=1.0, labelled=1.0, unjudged=value) for value in (1.0, 0.0, 0.0, 0.0)]
-    found = summarise_rollouts([*by_labels, rollout(0.0, 0.0, gold_known=1.0, gold=1.0)])
+    result = summarise_rollouts([*by_labels, rollout(0.0, 0.0, gold_known=1.0, gold=1.0)])
 
-    assert (found["labelled_share"], found["unjudged_share"], found["gold"]) == (0.8, 0.25, 0.2)
+    assert (result["labelled_share"], result["unjudged_share"], result["gold"]) == (0.8, 0.25, 0.2)
     assert "labelled_share" not in summarise_rollouts([rollout(0.0, 0.0, gold_known=1.0)])
 
 
@@ -93,11 +93,11 @@ def test_equal_rewards_give_no_term_a_share() -> None:
 
 
 def test_a_summary_counts_gold_where_it_is_known_and_control_pairs_where_they_were_run() -> None:
-    found = summarise_rollouts([
+    result = summarise_rollouts([
         rollout(0.0, 0.4, gold_known=1.0, gold=1.0, win=1.0), rollout(0.0, -0.2, win=-1.0),
         rollout(0.0, 0.0, control_pair=1.0, control_pair_failed=1.0),
     ])  # fmt: skip
 
-    assert (found["gold"], found["control_pairs_failed"]) == (1.0, 1.0)
-    assert found["win_rate"] == found["loss_rate"] == pytest.approx(1 / 3)
+    assert (result["gold"], result["control_pairs_failed"]) == (1.0, 1.0)
+    assert result["win_rate"] == result["loss_rate"] == pytest.approx(1 / 3)
     assert summarise_rollouts([]) == {}

@@ -94,8 +94,8 @@ def test_healthy_steps_raise_no_alarm(steps: list[StepMetrics]) -> None:
 
 def test_the_trap_of_a_gamed_reward_stops_at_the_first_look() -> None:
     """Reward and held-out gold of a training on the plan's formula."""
-    seen = {0: (0.0, 0.703), 10: (0.275, 0.603), 20: (0.296, 0.358), 30: (0.361, 0.214)}
-    steps = [{"step": float(at), "avg_reward": reward, "gold_dev": gold} for at, (reward, gold) in seen.items()]
+    observed = {0: (0.0, 0.703), 10: (0.275, 0.603), 20: (0.296, 0.358), 30: (0.361, 0.214)}
+    steps = [{"step": float(at), "avg_reward": reward, "gold_dev": gold} for at, (reward, gold) in observed.items()]
 
     assert [alarm.name for alarm in check_alarms(steps[:2]) if alarm.level == "stop"] == ["gold-gap"]
 

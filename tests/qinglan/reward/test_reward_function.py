@@ -62,12 +62,12 @@ def test_a_rewrites_style_is_asked_about_with_the_rows_own_question(house: House
 def test_every_rollout_has_the_same_keys_and_finite_floats(house: House, mode: Any) -> None:
     texts = [GOOD, TEACHER, "", "  \n", "第一行\n第二行", "查不到的话", '{"改写": "x"}', "好" * 2000]
 
-    found = house.run(RewardConfig(mode=mode, judge_share=1.0, control_pair_share=1.0), rewarded(*texts))
+    result = house.run(RewardConfig(mode=mode, judge_share=1.0, control_pair_share=1.0), rewarded(*texts))
 
-    assert len({tuple(terms) for terms in found}) == 1
-    assert {type(value) for terms in found for value in terms.values()} == {float}
+    assert len({tuple(terms) for terms in result}) == 1
+    assert {type(value) for terms in result for value in terms.values()} == {float}
     anchored = mode == "anchored_v2"
-    assert [terms["floor"] for terms in found] == [
+    assert [terms["floor"] for terms in result] == [
         float(anchored and no_rewrite) for no_rewrite in (0, 0, 1, 1, 1, 0, 1, 1)
     ]
 

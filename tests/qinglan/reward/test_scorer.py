@@ -28,18 +28,18 @@ def searched(gateway: Scripted) -> list[str]:
 
 def steps(*texts: Sequence[str]) -> list[list[str]]:
     """What is searched for the rewrites of one prompt, step by step."""
-    gateway, found = Scripted(NOTHING_FOUND), []
+    gateway, result = Scripted(NOTHING_FOUND), []
 
     async def run(url: str) -> None:
         async with Scorer(url, UNJUDGED) as scorer:
             for step in texts:
                 gateway.seen = []
                 assert len(await scorer.score_all([(PROMPT, text) for text in step])) == len(step)
-                found.append(searched(gateway))
+                result.append(searched(gateway))
 
     with running(gateway) as url:
         asyncio.run(run(url))
-    return found
+    return result
 
 
 def test_a_step_asks_once_for_each_rewrite_and_never_for_teacher_or_question() -> None:

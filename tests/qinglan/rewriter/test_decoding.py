@@ -82,8 +82,8 @@ def test_log_probabilities_are_those_of_the_written_tokens(model: Any) -> None:
     with torch.inference_mode():
         likely = (model(ids).logits[0].float() / 2.0).log_softmax(-1)
     before = range(len(PROMPTS[0]) - 1, ids.shape[1] - 1)
-    wanted = [float(likely[at, token]) for at, token in zip(before, written.ids, strict=True)]
-    assert written.log_probs == pytest.approx(wanted, abs=1e-4)
+    expected = [float(likely[at, token]) for at, token in zip(before, written.ids, strict=True)]
+    assert written.log_probs == pytest.approx(expected, abs=1e-4)
 
 
 def test_nothing_is_written_after_the_end_and_no_more_than_asked(model: Any) -> None:

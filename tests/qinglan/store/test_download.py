@@ -41,8 +41,8 @@ def pushed(tmp_path: Path) -> tuple[str, str]:
 
 
 def partial(folder: Path) -> Path:
-    [found] = folder.glob(".back.*.pulling")
-    return found / "files"
+    [result] = folder.glob(".back.*.pulling")
+    return result / "files"
 
 
 def cut_off(pushed: tuple[str, str], tmp_path: Path, after: int) -> Path:

@@ -80,7 +80,7 @@ def test_differences_are_named_a_file_a_line() -> None:
     manifest = Manifest(files={"gone": FILE, "kept": FILE, "changed": FILE})
     same = ObjectInfo(FILE.sha256, FILE.size)
 
-    found = {"kept": same, "changed": ObjectInfo(FILE.sha256, 2), "new": same}
+    result = {"kept": same, "changed": ObjectInfo(FILE.sha256, 2), "new": same}
 
-    assert differences(manifest, found) == ["changed has other bytes", "gone is missing", "new belongs to nothing"]
+    assert differences(manifest, result) == ["changed has other bytes", "gone is missing", "new belongs to nothing"]
     assert differences(manifest, dict.fromkeys(manifest.files, same)) == []

@@ -114,7 +114,9 @@ def test_a_folder_without_its_tokenizer_is_no_whole_model(tmp_path: Path) -> Non
 
 def test_a_sixth_style_is_a_line_in_a_file(tmp_path: Path) -> None:
     mapping = tmp_path / "six.yaml"
-    five = "".join(f"- {{name: {one.name}, english: {one.english}, id: {one.id}}}\n" for one in read_labels().labels)
+    five = "".join(
+        f"- {{name: {label.name}, english: {label.english}, id: {label.id}}}\n" for label in read_labels().labels
+    )
     mapping.write_text(five + "- {name: 幽默, english: humorous, id: 5, description: 轻松}\n", encoding="utf-8")
 
     write_mapping(tmp_path, read_labels(mapping))

@@ -36,8 +36,8 @@ def ask_all(config: GatewayConfig, folder: Path, texts: list[str], **more: Any) 
 
 
 def stats(url: str) -> dict[str, Any]:
-    found: dict[str, Any] = httpx.get(f"{url}/stats", trust_env=False).json()
-    return found
+    result: dict[str, Any] = httpx.get(f"{url}/stats", trust_env=False).json()
+    return result
 
 
 def error(status: int, message: str, code: str, **headers: str) -> Reply:

@@ -37,9 +37,9 @@ def get(url: str, path: str) -> httpx.Response:
 def counted(url: str, name: str, **labels: str) -> float:
     """A sample of /metrics, whatever the order of its labels; 0 when there is none."""
     for line in get(url, "/metrics").text.splitlines():
-        found = re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line)
-        if found and dict(re.findall(r'(\w+)="([^"]*)"', found[1] or "")) == labels:
-            return float(found[2])
+        result = re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line)
+        if result and dict(re.findall(r'(\w+)="([^"]*)"', result[1] or "")) == labels:
+            return float(result[2])
     return 0.0
 
 
@@ -220,9 +220,9 @@ def test_however_many_versions_a_rewriter_claims_the_labels_stay_few_and_the_new
 
     text = metrics.text().decode()
     for counter in ("requests_total", "zero_hits_total", "seconds_count"):
-        seen = set(re.findall(counter + r'\{rewriter="([^"]*)"', text))
+        observed = set(re.findall(counter + r'\{rewriter="([^"]*)"', text))
         newest = {f"v{number}" for number in range(501 - MOST_VERSIONS, 500)}
-        assert seen == newest | (set() if counter == "zero_hits_total" else {"stable", "fallback"})
+        assert observed == newest | (set() if counter == "zero_hits_total" else {"stable", "fallback"})
 
 
 def test_the_documented_schema_is_the_contract(url: str) -> None:

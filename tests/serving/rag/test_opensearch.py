@@ -138,13 +138,13 @@ def test_a_deleted_index_is_no_outage(status: int, stand_in: StandIn, url: str) 
     stand_in.status, stand_in.named = status, "demo.newer"
 
     async def ask_often(cluster: ClusterClient) -> list[str]:
-        seen = []
+        observed = []
         for _ in range(OUTAGE_AFTER + 1):
             with pytest.raises(SnapshotGone):
                 await cluster.read("demo", "demo.older", "_search", {})
         stand_in.status, stand_in.content = 200, orjson.dumps(HIT)
-        seen.append(await reason(cluster))
-        return seen
+        observed.append(await reason(cluster))
+        return observed
 
     assert with_cluster(url, ask_often) == ["answered"]
 
@@ -179,10 +179,10 @@ def test_the_service_says_an_outage_and_is_not_ready(stand_in: StandIn, url: str
         alive = httpx.get(f"{service}/healthz", trust_env=False)
         counted = httpx.get(f"{service}/metrics", trust_env=False).text
 
-    said = answer.json()
-    assert (answer.status_code, said["code"], said["data"]) == (503, 503, None)
+    body = answer.json()
+    assert (answer.status_code, body["code"], body["data"]) == (503, 503, None)
     assert answer.headers["retry-after"] == "2"
-    assert "gives no answer (failed)" in said["msg"]
+    assert "gives no answer (failed)" in body["msg"]
     assert (ready.status_code, alive.status_code) == (503, 200)
     assert 'qinglan_rag_engine_outages_total{reason="failed"} 2.0' in counted
     assert 'qinglan_rag_requests_total{rewriter="unknown",status="503",tenant="unknown"} 2.0' in counted
@@ -245,9 +245,9 @@ def test_tenant_and_knowledge_base_have_an_alias_of_their_own() -> None:
 
 @given(st.sets(st.integers(0, 40)), st.integers(0, 41))
 def test_a_load_goes_on_at_the_first_passage_that_is_not_there(there: set[int], passages: int) -> None:
-    found = first_missing(lambda end: sum(number < end for number in there), passages)
+    result = first_missing(lambda end: sum(number < end for number in there), passages)
 
-    assert found == next((number for number in range(passages) if number not in there), passages)
+    assert result == next((number for number in range(passages) if number not in there), passages)
 
 
 def bulk_answer(*items: tuple[int, int]) -> bytes:
@@ -369,12 +369,12 @@ def test_a_rerankers_name_may_hold_what_an_address_may_not() -> None:
 
 
 def test_credentials_are_sent_to_the_cluster(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
+    observed: list[str] = []
     app = FastAPI()
 
     @app.get("/{path:path}")
     async def who(request: Request) -> dict[str, Any]:
-        seen.append(request.headers.get("authorization", ""))
+        observed.append(request.headers.get("authorization", ""))
         return {}
 
     monkeypatch.setenv("OPENSEARCH_USERNAME", "reader")
@@ -382,7 +382,7 @@ def test_credentials_are_sent_to_the_cluster(running: Running, monkeypatch: pyte
     with running(app) as url:
         with_cluster(url, lambda cluster: cluster.mappings("x"))
 
-    assert seen == [httpx.BasicAuth("reader", "pass")._auth_header]
+    assert observed == [httpx.BasicAuth("reader", "pass")._auth_header]
 
 
 def test_a_knowledge_base_needs_a_file_or_a_cluster(kbs: dict[str, Path], tmp_path: Path) -> None:

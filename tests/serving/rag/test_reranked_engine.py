@@ -60,8 +60,10 @@ class World:
             service = RerankerClient(config)
             engine = RerankedEngine(self.engines[KEY], service, calibration)
             with self.running(create_app({KEY: engine}, shared=[service])) as rag:
-                found = [RagAnswer.model_validate_json(self.ask(rag, **one).content).data for one in requests]
-                return found, httpx.get(f"{rag}/metrics", trust_env=False)
+                result = [
+                    RagAnswer.model_validate_json(self.ask(rag, **request).content).data for request in requests
+                ]
+                return result, httpx.get(f"{rag}/metrics", trust_env=False)
 
     def local(self, **request: Any) -> RagData:
         """The same without a reranker."""
@@ -150,10 +152,10 @@ def test_where_it_fails_for_the_need_alone_the_query_is_scored_again_by_the_same
     tried = [{"rewritten_query": f"{QUERY}{number}"} for number in range(9)]
     query = next(one for one in tried if world.answers(one)[0][0].reranker == "service")
 
-    found = {need: world.answers({**query, "need": need})[0][0] for need in (f"鱼油{n}" for n in range(9))}
+    result = {need: world.answers({**query, "need": need})[0][0] for need in (f"鱼油{n}" for n in range(9))}
 
-    assert {data.reranker for data in found.values()} == {"local", "service"}
-    for need, data in found.items():
+    assert {data.reranker for data in result.values()} == {"local", "service"}
+    for need, data in result.items():
         if data.reranker == "local":
             assert data.reranker_fallback_reason == "refused"
             assert data.recall == world.local(**query, need=need).recall

@@ -54,10 +54,10 @@ def test_scores_come_in_the_order_of_the_documents_though_the_best_is_told_first
     running: Running, kind: Kind
 ) -> None:
     with running(create_app(FakeReranker(Behaviour()))) as url:
-        found = scores(url, kind)
+        result = scores(url, kind)
 
-    assert found[1] > found[2] > found[0] >= found[3]
-    assert all(0 <= score <= 1 for score in found)
+    assert result[1] > result[2] > result[0] >= result[3]
+    assert all(0 <= score <= 1 for score in result)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,12 +66,12 @@ def test_many_documents_go_in_batches_and_not_more_at_once_than_allowed(running:
     documents = [f"{TEXT}{number}" for number in range(50)]
 
     with running(create_app(stand_in)) as url:
-        found = scores(url, kind, documents, batch=8, concurrency=3)
+        result = scores(url, kind, documents, batch=8, concurrency=3)
         whole = scores(url, kind, documents, batch=32)
 
     assert sorted(stand_in.documents[:7]) == [2, 8, 8, 8, 8, 8, 8]
     assert stand_in.most_under_way == 3
-    assert found == whole
+    assert result == whole
 
 
 def test_tei_is_never_sent_more_than_it_says_it_takes(running: Running) -> None:
@@ -146,16 +146,16 @@ def test_tei_that_comes_back_with_another_model_is_found_out(running: Running) -
     stand_in = FakeReranker(Behaviour())
 
     async def run(url: str) -> list[str]:
-        service, told = RerankerClient(TEI.model_copy(update={"url": url})), list[str]()
+        service, messages = RerankerClient(TEI.model_copy(update={"url": url})), list[str]()
         for behaviour in (Behaviour(), Behaviour(fault="broken"), Behaviour(model="newer")):
             stand_in.behaviour = behaviour
             try:
                 await service.ask(TEXT, DOCUMENTS)
-                told.append("")
+                messages.append("")
             except ServiceError as failure:
-                told.append(str(failure))
+                messages.append(str(failure))
         await service.aclose()
-        return told
+        return messages
 
     with running(create_app(stand_in)) as url:
         assert asyncio.run(run(url)) == ["", "refused", "other_model"]
@@ -188,17 +188,17 @@ def test_the_client_retries_after_the_services_next_probe() -> None:
 
 async def reasons(url: str, calls: int, halfway: Callable[[], None] = lambda: None) -> list[str]:
     """Why each call failed, one after the other; empty where it did not."""
-    service, told = RerankerClient(VLLM.model_copy(update={"url": url})), list[str]()
+    service, messages = RerankerClient(VLLM.model_copy(update={"url": url})), list[str]()
     for number in range(calls):
         if number == calls // 2:
             halfway()
         try:
             await service.scores(TEXT, DOCUMENTS)
-            told.append("")
+            messages.append("")
         except ServiceError as failure:
-            told.append(str(failure))
+            messages.append(str(failure))
     await service.aclose()
-    return told
+    return messages
 
 
 def test_each_dialect_is_asked_as_its_documentation_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,18 +211,18 @@ def test_each_dialect_is_asked_as_its_documentation_says(monkeypatch: pytest.Mon
 def test_a_key_comes_from_the_environment_and_goes_as_a_bearer_token(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[bytes] = []
+    observed: list[bytes] = []
     app = create_app(FakeReranker(Behaviour()))
 
     async def looking(scope: Any, receive: Any, send: Any) -> None:
-        seen.extend(value for name, value in scope.get("headers", ()) if name == b"authorization")
+        observed.extend(value for name, value in scope.get("headers", ()) if name == b"authorization")
         await app(scope, receive, send)
 
     monkeypatch.setenv(API_KEY, "secret")
     with running(looking) as url:
         scores(url, "vllm")
 
-    assert seen == [b"Bearer secret"]
+    assert observed == [b"Bearer secret"]
 
 
 def test_a_qwen3_reranker_without_a_template_gets_its_prompt_and_no_text_can_open_a_turn_in_it() -> None:

@@ -147,10 +147,10 @@ def test_the_command_without_a_service_fits_the_local_score(
     told = fit("--rows", rows, "--kb", f"fivedoctors={kbs['fivedoctors']}", "--out", out, "--report", report)
 
     assert told.returncode == 0, told.stderr
-    [(name, found)] = orjson.loads(report.read_bytes()).items()
+    [(name, result)] = orjson.loads(report.read_bytes()).items()
     fitted = read_fitted_reranker(out)
     assert name == "local score"
-    assert FitReport.model_validate(found) == fitted.report
+    assert FitReport.model_validate(result) == fitted.report
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_work(kbs: dict[str, Path], tmp_path: Path) -> None:
@@ -182,10 +182,10 @@ def test_a_models_name_is_text_on_the_page() -> None:
 def test_a_service_that_is_worse_than_no_service_is_told_so(
     auc: float | None, top1: float | None, said: list[str]
 ) -> None:
-    found = advice({"m, calibrated": report(auc=auc, top1_answers=top1), LOCAL: report(auc=0.85, top1_answers=0.7)})
+    result = advice({"m, calibrated": report(auc=auc, top1_answers=top1), LOCAL: report(auc=0.85, top1_answers=0.7)})
 
-    assert len(found) == len(said)
-    assert all(words in line for words, line in zip(said, found, strict=True))
+    assert len(result) == len(said)
+    assert all(words in line for words, line in zip(said, result, strict=True))
 
 
 def report(**found: float | None) -> FitReport:

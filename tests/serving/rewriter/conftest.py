@@ -27,17 +27,17 @@ class Served(NamedTuple):
 
     def counted(self, name: str, **labels: str) -> float:
         """The sum of the samples of /metrics that have these labels."""
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        expected = [f'{label}="{value}"' for label, value in labels.items()]
         lines = self.http.get("/metrics").text.splitlines()
-        found = [line for line in lines if line.startswith((f"{name}{{", f"{name} "))]
-        return sum(float(line.split()[-1]) for line in found if all(one in line for one in wanted))
+        result = [line for line in lines if line.startswith((f"{name}{{", f"{name} "))]
+        return sum(float(line.split()[-1]) for line in result if all(one in line for one in expected))
 
     def ask(self, **changes: Any) -> dict[str, Any]:
         """One question by V1, and its prediction."""
         answer = self.http.post(V1, json={"instances": [ASKED | changes]})
         assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()["predictions"][0]
-        return found
+        result: dict[str, Any] = answer.json()["predictions"][0]
+        return result
 
     def lines(self) -> list[dict[str, Any]]:
         """What the log says, once it has said it."""

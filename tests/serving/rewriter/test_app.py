@@ -31,7 +31,9 @@ def tensor(name: str, texts: list[Any], **changes: Any) -> dict[str, Any]:
 def question(served: Served, query: str) -> list[dict[str, str]]:
     """The messages that training would have shown."""
     system = read_card(served.folder).system_prompts["fivedoctors"]
-    return [dict(one.items()) for one in student_messages(Question("fivedoctors", query), system)]
+    return [
+        dict(student_message.items()) for student_message in student_messages(Question("fivedoctors", query), system)
+    ]
 
 
 def client(served: Served) -> openai.OpenAI:
@@ -43,13 +45,17 @@ def client(served: Served) -> openai.OpenAI:
 
 def test_three_protocols_give_what_evaluation_would_have_measured(served: Served) -> None:
     queries = list(TAUGHT)
-    asked = [{"query": query, "tenant_id": "fivedoctors"} for query in queries]
-    written = [one.text for one in Student.load(served.folder).write([Instance.model_validate(one) for one in asked])]
+    requests = [{"query": query, "tenant_id": "fivedoctors"} for query in queries]
+    written = [
+        one.text for one in Student.load(served.folder).write([Instance.model_validate(one) for one in requests])
+    ]
 
-    first = served.http.post(V1, json={"instances": asked}).json()["predictions"]
+    first = served.http.post(V1, json={"instances": requests}).json()["predictions"]
     inputs = [tensor("query", queries), tensor("tenant_id", ["fivedoctors"] * 4)]
     second = served.http.post(V2, json={"inputs": inputs}).json()
-    third = [served.http.post(CHAT, json={"model": "rewriter", "messages": question(served, one)}) for one in queries]
+    third = [
+        served.http.post(CHAT, json={"model": "rewriter", "messages": question(served, query)}) for query in queries
+    ]
 
     assert [one["rewritten_query"] for one in first] == written == list(TAUGHT.values())
     assert second["outputs"][0]["data"] == written
@@ -102,8 +108,8 @@ def test_openais_own_client_reads_the_answer_whole_and_as_a_stream(served: Serve
         listed = [one.id for one in api.models.list()]
 
     assert whole.choices[0].message.content == written
-    assert "".join(one.choices[0].delta.content or "" for one in chunks if one.choices) == written
-    assert [one.choices[0].finish_reason for one in chunks if one.choices][-1] == "stop"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == written
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert whole.usage is not None and chunks[-1].usage == whole.usage
     assert whole.usage.completion_tokens > 0
     assert listed == ["rewriter"]

@@ -78,12 +78,14 @@ class Setup(NamedTuple):
         ]
 
     def requests(self, max_new_tokens: int, model: str = "rewriter") -> list[dict[str, Any]]:
-        return [completion_request(model, self.student.prompt(one).text, max_new_tokens) for one in QUESTIONS]
+        return [
+            completion_request(model, self.student.prompt(question).text, max_new_tokens) for question in QUESTIONS
+        ]
 
     def complete(self, model: str, max_new_tokens: int | None = None) -> list[GeneratedRewrite]:
         """What the engine itself writes for all questions."""
         limit = max_new_tokens or self.student.card.max_new_tokens
-        bodies = [completion_request(model, self.student.prompt(one).text, limit) for one in QUESTIONS]
+        bodies = [completion_request(model, self.student.prompt(question).text, limit) for question in QUESTIONS]
         with (
             httpx.Client(base_url=self.engine.url, trust_env=False, timeout=120) as http,
             ThreadPoolExecutor(16) as pool,
@@ -120,7 +122,7 @@ def stopped(engine: Engine) -> Iterator[None]:
 
 
 def instances() -> list[dict[str, str]]:
-    return [{"query": one.question, "tenant_id": one.tenant_id} for one in QUESTIONS]
+    return [{"query": question.question, "tenant_id": question.tenant_id} for question in QUESTIONS]
 
 
 def test_the_adapter_on_its_base_writes_what_the_merged_weights_write_in_transformers(setup: Setup) -> None:
@@ -171,7 +173,12 @@ def test_three_protocols_give_one_guarded_answer(setup: Setup) -> None:
     assert setup.served.counted(names[1], kind="written") - before[1] == written
 
     tensors = [
-        {"name": name, "datatype": "BYTES", "shape": [len(QUESTIONS)], "data": [one[name] for one in instances()]}
+        {
+            "name": name,
+            "datatype": "BYTES",
+            "shape": [len(QUESTIONS)],
+            "data": [instance[name] for instance in instances()],
+        }
         for name in ("query", "tenant_id")
     ]
     second = setup.served.http.post(V2, json={"inputs": tensors}).json()["outputs"]
@@ -184,7 +191,7 @@ def test_three_protocols_give_one_guarded_answer(setup: Setup) -> None:
 
 def messages(setup: Setup, at: int) -> list[dict[str, str]]:
     system = read_card(setup.release).system_prompts["fivedoctors"]
-    return [dict(one.items()) for one in student_messages(QUESTIONS[at], system)]
+    return [dict(student_message.items()) for student_message in student_messages(QUESTIONS[at], system)]
 
 
 def test_a_stream_holds_the_same_text_and_the_engines_count_of_tokens(setup: Setup) -> None:
@@ -300,7 +307,7 @@ def test_under_overload_it_refuses_at_once_and_answers_all_that_it_took(serve: S
         predictions = taken.result().json()["predictions"]
 
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-        assert [one["rewritten_query"] for one in predictions] == (setup.guarded * 4)[: len(many)]
+        assert [prediction["rewritten_query"] for prediction in predictions] == (setup.guarded * 4)[: len(many)]
         assert [served.counted(REQUESTS, outcome=how) for how in ("busy", "answered", "failed")] == [1, 1, 0]
         assert "rewritten_query" in served.ask()
 
@@ -366,7 +373,7 @@ def test_once_an_engine_is_back_on_its_port_the_server_goes_on_without_a_restart
 
     predictions = full.served.http.post(V1, json={"instances": instances()}).json()["predictions"]
 
-    assert [one["rewritten_query"] for one in predictions] == full.guarded
+    assert [prediction["rewritten_query"] for prediction in predictions] == full.guarded
     assert searched(rag)["rewriter_version"], "the rewriter answered it, guarded or not"
     assert full.served.process.poll() is None
 
@@ -377,4 +384,4 @@ def test_the_full_runtime_writes_with_merged_weights_what_transformers_writes(se
         until(lambda: is_ready(served), 60)
         predictions = served.http.post(V1, json={"instances": instances()}).json()["predictions"]
 
-    assert [one["rewritten_query"] for one in predictions] == full.guarded
+    assert [prediction["rewritten_query"] for prediction in predictions] == full.guarded

@@ -14,8 +14,8 @@ from serving.style.metrics import Metrics as StyleMetrics
 
 
 def read(text: str) -> dict[Series, float]:
-    samples = (one for family in text_string_to_metric_families(text) for one in family.samples)
-    return {make_series(one.name, one.labels): one.value for one in samples}
+    samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
+    return {make_series(sample.name, sample.labels): sample.value for sample in samples}
 
 
 def server(registry: CollectorRegistry, version: str) -> Metrics:
@@ -39,7 +39,7 @@ def test_each_check_reads_what_the_servers_count() -> None:
     shadow = "".join(pairs % one for one in (("won", 5), ("lost", 2), ("tied", 9)))
 
     counters: dict[Series, float] = {}
-    for text in (*(generate_latest(one).decode() for one in pods), rag.text().decode(), shadow):
+    for text in (*(generate_latest(pod).decode() for pod in pods), rag.text().decode(), shadow):
         counters |= read(text)
 
     assert counts_by_check(counters, "c" * 12, "5" * 12, default_checks(shadowed=True)) == {

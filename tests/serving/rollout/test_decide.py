@@ -37,8 +37,10 @@ def served(uri: str = NEW, percent: int | None = 5, **changes: Any) -> ServiceSn
     traffic = {NEW: share, OLD: 100 - share} if uri == NEW else {OLD: 100}
     newest = CANARY if uri == NEW else STABLE
     asked = DesiredModel(uri=uri, percent=percent)
-    found = ServiceSnapshot("7", 3, True, asked, "rest", newest, STABLE, traffic, "Serverless", editor="kubectl-edit")
-    return found._replace(**changes)
+    result = ServiceSnapshot(
+        "7", 3, True, asked, "rest", newest, STABLE, traffic, "Serverless", editor="kubectl-edit"
+    )
+    return result._replace(**changes)
 
 
 def state(phase: str = "Analyse", **changes: Any) -> State:
@@ -86,20 +88,20 @@ def decided(
 def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
     seen: ServiceSnapshot, proofs: tuple[Proof, Proof], said: str
 ) -> None:
-    found = decided(State(), seen, proofs=proofs, mode="Serverless")
+    result = decided(State(), seen, proofs=proofs, mode="Serverless")
 
-    assert found.desired is None and found.state.outcome == "Refused"
-    assert any(said in reason for reason in found.state.reasons), found.state.reasons
+    assert result.desired is None and result.state.outcome == "Refused"
+    assert any(said in reason for reason in result.state.reasons), result.state.reasons
 
 
 def test_the_canary_is_first_asked_for_without_users() -> None:
     verified = decided(State(), served(OLD, None), proofs=PROOFS)
     assert verified.state.phase == "Apply" and verified.desired is None
 
-    found = decided(verified.state, served(OLD, None))
+    result = decided(verified.state, served(OLD, None))
 
-    assert found.desired == DesiredModel(uri=NEW, percent=0)
-    assert found.state.intent == Intent(
+    assert result.desired == DesiredModel(uri=NEW, percent=0)
+    assert result.state.intent == Intent(
         action="apply", uri=NEW, percent=0, expected_resource_version="7", at="2026-09-21T14:13:20+00:00"
     )
 
@@ -107,18 +109,18 @@ def test_the_canary_is_first_asked_for_without_users() -> None:
 def test_an_unready_canary_gets_no_users() -> None:
     waiting = state("WaitReady", desired=DesiredModel(uri=NEW, percent=0))
 
-    found = decided(waiting, served(NEW, 0, newest=CANARY._replace(ready=False)))
+    result = decided(waiting, served(NEW, 0, newest=CANARY._replace(ready=False)))
 
-    assert found.desired is None and found.state.phase == "WaitReady"
+    assert result.desired is None and result.state.phase == "WaitReady"
 
 
 def test_a_canary_whose_pods_die_is_taken_back() -> None:
     waiting = state("WaitReady", desired=DesiredModel(uri=NEW, percent=0), blind=BLIND_SECONDS - 30)
     dying = CANARY._replace(ready=False, failed="CrashLoopBackOff")
 
-    found = decided(waiting, served(NEW, 0, newest=dying))
+    result = decided(waiting, served(NEW, 0, newest=dying))
 
-    assert found.desired == DesiredModel(uri=OLD, percent=0) and "CrashLoopBackOff" in found.state.reasons[0]
+    assert result.desired == DesiredModel(uri=OLD, percent=0) and "CrashLoopBackOff" in result.state.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -152,12 +154,12 @@ def test_a_window_without_data_of_the_canary_is_no_success(
 def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:
     had = state()
     for look in range(1, 4):
-        found = decided(had, served(), measured=window(failed=30, until=1000 + 30 * look))
-        had = found.state.model_copy(update={"last_reconciled": NOW - 30})
+        result = decided(had, served(), measured=window(failed=30, until=1000 + 30 * look))
+        had = result.state.model_copy(update={"last_reconciled": NOW - 30})
 
-    assert found.desired == DesiredModel(uri=OLD, percent=0) and found.state.phase == "Rollback"
-    assert found.state.reasons[0].startswith("errors ") and "worse" in found.state.reasons[0]
-    assert any("errors" in line and "canary 60/200" in line for line in timeline(found.state))
+    assert result.desired == DesiredModel(uri=OLD, percent=0) and result.state.phase == "Rollback"
+    assert result.state.reasons[0].startswith("errors ") and "worse" in result.state.reasons[0]
+    assert any("errors" in line and "canary 60/200" in line for line in timeline(result.state))
 
 
 def passing(percent: int = 5, **changes: Any) -> State:
@@ -192,18 +194,18 @@ def test_a_step_that_is_passed_earns_the_next_share_and_the_last_one_all() -> No
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_step_that_lacks_anything_is_not_passed(had: State, said: str) -> None:
-    found = decided(had, served(), measured=window())
+    result = decided(had, served(), measured=window())
 
-    assert found.desired is None and found.state.step == 0 and found.state.phase == "Analyse"
+    assert result.desired is None and result.state.step == 0 and result.state.phase == "Analyse"
 
 
 def test_a_check_that_went_silent_is_not_passed() -> None:
     silent = window()._replace(until=1300.0)
     del silent.canary["zero_hits"]  # type: ignore[attr-defined]
 
-    found = decided(passing(), served(), measured=silent)
+    result = decided(passing(), served(), measured=silent)
 
-    assert found.desired is None and found.state.step == 0
+    assert result.desired is None and result.state.step == 0
 
 
 def test_a_promotion_is_done_when_it_is_read_from_what_is_served() -> None:
@@ -251,31 +253,31 @@ def test_the_way_back_waits_until_kserve_has_made_the_canary_and_old_pods_are_no
 def test_a_rolled_out_canary_loses_its_users_before_the_stable_model_is_asked_for() -> None:
     back = state("Rollback", ending="RolledBack")
 
-    found = decided(back, served(NEW, None, rolled_out=CANARY))
+    result = decided(back, served(NEW, None, rolled_out=CANARY))
 
-    assert found.desired == DesiredModel(uri=NEW, percent=0)
+    assert result.desired == DesiredModel(uri=NEW, percent=0)
 
 
 def test_a_standard_canary_is_removed_in_one_write() -> None:
-    found = decided(state("Rollback", ending="RolledBack"), served(mode="Standard"))
+    result = decided(state("Rollback", ending="RolledBack"), served(mode="Standard"))
 
-    assert found.desired == DesiredModel(uri=OLD, percent=None)
+    assert result.desired == DesiredModel(uri=OLD, percent=None)
 
 
 def test_a_foreign_edit_is_named_and_stopped() -> None:
-    found = decided(state(), served(NEW, 80, generation=4), measured=window())
+    result = decided(state(), served(NEW, 80, generation=4), measured=window())
 
-    assert found.state.phase == "Rollback"
-    assert found.state.reasons == ("kubectl-edit changed what is served: s3://releases/new at 80 %",)
+    assert result.state.phase == "Rollback"
+    assert result.state.reasons == ("kubectl-edit changed what is served: s3://releases/new at 80 %",)
 
 
 def test_a_foreign_edit_is_put_right_a_few_times_and_waits_for_pods_again() -> None:
-    seen = served("s3://other", 5, generation=4, newest=Revision("rev-3", "s3://other", True))
+    observed = served("s3://other", 5, generation=4, newest=Revision("rev-3", "s3://other", True))
 
-    found = decided(state(), seen, foreignEdits="Restore")
-    assert found.desired == DesiredModel(uri=NEW, percent=0) and found.state.phase == "Apply"
+    result = decided(state(), observed, foreignEdits="Restore")
+    assert result.desired == DesiredModel(uri=NEW, percent=0) and result.state.phase == "Apply"
 
-    assert decided(state(restored=3), seen, foreignEdits="Restore").state.phase == "Rollback"
+    assert decided(state(restored=3), observed, foreignEdits="Restore").state.phase == "Rollback"
 
 
 @pytest.mark.parametrize("seen", [served(OLD, None, generation=4), served(rest="other", generation=4)])
@@ -315,15 +317,15 @@ def test_no_rollout_ends_while_a_write_of_its_own_may_still_arrive() -> None:
 
 @pytest.mark.parametrize("phase", ["Apply", "WaitReady", "Analyse"])
 def test_the_deadline_ends_in_the_way_back(phase: str) -> None:
-    found = decided(state(phase, watched=7190.0), served())
+    result = decided(state(phase, watched=7190.0), served())
 
-    assert found.state.phase == "Rollback" and "undecided" in found.state.reasons[0]
+    assert result.state.phase == "Rollback" and "undecided" in result.state.reasons[0]
 
 
 def test_a_clock_that_leaps_spends_no_deadline() -> None:
-    found = decided(state(last_reconciled=NOW - 90_000), served(), measured=window())
+    result = decided(state(last_reconciled=NOW - 90_000), served(), measured=window())
 
-    assert found.state.phase == "Analyse" and found.state.watched <= 120
+    assert result.state.phase == "Analyse" and result.state.watched <= 120
 
 
 def test_a_person_pauses_aborts_and_promotes() -> None:
@@ -341,19 +343,19 @@ def test_a_person_pauses_aborts_and_promotes() -> None:
 def test_a_paused_canary_that_does_harm_is_taken_back_all_the_same() -> None:
     scores = tuple(score.model_copy(update={"harm": (5e3, 5e3, 5e3)}) for score in state().evidence)
 
-    found = decided(state(evidence=scores), served(), measured=window(), paused=True)
+    result = decided(state(evidence=scores), served(), measured=window(), paused=True)
 
-    assert found.desired == DesiredModel(uri=OLD, percent=0)
+    assert result.desired == DesiredModel(uri=OLD, percent=0)
 
 
 def test_a_dark_step_judges_shadow_pairs_alone() -> None:
     dark = state(desired=DesiredModel(uri=NEW, percent=0))
     nobody = Window(1030.0, {"errors": Count(0, 0), "quality": Count(40, 20)}, {"errors": Count(2000, 3)})
 
-    found = decided(dark, served(NEW, 0, traffic={OLD: 100}), measured=nobody, steps=[0, 5, 100])
+    result = decided(dark, served(NEW, 0, traffic={OLD: 100}), measured=nobody, steps=[0, 5, 100])
 
-    assert not found.state.blind
-    assert [score.check for score in found.state.evidence if score.canary.total] == ["quality"]
+    assert not result.state.blind
+    assert [score.check for score in result.state.evidence if score.canary.total] == ["quality"]
 
 
 @pytest.mark.parametrize(

@@ -38,18 +38,18 @@ def begun() -> State:
 
 
 def asked() -> State:
-    found = decided(begun(), NOTHING)
-    assert found.desired == WHOLE and found.state.intent and found.state.intent.expected_resource_version == ""
-    return found.state
+    result = decided(begun(), NOTHING)
+    assert result.desired == WHOLE and result.state.intent and result.state.intent.expected_resource_version == ""
+    return result.state
 
 
 def test_a_first_model_gets_everything_and_is_said_to_be_uncompared() -> None:
     waiting = decided(asked(), MADE)
     assert waiting.desired is None and waiting.state.phase == "Promote" and waiting.state.percent == 100
 
-    found = decided(waiting.state, SERVING)
+    result = decided(waiting.state, SERVING)
 
-    assert found.state.outcome == "Promoted" and "nothing was compared" in found.state.reasons[0]
+    assert result.state.outcome == "Promoted" and "nothing was compared" in result.state.reasons[0]
 
 
 def test_a_lost_reply_is_asked_again_and_one_that_arrived_is_not() -> None:
@@ -96,14 +96,14 @@ def test_a_model_set_by_another_editor_is_checked_before_and_named_after_our_own
 def test_an_abort_ends_it_and_says_that_what_was_made_stays() -> None:
     ours = decided(asked(), MADE).state
 
-    found = decided(ours, MADE, abort=True)
+    result = decided(ours, MADE, abort=True)
 
-    assert found.desired is None and found.state.outcome == "Aborted" and "stays" in found.state.reasons[0]
+    assert result.desired is None and result.state.outcome == "Aborted" and "stays" in result.state.reasons[0]
 
 
 def test_a_service_that_is_deleted_or_made_anew_ends_the_rollout() -> None:
     ours = decided(asked(), MADE).state
 
     for seen in (NOTHING, MADE._replace(uid="u-2", generation=9)):
-        found = decided(ours, seen)
-        assert found.desired is None and found.state.outcome == "Aborted" and "is gone" in found.state.reasons[0]
+        result = decided(ours, seen)
+        assert result.desired is None and result.state.outcome == "Aborted" and "is gone" in result.state.reasons[0]

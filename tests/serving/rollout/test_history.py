@@ -39,9 +39,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def store(made: Made, tmp_path: Path) -> Store:
-    found = open_store(str(tmp_path / "store"))
-    found.push(made.folder, made.registered.release)
-    return found
+    result = open_store(str(tmp_path / "store"))
+    result.push(made.folder, made.registered.release)
+    return result
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def keys(made: Made, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     copy = tmp_path / "keys"
     copy.mkdir()
-    for one in made.keys.iterdir():
-        (copy / one.name).write_bytes(one.read_bytes())
+    for path in made.keys.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
     return copy
 
 
@@ -78,7 +78,7 @@ def audited(made: Made, store: Store, keys: Path) -> Audit:
 
 
 def rollout_faults(found: Audit) -> list[tuple[str, str]]:
-    return [(one.state, one.why) for one in found.findings if one.what.startswith("rollout ")]
+    return [(finding.state, finding.why) for finding in found.findings if finding.what.startswith("rollout ")]
 
 
 def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
@@ -86,11 +86,11 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
 ) -> None:
     HistorySigner(keys).attach(*WHERE, entry(made, store))
 
-    found = audited(made, store, keys)
-    print_audit(found)
+    result = audited(made, store, keys)
+    print_audit(result)
 
-    [kept] = found.rollouts
-    assert kept.is_trusted and rollout_faults(found) == []
+    [kept] = result.rollouts
+    assert kept.is_trusted and rollout_faults(result) == []
     assert (kept.statement.rollout, kept.statement.outcome, kept.statement.spec["run"]) == (
         "qinglan/rewriter-3",
         "RolledBack",
@@ -98,10 +98,10 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     )
     assert kept.statement.history[1]["figures"][0]["canary"] == [500, 30]
     signer = load_signer("rollout", keys).id
-    said = capsys.readouterr().out
-    assert "rollout qinglan/rewriter-3 to rewriter, RolledBack" in said and f"signed by key {signer[:8]}" in said
-    assert as_json(found)["rollouts"][0]["statement"]["reasons"] == ("errors: worse",)
-    assert "errors: worse" in (shown := page(found)) and f"key {signer[:8]}" in shown
+    output = capsys.readouterr().out
+    assert "rollout qinglan/rewriter-3 to rewriter, RolledBack" in output and f"signed by key {signer[:8]}" in output
+    assert as_json(result)["rollouts"][0]["statement"]["reasons"] == ("errors: worse",)
+    assert "errors: worse" in (shown := page(result)) and f"key {signer[:8]}" in shown
 
 
 def test_the_history_of_an_ended_rollout_is_stored_exactly_once(made: Made, store: Store, keys: Path) -> None:
@@ -124,7 +124,7 @@ def test_without_a_key_nothing_is_kept_and_that_is_said_once(
             history.attach(*WHERE, entry(made, store))
 
     assert store.notes(made.registered.release) == []
-    assert [one.message.count("not signed") for one in caplog.records] == [1]
+    assert [record.message.count("not signed") for record in caplog.records] == [1]
 
 
 def test_a_store_that_is_away_is_an_outage_and_a_release_that_is_not_there_is_none(
@@ -150,11 +150,11 @@ def test_an_overwritten_history_is_reported_as_altered(made: Made, store: Store,
     note = sign_rollout(history_record(*WHERE, entry(made, store)), load_signer("rollout", keys))
     store.attach(made.registered.release, ROLLOUT_NOTE, altered(note))
 
-    found = audited(made, store, keys)
+    result = audited(made, store, keys)
 
-    [(state, why)] = rollout_faults(found)
+    [(state, why)] = rollout_faults(result)
     assert state == "altered" and "not key" in why
-    assert found.verdict == "altered"
+    assert result.verdict == "altered"
 
 
 def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
@@ -166,9 +166,9 @@ def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
     for at in (5, len(content) // 2, len(content) - 5):
         file.chmod(0o644)
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        found = audited(made, store, keys)
-        assert found.verdict == "altered"
-        assert [(finding.what, finding.state) for finding in found.findings if "note" in finding.what] == [
+        result = audited(made, store, keys)
+        assert result.verdict == "altered"
+        assert [(finding.what, finding.state) for finding in result.findings if "note" in finding.what] == [
             (f"note {file.name}", "altered")
         ]
 

@@ -44,7 +44,7 @@ def done(place: Place) -> bool:
 
 
 def failures(answers: list[Answer]) -> list[Answer]:
-    return [one for one in answers if one.status != 200]
+    return [answer for answer in answers if answer.status != 200]
 
 
 def when_it_has(place: Place, percent: int, act: Callable[[], object]) -> Callable[[], None]:
@@ -71,7 +71,7 @@ def test_a_canary_that_starts_failing_at_20_percent_is_taken_back_and_no_user_se
     assert not failures(answers)
     assert state.outcome == "RolledBack" and any(why.startswith("errors") for why in state.reasons), state.reasons
     assert served.traffic == {place.address(place.stable): 100}
-    assert {one.version for one in answers} >= {place.stable.registered.model[:12]}
+    assert {answer.version for answer in answers} >= {place.stable.registered.model[:12]}
 
 
 def test_a_good_canary_is_promoted_and_no_request_is_dropped_though_its_controller_is_killed(place: Place) -> None:
@@ -88,9 +88,11 @@ def test_a_good_canary_is_promoted_and_no_request_is_dropped_though_its_controll
     assert not failures(answers)
     assert place.state.outcome == "Promoted", place.state.reasons
     assert served.traffic == {place.address(place.canary): 100}
-    assert {one.version for one in answers} == {made.registered.model[:12] for made in (place.stable, place.canary)}
+    assert {answer.version for answer in answers} == {
+        made.registered.model[:12] for made in (place.stable, place.canary)
+    }
     assert place.state.history[: len(at_50.history)] == at_50.history
-    shares = [one.why for one in place.state.history if one.action == "step"]
+    shares = [entry.why for entry in place.state.history if entry.action == "step"]
     assert shares == ["the canary is given 20 %", "the canary is given 50 %"]
 
 

@@ -68,16 +68,16 @@ def test_the_bets_on_shadow_pairs_pay_under_neither_denied_claim(pairs: int, les
 
 @pytest.mark.slow
 def test_looking_every_time_takes_back_no_more_good_models_than_promised() -> None:
-    found = falsely_taken_back(runs=300)
+    result = falsely_taken_back(runs=300)
 
-    assert max(found.values()) <= ALPHA, found
+    assert max(result.values()) <= ALPHA, result
 
 
 @pytest.mark.slow
 def test_looking_every_time_passes_no_model_that_is_worse_by_the_margin() -> None:
-    found = falsely_passed(runs=300)
+    result = falsely_passed(runs=300)
 
-    assert max(found.values()) <= 3 * BETA + 1 / 300, found
+    assert max(result.values()) <= 3 * BETA + 1 / 300, result
 
 
 @pytest.mark.parametrize(("share", "margin", "fails"), [(0.05, 0.05, 0.11), (0.5, 0.01, 0.03)])

@@ -21,8 +21,8 @@ JSON = {"content-type": "application/json"}
 
 def v1(served: Served, texts: list[str]) -> list[dict[str, Any]]:
     answer = served.http.post(V1, json={"instances": [{"text": text} for text in texts]})
-    found: list[dict[str, Any]] = answer.raise_for_status().json()["predictions"]
-    return found
+    result: list[dict[str, Any]] = answer.raise_for_status().json()["predictions"]
+    return result
 
 
 def tensor(texts: list[str], **changes: Any) -> dict[str, Any]:
@@ -90,9 +90,9 @@ def test_a_text_longer_than_the_model_reads_is_cut_as_in_training_and_counted(se
     long = "请按标签服用。" * 2000
     before = served.counted("qinglan_style_texts_cut_total")
 
-    found = v1(served, [long, "短"])
+    result = v1(served, [long, "短"])
 
-    assert probabilities(found[:1]) == pytest.approx(
+    assert probabilities(result[:1]) == pytest.approx(
         probabilities(StyleModel.load(served.folder).predict([long])), abs=1e-5
     )
     assert served.counted("qinglan_style_texts_cut_total") == before + 1
@@ -188,8 +188,8 @@ def test_metrics_count_what_was_asked_and_what_was_answered(served: Served) -> N
     kinds = (("v1", "answered"), ("plain", "refused"), ("v2", "too_large"))
     before = [served.requests(*kind) for kind in kinds]
     seconds = f'qinglan_style_seconds_count{{protocol="v1",version="{digest(served.folder)[:12]}"}}'
-    [found] = v1(served, [TEXTS[0]])
-    label = f'qinglan_style_texts_total{{predicted_label="{found["predicted_label"]}"}}'
+    [result] = v1(served, [TEXTS[0]])
+    label = f'qinglan_style_texts_total{{predicted_label="{result["predicted_label"]}"}}'
     texts, timed = served.counted(label), served.counted(seconds)
 
     v1(served, [TEXTS[0]] * 3)

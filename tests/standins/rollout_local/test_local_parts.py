@@ -171,12 +171,12 @@ def after(
 
 
 def shares(status: ServiceStatus) -> dict[str, int]:
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for name, share in status.shares.items():
         made = status.find_revision(name)
         assert made
-        found[made.uri] = found.get(made.uri, 0) + share
-    return found
+        result[made.uri] = result.get(made.uri, 0) + share
+    return result
 
 
 BOTH = {OLD: UP, NEW: UP}

@@ -76,10 +76,10 @@ def models() -> Iterator[tuple[Model, Model]]:
     try:
         yield both
     finally:
-        for one in both:
-            one.free.set()  # whoever still waits hears nothing any more
-            one.server.shutdown()
-            one.server.server_close()
+        for item in both:
+            item.free.set()  # whoever still waits hears nothing any more
+            item.server.shutdown()
+            item.server.server_close()
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def _counted(text: str) -> Iterator[tuple[str, int]]:
 
 
 def said(answers: list[httpx.Response]) -> Counter[tuple[int, str]]:
-    return Counter((one.status_code, one.text) for one in answers)
+    return Counter((answer.status_code, answer.text) for answer in answers)
 
 
 def test_a_share_of_the_requests_goes_to_the_canary_and_each_is_counted_once(two: tuple[Model, Model]) -> None:
@@ -271,4 +271,4 @@ def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Mod
 
     early, answers = asyncio.run(drained())
     assert not early and said(answers)[200, "canary"] == 1
-    assert {one.text for one in answers[1:]} == {"stable"} and len(stable.asked) == 5
+    assert {answer.text for answer in answers[1:]} == {"stable"} and len(stable.asked) == 5

@@ -156,9 +156,9 @@ def test_siblings_differ_in_a_character_or_two(sample: Sample) -> None:
 
 
 def test_nothing_in_a_passage_is_harmful(sample: Sample) -> None:
-    found = [text for p in sample.passages if (text := HARMFUL.search(p.title + p.content))]
+    result = [text for p in sample.passages if (text := HARMFUL.search(p.title + p.content))]
 
-    assert not found
+    assert not result
 
 
 @pytest.mark.parametrize("text", ["每天500毫克", "可治愈失眠", "本课程包过", "吃了就能停药"])

@@ -80,8 +80,8 @@ def dev(sample: Path) -> list[tuple[Question, dict[str, Any]]]:
 
 
 def top1(reader: QuestionParser, queries: list[tuple[Question, str]]) -> float:
-    found = [(reader.first(query), question.gold) for question, query in queries]
-    return sum(n is not None and reader.index.passage(n).id in gold for n, gold in found) / len(queries)
+    result = [(reader.first(query), question.gold) for question, query in queries]
+    return sum(n is not None and reader.index.passage(n).id in gold for n, gold in result) / len(queries)
 
 
 def test_elliptic_questions_find_their_passage_by_the_rewrite_and_almost_never_without(

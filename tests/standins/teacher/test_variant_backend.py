@@ -55,9 +55,9 @@ def test_another_seed_fails_at_other_questions(house: Any) -> None:
     ],
 )
 def test_a_reserved_model_declines_in_its_own_way(house: Any, refusal: str, said: str | Refusal) -> None:
-    found = answers(house, refuses=0.2, refusal=refusal)
+    result = answers(house, refuses=0.2, refusal=refusal)
 
-    assert 0.13 < found.count(said) / len(found) < 0.27
+    assert 0.13 < result.count(said) / len(result) < 0.27
 
 
 def test_a_model_that_thinks_aloud_ends_with_its_answer(house: Any) -> None:

@@ -64,14 +64,14 @@ def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tup
     plain, line = models
     prompts = [*sorted(PROMPTS * samples), *PROMPTS]
     answers = [*ANSWERS * samples, *ANSWERS[::-1]]
-    wanted = torch.cat([row_log_probs(plain, *pair) for pair in zip(prompts, answers, strict=True)])
-    found = line_log_probs(line, prompts, answers)
-    assert torch.allclose(found, wanted, atol=1e-5)
+    expected = torch.cat([row_log_probs(plain, *pair) for pair in zip(prompts, answers, strict=True)])
+    result = line_log_probs(line, prompts, answers)
+    assert torch.allclose(result, expected, atol=1e-5)
 
     plain.zero_grad()
     line.zero_grad()
-    torch.autograd.backward(wanted.sum())
-    torch.autograd.backward(found.sum())
+    torch.autograd.backward(expected.sum())
+    torch.autograd.backward(result.sum())
     for one, other in zip(plain.parameters(), line.parameters(), strict=True):
         assert torch.allclose(one.grad, other.grad, atol=1e-4)
 
@@ -120,6 +120,6 @@ def test_odd_batches_too(models: tuple[Any, Any], prompts: list[list[int]], answ
     import torch
 
     plain, line = models
-    wanted = torch.cat([row_log_probs(plain, *pair) for pair in zip(prompts, answers, strict=True)])
+    expected = torch.cat([row_log_probs(plain, *pair) for pair in zip(prompts, answers, strict=True)])
 
-    assert torch.allclose(line_log_probs(line, prompts, answers), wanted, atol=1e-5)
+    assert torch.allclose(line_log_probs(line, prompts, answers), expected, atol=1e-5)

@@ -88,7 +88,7 @@ class WordRag(Rag):
         self.passages = [Passage.model_validate_json(line) for line in knowledge_base.read_bytes().splitlines()]
 
     def near(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        found = sorted(self.passages, key=lambda one: -overlap(request["rewritten_query"], one))
+        result = sorted(self.passages, key=lambda one: -overlap(request["rewritten_query"], one))
         recall = [
             {
                 "id": one.id,
@@ -96,7 +96,7 @@ class WordRag(Rag):
                 "reranker_score": overlap(request["need"], one),
                 "metadata": {"title": one.title},
             }
-            for one in found
+            for one in result
             if overlap(request["rewritten_query"], one)
         ]
         return recall[: request["top_k"]]

@@ -37,9 +37,9 @@ def test_a_run_that_the_gate_may_promote_has_no_obstacle(run: PlannedRun) -> Non
 def test_each_thing_that_holds_every_model_is_one_obstacle_with_a_next_step(
     changes: dict[str, Any], reason: str
 ) -> None:
-    [found] = find_obstacles(GOOD._replace(**changes), GateConfig())
+    [result] = find_obstacles(GOOD._replace(**changes), GateConfig())
 
-    assert reason in found.reason and found.next_step
+    assert reason in result.reason and result.next_step
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,10 @@ def test_a_clean_test_passes_and_says_how_many_rows_it_was_compared_with(tmp_pat
     ],
 )
 def test_a_seen_question_is_found_by_its_content(tmp_path: Path, where: str, dressed: dict[str, Any]) -> None:
-    seen = TEST[2].model_copy(update=dressed)
-    rows = {"sft": [OTHER], "ppo": [OTHER], where: [seen]}
+    observed = TEST[2].model_copy(update=dressed)
+    rows = {"sft": [OTHER], "ppo": [OTHER], where: [observed]}
 
-    with pytest.raises(DataError, match=rf"1 rows .* test row {TEST[2].id} is dev\..*:1 \(row {seen.id}\)"):
+    with pytest.raises(DataError, match=rf"1 rows .* test row {TEST[2].id} is dev\..*:1 \(row {observed.id}\)"):
         leak.check(TEST, write_training(tmp_path, rows["sft"], rows["ppo"]), 0.8)
 
 
@@ -96,9 +96,9 @@ def test_a_row_that_is_nearly_a_test_row_is_counted_by_name_and_without_its_text
 
     leaks = leak.check([*TEST, LONG], write_training(tmp_path, rows["sft"], rows["ppo"]), 0.8)
 
-    found = leaks["parts"][where]
-    assert (found["same"], found["alike"], found["examples"][0]["test"]) == (0, 1, "long")
-    assert "(row x)" in found["examples"][0]["learned"]
+    result = leaks["parts"][where]
+    assert (result["same"], result["alike"], result["examples"][0]["test"]) == (0, 1, "long")
+    assert "(row x)" in result["examples"][0]["learned"]
     assert sum(part["alike"] for part in leaks["parts"].values()) == 1
     assert "虾青素" not in str(leaks)
 

@@ -38,11 +38,11 @@ SIZES = {"train": 360, "dev": 30, "test": 210}
 
 def sample_rows(count: int = 600, seed: int = 5) -> list[StyleRow]:
     """Distinct rows of the seeded sample."""
-    found: dict[str, StyleRow] = {}
+    result: dict[str, StyleRow] = {}
     for number, row in enumerate(style_rows(count, seed)):
         text = format_training_text(row.question, row.answer)
-        found.setdefault(normalise(text), StyleRow(id=f"r{number}", input=text, label=row.label))
-    return list(found.values())
+        result.setdefault(normalise(text), StyleRow(id=f"r{number}", input=text, label=row.label))
+    return list(result.values())
 
 
 def write_rows(folder: Path, rows: list[StyleRow] | None = None, sizes: Mapping[str, int] = SIZES) -> Path:
@@ -78,10 +78,10 @@ def evaluation(of: PredictionTable) -> dict[str, Any]:
     """evaluation.json of a table, as a reader finds it."""
     called_for = of.probabilities["model"]
     card = StyleCard(stage="style", temperature=1.3)
-    found = stage.build_evaluation(
+    result = stage.build_evaluation(
         of, called_for, Baseline(called_for, 3.0, {"3": 0.8}), card, ORIGINS, DEFAULT_LABELS, CONFIG
     )
-    return dict(orjson.loads(orjson.dumps(found)))
+    return dict(orjson.loads(orjson.dumps(result)))
 
 
 def predictions(of: PredictionTable, rows: list[StyleRow]) -> list[dict[str, Any]]:

@@ -31,10 +31,10 @@ def test_the_baseline_learns_from_train_and_dev_only_chooses_its_strength() -> N
 def test_a_label_that_train_lacks_is_never_said() -> None:
     train = rows(("推荐购买", "售前"), ("退货退款", "售后"))
 
-    found = fit_baseline(train, train, train, NAMES, (3.0,))
+    result = fit_baseline(train, train, train, NAMES, (3.0,))
 
-    assert found.probabilities[:, 2:].max() == 0
-    assert found.probabilities.argmax(axis=1).tolist() == [0, 1]
+    assert result.probabilities[:, 2:].max() == 0
+    assert result.probabilities.argmax(axis=1).tolist() == [0, 1]
 
 
 def test_rows_of_one_label_teach_nothing() -> None:

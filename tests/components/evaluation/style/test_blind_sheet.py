@@ -82,27 +82,27 @@ def test_where_few_differ_the_others_fill_the_sheet_and_a_small_test_is_drawn_wh
 def test_people_who_label_as_the_data_agree_with_it_and_with_the_model_as_the_whole_test_does(tmp_path: Path) -> None:
     sheets = Sheets(tmp_path)
 
-    found = sheets.read(sheets.filled(LABEL))
+    result = sheets.read(sheets.filled(LABEL))
 
-    assert (found["rows"], found["of"]) == (40, 40)
-    assert found["data_and_people"]["agreement"]["value"] == found["data_and_people"]["kappa"]["value"] == 1
+    assert (result["rows"], result["of"]) == (40, 40)
+    assert result["data_and_people"]["agreement"]["value"] == result["data_and_people"]["kappa"]["value"] == 1
     accuracy = sum(MODEL[one] == LABEL[one] for one in LABEL) / len(LABEL)
     for pair in ("model_and_people", "model_and_data"):
-        one = found[pair]["agreement"]
+        one = result[pair]["agreement"]
         assert one["value"] == pytest.approx(accuracy), "half of the sheet is where they differ, the test is not"
         assert one["low"] < one["value"] < one["high"]
-        assert 0 < found[pair]["kappa"]["low"] < found[pair]["kappa"]["value"] < one["value"]
+        assert 0 < result[pair]["kappa"]["low"] < result[pair]["kappa"]["value"] < one["value"]
 
 
 def test_people_who_label_as_the_model_find_the_data_wrong(tmp_path: Path) -> None:
     sheets = Sheets(tmp_path)
 
-    found = sheets.read(sheets.filled(MODEL))
-    text = human_labels_markdown(found)
+    result = sheets.read(sheets.filled(MODEL))
+    text = human_labels_markdown(result)
 
-    assert found["model_and_people"]["agreement"]["value"] == 1
-    assert found["data_and_people"]["agreement"] == found["model_and_data"]["agreement"]
-    assert sum(sum(row.values()) for row in found["counts"].values()) == 40
+    assert result["model_and_people"]["agreement"]["value"] == 1
+    assert result["data_and_people"]["agreement"] == result["model_and_data"]["agreement"]
+    assert sum(sum(row.values()) for row in result["counts"].values()) == 40
     assert "**40 of 40 rows labelled by people**" in text
     assert "| model and people | 100.0% [100.0%, 100.0%] | 1.000" in text
 
@@ -111,10 +111,10 @@ def test_cells_left_empty_are_left_out_and_spaces_do_not_count(tmp_path: Path) -
     sheets = Sheets(tmp_path)
     some = dict(list(LABEL.items())[:120])
 
-    found = sheets.read(sheets.filled({one: f" {label} " for one, label in some.items()}))
+    result = sheets.read(sheets.filled({one: f" {label} " for one, label in some.items()}))
 
-    assert 0 < found["rows"] < 40
-    assert found["data_and_people"]["agreement"]["value"] == 1
+    assert 0 < result["rows"] < 40
+    assert result["data_and_people"]["agreement"]["value"] == 1
 
 
 @pytest.mark.parametrize(

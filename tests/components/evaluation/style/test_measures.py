@@ -49,10 +49,10 @@ def test_a_table_by_hand() -> None:
 
 
 def test_a_label_that_is_neither_there_nor_said_does_not_count() -> None:
-    found = matrix([(0, 0), (1, 1), (1, 0)])
+    result = matrix([(0, 0), (1, 1), (1, 0)])
 
-    assert np.isnan(f1(found)[0][2:]).all()
-    assert macro_f1(found)[0] == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert np.isnan(f1(result)[0][2:]).all()
+    assert macro_f1(result)[0] == pytest.approx((2 / 3 + 2 / 3) / 2)
     assert math.isnan(macro_f1(np.zeros((1, 4, 4)))[0])
 
 
@@ -62,13 +62,13 @@ def test_accuracy_f1_and_kappa_equal_scikit_learns(pairs: list[tuple[int, int]])
     from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
 
     truth, called = zip(*pairs, strict=True)
-    found = matrix(pairs)
+    result = matrix(pairs)
 
-    assert accuracy(found)[0] == pytest.approx(accuracy_score(truth, called))
-    assert macro_f1(found)[0] == pytest.approx(f1_score(truth, called, average="macro"))
-    assert weighted_f1(found)[0] == pytest.approx(f1_score(truth, called, average="weighted"))
+    assert accuracy(result)[0] == pytest.approx(accuracy_score(truth, called))
+    assert macro_f1(result)[0] == pytest.approx(f1_score(truth, called, average="macro"))
+    assert weighted_f1(result)[0] == pytest.approx(f1_score(truth, called, average="weighted"))
     if len({*truth, *called}) > 1:
-        assert kappa(found)[0] == pytest.approx(cohen_kappa_score(truth, called))
+        assert kappa(result)[0] == pytest.approx(cohen_kappa_score(truth, called))
 
 
 def test_the_calibration_error_of_known_cases() -> None:
@@ -77,8 +77,8 @@ def test_the_calibration_error_of_known_cases() -> None:
     half[5:] = [0.1, 0.9]
 
     def ece(probabilities: np.ndarray[Any, Any]) -> float:
-        found = compute_measures(row_sums(truth, probabilities).sum(axis=0)[None, :], 2)
-        return float(found[0][MEASURES.index("ece")])
+        result = compute_measures(row_sums(truth, probabilities).sum(axis=0)[None, :], 2)
+        return float(result[0][MEASURES.index("ece")])
 
     # As sure as .9, right in half: .4 too sure. Always right and sure: none. Two bins, weighted by their rows.
     assert ece(half) == pytest.approx(0.4)
@@ -90,7 +90,7 @@ def test_the_calibration_error_of_known_cases() -> None:
 def test_log_loss_and_brier_by_hand_and_a_certain_error_stays_a_number() -> None:
     probabilities = np.array([[0.8, 0.2], [0.0, 1.0]])
 
-    found = dict(
+    result = dict(
         zip(
             MEASURES,
             compute_measures(row_sums(np.array([0, 0]), probabilities).sum(axis=0)[None, :], 2)[0],
@@ -98,8 +98,8 @@ def test_log_loss_and_brier_by_hand_and_a_certain_error_stays_a_number() -> None
         )
     )
 
-    assert found["log_loss"] == pytest.approx((-math.log(0.8) - math.log(1e-12)) / 2)
-    assert found["brier"] == pytest.approx((0.04 + 0.04 + 1 + 1) / 2)
+    assert result["log_loss"] == pytest.approx((-math.log(0.8) - math.log(1e-12)) / 2)
+    assert result["brier"] == pytest.approx((0.04 + 0.04 + 1 + 1) / 2)
 
 
 @settings(max_examples=40)
@@ -128,12 +128,12 @@ def test_auc_is_scikit_learns_also_of_drawn_rows(rows: list[tuple[float, bool, i
     from sklearn.metrics import roc_auc_score
 
     scores, positive, times = (np.array(column) for column in zip(*rows, strict=True))
-    [found] = auc(scores, positive, times[None, :].astype(float))
+    [result] = auc(scores, positive, times[None, :].astype(float))
 
     if len(set(positive.repeat(times))) < 2:
-        assert math.isnan(found)
+        assert math.isnan(result)
     else:
-        assert found == pytest.approx(roc_auc_score(positive.repeat(times), scores.repeat(times)))
+        assert result == pytest.approx(roc_auc_score(positive.repeat(times), scores.repeat(times)))
 
 
 @given(st.floats(0.3, 3), st.integers(0, 20))

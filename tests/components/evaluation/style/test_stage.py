@@ -68,16 +68,18 @@ def test_an_untrained_model_is_held_with_everything_written(world: tuple[Path, P
 
     out, metrics, classification = as_a_step(rows, model, tmp_path)
 
-    found = orjson.loads(out.evaluation.read_bytes())
-    assert found["counts"] == {"rows": 210, "groups": 210, "training_rows": 390, "promote": 0}
-    assert [row["row"] for row in classification["confusionMatrix"]["rows"]] == found["systems"]["model"]["confusion"]
-    assert found["verdict"]["word"] == "hold"
-    assert any("Worse than the baseline" in reason for reason in found["verdict"]["reasons"])
-    assert "digests.parents.base_model is not in the evaluation." in found["verdict"]["reasons"]
-    assert {part: one["rows"] for part, one in found["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
+    result = orjson.loads(out.evaluation.read_bytes())
+    assert result["counts"] == {"rows": 210, "groups": 210, "training_rows": 390, "promote": 0}
+    assert [row["row"] for row in classification["confusionMatrix"]["rows"]] == result["systems"]["model"][
+        "confusion"
+    ]
+    assert result["verdict"]["word"] == "hold"
+    assert any("Worse than the baseline" in reason for reason in result["verdict"]["reasons"])
+    assert "digests.parents.base_model is not in the evaluation." in result["verdict"]["reasons"]
+    assert {part: one["rows"] for part, one in result["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
     assert decide(read_evaluation(out.evaluation), GateStyleConfig()).word == "hold"
-    assert found["digests"]["rows"]["train"] == sha256_file(rows / "train.jsonl")
-    assert found["systems"]["before"]["accuracy"] == found["systems"]["model"]["accuracy"]
+    assert result["digests"]["rows"]["train"] == sha256_file(rows / "train.jsonl")
+    assert result["systems"]["before"]["accuracy"] == result["systems"]["model"]["accuracy"]
     lines = [orjson.loads(line) for line in out.predictions.read_bytes().splitlines()]
     asked = StyleModel.load(model).predict([row.input for row in sample_rows()[390:600]])
     assert [line["model"]["predicted"] for line in lines] == [one["predicted_label"] for one in asked]

@@ -17,20 +17,20 @@ from tests.qinglan.jobs.rendered_env import SHAPES, inside, on_loopback, pod, re
 
 @pytest.mark.parametrize(("nodes", "per_node"), SHAPES)
 def test_each_pod_knows_its_place(nodes: int, per_node: int) -> None:
-    found = [read_node_info(environment, nodes, per_node) for environment in rendered(nodes, per_node)]
+    result = [read_node_info(environment, nodes, per_node) for environment in rendered(nodes, per_node)]
 
-    assert [where.rank for where in found] == list(range(nodes))
-    assert {where.head for where in found} == {f"sft-{nodes}x{per_node}-master-0"}
+    assert [where.rank for where in result] == list(range(nodes))
+    assert {where.head for where in result} == {f"sft-{nodes}x{per_node}-master-0"}
     job = f"sft-{nodes}x{per_node}"
-    assert [found[0].pod(rank) for rank in (0, 1, 2)] == [f"{job}-master-0", f"{job}-worker-0", f"{job}-worker-1"]
+    assert [result[0].pod(rank) for rank in (0, 1, 2)] == [f"{job}-master-0", f"{job}-worker-0", f"{job}-worker-1"]
 
 
 def test_ms_swift_is_told_of_its_nodes_and_of_nothing_else() -> None:
     second = {**rendered(2, 4)[1], "PATH": "/bin"}
 
-    found = torchrun_environment(second, read_node_info(second, 2, 4))
+    result = torchrun_environment(second, read_node_info(second, 2, 4))
 
-    assert found == {
+    assert result == {
         "PATH": "/bin", "PYTHONUNBUFFERED": "1", "NNODES": "2", "NODE_RANK": "1", "NPROC_PER_NODE": "4",
         "MASTER_ADDR": "sft-2x4-master-0", "MASTER_PORT": "23456", WORLD_SIZE_VARIABLE: "8",
     }  # fmt: skip
@@ -39,9 +39,9 @@ def test_ms_swift_is_told_of_its_nodes_and_of_nothing_else() -> None:
 def test_on_one_node_torchrun_finds_its_own_port() -> None:
     alone = rendered(1, 4)[0]
 
-    found = torchrun_environment(alone, read_node_info(alone, 1, 4))
+    result = torchrun_environment(alone, read_node_info(alone, 1, 4))
 
-    assert found == {"PYTHONUNBUFFERED": "1", "NPROC_PER_NODE": "4", WORLD_SIZE_VARIABLE: "4"}
+    assert result == {"PYTHONUNBUFFERED": "1", "NPROC_PER_NODE": "4", WORLD_SIZE_VARIABLE: "4"}
     assert torchrun_environment({}, read_node_info({}, 1, 2)) == {"NPROC_PER_NODE": "2", WORLD_SIZE_VARIABLE: "2"}
 
 

@@ -77,14 +77,14 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 def running_with(text: str) -> list[str]:
     """Commands or first environments that hold the text."""
-    found = []
+    result = []
     for process in psutil.process_iter():
         try:
             words = process.cmdline() + [f"{name}={value}" for name, value in process.environ().items()]
-            found += [" ".join(process.cmdline())] if any(text in word for word in words) else []
+            result += [" ".join(process.cmdline())] if any(text in word for word in words) else []
         except psutil.Error:
             continue
-    return found
+    return result
 
 
 def test_all_nodes_are_there_before_the_command_starts_and_end_with_its_code(job: Job) -> None:

@@ -43,7 +43,7 @@ def test_a_shadow_that_goes_or_comes_under_way_changes_no_policy(
     first = parse_rollout(rollout(), before)
     written = dump_status(first.state.model_copy(update={"phase": "Analyse"}))
 
-    assert [one["name"] for one in written["checks"]] == [check.name for check in first.spec.checks]
+    assert [check["name"] for check in written["checks"]] == [check.name for check in first.spec.checks]
     assert checks(rollout(written), after) == first.spec.checks
 
 

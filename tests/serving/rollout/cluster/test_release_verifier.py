@@ -41,9 +41,9 @@ def stored(tmp_path: Path, made: Made, name: str) -> Path:
 
 @pytest.mark.parametrize("adapter", ["", "/model/adapter"])
 def test_a_whole_release_is_proven_by_its_digests(tmp_path: Path, made: Made, adapter: str) -> None:
-    found = proof(tmp_path, made, adapter=adapter)
+    result = proof(tmp_path, made, adapter=adapter)
 
-    assert found == Proof(made.registered.release, digest(made.folder / "model"), ())
+    assert result == Proof(made.registered.release, digest(made.folder / "model"), ())
 
 
 def test_a_release_is_verified_without_reading_its_weights(tmp_path: Path, made: Made) -> None:

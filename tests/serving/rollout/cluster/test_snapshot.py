@@ -17,8 +17,8 @@ RECORDED: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "objects/stan
 
 
 def recorded() -> ServiceObjects:
-    found = copy.deepcopy(RECORDED)
-    return ServiceObjects(found["service"], deployments=found["deployments"])
+    result = copy.deepcopy(RECORDED)
+    return ServiceObjects(result["service"], deployments=result["deployments"])
 
 
 def revision(name: str, uri: str, ready: str = "True", **why: str) -> dict[str, Any]:
@@ -49,12 +49,12 @@ def knative(asked: str = NEW, percent: int | None = 20, **status: Any) -> Servic
 
 
 def test_a_serverless_canary_is_read_from_its_revisions() -> None:
-    seen = service_snapshot(knative())
+    observed = service_snapshot(knative())
 
-    assert seen.settled and seen.mode == "Serverless" and seen.unsupported == ""
-    assert seen.newest and (seen.newest.uri, seen.newest.ready) == (NEW, True)
-    assert seen.rolled_out and seen.rolled_out.uri == OLD
-    assert seen.traffic == {NEW: 20, OLD: 80} and seen.desired == DesiredModel(uri=NEW, percent=20)
+    assert observed.settled and observed.mode == "Serverless" and observed.unsupported == ""
+    assert observed.newest and (observed.newest.uri, observed.newest.ready) == (NEW, True)
+    assert observed.rolled_out and observed.rolled_out.uri == OLD
+    assert observed.traffic == {NEW: 20, OLD: 80} and observed.desired == DesiredModel(uri=NEW, percent=20)
 
 
 def test_a_revision_that_is_not_the_latest_ready_one_is_not_ready() -> None:
@@ -119,29 +119,29 @@ def test_a_standard_canary_is_refused_unless_this_kserve_is_said_to_split() -> N
 
 
 def test_a_standard_canary_is_read_from_deployments_as_the_source_of_0_21_has_it() -> None:
-    seen = service_snapshot(recorded(), standard_canary=True)
+    observed = service_snapshot(recorded(), standard_canary=True)
 
-    assert seen.settled and seen.desired == DesiredModel(uri=NEW, percent=10)
-    assert seen.newest and (seen.newest.uri, seen.newest.ready) == (NEW, True)
-    assert seen.rolled_out and seen.rolled_out.uri == OLD
-    assert seen.traffic == {NEW: 10, OLD: 90}
+    assert observed.settled and observed.desired == DesiredModel(uri=NEW, percent=10)
+    assert observed.newest and (observed.newest.uri, observed.newest.ready) == (NEW, True)
+    assert observed.rolled_out and observed.rolled_out.uri == OLD
+    assert observed.traffic == {NEW: 10, OLD: 90}
 
 
 def test_a_deployment_whose_old_pods_hold_it_up_is_not_rolled_out() -> None:
     """Ready and Available stay True while its new pods crash."""
-    found = copy.deepcopy(RECORDED)
-    found["service"]["spec"].pop("canary")
-    found["service"]["status"].pop("canaryStatuses")
-    found["deployments"]["rewriter-predictor"]["status"] |= {"replicas": 2, "updatedReplicas": 1}
-    objects = ServiceObjects(found["service"], deployments=found["deployments"])
+    result = copy.deepcopy(RECORDED)
+    result["service"]["spec"].pop("canary")
+    result["service"]["status"].pop("canaryStatuses")
+    result["deployments"]["rewriter-predictor"]["status"] |= {"replicas": 2, "updatedReplicas": 1}
+    objects = ServiceObjects(result["service"], deployments=result["deployments"])
     pod = {
         "metadata": {"name": "rewriter-predictor-x"},
         "status": {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
     }
-    seen = service_snapshot(objects._replace(pods=(pod,)), standard_canary=True)
+    observed = service_snapshot(objects._replace(pods=(pod,)), standard_canary=True)
 
-    assert seen.newest and not seen.newest.ready and seen.newest.failed == "CrashLoopBackOff"
-    assert seen.traffic == {}
+    assert observed.newest and not observed.newest.ready and observed.newest.failed == "CrashLoopBackOff"
+    assert observed.traffic == {}
 
 
 def test_a_standard_canary_is_asked_for_as_a_copy_of_what_is_served_without_what_kserve_refuses() -> None:

@@ -28,13 +28,13 @@ class Ingress(NamedTuple):
 @contextmanager
 def ingress() -> Iterator[Ingress]:
     routes: dict[str, str] = {}
-    seen: list[Seen] = []
+    observed: list[Seen] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             host = self.headers["host"]
-            seen.append(Seen(host, self.path, {name.lower(): value for name, value in self.headers.items()}))
+            observed.append(Seen(host, self.path, {name.lower(): value for name, value in self.headers.items()}))
             if host not in routes:
                 self._answer(404, b"")
                 return
@@ -56,7 +56,7 @@ def ingress() -> Iterator[Ingress]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield Ingress(f"http://127.0.0.1:{server.server_address[1]}", routes, seen)
+        yield Ingress(f"http://127.0.0.1:{server.server_address[1]}", routes, observed)
     finally:
         server.shutdown()
         server.server_close()

@@ -34,10 +34,10 @@ def test_over_the_turn_of_the_hour_and_of_the_year_nothing_is_lost_or_read_twice
         written(store, turn - 60 * SECOND)
         assert reader.new_keys(turn - 30 * SECOND) == [], "what lies there at the first look is past"
 
-        seen = written(store, turn - 20 * SECOND)
-        assert reader.new_keys(turn - 10 * SECOND) == seen
-        seen = written(store, turn - SECOND, turn + SECOND)
-        assert reader.new_keys(turn + 2 * SECOND) == seen, "what was written before the turn comes first"
+        observed = written(store, turn - 20 * SECOND)
+        assert reader.new_keys(turn - 10 * SECOND) == observed
+        observed = written(store, turn - SECOND, turn + SECOND)
+        assert reader.new_keys(turn + 2 * SECOND) == observed, "what was written before the turn comes first"
         assert reader.new_keys(turn + 12 * SECOND) == []
 
 
@@ -83,9 +83,11 @@ def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_n
             await shadow.aclose()
 
         asyncio.run(look())
-        samples = [one for family in metrics.registry.collect() for one in family.samples]
+        samples = [sample for family in metrics.registry.collect() for sample in family.samples]
         return {
-            one.labels["reason"]: one.value for one in samples if one.name.endswith("failures_total") and one.value
+            sample.labels["reason"]: sample.value
+            for sample in samples
+            if sample.name.endswith("failures_total") and sample.value
         }
 
     assert failures_after_a_look() == {}

@@ -38,8 +38,8 @@ QUALITY = (Check(name="quality", margin=0.1),)
 
 def counters(text: str) -> Counters:
     """As whoever scrapes it reads them."""
-    samples = [one for family in parsed(text) for one in family.samples]
-    return {make_series(one.name, one.labels): one.value for one in samples}
+    samples = [sample for family in parsed(text) for sample in family.samples]
+    return {make_series(sample.name, sample.labels): sample.value for sample in samples}
 
 
 class Eyes:
@@ -137,8 +137,8 @@ def test_a_canary_that_is_gone_or_is_not_the_one_counts_no_pair(world: World) ->
     gone = world.pair(world.good, world.bad, url=f"http://127.0.0.1:{free_port()}")
     other = world.pair(world.good, world.bad, url=world.good.url)
     both = [Eyes(world, world.good, one) for one in (gone, other)]
-    for one in both:
-        one.poll()
+    for item in both:
+        item.poll()
     world.good.ask(*QUERIES)
     for one in both:
         one.poll()
@@ -153,11 +153,11 @@ def test_by_an_ingress_gateway_the_canary_is_asked_by_its_own_host_which_resolve
     with ingress() as door:
         door.routes.update({tag: world.bad.url, users: world.good.url})
         named = world.pair(world.good, world.bad, url=f"http://{tag}")
-        found = seen(world, world.good, world.bad, pair=named, ingress=f"{door.url}/")
+        result = seen(world, world.good, world.bad, pair=named, ingress=f"{door.url}/")
         del door.routes[tag]
         closed = seen(world, world.good, world.bad, pair=named, ingress=door.url)
 
-    assert found.pairs == {"won": 0, "lost": 4, "tied": 0} and found.failures == {}
+    assert result.pairs == {"won": 0, "lost": 4, "tied": 0} and result.failures == {}
     assert {(one.host, one.path, one.headers["x-qinglan-shadow"]) for one in door.seen} == {(tag, V1, "1")}
     assert closed.failures == {"canary_refused": 4}, "a gateway that knows no such host is no canary"
 
