@@ -209,10 +209,12 @@ def test_a_stream_holds_the_same_text_and_the_engines_count_of_tokens(setup: Set
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (first.prompt_tokens, first.new_tokens)
 
 
-def test_a_question_longer_than_the_engine_reads_is_refused_in_words(setup: Setup) -> None:
+def test_a_history_loses_its_oldest_turns_and_a_profile_is_refused_where_the_engine_reads_less(setup: Setup) -> None:
     """The engine's own limit, which is shorter than the model's: else it would be an outage."""
-    answer = setup.served.http.post(V1, json={"instances": [ASKED | {"history_summary": "虾青素" * 300}]})
+    history = setup.served.http.post(V1, json={"instances": [ASKED | {"history_summary": "用户：虾青素。" * 200}]})
+    answer = setup.served.http.post(V1, json={"instances": [ASKED | {"user_profile": "虾青素" * 300}]})
 
+    assert history.status_code == 200, history.text
     assert answer.status_code == 400, answer.text
     assert f"the model reads {256 - setup.student.card.max_new_tokens} at most" in answer.json()["error"]
 
