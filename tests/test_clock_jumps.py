@@ -417,7 +417,9 @@ WALL_CLOCK = {
     "qinglan/llm/upstream.py", "serving/gateway/retrieval_client.py",
     # S3 refuses a request that is signed at another time than its own
     "qinglan/store/s3_connection.py",
-    # days: the age of prices, in a warning; two weeks, after which a job goes in any case
+    # days: the age of prices, in a warning; two weeks, after which a job goes in any case; a day without a change,
+    # after which another pod's half-written files go
+    "qinglan/files.py",
     "pipelines/comparing/plan.py", "pipelines/doctor/examine.py", "pipelines/plan.py",
     "components/training/kubeflow/janitor.py",
 }  # fmt: skip

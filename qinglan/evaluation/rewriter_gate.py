@@ -342,7 +342,7 @@ def _praise(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Ite
 
 def _lost_kinds(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
     """Kinds of question that surely lose, though not surely by more than the gate's margin."""
-    for kind in numbers.value("kinds") or {}:
+    for kind in numbers.value("kinds") if numbers.has("kinds") else ():  # none before kinds were measured
         at = ("kinds", kind, "difference")
         if numbers.value(*at, "high") is None or numbers(*at, "high") >= 0:
             continue

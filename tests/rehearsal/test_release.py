@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from components.training.ppo.adapters import write_adapter
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from qinglan.digests import digest
 from qinglan.errors import QinglanError
 from qinglan.store import open_store
 from tests.echo_servers import running
-from tests.registered_release import Made, use_keys
+from tests.registered_release import Made, tiny_weights, use_keys
 from tests.rehearsal.__main__ import PROFILES
 from tests.rehearsal.rehearse import Rehearsal
 from tests.rehearsal.release import MANIFESTS, READY_PATH, deploy_to_file, runtime_commands, wait_until_ready
@@ -20,9 +21,14 @@ from tests.whole_release import make_whole_release
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A release with merged weights and an adapter, as LoRA leaves both."""
+    import torch
+
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
-        return make_whole_release(folder / "made", use_keys(folder / "keys", patch))
+        sides = {f"base_model.model.q_proj.lora_{side}.weight": torch.ones(1, 1) for side in "AB"}
+        write_adapter(tiny_weights(folder / "model") / "adapter", sides, "0" * 64)
+        return make_whole_release(folder / "made", use_keys(folder / "keys", patch), model=folder / "model")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
