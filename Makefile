@@ -126,7 +126,7 @@ check: $(READY) ## ruff, mypy strict, import rules, plain names
 
 BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward faulty-reward sft ppo style style-policy guard serving \
   cluster store jobs rollout rollout-controller
-bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours), `bench-headroom` (sixteen small worlds), `bench-labels` (two whole runs), `bench-augment` (four SFTs), `bench-tests` (all tests) and `bench-pairwise` (reads the run of `make demo`)
+bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours), `bench-headroom` (fourteen whole runs beside those of bench-science, ten CPU minutes each), `bench-labels` (two whole runs), `bench-augment` (four SFTs), `bench-tests` (all tests) and `bench-pairwise` (reads the run of `make demo`)
 
 bench-%: $(READY) ## one benchmark; its last line is JSON
 	@$(BIN)/python -m benchmarks.$(subst -,_,$*)
