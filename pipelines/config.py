@@ -66,8 +66,8 @@ def _missing_profile(tenant: str, profile: str) -> str:
     folders = tenant_folders(tenant)
     if not folders:
         return (
-            f"No profile {profile!r} for tenant {tenant!r}. "
-            f"`qinglan init {tenant} SHEET` writes one for your own data."
+            f"No profile {profile!r} for tenant {tenant!r}: there is no {(TENANTS / tenant).absolute()}. "
+            f"`qinglan init {tenant} SHEET` writes one for your own data; from another directory give --profile FILE."
         )
     if profiles := sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}):
         return f"No profile {profile!r} for tenant {tenant!r}. It has {', '.join(profiles)}: choose one by --profile."

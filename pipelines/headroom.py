@@ -167,7 +167,10 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
             kinds = (*question_kinds(of_row, trained_terms), *slices.get(prompt.id, ()))
             rows.append(DevRow(of_row, prompt, row["prompt"], kinds))
     if not rows:
-        raise DataError(f"{path}: no row has gold or a relevant label. Bring gold passages, or run the label stage.")
+        raise DataError(
+            f"{path}: no row has gold or a relevant label. Bring gold passages, or let judges label rows: "
+            "label.calls in the profile is their number of calls, and 0 labels nothing."
+        )
     return rows
 
 

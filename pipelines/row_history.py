@@ -44,6 +44,11 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
     """Collect the notes of every stage that has run, in the order of the stages."""
     config = read_rewriter_config(run)
     notes = [note for read in STAGES for note in read(run, row_id, config)]
+    if not notes and not run.shown("rewrites").exists():
+        raise DataError(
+            f"{run.root}: generate has not ended, so nothing is known of any row. The same `qinglan run` goes on, "
+            "and what was paid is not paid again."
+        )
     if not notes:
         raise DataError(
             f"{run.root}: no row {row_id!r}. The ids are those of the sheet's id column, or `row-N` for its row N; "

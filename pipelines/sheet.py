@@ -143,9 +143,9 @@ def _note_length(sheet: Sheet, config: RunConfig, row: Question) -> None:
         return
     alone = prompt_tokens(config, row.model_copy(update={"history_summary": ""}))
     if alone >= config.sft.max_length:
-        sheet.too_long.append(f"row {row.id!r}: about {alone:,}")
+        sheet.too_long.append(f"{row.id!r}: {alone:,}")
     elif row.history_summary:
-        sheet.long_history.append(f"row {row.id!r}: about {tokens:,}")
+        sheet.long_history.append(f"{row.id!r}: {tokens:,}")
 
 
 def longest_prompt(config: RunConfig) -> int:

@@ -288,10 +288,8 @@ def test_long_histories_and_rows_too_long_for_sft_are_named_before_anything_is_p
     config = load_config("fivedoctors", profile, questions=path, sft={"max_length": 1024})
 
     refused, trimmed = [line for line in make_plan(config, TODAY).warnings if "max_length" in line]
-    assert refused.startswith(
-        "1 rows may have more tokens without any history than sft.max_length 1,024 (row 'endless'"
-    )
-    assert trimmed.startswith(f"1 rows may have more than {longest} tokens (row 'long': about " + tokens)
+    assert refused.startswith("1 rows may have more tokens without any history than sft.max_length 1,024 ('endless'")
+    assert trimmed.startswith(f"1 rows may have more than {longest} tokens ('long': " + tokens)
 
 
 def sheet_of(folder: Path, rows: list[tuple[str, str]]) -> Path:

@@ -131,3 +131,12 @@ def test_a_cross_fitted_row_tells_which_fold_it_tests(run: RunDir, tmp_path: Pat
     assert row_history(folded, "rejected") == [
         StageNote("convert", "test of fold 2", "rewritten by the model that learned from the others")
     ]
+
+
+def test_before_generate_has_ended_no_row_is_said_to_be_missing(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    files = {name: tmp_path / name for name in ("questions", "knowledge_base")}
+    dump_config(load_config("fivedoctors", "demo", **files), run.config)
+
+    with pytest.raises(DataError, match="generate has not ended"):
+        row_history(run, "row-2")
