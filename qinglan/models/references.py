@@ -27,6 +27,9 @@ WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}{INDEX}")
 FILE_KEYS = ("_file", "_files", "_spm")
 """Endings of the keys under which a tokenizer's configuration names files."""
 
+ADAPTER_FOLDER = "adapter"
+"""The folder of the adapter beside a model's merged weights."""
+
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 SPECIAL_TOKENS = "special_tokens_map.json"
 """Files that are read as the tokenizer's settings, whatever their keys."""

@@ -13,7 +13,7 @@ from qinglan.digests import file_digests, tree_digest
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import AlteredError, DataError
 from qinglan.files import sha256_bytes
-from qinglan.models.references import ADAPTER_CONFIG
+from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER
 from qinglan.plain_files import read_plain
 from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card
 
@@ -36,7 +36,7 @@ def verify_base(base: Path, model: Path) -> str:
 
 def base_digest(model: Path) -> str:
     """The digest that the adapter's configuration or the card names."""
-    path = model / "adapter" / ADAPTER_CONFIG
+    path = model / ADAPTER_FOLDER / ADAPTER_CONFIG
     try:
         named = str(parse_json_mapping(read_plain(path), str(path)).get("base_model_name_or_path"))
     except (OSError, DataError) as error:

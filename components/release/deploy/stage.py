@@ -17,10 +17,9 @@ from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_release
 from qinglan.lineage.trust import TrustPolicy
-from qinglan.models.references import ADAPTER_CONFIG
+from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER
 
 TRIES = 5
-ADAPTER_FOLDER = "adapter"
 
 
 class Rollouts(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 from components.training.ppo.adapters import concatenate_adapters, merge_adapter, read_adapter, write_adapter
 from components.training.ppo.checkpoints import lora_scale, read_weights
 from qinglan.errors import DataError
+from qinglan.models.references import ADAPTER_FOLDER
 from qinglan.rewriter.card import RewriterCard, write_card
 
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "*.bin")
@@ -15,7 +16,7 @@ LORA_META = "lora_train_meta.json"
 
 def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: RewriterCard) -> None:
     """Fill the folder; its adapter/, if there is one, adds what the adapters of SFT and PPO add together."""
-    shutil.copytree(sft_model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WEIGHTS, "adapter"))
+    shutil.copytree(sft_model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WEIGHTS, ADAPTER_FOLDER))
     started = _model(sft_model)
     before = started.state_dict()
     if (actor / LORA_META).is_file():
@@ -61,6 +62,6 @@ def _same_shapes(before: dict[str, Any], after: dict[str, Any], actor: Path) -> 
 def _write_adapter(sft_model: Path, folder: Path, trained: tuple[dict[str, Any], float], card: RewriterCard) -> None:
     """Write one adapter for the base model if SFT trained one too, else one for the SFT model."""
     nothing: dict[str, Any] = {}
-    first = read_adapter(sft_model / "adapter") if (sft_model / "adapter").is_dir() else (nothing, 1.0)
+    first = read_adapter(sft_model / ADAPTER_FOLDER) if (sft_model / ADAPTER_FOLDER).is_dir() else (nothing, 1.0)
     base = card.parents.get("base_model", "") if first[0] else card.parents["sft_model"]
-    write_adapter(folder / "adapter", concatenate_adapters(first, trained), base)
+    write_adapter(folder / ADAPTER_FOLDER, concatenate_adapters(first, trained), base)

@@ -20,6 +20,7 @@ from qinglan.files import atomic_folder
 from qinglan.jobs import Outcome, run_command
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import module_job_main
+from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER, ADAPTER_WEIGHTS
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rewriter.model import Student, refuse_unusable
 from qinglan.scratch import last_checkpoint
@@ -58,9 +59,9 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
             _copy(base, pattern, folder)
         _copy(base, "chat_template.jinja", folder)
         if config.tuner == "lora":
-            (folder / "adapter").mkdir()
-            for pattern in ("adapter_model.safetensors", "adapter_config.json"):
-                _copy(best, pattern, folder / "adapter")
+            (folder / ADAPTER_FOLDER).mkdir()
+            for pattern in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
+                _copy(best, pattern, folder / ADAPTER_FOLDER)
         write_card(folder, card)
     shutil.rmtree(work / "merged", ignore_errors=True)
 
