@@ -164,9 +164,11 @@ def fit_prompt(tokenizer: Any, messages: list[Message], budget: int) -> StudentP
     the budget, so is the prompt, and who asks for it decides.
     """
     prompt = _counted(tokenizer, messages)
+    if prompt.tokens <= budget:
+        return prompt
     question, _ = parse_user_message(messages[-1]["content"])
     system = messages[0]["content"]
-    if prompt.tokens <= budget or not question.history_summary or student_messages(question, system) != messages:
+    if not question.history_summary or student_messages(question, system) != messages:
         return prompt
 
     def shorter(history: str) -> StudentPrompt:
