@@ -188,13 +188,19 @@ def _no_kind_worse(numbers: EvaluationNumbers, candidate: str, gate: GateConfig)
         return  # judged before kinds were measured
     for kind, p in loss_ps(numbers, gate).items():
         if p < gate.p:
-            at = ("kinds", kind, "difference")
-            gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
+            gap, low, high, queries = _kind_gap(numbers, kind)
             yield (
                 f"Worse than the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
-                f"[{low:+.1f}, {high:+.1f}], {numbers(*at, 'n'):.0f} queries; a loss beyond "
+                f"[{low:+.1f}, {high:+.1f}], {queries:.0f} queries; a loss beyond "
                 f"{100 * gate.kind_margin:.1f} points is shown (p {p:.4f})."
             )
+
+
+def _kind_gap(numbers: EvaluationNumbers, kind: str) -> tuple[float, float, float, float]:
+    """Candidate minus teacher in a kind of question: points, its interval, and the number of queries."""
+    at = ("kinds", kind, "difference")
+    gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
+    return gap, low, high, numbers(*at, "n")
 
 
 def loss_ps(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
@@ -343,13 +349,14 @@ def _praise(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Ite
 def _lost_kinds(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
     """Kinds of question that surely lose, though not surely by more than the gate's margin."""
     for kind in numbers.value("kinds") if numbers.has("kinds") else ():  # none before kinds were measured
-        at = ("kinds", kind, "difference")
-        if numbers.value(*at, "high") is None or numbers(*at, "high") >= 0:
+        if numbers.value("kinds", kind, "difference", "high") is None:  # too few questions to compare
             continue
-        gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
+        gap, low, high, queries = _kind_gap(numbers, kind)
+        if high >= 0:
+            continue
         yield (
             f"Yet it is below the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
-            f"[{low:+.1f}, {high:+.1f}], {numbers(*at, 'n'):.0f} queries; a loss beyond "
+            f"[{low:+.1f}, {high:+.1f}], {queries:.0f} queries; a loss beyond "
             f"{100 * gate.kind_margin:.1f} points is not shown."
         )
 
