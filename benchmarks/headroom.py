@@ -17,7 +17,7 @@ import orjson
 from benchmarks.report import report
 from benchmarks.science import runs
 from benchmarks.science.__main__ import SEEDS, TENANTS
-from benchmarks.science.table import interval, least_kind, revision
+from benchmarks.science.table import interval, least_kind, revision, write_table
 from pipelines.headroom import headroom_report
 from pipelines.rundir import RunDir
 from qinglan.evaluation.headroom import ALL
@@ -91,7 +91,7 @@ def table_row(world: World) -> str:
         *(f"{systems[entry]['top1']['value']:.3f}" for entry in ("teacher", "sft", "rl")),
         interval(paired["rl_vs_teacher"]),
         interval(paired["rl_vs_sft"]),
-        f"{predicted['value']:+.3f} [{predicted['low']:+.3f}, {predicted['high']:+.3f}]",
+        interval({**predicted, "difference": predicted["value"]}),
         world.prediction["decision"]["word"],
         world.evaluation["verdict"]["word"],
         f"{kind}, {gain:+.3f}",
@@ -107,18 +107,14 @@ def rank_correlation(worlds: list[World]) -> float:
 
 
 def write_page(path: Path, worlds: list[World], ranks: float) -> None:
-    page = [
-        "# Plain and harder worlds by whole runs", "",
+    about = (
         "Written by `make bench-headroom`; what was asked, and how, is in [science.md](science.md), and what each",
         "world makes harder in [its README](../standins/samples/README.md#harder-worlds). Shares of locked questions",
         "with the gold passage first, gold in the sheet; differences are RL's minus the other's, intervals of 95 %",
         "over conversations.",
         f"Spearman's rank correlation of predicted gain and RL - SFT over these {len(worlds)} worlds: {ranks:+.2f}.",
-        "",
-        f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *map(table_row, worlds), "",
-    ]  # fmt: skip
-    with atomic_write(path) as partial:
-        partial.write_text("\n".join(page), encoding="utf-8")
+    )
+    write_table(path, "Plain and harder worlds by whole runs", about, COLUMNS, [*map(table_row, worlds)])
 
 
 if __name__ == "__main__":

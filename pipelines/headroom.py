@@ -266,8 +266,7 @@ def paid_by_step(run: RunDir) -> Mapping[str, float]:
 
 def realised_gain(run: RunDir) -> float | None:
     """PPO's own measurement: share of dev prompts with a right passage first, handed-on model minus SFT model."""
-    record = run.step_record("ppo")
-    if not record or record.get("status") != "done":
+    if not (record := _done_record(run, "ppo")):
         return None
     return float(record["facts"]["dev_after"] - record["facts"]["dev_before"])
 
@@ -277,10 +276,13 @@ Cost = tuple[float | None, float | None, str]
 
 def measured_cost(run: RunDir, stage: str) -> Cost | None:
     """Seconds of a stage that this run has done; its price is not worked out, since the machine may be anyone's."""
+    record = _done_record(run, stage)
+    return (duration_seconds(record), None, "measured") if record else None
+
+
+def _done_record(run: RunDir, stage: str) -> dict[str, Any] | None:
     record = run.step_record(stage)
-    if not record or record.get("status") != "done":
-        return None
-    return duration_seconds(record), None, "measured"
+    return record if record and record.get("status") == "done" else None
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:

@@ -84,15 +84,18 @@ def revision(code: dict[str, Any]) -> str:
 
 
 def write_page(path: Path, title: str, command: str, lines: Sequence[str]) -> None:
-    """Write a page with one table."""
-    page = [
-        f"# {title}", "",
+    """Write a page with the table of these runs."""
+    about = (
         f"Written by `{command}`; what was asked, and how, is in [science.md](science.md). Shares of locked",
         "questions with the gold passage first; differences are RL's minus the other's, intervals of 95 % over",
         "conversations. The need score is the reranker's for the first passage against the need; the examiner",
         "marks 1 to 5.",
-        "",
-        f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *lines, "",
-    ]  # fmt: skip
+    )
+    write_table(path, title, about, COLUMNS, lines)
+
+
+def write_table(path: Path, title: str, about: Sequence[str], columns: Sequence[str], lines: Sequence[str]) -> None:
+    """Write a page with a title, what it is about, and one table."""
+    page = [f"# {title}", "", *about, "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *lines, ""]
     with atomic_write(path) as partial:
         partial.write_text("\n".join(page), encoding="utf-8")
