@@ -115,5 +115,5 @@ def _faults(name: str, mode: int, alike: Counter[str]) -> Iterator[str]:
 
 
 def _alike(name: str) -> str:
-    """What some file systems make of the name."""
+    """The name in the one form that some file systems keep of it."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

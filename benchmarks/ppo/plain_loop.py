@@ -76,7 +76,7 @@ def prompt_batches(rows: Sequence[Any], size: int, seed: int) -> Iterator[list[A
 
 
 def advantages(rewards: Any) -> Any:
-    """By prompt and sample: its reward over the mean of the prompt's other samples, in units of their spread."""
+    """Each sample's reward over the mean of its prompt's other samples, in units of their spread."""
     baselines = (rewards.sum(1, keepdims=True) - rewards) / (rewards.shape[1] - 1)
     gains = rewards - baselines
     return gains / (gains.std() + 1e-6)

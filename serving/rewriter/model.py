@@ -105,11 +105,11 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return True
 
     async def healthy(self) -> bool:
-        """For probes. A question is tried whatever they say: its own answer tells what is wrong, and is no 503."""
+        """Answer probes. A question is tried whatever they say: its own answer tells what is wrong, and is no 503."""
         return CURRENT_REQUEST.get() is not None or self.ready
 
     def close(self) -> None:
-        """After the last answer."""
+        """Close the payload log, after the last answer."""
         if self._payloads:
             self._payloads.close()
 

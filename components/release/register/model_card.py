@@ -61,7 +61,7 @@ def datasets(
     facts = {entry.statement.stage: entry.statement.facts for entry in reversed(statements)}
     algorithms = {output.digest: output.algorithm for entry in statements for output in entry.statement.made}
     for name, dataset in model.datasets.items():
-        digest = mapping_at(evaluation, "digests", *dataset.place[:-1]).get(dataset.place[-1])
+        digest = mapping_at(evaluation, "digests", *dataset.digest_path[:-1]).get(dataset.digest_path[-1])
         if digest is None:
             continue
         rows = [facts.get(dataset.stage, {}).get(count) for count in dataset.counts]

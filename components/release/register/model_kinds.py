@@ -7,7 +7,7 @@ from typing import NamedTuple
 class Dataset(NamedTuple):
     """Rows that a model learned from, or was judged on."""
 
-    place: tuple[str, ...]
+    digest_path: tuple[str, ...]
     """Path of their digest among the evaluation's digests."""
 
     stage: str
