@@ -1,4 +1,4 @@
-"""python -m benchmarks.science [FOLDER]: six samples, each with gold in the sheet and without.
+"""python -m benchmarks.science [FOLDER]: eight samples, each with gold in the sheet and without.
 
 It goes on where it stopped. Prints a line of every run as it is done and keeps the table in the folder; at the end
 it is docs/science.results.md. The last line is JSON: the smallest gain over the teacher, as a share of its goal.
@@ -13,7 +13,7 @@ from benchmarks.science import runs
 from benchmarks.science.table import Figures, figures, table_row, write_page
 
 TENANTS = ("fivedoctors", "chengla")
-SEEDS = (21, 22, 23)
+SEEDS = (21, 22, 23, 24)
 """Never run before; what was tuned looked at dev rows of seeds 100 and above."""
 
 GOALS = {"yes": 0.08, "no": 0.06}
@@ -23,7 +23,7 @@ WORST_KIND = -0.02
 """Loss to the teacher that a kind of question may have."""
 
 RESULTS = Path(__file__).parents[2] / "docs" / "science.results.md"
-TITLE = "Six samples, with gold in the sheet and without"
+TITLE = "Eight samples, with gold in the sheet and without"
 
 
 def main(folder: Path) -> None:
