@@ -24,7 +24,7 @@ from qinglan.files import read_jsonl
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rows import ValidatedRewrite
 
-BANDS = ((0.9, 1.01), (0.8, 0.9), (0.7, 0.8), (0.6, 0.7), (0.5, 0.6), (0.4, 0.5), (0.3, 0.4))
+BANDS = ((0.9, 1.01), (0.8, 0.9), (0.7, 0.8), (0.6, 0.7), (0.5, 0.6), (0.4, 0.5), (0.3, 0.4), (0.2, 0.3))
 THRESHOLDS = (0.9, 0.7, 0.5, 0.3)
 MODELS = ("sft", "rl")
 
