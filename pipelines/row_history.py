@@ -18,16 +18,11 @@ from qinglan.rows import QuarantinedRow, Question, Retrieval, Rewrite, Validated
 from qinglan.terminal import Verbatim, in_language, labelled
 
 SPLITS = ("train", "dev")
-QUOTING_STAGES = ("sheet", "generate", "evaluate")
-"""Stages whose outcome is the row's own text."""
-
 CAPTIONS = {"sheet": "need", "augment": "rewrite"}
 """The name of a note's quote, by stage."""
 
 KIND_NOTES = {"hindsight": "a rewrite in hindsight", "pseudo": "a question from a passage"}
 """The further rows of SFT, by kind."""
-
-LEFT_OUT = "left out:"
 
 
 class StageNote(NamedTuple):
@@ -38,6 +33,9 @@ class StageNote(NamedTuple):
     detail: str
     quote: str = ""
     """Words of the sheet or of a model, which no language changes."""
+
+    quoted: bool = False
+    """The outcome is such words, too."""
 
 
 def row_history(run: RunDir, row_id: str) -> list[StageNote]:
@@ -59,9 +57,8 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
 
 def note_lines(note: StageNote) -> Iterator[str]:
     """The lines of a note; a question, a need or a rewrite stays as it is."""
-    quotes = note.stage in QUOTING_STAGES and not note.outcome.startswith(LEFT_OUT)
     stage = in_language(note.stage) if note.stage == "sheet" else note.stage  # the others are names of stages
-    yield Verbatim(f"{stage:<9} {note.outcome if quotes else in_language(note.outcome)}")
+    yield Verbatim(f"{stage:<9} {note.outcome if note.quoted else in_language(note.outcome)}")
     yield Verbatim(f"          {in_language(note.detail)}")
     if note.quote:
         yield Verbatim(f"          {labelled(in_language(CAPTIONS[note.stage]), Verbatim(note.quote))}")
@@ -75,12 +72,12 @@ def _sheet(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
         if row.id == row_id and isinstance(row, Question):
             facts = [f"conversation {row.conversation_id} of {row.tenant_id}"]
             facts += [f"gold {', '.join(row.gold)}"] if row.gold else []
-            yield StageNote("sheet", row.question, "; ".join(facts), row.need)
+            yield StageNote("sheet", row.question, "; ".join(facts), row.need, quoted=True)
 
 
 def _generate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     for row in _rows(run.shown("rewrites"), Rewrite, row_id):
-        yield StageNote("generate", row.rewritten_query, f"by {row.teacher}, call {row.call[:12]}")
+        yield StageNote("generate", row.rewritten_query, f"by {row.teacher}, call {row.call[:12]}", quoted=True)
     yield from _set_aside(run.shown("generate_quarantine"), "generate", row_id)
 
 
@@ -149,7 +146,7 @@ def _evaluate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
                 for name, system in row["systems"].items():
                     rank = f"gold passage at {system['rank']}" if system["rank"] else "gold passage not found"
                     gold = rank if row["gold"] else "no gold passage is known"
-                    yield StageNote("evaluate", f"{name}: {system['rewrite']}", gold)
+                    yield StageNote("evaluate", f"{name}: {system['rewrite']}", gold, quoted=True)
 
 
 def _set_aside(path: Path, stage: str, row_id: str) -> Iterator[StageNote]:
