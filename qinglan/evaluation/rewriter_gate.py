@@ -19,6 +19,7 @@ from qinglan.evaluation.verdict import (
     Comparison,
     EvaluationNumbers,
     MissingNumberError,
+    TooFew,
     Verdict,
     missing_digests,
     run_checks,
@@ -122,10 +123,10 @@ def _against_teacher(numbers: EvaluationNumbers, candidate: str) -> Comparison:
 def _check_query_count(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
     n, cross_fitted = numbers("paired", f"{candidate}_vs_teacher", "n"), numbers.cross_fitted
     if cross_fitted and n < gate.cross_rows:
-        yield f"Too few: {n:.0f} queries were cross-fitted, and {gate.cross_rows} are wanted. Label more."
+        yield TooFew(f"Too few: {n:.0f} queries were cross-fitted, and {gate.cross_rows} are wanted. Label more.")
     if not cross_fitted and n < gate.rows:
         compared = "with gold passages" if gate.by == "gold" else "with gold passages or judged ones"
-        yield f"Too few: {n:.0f} queries {compared} were compared, and {gate.rows} are wanted."
+        yield TooFew(f"Too few: {n:.0f} queries {compared} were compared, and {gate.rows} are wanted.")
 
 
 def _check_who_judged(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:

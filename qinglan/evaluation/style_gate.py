@@ -17,6 +17,7 @@ from qinglan.evaluation.verdict import (
     Comparison,
     EvaluationNumbers,
     MissingNumberError,
+    TooFew,
     Verdict,
     missing_digests,
     run_checks,
@@ -90,10 +91,10 @@ def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:
 def _check_row_count(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
     if numbers.cross_fitted:
         if (rows := numbers("counts", "rows")) < gate.cross_rows:
-            yield f"Too few: {rows:.0f} rows were cross-fitted, and {gate.cross_rows} are wanted. Label more."
+            yield TooFew(f"Too few: {rows:.0f} rows were cross-fitted, and {gate.cross_rows} are wanted. Label more.")
         return
     if (rows := numbers("counts", "rows")) < gate.rows:
-        yield f"Too few: the test has {rows:.0f} rows, and {gate.rows} are wanted."
+        yield TooFew(f"Too few: the test has {rows:.0f} rows, and {gate.rows} are wanted.")
 
 
 def _enough_of_each(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
@@ -101,7 +102,7 @@ def _enough_of_each(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterat
         return  # prepare refuses a label with one answer; its interval says the rest
     for label in _labels(numbers):
         if (rows := numbers("systems", "model", "classes", label, "support")) < gate.class_rows:
-            yield f"Too few: the test has {rows:.0f} rows labelled {label}, and {gate.class_rows} are wanted."
+            yield TooFew(f"Too few: the test has {rows:.0f} rows labelled {label}, and {gate.class_rows} are wanted.")
 
 
 def _better(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:

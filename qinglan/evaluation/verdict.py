@@ -39,8 +39,11 @@ class UnmeasuredError(MissingNumberError):
         """The number compares two systems, for which few rows may not suffice."""
 
 
-TOO_FEW = "Too few"
-"""The beginning of a reason that names a number of rows."""
+class TooFew(str):
+    """A reason to hold that names a number of rows: comparisons without a number follow from it."""
+
+    __slots__ = ()
+
 
 ENDS = {"low": "the interval's lower end", "high": "the interval's upper end", "p": "the p-value",
         "difference": "the difference", "n": "the number of rows"}  # fmt: skip
@@ -168,8 +171,7 @@ def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterat
 
 
 def names_too_few(reasons: Iterable[str]) -> bool:
-    """Tell if a reason is that there are too few rows: comparisons without a number follow from it."""
-    return any(reason.startswith(TOO_FEW) for reason in reasons)
+    return any(isinstance(reason, TooFew) for reason in reasons)
 
 
 def collect_reasons(check: Iterator[str], too_few: bool = False) -> list[str]:
