@@ -95,13 +95,12 @@ def guess_columns(
             raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
         if column:
             columns = {other: name for other, name in columns.items() if name != column} | {field: column}
-    unsure = _with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
+    unsure = with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
     if "history_summary" not in columns and (history := _history(rows[:SAMPLE], unsure)):
         columns["history_summary"] = history
         notes.append(_history_note(history))
     free = [name for name in names if name not in columns.values()]
-    ids = [*_with_names(CONVERSATION_NAMES, free), *(name for name in free if CONVERSATION_PARTS.match(_plain(name)))]
-    if "conversation_id" not in columns and (column := _conversation_ids(rows[:SAMPLE], ids)):
+    if "conversation_id" not in columns and (column := conversation_column(rows, free)):
         columns["conversation_id"] = column
         notes.append(
             f"{column} was taken for the conversation's id: it holds ids. --conversation-column names another."
@@ -142,10 +141,10 @@ def _refuse_column_twice(named: Mapping[str, str]) -> None:
 
 
 def _by_name(field: str, names: Sequence[str]) -> str:
-    return next(iter(_with_names(NAMES[field], names)), "")
+    return next(iter(with_names(NAMES[field], names)), "")
 
 
-def _with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
+def with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
     """The columns with these names, in the order of the usual ones."""
     plain = {_plain(name): name for name in reversed(names)}
     return [plain[_plain(name)] for name in usual if _plain(name) in plain]
@@ -170,6 +169,13 @@ def _sentences(texts: Sequence[str]) -> bool:
     return (
         length >= SHORTEST_HISTORY and different >= LEAST_DIFFERENT and single_words <= LEAST_DIFFERENT * len(texts)
     )
+
+
+def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The column of conversations' ids among these, by its name and what it holds; empty for none."""
+    unsure = (name for name in names if CONVERSATION_PARTS.match(_plain(name)))
+    ids = _conversation_ids(rows[:SAMPLE], [*with_names(CONVERSATION_NAMES, names), *unsure])
+    return _by_name("conversation_id", names) or ids
 
 
 def _conversation_ids(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
