@@ -109,6 +109,11 @@ def read_data(
             f"{sheet}: no rows below the header, and no message of a user. Is it the right file, and do the "
             "questions stand on its first sheet that is not hidden?"
         )
+    if records.chats and len({row["conversation_id"] for row in records.rows}) == 1 < len(records.rows):
+        raise DataError(
+            f"{sheet}: all {len(records.rows):,} questions are of one conversation, which cannot be divided into "
+            "train, dev and test. Bring more conversations."
+        )
     documents = read_documents(places) if places else None
     guess = _guess_with_gold(records.rows, tenant, {} if records.note else named, documents)
     guess = guess._replace(notes=(*filter(None, [records.note]), *guess.notes))

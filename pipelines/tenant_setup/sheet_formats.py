@@ -34,6 +34,9 @@ class Records(NamedTuple):
     typed: bool = False
     """JSON, whose keys may be the pipeline's own names of fields, which it then takes as such."""
 
+    chats: bool = False
+    """Questions of whole conversations."""
+
     note: str = ""
     """A remark on rows that were put together."""
 
@@ -59,7 +62,7 @@ def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) ->
         f"in {count:,} conversations ({columns.conversation}) are the questions, and what was said before each, by "
         "the order of the rows, is its history."
     )
-    return Records(questions, direct=False, note=note)
+    return Records(questions, direct=False, chats=True, note=note)
 
 
 def _file_records(path: Path, named: Mapping[str, str]) -> Records:
@@ -96,7 +99,7 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
             (_chat_id(value, number), turns or [])
             for number, (value, turns) in enumerate(zip(values, chats, strict=True), 1)
         )
-        return Records(chat_questions(named_chats), direct=False)
+        return Records(chat_questions(named_chats), direct=False, chats=True)
     utf_8 = False
     with suppress(UnicodeDecodeError):
         utf_8 = bool(content.decode("utf-8-sig"))
