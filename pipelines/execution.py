@@ -15,6 +15,8 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import orjson
+
 from pipelines.config import dump_config
 from pipelines.interrupts import INTERRUPTED
 from pipelines.line import LINEAGE, Line, LineConfig, stages_of
@@ -41,6 +43,9 @@ KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "
 AGAIN = "Run the same command again"
 STEP_ENDS_SECONDS = 60.0
 """Time for a step that was stopped to end its training, before it is killed."""
+
+RUNNING = "running"
+"""Status of a run that has not ended, or was killed."""
 
 SHOWN_FILES = 3
 """Files of a foreign folder that an error names."""
@@ -121,8 +126,7 @@ def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
 
 def refuse_foreign_folder(run: RunDir) -> None:
     """Raise a ConfigError for a folder that holds files of something else than a run."""
-    begun = run.lock.exists() or run.journal.exists() or (run.config.exists() and run.files.exists())
-    if begun or not run.root.exists():
+    if run.has_begun() or not run.root.exists():
         return
     if not run.root.is_dir():
         raise ConfigError(f"{run.root}: a file, and a run needs a folder. Give --out a new folder.")
@@ -188,6 +192,27 @@ def run_lock(run: RunDir) -> Iterator[None]:
         except OSError as error:
             raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from error
         yield
+
+
+def state_in_words(run: RunDir) -> str:
+    """The state of the folder's last run by its run.json, for an error that lacks a file of it; empty for none."""
+    if not run.record.is_file():
+        return ""
+    status = orjson.loads(run.record.read_bytes()).get("status")
+    if status != RUNNING:
+        return f"Its last run ended as {status}."
+    if _is_locked(run):
+        return "Its run is under way."
+    return "Its last run was killed: the same command goes on, and what was paid is not paid again."
+
+
+def _is_locked(run: RunDir) -> bool:
+    with suppress(FileNotFoundError), run.lock.open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
@@ -271,14 +296,16 @@ def run_stages(
     pythons: Mapping[str, str] = MappingProxyType({}),
     parts: Iterable[Part] = (),
 ) -> dict[str, Any]:
-    """Execute the stages, and write run.json however they end; the answer is what it holds.
+    """Execute the stages, and write run.json before and however they end; the answer is what it holds.
 
     `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. `pythons` are the
     interpreters of stages that run in an environment of their own. `parts` are executed one after another, where it
     is not all stages together; each is decided on when those before it have ended and their files are shown.
     """
     started, clock = datetime.now(UTC), time.monotonic()
-    record: dict[str, Any] = {"status": "failed", "started": started.isoformat(), "code": code_version()}
+    record: dict[str, Any] = {"status": RUNNING, "started": started.isoformat(), "code": code_version()}
+    record["ran"] = stages
+    write_json(run.record, record)  # of a run that is killed this is all that tells of it
     try:
         with gateway(record) as url:
             # absolute: an audit reads the records in another folder than the run's
@@ -294,10 +321,12 @@ def run_stages(
                 execute(part.run, line, part.stages, quiet, append=number > 0 and part.run == run)
                 link_files(part.run, inputs, part.stages)  # a later part takes it from there
         record["status"] = "done"
+    except BaseException:
+        record["status"] = "failed"
+        raise
     finally:
         link_files(run, inputs, stages)
         record["seconds"] = round(time.monotonic() - clock, 3)
-        record["ran"] = stages
         record["steps"] = {stage: run.step_record(stage) for stage in line.stages}
         record["verdict"] = gate_verdict(record["steps"], stages)
         if "gate_small" in line.stages:

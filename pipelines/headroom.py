@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.score_systems import draw_rows, served_queries
 from components.evaluation.rewriter.stage import read_slices
-from pipelines.execution import run_lock
+from pipelines.execution import run_lock, state_in_words
 from pipelines.recorded_config import read_rewriter_config
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_services
@@ -152,7 +152,8 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
     path = run.shown("prompts") / "dev.parquet"
     if not path.is_file():
         raise ConfigError(
-            f"{path}: no such file. Run as far as the convert stage: `qinglan run ... --until convert`."
+            f"{path}: no such file. Run as far as the convert stage: `qinglan run ... --until convert`.",
+            *filter(None, [state_in_words(run)]),
         )
     slices = read_slices(config.evaluate.slices) if config.evaluate.slices else {}
     prompts = pyarrow.parquet.read_table(path).to_pylist()

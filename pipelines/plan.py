@@ -23,6 +23,7 @@ from pipelines.promotion import Promotion, promotion
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import Sheet, read_sheet, unknown_gold, with_folds
 from pipelines.sizing.check import planned_fit_report
+from pipelines.sizing.needs import SERVE
 from pipelines.sizing.original_hours import PlannedHours, planned_hours
 from pipelines.sizing.table import summary_lines
 from pipelines.sizing.tenant_rows import sheet_workload
@@ -243,7 +244,7 @@ def make_plan(
         splits=dict(sorted(sheet.splits.items())),
         cross_fitted=cross_fit_words(config, sheet),
         promotion=chance,
-        fit=fit_lines(config, sheet) if {"sft", "ppo"} & {*stages} else (),
+        fit=fit_lines(config, sheet, stages) if {"sft", "ppo"} & {*stages} else (),
         warnings=(
             *_money_warnings(config, total, today or date.today()),
             *_sheet_warnings(config, sheet, known, stages),
@@ -442,9 +443,10 @@ def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
     return [f"{subject}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
 
 
-def fit_lines(config: RunConfig, sheet: Sheet) -> tuple[str, ...]:
-    """The answer to "does it fit?" for the sheet's training rows."""
-    report = planned_fit_report(config, config.training, sheet_workload(sheet))
+def fit_lines(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> tuple[str, ...]:
+    """The answer to "does it fit?" for the sheet's training rows, and for serving where a release is made."""
+    served = [SERVE] if "register" in stages else []
+    report = planned_fit_report(config, config.training, sheet_workload(sheet), {*stages, *served})
     return tuple(summary_lines(report)) if report else ()
 
 

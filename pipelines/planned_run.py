@@ -1,26 +1,81 @@
-"""The plan of a run in its folder: counted once, with all that the run would wait for or be refused for."""
+"""The checks of a run before anything is paid, all of them at once, and the plan of a run in its folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.execution import check_existing_keys
-from pipelines.plan import Plan, count_tokens, make_plan
+from pipelines.plan import CallTokens, Plan, count_tokens, make_plan
 from pipelines.preflight import (
     base_warnings,
     input_file_problems,
     raise_missing,
     raise_refusals,
+    refusal_error,
     refused_by_run,
     with_run_files,
 )
-from pipelines.readiness import check_readiness
+from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
+from pipelines.readiness import Readiness, check_readiness, problem_of
 from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
-from pipelines.sheet import with_folds
+from pipelines.sheet import Sheet, with_folds
 from pipelines.sizing.check import check_room
 from qinglan.errors import QinglanError
 from qinglan.llm.journal_reader import read_report
+
+
+class CheckedRun(NamedTuple):
+    """The settings and the sheet of a run, and what keeps it from starting beside the sheet's own faults."""
+
+    config: RunConfig
+    ready: Readiness
+    sheet: Sheet
+    tokens: CallTokens
+    problems: Sequence[QinglanError]
+    """Faults of the folder, and of files, hosts, keys, services and room on this machine."""
+
+    def raise_with(self, refusals: Sequence[Obstacle]) -> None:
+        """Raise all problems, and the refusals of the sheet, as one error."""
+        if not self.problems:
+            raise_refusals(refusals)
+        raise_missing([*self.problems, *map(refusal_error, refusals)])
+
+
+def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str = "") -> CheckedRun:
+    """Check all that a run of these stages in the folder needs; the folder is left as it is.
+
+    A sheet that cannot be counted ends the check, with all that was noticed so far.
+    """
+    problems: list[QinglanError] = []
+    try:
+        config = with_run_files(config, run, only)
+    except QinglanError as error:
+        if only:  # its inputs are the folder's, and nothing else can be checked
+            raise
+        problems.append(error)
+    config = with_earlier_queries(config, run.config)
+    ready = check_readiness(config, stages)
+    problems += ready.missing
+    if any(input_file_problems(config, knowledge_base=False)):
+        raise_missing([*problems, *_machine_problems(config, run, stages)])
+    try:
+        sheet, tokens = count_tokens(config)
+    except QinglanError as error:
+        raise_missing([*problems, error, *_machine_problems(config, run, stages)])
+        raise
+    config = with_folds(config, sheet)
+    if ready.rag.snapshot_queries:
+        config = with_snapshot_queries(config, ready.rag.snapshot_queries)
+    problems += _machine_problems(config, run, stages)
+    return CheckedRun(config, ready, sheet, tokens, problems)
+
+
+def _machine_problems(config: RunConfig, run: RunDir, stages: Sequence[str]) -> list[QinglanError]:
+    """Too little room here, and a key that cannot sign."""
+    checks = (lambda: check_room(config, run.root, stages), check_existing_keys)
+    return [problem for check in checks if (problem := problem_of(check))]
 
 
 class PlanWithRefusal(NamedTuple):
@@ -31,24 +86,18 @@ class PlanWithRefusal(NamedTuple):
 
 def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWithRefusal:
     """Plan a run of these stages in a folder, which is left as it is."""
-    ready = check_readiness(config, stages)
-    if any(input_file_problems(config, knowledge_base=False)):
-        raise_missing(ready.missing)
-    sheet, tokens = count_tokens(config)
-    config = with_folds(config, sheet)
+    checked = check_run(config, RunDir(folder), stages)
+    config, ready = checked.config, checked.ready
     plan = make_plan(
-        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages, counted=(sheet, tokens),
+        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages,
+        counted=(checked.sheet, checked.tokens),
         warnings=(
             *base_warnings(config, stages), *ready.rag.limits,
             *(paid_before(RunDir(folder), config.gateway.teacher.price.currency) if config.pays else ()),
         ),
     )  # fmt: skip
     try:
-        with_run_files(config, RunDir(folder), "")
-        raise_missing(ready.missing)
-        check_room(config, folder, stages)
-        raise_refusals(plan.promotion.refusals)
-        check_existing_keys()
+        checked.raise_with(plan.promotion.refusals)
     except QinglanError as error:
         return PlanWithRefusal(plan, refused_by_run(error))
     return PlanWithRefusal(plan, None)

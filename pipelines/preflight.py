@@ -80,7 +80,8 @@ def raise_missing(missing: Sequence[QinglanError]) -> None:
     if len(missing) == 1:
         raise missing[0]
     if missing:
-        raise ConfigError("The run waits for this, and nothing was paid:", *missing_lines(missing))
+        lines = (f"{'  ' if at else '- '}{line}" for problem in missing for at, line in enumerate(problem.lines))
+        raise ConfigError("The run waits for this, and nothing was paid:", *lines)
 
 
 def missing_lines(missing: Sequence[QinglanError]) -> list[str]:
@@ -189,8 +190,12 @@ def foreign_format(path: Path) -> str:
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
     """Check that the sheet's labels and rows suffice for these stages."""
-    existing_gold = known_gold(config, sheet) if config.knowledge_base else {}
-    raise_refusals(sheet_refusals(config, sheet, existing_gold, stages))
+    raise_refusals(find_refusals(config, sheet, stages))
+
+
+def find_refusals(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> tuple[Obstacle, ...]:
+    """The sheet's refusals, with its labels looked up in the knowledge bases."""
+    return sheet_refusals(config, sheet, known_gold(config, sheet) if config.knowledge_base else {}, stages)
 
 
 def sheet_refusals(
@@ -207,11 +212,15 @@ def sheet_refusals(
 
 def raise_refusals(refusals: Sequence[Obstacle]) -> None:
     """Raise the only reason as it is, and several as one error of a line each."""
-    lines = [f"{refusal.reason} {refusal.next_step}" for refusal in refusals]
-    if len(lines) == 1:
-        raise DataError(lines[0])
-    if lines:
-        raise DataError("The sheet cannot be run, and nothing was paid:", *(f"- {line}" for line in lines))
+    if len(refusals) == 1:
+        raise refusal_error(refusals[0])
+    if refusals:
+        lines = (f"- {refusal_error(refusal)}" for refusal in refusals)
+        raise DataError("The sheet cannot be run, and nothing was paid:", *lines)
+
+
+def refusal_error(refusal: Obstacle) -> DataError:
+    return DataError(f"{refusal.reason} {refusal.next_step}")
 
 
 def refused_by_run(error: QinglanError) -> QinglanError:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from components.evaluation.rewriter.gate_precheck import Obstacle, PlannedRun, find_obstacles
 from pipelines.rewriter import RunConfig
-from pipelines.sheet import Sheet
+from pipelines.sheet import Sheet, single_conversation
 from qinglan.config import Config
 
 
@@ -94,13 +94,17 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
             next_step=f"Bring more rows, {smaller}or end before PPO with --until sft.",
         )
     least = {"dev": min(splits["dev"] for splits in trainings), "test": sheet.test_rows}
-    for stage, split in (("sft", "dev"), ("evaluate", "test")):
-        if stage in stages and not least[split]:
-            yield Obstacle(
-                reason=f"{config.questions}: no row is for {split}, which {stage} needs.",
-                next_step=f"Write {split} into {config.generate.columns.split} of some conversations, bring more "
-                "rows, or try another convert.seed.",
-            )
+    lacking = {"sft": "dev", "evaluate": "test"}
+    lacking = {stage: split for stage, split in lacking.items() if stage in stages and not least[split]}
+    if lacking and (single := single_conversation(config, sheet)):
+        yield single
+        return
+    for stage, split in lacking.items():
+        yield Obstacle(
+            reason=f"{config.questions}: no row is for {split}, which {stage} needs.",
+            next_step=f"Write {split} into {config.generate.columns.split} of some conversations, bring more "
+            "rows, or try another convert.seed.",
+        )
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:

@@ -44,6 +44,11 @@ def check_line(line: Line, run: RunDir) -> None:
 
 def read_rewriter_config(run: RunDir) -> RunConfig:
     """The configuration of a run of the rewriter's line; another folder is refused."""
+    if not run.config.is_file() and run.has_begun():
+        raise ConfigError(
+            f"{run.root}: this run's {run.config.name} is missing. Put it back; or call the `qinglan run` that began "
+            f"it again with --out {run.root}, which writes it, and what was paid is not paid again."
+        )
     if not run.config.is_file():
         raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
     check_line(REWRITER, run)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from pipelines.cross_fit import fold_run
+from pipelines.execution import state_in_words
 from pipelines.recorded_config import read_rewriter_config
 from pipelines.rewriter import RunConfig
 from pipelines.rundir import RunDir
@@ -45,8 +46,8 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
     if not notes and not run.shown("rewrites").exists():
         raise DataError(
             f"{run.root}: generate has not ended, so nothing is known of any row. The same `qinglan run` goes on, "
-            "and what was paid is not paid again."
-        )
+            "and what was paid is not paid again.", *filter(None, [state_in_words(run)])
+        )  # fmt: skip
     if not notes:
         raise DataError(
             f"{run.root}: no row {row_id!r}. The ids are those of the sheet's id column, or `row-N` for its row N; "

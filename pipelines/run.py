@@ -25,25 +25,23 @@ from pipelines.execution import (
     run_stages,
     select_stages,
 )
-from pipelines.plan import Plan, count_tokens, make_plan
+from pipelines.plan import Plan, make_plan
+from pipelines.planned_run import check_run
 from pipelines.preflight import (
     base_warnings,
     check_served,
-    check_sheet,
+    find_refusals,
     knowledge_bases,
     long_row_warnings,
     names_knowledge_bases,
-    raise_missing,
     repeated_row_warnings,
-    with_run_files,
 )
 from pipelines.promotion import promotion, promotion_lines
-from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
-from pipelines.readiness import asks_examiner, check_readiness
+from pipelines.readiness import asks_examiner
 from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
-from pipelines.sheet import Sheet, read_sheet, with_folds
+from pipelines.sheet import Sheet
 from pipelines.sizing.check import check_room
 from pipelines.small_style import style_parts
 from pipelines.stage_environments import prepare_environments
@@ -72,22 +70,16 @@ def run_pipeline(
     run shall not go on.
     """
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
-    config = with_earlier_queries(with_run_files(config, run, only), run.config)
-    ready = check_readiness(config, stages)
-    raise_missing(ready.missing)
-    config = with_snapshot_queries(config, ready.rag.snapshot_queries) if ready.rag.snapshot_queries else config
-    approve = approve if REWRITER.gateway & set(stages) else None
-    sheet, tokens = count_tokens(config) if approve else (read_sheet(config), None)
-    config = with_folds(config, sheet)
-    check_room(config, root, stages)
-    check_sheet(config, sheet, stages)
+    checked = check_run(config, run, stages, only)
+    config, sheet = checked.config, checked.sheet
+    checked.raise_with(find_refusals(config, sheet, stages))
     for warning in (
         *base_warnings(config, stages), *long_row_warnings(config, sheet, stages),
-        *repeated_row_warnings(config, sheet, stages), *ready.rag.limits,
+        *repeated_row_warnings(config, sheet, stages), *checked.ready.rag.limits,
     ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
-    if approve and tokens:
-        approve(make_plan(config, stages=stages, counted=(sheet, tokens)))
+    if approve and REWRITER.gateway & set(stages):
+        approve(make_plan(config, stages=stages, counted=(sheet, checked.tokens)))
     check_keys()
     pythons = prepare_environments(REWRITER, config, stages)
     assert config.questions is not None and config.knowledge_base is not None

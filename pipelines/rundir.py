@@ -54,6 +54,10 @@ class RunDir:
     live, live_page = Under("live"), Under(f"live/{PAGE_FILE}")
     artifacts, files = Under("artifacts"), Under("files")
 
+    def has_begun(self) -> bool:
+        """True of the folder of a run, also where somebody removed a file of it."""
+        return self.lock.exists() or self.journal.exists() or (self.config.exists() and self.files.exists())
+
     def step_record(self, stage: str) -> dict[str, Any] | None:
         """A step's own record, or None when it has not begun."""
         try:

@@ -13,7 +13,7 @@ from components.data.convert.split_rows import (
     divide,
     near_duplicates,
 )
-from components.evaluation.rewriter.gate_precheck import GoldCounts
+from components.evaluation.rewriter.gate_precheck import GoldCounts, Obstacle
 from pipelines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.llm.prices import estimate_tokens
@@ -66,6 +66,7 @@ class Sheet:
     folds: list[Counter[Split]] = field(default_factory=list)
     """Rows by split of each fold, where the sheet is cross-fitted; `splits` are then the released model's."""
 
+    conversations: int = 0
     gold: list[GoldRow] = field(default_factory=list)
     with_history: int = 0
     """Rows that say what was said before."""
@@ -126,15 +127,31 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
             f"{config.questions}: none of {len(sheet.unfit)} rows is a question. The first, {sheet.unfit[0]} "
             "Is the column of questions named under generate.columns in the profile?"
         )
+    sheet.conversations = len(conversations)
     _divide(sheet, conversations, config)
     if len(texts) <= MOST_COMPARED and not sheet.folds:
         sheet.near_duplicates = _near_duplicates(texts, config.convert)
     if not sheet.splits["train"]:
+        if single := single_conversation(config, sheet):
+            raise DataError(f"{single.reason} {single.next_step}")
         raise DataError(
             f"{config.questions}: no row is for training: every conversation is marked, or was drawn, for dev or "
             f"test. Write train into {config.generate.columns.split} of some conversations."
         )
     return sheet
+
+
+def single_conversation(config: RunConfig, sheet: Sheet) -> Obstacle | None:
+    """The obstacle of a sheet whose rows are all of one conversation."""
+    if sheet.conversations != 1 or sheet.splits.total() == 1:
+        return None
+    column = config.generate.columns.conversation_id
+    return Obstacle(
+        reason=f"{config.questions}: all {sheet.splits.total():,} rows are of one conversation, by their {column}, "
+        "and one cannot be divided into train, dev and test.",
+        next_step="Name the column of conversations in generate.columns.conversation_id; with an empty name there "
+        "each row is a conversation.",
+    )
 
 
 def _note_length(sheet: Sheet, config: RunConfig, row: Question) -> None:

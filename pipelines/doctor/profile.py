@@ -10,7 +10,7 @@ from pipelines.preflight import base_warnings
 from pipelines.readiness import Readiness, check_readiness, problem_of
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import with_folds
-from pipelines.sizing.check import check_fit, check_room
+from pipelines.sizing.check import check_fit, check_room, cpu_machine, on_gpus
 from qinglan.errors import QinglanError
 
 READY = {
@@ -33,7 +33,8 @@ def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) 
     yield from readiness_checks(readiness, {**READY, "RAG": ready}, cluster)
     for warning in base_warnings(config, stages):
         yield Check("warning", "weights", warning)
-    problem = problem_of(lambda: check_fit(config, volumes=False))
+    here = None if cluster or on_gpus(config) else cpu_machine(folder)
+    problem = problem_of(lambda: check_fit(config, here, volumes=False))
     if problem:
         yield Check("error", "memory", " ".join(problem.lines), f"qinglan fit {config.training}")
     else:

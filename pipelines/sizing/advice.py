@@ -76,6 +76,8 @@ def _sft_changes(config: RunConfig) -> Iterator[Change]:
             yield Change("sft.max_length", length)
     if sft.tuner == "full":
         yield Change("sft.tuner", "lora")
+    if sft.device == "cpu":
+        return
     if sft.deepspeed != "zero3" and sft.gpus * sft.nodes > 1:
         yield Change("sft.deepspeed", "zero3")
     yield from (Change("sft.gpus", gpus) for gpus in range(sft.gpus + 1, MOST_CARDS + 1))
@@ -83,21 +85,24 @@ def _sft_changes(config: RunConfig) -> Iterator[Change]:
 
 def _ppo_changes(config: RunConfig) -> Iterator[Change]:
     ppo, hardware = config.ppo, config.ppo.hardware
-    if ppo.lora.rank and hardware.dtype != "bfloat16":
+    on_cpu = hardware.device == "cpu"  # its processes share one memory, where nothing is sent away
+    if not on_cpu and ppo.lora.rank and hardware.dtype != "bfloat16":
         yield Change("ppo.hardware.dtype", "bfloat16")
     if ppo.advantage == "gae":
         models, shapes = rewriter_models(config), known_shapes()
         for name in CRITICS:
             if models and models.critic and shapes[name].parameters < models.critic.parameters:
                 yield Change("ppo.critic_model", name)
-    if not hardware.offload:
+    if not on_cpu and not hardware.offload:
         yield Change("ppo.hardware.offload", True)
     for share in (0.4, 0.3, 0.5, 0.6, 0.7, 0.8):
-        if share != hardware.rollout_memory:
+        if not on_cpu and share != hardware.rollout_memory:
             yield Change("ppo.hardware.rollout_memory", share)
     yield Change("ppo.accumulation", 2 * ppo.accumulation)
     if not ppo.lora.rank:
         yield Change("ppo.lora.rank", 64)
+    if on_cpu:
+        return
     yield from (Change("ppo.accumulation", parts) for parts in _halves(ppo.accumulation))  # beside more cards
     yield from (Change("ppo.hardware.per_node", cards) for cards in range(hardware.per_node + 1, MOST_CARDS + 1))
     yield Change("ppo.hardware.nodes", 2 * hardware.nodes)

@@ -3,7 +3,8 @@
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from components.training.base.config import BaseConfig
@@ -18,6 +19,9 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.sizing.cards import Card
 from qinglan.sizing.constants import GB
 
+TRAININGS = frozenset({"sft", "ppo", "style", "distil"})
+"""Stages that hold a whole training in a machine's memory."""
+
 DISK_BLOCK = 512
 """Bytes of a block, as a file's status counts them."""
 
@@ -28,11 +32,12 @@ def fit_report(
     card: Card | None = None,
     machine: Machine | None = None,
     load: Workload = PLANNED,
+    stages: Collection[str] | None = None,
 ) -> FitReport | None:
-    """The report of either line; None where nothing trains on a GPU, or a model's shape is not known."""
+    """The report of either line, of these stages or of all; None where a model's shape is not known."""
     if isinstance(config, RunConfig):
-        return rewriter_report(config, name, card, machine, load)
-    return style_report(config, name, card, machine, load) if isinstance(config, StyleRunConfig) else None
+        return rewriter_report(config, name, card, machine, load, stages)
+    return style_report(config, name, card, machine, load, stages) if isinstance(config, StyleRunConfig) else None
 
 
 def uncounted_models(config: LineConfig) -> list[str]:
@@ -44,65 +49,60 @@ def uncounted_models(config: LineConfig) -> list[str]:
     return [name for name in names if model_shape(name) is None]
 
 
-def planned_fit_report(config: LineConfig, name: str, load: Workload) -> FitReport | None:
+def planned_fit_report(
+    config: LineConfig, name: str, load: Workload, stages: Collection[str] | None = None
+) -> FitReport | None:
     """The report for a plan; None also where a model cannot be read: a run waits for that one."""
     try:
-        return fit_report(config, name, load=load)
+        return fit_report(config, name, load=load, stages=stages)
     except DataError:
         return None
 
 
 def volume_bytes(config: LineConfig) -> dict[str, float]:
     """The most bytes that a run on a cluster keeps on each of its volumes, by the names of the claims."""
-    report = _gpu_report(config, None)
+    report = fit_report(config, "this profile") if on_gpus(config) else None
     claims = {"scratch volume": config.cluster.scratch, "base weights": config.cluster.base_weights}
     rooms = [room for room in report.rooms if room.stage == WHOLE_RUN] if report else []
     return {claims[room.room]: room.needed * GB for room in rooms}
 
 
-def _gpu_report(config: LineConfig, machine: Machine | None) -> FitReport | None:
-    on_gpus = any(cards.gpus for cards in config.machines().values())
-    return fit_report(config, "this profile", machine.card if machine else None, machine) if on_gpus else None
+def on_gpus(config: LineConfig) -> bool:
+    return any(machine.gpus for machine in config.machines().values())
 
 
 def check_fit(
-    config: LineConfig, machine: Machine | None = None, stages: Sequence[str] | None = None, volumes: bool = True
+    config: LineConfig, machine: Machine | None = None, stages: Collection[str] | None = None, volumes: bool = True
 ) -> None:
     """A ConfigError where a stage of a run needs more than its machine has: any stage, or one of these.
 
-    Without `volumes` those of the manifests are not compared: a cluster's own claims are read.
+    Without a `machine` those of the profile's cluster are meant, which it names where it trains on GPUs. Without
+    `volumes` those of the manifests are not compared: a cluster's own claims are read.
     """
-    report = _gpu_report(config, machine)
-    if report is None:
+    if machine is None and not on_gpus(config):
         return
-    rooms = [room for room in report.rooms if room.stage != WHOLE_RUN and (stages is None or room.stage in stages)]
-    if rooms and volumes:
-        rooms += [room for room in report.rooms if room.stage == WHOLE_RUN]
-    if not all(room.fits for room in rooms):
+    report = fit_report(config, "this profile", machine.card if machine else None, machine, stages=stages)
+    rooms = [room for room in report.rooms if volumes or room.stage != WHOLE_RUN] if report else []
+    if report and not all(room.fits for room in rooms):
         part = report.model_copy(update={"rooms": tuple(rooms), "fits": False})
         raise ConfigError(*verdict_lines(part), "`qinglan fit` shows what it is made of. Nothing was paid for.")
 
 
-def check_room(config: LineConfig, folder: Path, stages: Sequence[str]) -> None:
-    """A ConfigError where a run of these stages in the folder needs more than this machine has.
-
-    With GPUs their memory, the machine's and the disk are compared; without them the disk alone.
-    """
+def check_room(config: LineConfig, folder: Path, stages: Collection[str]) -> None:
+    """A ConfigError where a run of these stages in the folder needs more than this machine has: its memory, its disk,
+    and with GPUs theirs."""
     if any(config.machines()[stage].gpus for stage in stages):
-        if machine := this_machine(folder):
+        machine = this_machine(folder)
+    else:
+        machine = cpu_machine(folder) if TRAININGS & {*stages} else None
+    if machine:
+        with suppress(DataError):  # a model that cannot be read is reported elsewhere
             check_fit(config, machine, stages)
-    elif {"sft", "ppo"} & {*stages}:
-        try:
-            report = fit_report(config, "this profile", machine=cpu_machine(folder))
-        except DataError:  # a model that cannot be read is reported elsewhere
-            return
-        if lines := disk_shortfalls(report, folder) if report else []:
-            raise ConfigError(*lines, "`qinglan fit` shows what it is made of. Nothing was paid for.")
 
 
 def cpu_machine(folder: Path) -> Machine:
-    """This machine for a training on its processors: its disk is known, and what its memory must hold is noted."""
-    return Machine(DEFAULT_CARD, disk=run_disk(folder))
+    """This machine for a training on its processors."""
+    return Machine(DEFAULT_CARD, host_bytes(), run_disk(folder), folder)
 
 
 def run_disk(folder: Path) -> float:
@@ -122,28 +122,6 @@ def _disk_bytes(path: Path) -> int:
     return status.st_blocks * DISK_BLOCK // status.st_nlink if stat.S_ISREG(status.st_mode) else 0
 
 
-def disk_shortfalls(report: FitReport, folder: Path) -> list[str]:
-    """A warning if a run on this machine needs more disk than its folder has; else empty."""
-    return [
-        f"A run on this machine needs up to {room.needed:,.1f} GB of disk, and {room.available or 0:,.1f} GB are "
-        f"free, or held by an earlier try of it, where {folder} is or will be. Make room, or give --out on a larger "
-        "disk."
-        for room in report.rooms
-        if room.stage == WHOLE_RUN and not room.fits
-    ]
-
-
-def this_machines_room(report: FitReport, folder: Path) -> tuple[str, ...]:
-    """A note of this machine's memory, if the report has needs of a machine that the profile does not name."""
-    if all(room.available for room in report.rooms):
-        return ()
-    memory, disk = host_bytes() / GB, free_bytes(folder) / GB
-    return (
-        f"?: no machine is named for it. This one has {memory:,.1f} GB of memory in all, and {disk:,.1f} GB of disk "
-        f"are free here.",
-    )
-
-
 def host_bytes() -> int:
     """Memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -157,7 +135,7 @@ def this_machine(folder: Path) -> Machine | None:
         return None
     memory = torch.cuda.get_device_properties(0).total_memory
     card = Card(torch.cuda.get_device_name(0), memory / GB, memory)
-    return Machine(card, host_bytes(), run_disk(folder))
+    return Machine(card, host_bytes(), run_disk(folder), folder)
 
 
 def free_bytes(folder: Path) -> int:

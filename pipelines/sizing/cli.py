@@ -25,12 +25,12 @@ def fit(
 ) -> None:
     """Show whether a profile fits its machines: memory of cards and hosts, disk, steps, hours and price.
 
-    A profile without GPUs is compared with the disk of this machine. Exit code 2 if it does not fit, or if a model's
+    A rewriter's profile without GPUs is compared with this machine. Exit code 2 if it does not fit, or if a model's
     shape is not known.
     """
     from pipelines.rewriter import RunConfig
     from pipelines.rundir import RUNS, run_folder
-    from pipelines.sizing.check import cpu_machine, fit_report, this_machines_room, uncounted_models
+    from pipelines.sizing.check import cpu_machine, fit_report, uncounted_models
     from pipelines.sizing.profiles import is_shipped, load_profile
     from pipelines.sizing.report import PLANNED, Workload
     from pipelines.sizing.table import print_fit, uncounted_in_words
@@ -53,7 +53,7 @@ def fit(
         if models:
             raise typer.Exit(2)
         return
-    notes = (*report.notes, *this_machines_room(report, folder), *filter(None, [origin]))
+    notes = (*report.notes, *filter(None, [origin]))
     report = report.model_copy(update={"notes": notes})
     say_json(report.model_dump(mode="json")) if as_json else print_fit(report)
     if not report.fits:

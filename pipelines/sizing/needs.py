@@ -1,6 +1,7 @@
 """Needs of a run's stages: bytes on cards, in machines and on volumes, and how many there are."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from components.evaluation.rewriter import fit as evaluation
@@ -30,6 +31,8 @@ class Machine(NamedTuple):
     card: Card
     host: float = 0.0
     disk: float = 0.0
+    folder: Path = Path("runs")
+    """The run's folder, on that disk."""
 
 
 class Models(NamedTuple):
@@ -37,6 +40,19 @@ class Models(NamedTuple):
 
     base: ModelShape
     critic: ModelShape | None
+
+
+def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need]:
+    """Needs of a run of these stages; a volume's is the most of their own phases. None stands for all stages."""
+    if stages is None:
+        return [*needs]
+    omitted = {need.stage for need in needs} - {*stages}
+    limited = [
+        need._replace(phases=tuple(part for part in need.phases if part.name not in omitted))
+        for need in needs
+        if need.stage in stages or need.stage == WHOLE_RUN
+    ]
+    return [need for need in limited if need.phases]
 
 
 def rewriter_models(config: RunConfig) -> Models | None:

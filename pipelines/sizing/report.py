@@ -1,7 +1,7 @@
 """The report of `qinglan fit`: needs, steps, hours and price of a profile, and what to change."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from components.training.ppo import fit as ppo
@@ -9,6 +9,7 @@ from components.training.sft import fit as sft
 from components.training.style import fit as style
 from pipelines.line import LineConfig
 from pipelines.rewriter import RunConfig
+from pipelines.sheet import in_folds
 from pipelines.sizing.advice import MOST_CHANGES, nearest_changes, rewriter_changes, style_changes
 from pipelines.sizing.changes import Change, with_changes
 from pipelines.sizing.needs import (
@@ -16,6 +17,7 @@ from pipelines.sizing.needs import (
     WHOLE_RUN,
     Machine,
     Models,
+    needs_of,
     rewriter_models,
     rewriter_needs,
     serving_runtime,
@@ -130,12 +132,15 @@ def rewriter_report(
     card: Card | None = None,
     machine: Machine | None = None,
     load: Workload = PLANNED,
+    stages: Collection[str] | None = None,
 ) -> FitReport | None:
-    """None where a model's shape is not known."""
+    """The report of these stages, or of all; None where a model's shape is not known."""
     models, card = rewriter_models(config), card or profile_card(config)
     if models is None:
         return None
-    needs = rewriter_needs(config, models, card, machine)
+    if stages is not None and "evaluate" not in stages:  # no row is tested, so that no fold trains
+        config = config.model_copy(update={"convert": in_folds(config.convert, 0)})
+    needs = needs_of(rewriter_needs(config, models, card, machine), stages)
     return FitReport(
         profile=name,
         base=config.base.model,
@@ -146,8 +151,8 @@ def rewriter_report(
         currency=config.gateway.teacher.price.currency,
         fits=all(need.fits for need in needs),
         rooms=tuple(room_of(need, machine) for need in needs),
-        paces=tuple(_paces(config, models, card, load)),
-        advice=tuple(_advice(config, needs, card, machine)),
+        paces=tuple(pace for pace in _paces(config, models, card, load) if stages is None or pace.stage in stages),
+        advice=tuple(_advice(config, needs, card, machine, stages)),
         notes=(*_unknown_card(config, card), *_notes(config, models, card, load)),
     )
 
@@ -158,12 +163,13 @@ def style_report(
     card: Card | None = None,
     machine: Machine | None = None,
     load: Workload = PLANNED,
+    stages: Collection[str] | None = None,
 ) -> FitReport | None:
-    """The report of the style line."""
+    """The report of the style line, of these stages or of all."""
     shape, card = base_shape(config.base), card or profile_card(config)
     if shape is None:
         return None
-    needs = style_needs(config, shape, card, machine)
+    needs = needs_of(style_needs(config, shape, card, machine), stages)
     steps, folds = _style_steps(config, load.rows)
     return FitReport(
         profile=name,
@@ -260,7 +266,9 @@ def _pace(stage: str, steps: Steps, seconds: float | None, cards: int, price: fl
     return pace.model_copy(update={"hours": round(hours, 2), "cost": round(hours * cards * price, 2)})
 
 
-def _advice(config: RunConfig, needs: Sequence[Need], card: Card, machine: Machine | None) -> Iterator[str]:
+def _advice(
+    config: RunConfig, needs: Sequence[Need], card: Card, machine: Machine | None, stages: Collection[str] | None
+) -> Iterator[str]:
     changed = config
     for stage in TRAININGS:
         if all(need.fits for need in needs if need.stage == stage):
@@ -271,11 +279,11 @@ def _advice(config: RunConfig, needs: Sequence[Need], card: Card, machine: Machi
             return models is not None and _fits(training_needs(other, models, card, machine), stage)
 
         options = nearest_changes(changed, rewriter_changes(changed, stage), fits)
-        yield _changes_in_words(stage, options)
+        yield _changes_in_words(stage, options, _on_cpu(config, stage))
         if options:
             changed = with_changes(changed, options[0], "advice")
     models = rewriter_models(changed)
-    rest = rewriter_needs(changed, models, card, machine) if models else needs
+    rest = needs_of(rewriter_needs(changed, models, card, machine), stages) if models else needs
     direct = _direct_advice([need for need in rest if need.stage not in TRAININGS], machine)
     yield from direct if changed is config else (f"With the first of these changes: {line}" for line in direct)
     yield from _direct_advice(_hosts_alone(needs), machine)
@@ -298,11 +306,20 @@ def _fits(needs: Sequence[Need], stage: str) -> bool:
     return all(need.fits for need in needs if need.stage == stage)
 
 
-def _changes_in_words(stage: str, options: Sequence[tuple[Change, ...]]) -> str:
+def _on_cpu(config: RunConfig, stage: str) -> bool:
+    return (config.sft.device if stage == "sft" else config.ppo.hardware.device) == "cpu"
+
+
+def _changes_in_words(stage: str, options: Sequence[tuple[Change, ...]], on_cpu: bool = False) -> str:
     if options:
         return f"{stage} fits with {'; or with '.join(' and '.join(map(str, changes)) for changes in options)}."
+    if on_cpu:
+        return f"{stage}: changing up to {MOST_CHANGES} settings does not make it fit. Take a smaller base.model."
     cards = "larger cards or more of them" if stage in TRAININGS else "a larger card"
-    return f"{stage} fits with no {MOST_CHANGES} changes of its settings: take {cards}, or a smaller base.model."
+    return (
+        f"{stage}: changing up to {MOST_CHANGES} settings does not make it fit. "
+        f"Take {cards}, or a smaller base.model."
+    )
 
 
 def _hosts_alone(needs: Sequence[Need]) -> list[Need]:
@@ -325,7 +342,10 @@ def _direct_advice(needs: Sequence[Need], machine: Machine | None) -> Iterator[s
             times = math.ceil(10 * need.peak.bytes / need.available) / 10
             yield f"{need.stage} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
         elif machine:
-            yield f"Make room for {size} on this machine's disk, or give a run --out on a larger one."
+            yield (
+                f"Make room for {size} where {machine.folder} is or will be, or give a run --out on a larger disk. "
+                "What an earlier try of it holds there counts as free."
+            )
         else:
             yield f"The {need.room} needs {size}, which are {gib:,}Gi of a claim."
 

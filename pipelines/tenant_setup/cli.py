@@ -82,11 +82,12 @@ def init(
     answers = ask(data, options, yes)
     folder = write_tenant(tenant, data, answers)
     names = sorted(path.name for path in folder.iterdir())
-    plan = plan_of(tenant, answers)
+    trial, plan = plans_of(tenant, answers)
     say(
         f"Written: {folder} ({', '.join(names)})",
         *other_language(answers),
         *lines_of_plan(tenant, answers, plan, bool(data.documents)),
+        *next_command(tenant, folder, trial, bool(data.documents)),
         to=to,
     )
     if as_json:
@@ -198,13 +199,12 @@ def check_answer(name: str, answer: str, question: Question) -> str:
     return answer
 
 
-def plan_of(tenant: str, answers: "Answers") -> "Plan":
-    """The paid run's plan. The trial's profile is read too: nothing that was written may be refused later."""
+def plans_of(tenant: str, answers: "Answers") -> tuple["Plan", "Plan"]:
+    """The plans of the trial and of the paid run: what would be refused later is said now."""
     from pipelines.config import load_config
     from pipelines.plan import make_plan
 
-    make_plan(load_config(tenant, "demo"))
-    return make_plan(load_config(tenant, answers.teacher))
+    return make_plan(load_config(tenant, "demo")), make_plan(load_config(tenant, answers.teacher))
 
 
 def other_language(answers: "Answers") -> list[str]:
@@ -215,20 +215,27 @@ def other_language(answers: "Answers") -> list[str]:
 
 
 def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool) -> list[str]:
-    """Cost, promotion and the next command."""
+    """Cost and promotion of the paid run."""
     from pipelines.promotion import promotion_lines
 
-    lines = [
+    return [
         f"A run taught by {answers.teacher}: about {plan.cost:.2f} {plan.currency}, {plan.prepaid_cost:.2f} with "
         f"`qinglan prepay`; it stops before it passes {plan.budget:g}. `qinglan plan {tenant} --profile "
         f"{answers.teacher}` shows all of it.",
         "Can its model be promoted?", *(f"  {line}" for line in promotion_lines(plan.promotion)),
         *(f"! {warning}" for warning in plan.warnings),
+        *([] if documents else ["! Without a knowledge base there is no run: the next command names it."]),
     ]  # fmt: skip
-    if not documents:
+
+
+def next_command(tenant: str, folder: Path, trial: "Plan", documents: bool) -> list[str]:
+    """The trial's command or, where it would be refused, the reasons."""
+    if refusals := trial.promotion.refusals:
         return [
-            *lines,
-            "! Without a knowledge base there is no run: the next command names it.",
-            f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant} --knowledge-base FILE`",
+            f"! `qinglan run {tenant}` would be refused:",
+            *(f"  - {refusal.reason} {refusal.next_step}" for refusal in refusals),
+            f"Next: mend that, remove {folder}, and call `qinglan init` again.",
         ]
-    return [*lines, f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant}`"]
+    if not documents:
+        return [f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant} --knowledge-base FILE`"]
+    return [f"Next, for free, with stand-ins and a tiny model: `qinglan run {tenant}`"]

@@ -44,7 +44,14 @@ QUESTION_WORDS = re.compile(
 CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
 """Names of a conversation's texts in some sheets and of its ids in others: what they hold decides."""
 
-HISTORY_OR_OTHER_NAMES = (*CONVERSATION_NAMES, "聊天", "previous")
+HISTORY_OR_OTHER_NAMES = (
+    *CONVERSATION_NAMES,
+    "聊天",
+    "previous",
+    "transcript",
+    "chattranscript",
+    "chatlog",
+)
 """Names of what was said before, or of something else about it."""
 
 HISTORY_PARTS = re.compile("历史|上文|前文|之前|聊天|对话|history|previous|context|chat|conversation", re.I)
@@ -71,6 +78,14 @@ DATE = re.compile(
 )
 ID = re.compile(r"[\w.:#-]{1,64}")
 
+TEXT_OPTIONS = {
+    "question": "--question-column", "history_summary": "--history-column", "user_profile": "--profile-column"
+}  # fmt: skip
+"""Options that name a column of texts, by field."""
+
+LEAST_VALUES, NEARLY_ALL = 5, 0.95
+"""Values from which on a column's kind shows, and the share of them that is as good as all."""
+
 SAMPLE = 500
 LONGEST_QUESTION = 300
 
@@ -95,13 +110,12 @@ def guess_columns(
             raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
         if column:
             columns = {other: name for other, name in columns.items() if name != column} | {field: column}
-    unsure = _with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
+    unsure = with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
     if "history_summary" not in columns and (history := _history(rows[:SAMPLE], unsure)):
         columns["history_summary"] = history
         notes.append(_history_note(history))
     free = [name for name in names if name not in columns.values()]
-    ids = [*_with_names(CONVERSATION_NAMES, free), *(name for name in free if CONVERSATION_PARTS.match(_plain(name)))]
-    if "conversation_id" not in columns and (column := _conversation_ids(rows[:SAMPLE], ids)):
+    if "conversation_id" not in columns and (column := conversation_column(rows, free)):
         columns["conversation_id"] = column
         notes.append(
             f"{column} was taken for the conversation's id: it holds ids. --conversation-column names another."
@@ -114,8 +128,15 @@ def guess_columns(
     if "history_summary" not in columns and (history := _history(rows[:SAMPLE], named_so)):
         columns["history_summary"] = history
         notes.append(_history_note(history))
+    notes += wrong_texts(rows, columns, named)
+    if named.get("conversation_id") and (fault := _one_conversation(rows, columns)):
+        raise DataError(
+            f"--conversation-column {named['conversation_id']}: {fault}. Name another column, or leave the option "
+            "out: then each row is a conversation."
+        )
     for field, fault in (
         ("id", _repeated(rows, columns)),
+        ("conversation_id", _one_conversation(rows, columns)),
         ("split", _unknown_splits(rows, columns)),
         ("tenant_id", _other_tenants(rows, columns, tenant)),
     ):
@@ -142,10 +163,10 @@ def _refuse_column_twice(named: Mapping[str, str]) -> None:
 
 
 def _by_name(field: str, names: Sequence[str]) -> str:
-    return next(iter(_with_names(NAMES[field], names)), "")
+    return next(iter(with_names(NAMES[field], names)), "")
 
 
-def _with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
+def with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
     """The columns with these names, in the order of the usual ones."""
     plain = {_plain(name): name for name in reversed(names)}
     return [plain[_plain(name)] for name in usual if _plain(name) in plain]
@@ -170,6 +191,13 @@ def _sentences(texts: Sequence[str]) -> bool:
     return (
         length >= SHORTEST_HISTORY and different >= LEAST_DIFFERENT and single_words <= LEAST_DIFFERENT * len(texts)
     )
+
+
+def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """The column of conversations' ids among these, by its name and what it holds; empty for none."""
+    unsure = (name for name in names if CONVERSATION_PARTS.match(_plain(name)))
+    ids = _conversation_ids(rows[:SAMPLE], [*with_names(CONVERSATION_NAMES, names), *unsure])
+    return _by_name("conversation_id", names) or ids
 
 
 def _conversation_ids(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -209,6 +237,40 @@ def _question_score(values: Sequence[Any]) -> float:
         return 0.0
     question_share = sum(bool(QUESTION_WORDS.search(text)) for text in texts) / len(texts)
     return question_share * len(set(texts)) / len(texts)
+
+
+def wrong_texts(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], named: Mapping[str, str]) -> list[str]:
+    """Warnings of columns of texts that hold ids or one value; where a person has named such a column it is plainly
+    wrong, and refused."""
+    warnings = []
+    for field, option in TEXT_OPTIONS.items():
+        column, values = columns.get(field, ""), _values(rows, columns, field)
+        if len(values) < LEAST_VALUES:
+            continue
+        value, count = Counter(values).most_common(1)[0]
+        alike = count >= NEARLY_ALL * len(values)
+        digits = sum(any(map(str.isdigit, value)) for value in values)
+        ids = count == 1 and all(map(ASCII_WORD.fullmatch, values)) and digits >= LEAST_DIFFERENT * len(values)
+        numbers = count == 1 and not any(any(map(str.isalpha, value)) for value in values)
+        if alike:
+            fault = f"{count:,} of its {len(values):,} values are the same, {visible(value[:40])}"
+        else:
+            fault = f"its {len(values):,} values look like ids, such as {visible(value[:40])}"
+        if named.get(field) and (numbers or (alike and field == "question")):
+            raise DataError(f"{option} {visible(column)}: {fault}. Name the column of texts.")
+        if alike or ids or numbers:
+            warnings.append(f"{column} is used as {field}, and {fault}. {option} names another column.")
+    return warnings
+
+
+def _one_conversation(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
+    values = _values(rows, columns, "conversation_id")
+    if len(rows) < LEAST_VALUES or len(values) < len(rows) or len(set(values)) > 1:
+        return ""
+    return (
+        f"all {len(rows):,} rows have the same value, {visible(values[0][:40])}, and one conversation cannot be "
+        "divided into train, dev and test"
+    )
 
 
 def _values(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], field: str) -> list[str]:

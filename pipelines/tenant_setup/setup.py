@@ -103,14 +103,20 @@ def read_data(
     tenant: str, sheet: Path, places: Sequence[Path], named: Mapping[str, str] = MappingProxyType({})
 ) -> TenantData:
     """Read the sheet as the pipeline will, and the documents; `named` are columns that a person gave, by field."""
-    records = read_records(sheet)
+    records = read_records(sheet, named)
     if not records.rows:
         raise DataError(
             f"{sheet}: no rows below the header, and no message of a user. Is it the right file, and do the "
             "questions stand on its first sheet that is not hidden?"
         )
+    if records.chats and len({row["conversation_id"] for row in records.rows}) == 1 < len(records.rows):
+        raise DataError(
+            f"{sheet}: all {len(records.rows):,} questions are of one conversation, which cannot be divided into "
+            "train, dev and test. Bring more conversations."
+        )
     documents = read_documents(places) if places else None
-    guess = _guess_with_gold(records.rows, tenant, named, documents)
+    guess = _guess_with_gold(records.rows, tenant, {} if records.note else named, documents)
+    guess = guess._replace(notes=(*filter(None, [records.note]), *guess.notes))
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself

@@ -1,19 +1,25 @@
 """Any sheet of questions as records: .xlsx, .xls, CSV, JSON, JSONL, exported chats: a record for each question."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pipelines.tenant_setup.chat_messages import (
+    Record,
+    chat_questions,
+    message_columns,
+    message_questions,
+)
 from pipelines.tenant_setup.old_spreadsheet import read_old_spreadsheet
-from qinglan.chat_history import Turn, chat_lines, read_turns
+from qinglan.chat_history import Turn, read_turns
 from qinglan.csv_tables import decode_text, read_csv
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, row_format
 from qinglan.tables import read_table
 
-Record = dict[str, Any]
 ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 """Name of a part that an .xlsx file with a password has, in a container of the old format."""
 
@@ -28,9 +34,38 @@ class Records(NamedTuple):
     typed: bool = False
     """JSON, whose keys may be the pipeline's own names of fields, which it then takes as such."""
 
+    chats: bool = False
+    """Questions of whole conversations."""
 
-def read_records(path: Path) -> Records:
-    """All rows of a file; how it is read is decided by its bytes, whatever its name."""
+    note: str = ""
+    """A remark on rows that were put together."""
+
+
+def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) -> Records:
+    """All rows of a file; how it is read is decided by its bytes, whatever its name.
+
+    Rows that are single messages of chats become questions; `named` are columns that a person gave, by field.
+    """
+    records = _file_records(path, named)
+    columns = message_columns(records.rows, named)
+    if columns is None:
+        return records
+    if not columns.conversation:
+        raise DataError(
+            f"{path}: each row is a message of a chat ({columns.side}, {columns.text}), and no column says which "
+            "conversation it belongs to. Name that column: --conversation-column NAME."
+        )
+    questions = message_questions(records.rows, columns)
+    count = len({question["conversation_id"] for question in questions})
+    note = (
+        f"Each row is a message of a chat ({columns.side}, {columns.text}): the {len(questions):,} messages of users "
+        f"in {count:,} conversations ({columns.conversation}) are the questions, and what was said before each, by "
+        "the order of the rows, is its history."
+    )
+    return Records(questions, direct=False, chats=True, note=note)
+
+
+def _file_records(path: Path, named: Mapping[str, str]) -> Records:
     if path.is_dir():
         raise DataError(f"{path}: is a folder. Name the file of questions in it.")
     if not path.is_file():
@@ -47,12 +82,12 @@ def read_records(path: Path) -> Records:
     text = decode_text(content, str(path)).lstrip()
     if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
         return Records([cells for _, cells in read_csv(path)], direct=True)
-    return _json_records(path, content, text)
+    return _json_records(path, content, text, named)
 
 
-def _json_records(path: Path, content: bytes, text: str) -> Records:
+def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str]) -> Records:
     try:
-        values, lines = _json_values(path, text)
+        values, lines = _json_values(path, text, named)
     except DataError as error:
         raise DataError(f"{error} Is the file whole? Export it again, or mend that line.") from error
     for number, value in enumerate(values, 1):
@@ -60,18 +95,24 @@ def _json_records(path: Path, content: bytes, text: str) -> Records:
             raise DataError(f"{path}: element {number}: expected an object, found {type(value).__name__}.")
     chats = [_chat_of(value) for value in values]
     if values and all(chats):
-        return Records(_chat_questions(values, [turns for turns in chats if turns]), direct=False)
+        named_chats = (
+            (_chat_id(value, number), turns or [])
+            for number, (value, turns) in enumerate(zip(values, chats, strict=True), 1)
+        )
+        return Records(chat_questions(named_chats), direct=False, chats=True)
     utf_8 = False
     with suppress(UnicodeDecodeError):
         utf_8 = bool(content.decode("utf-8-sig"))
     return Records(values, direct=utf_8 and (lines or text[:1] == "["), typed=True)
 
 
-def _json_values(path: Path, text: str) -> tuple[list[Any], bool]:
+def _json_values(path: Path, text: str, named: Mapping[str, str]) -> tuple[list[Any], bool]:
     """The values of a list, of lines, or of the only list in an object; and whether each line is one."""
     if text[:1] == "[":
         values = parse_json(text, str(path), half_characters=True)
-        return ([{"messages": values}] if read_turns(values) else values), False
+        columns = message_columns(values, named) if read_turns(values) else None
+        one_chat = read_turns(values) and not (columns and columns.conversation)
+        return ([{"messages": values}] if one_chat else values), False
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     try:
         values = [parse_json(line, str(path), number, half_characters=True) for number, line in lines]
@@ -101,19 +142,6 @@ def _chat_of(record: Record) -> list[Turn] | None:
     return chats[0] if len(chats) == 1 and not named and all(len(text) <= 64 for text in texts) else None
 
 
-def _chat_questions(records: Sequence[Record], chats: Sequence[Sequence[Turn]]) -> list[Record]:
-    """Each thing that a user says is a question, and what was said before is its history."""
-    rows: list[Record] = []
-    for number, (record, turns) in enumerate(zip(records, chats, strict=True), 1):
-        names = (str(record[key]) for key in ("id", "conversation_id", "session_id", "对话编号") if record.get(key))
-        conversation = next(names, f"chat-{number}")
-        for at, turn in enumerate(turns):
-            if turn.side == "user":
-                rows.append(
-                    {
-                        "question": turn.text,
-                        "history_summary": chat_lines(turns[:at]),
-                        "conversation_id": conversation,
-                    }
-                )
-    return rows
+def _chat_id(record: Record, number: int) -> str:
+    names = (str(record[key]) for key in ("id", "conversation_id", "session_id", "对话编号") if record.get(key))
+    return next(names, f"chat-{number}")

@@ -1,5 +1,6 @@
 """The error of a run that stopped names its step, its log, and once the way on; its child is ended in any case."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -8,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from pipelines import execution
-from pipelines.execution import step_failure
+from pipelines.execution import run_lock, step_failure
 from pipelines.local_execution import LocalJob
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
 from pipelines.summary import answered_calls, journal_share, next_step
+from qinglan.errors import TrainingError
 from serving.gateway.paid_calls import RUN_AGAIN
 
 
@@ -65,6 +67,30 @@ def test_records_name_the_inputs_for_an_audit_in_any_folder(tmp_path: Path, monk
     )
 
     assert [job.inputs for job in jobs] == [{"questions": str(tmp_path / "q.jsonl")}]
+
+
+def test_a_run_that_is_killed_has_said_that_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, ends = RunDir(tmp_path / "run"), []
+
+    def killed(*_: object, **__: object) -> None:
+        ends.append((json.loads(run.record.read_bytes()), execution.state_in_words(run)))
+        with run_lock(run):
+            ends.append(execution.state_in_words(run))
+        raise TrainingError("the step ended")
+
+    monkeypatch.setattr(execution, "write_job", lambda run, job: None)
+    monkeypatch.setattr(execution, "execute", killed)
+    with run_lock(run):
+        pass
+    with pytest.raises(TrainingError):
+        execution.run_stages(REWRITER, run, ("generate",), {}, False, True)
+
+    (record, after), during = ends
+    assert (record["status"], record["ran"]) == ("running", ["generate"])
+    assert during == "Its run is under way." and after.startswith("Its last run was killed: the same command goes on")
+    assert json.loads(run.record.read_bytes())["status"] == "failed"
+    assert execution.state_in_words(run) == "Its last run ended as failed."
+    assert execution.state_in_words(RunDir(tmp_path)) == ""
 
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"

@@ -12,7 +12,7 @@ from pipelines.config import load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import prepayment_in_words, print_plan
 from pipelines.promotion import promotion_lines
-from pipelines.rewriter import RunConfig, StandIns
+from pipelines.rewriter import REWRITER, RunConfig, StandIns
 from pipelines.sizing.original_hours import planned_hours
 from pipelines.summary import funnel, left_out, with_verdict
 from qinglan.errors import DataError
@@ -383,6 +383,8 @@ def test_the_plan_says_whether_the_training_fits_and_estimates_the_plans_days(qu
     cpu = make_plan(load_config("fivedoctors", "gpt", questions=questions, training="cpu"), TODAY).fit
     assert cpu[0] == "On a CPU:" and cpu[-1] == "Hours on a CPU are not estimated."
     assert any(re.fullmatch(r"ppo needs \d+\.\d GB of memory\.", line) for line in cpu)
+    config = load_config("fivedoctors", "gpt", questions=questions, training="cpu")
+    assert not any("ppo" in line for line in make_plan(config, TODAY, stages=REWRITER.until("sft")).fit)
     days = {line.planned: line.cost for line in plan.original}
     assert "h (estimate)" in days["4 A100-80GB, 2-3 days"]
     assert plan.fit[3] == "ppo: no step over so few rows." and days["3-5 days"].endswith(

@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from pipelines import sheet
+from pipelines.execution import run_lock
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
+from qinglan.llm.host_allowlist import ALLOWED_VARIABLE
 from qinglan.llm.journal import Entry, Journal, make_call
 from qinglan.llm.prices import Usage
 from qinglan.questions import read_questions
@@ -90,3 +92,24 @@ async def pay(path: Path, answers: int) -> None:
         attempt = await journal.sent(call, Entry("generate", f"row-{number}", "teacher"), reserved=1.0)
         await journal.answered(attempt, call.key, orjson.dumps({}), Usage(10, 2, 5, 1), 0.25)
     journal.close()
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_all_that_refuses_a_run_is_said_at_once(
+    command: str, words: list[str], here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tenant's folder, a host, the memory, labels: each was named when the one before was mended."""
+    sheet_path = tmp_path / "q.jsonl"
+    sheet_path.write_text(sheet_path.read_text().replace('"split"', '"gold": "k9", "split"'))
+    folder = tmp_path / "acme run"
+    with run_lock(RunDir(folder)):
+        (folder / "config.yaml").write_text("tenant_id: acme\nquestions: q\nknowledge_base: k\n")
+    monkeypatch.setenv(ALLOWED_VARIABLE, "nobody.example")
+    monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 12_000_000_000)
+    more = ["--profile", "gpt", "--training", "cpu", "--out", str(folder)]
+
+    ended = here(command, *words[1:], *more)
+
+    positions = [ended.errors.find(part) for part in ("'acme'", "nobody.example", "Does not fit: sft", "k9")]
+    assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors
+    assert "\n  - sft fits with" in ended.errors.replace("qinglan: ", "")

@@ -220,6 +220,7 @@ def test_a_run_says_before_it_pays_that_its_base_is_not_here(
 ) -> None:
     monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
     monkeypatch.setattr("pipelines.sizing.check.run_disk", lambda folder: 1e14)
+    monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 1e14)
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
     def refuse(plan: Plan) -> None:
@@ -237,6 +238,7 @@ def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
 ) -> None:
     monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
     monkeypatch.setattr("pipelines.sizing.check.run_disk", lambda folder: 1e14)
+    monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 1e14)
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
     with pytest.raises(ConfigError, match="add --yes"):

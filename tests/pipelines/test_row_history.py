@@ -7,8 +7,9 @@ import pytest
 
 from pipelines.config import dump_config, load_config
 from pipelines.cross_fit import fold_run
+from pipelines.execution import run_lock
 from pipelines.row_history import StageNote, note_lines, row_history
-from pipelines.rundir import RunDir
+from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import in_folds
 from qinglan import terminal
 from qinglan.errors import ConfigError, DataError
@@ -117,6 +118,10 @@ def test_a_row_that_nobody_knows_and_a_folder_that_is_no_run_are_errors_with_the
         row_history(run, "nobody")
     with pytest.raises(ConfigError, match="no run there"):
         row_history(RunDir(tmp_path), "learned")
+    with run_lock(run):
+        run.config.unlink()
+    with pytest.raises(ConfigError, match=rf"{run.root}: this run's config\.yaml is missing\. Put it back"):
+        row_history(run, "learned")
 
 
 def test_a_cross_fitted_row_tells_which_fold_it_tests(run: RunDir, tmp_path: Path) -> None:
@@ -139,4 +144,7 @@ def test_before_generate_has_ended_no_row_is_said_to_be_missing(tmp_path: Path) 
     dump_config(load_config("fivedoctors", "demo", **files), run.config)
 
     with pytest.raises(DataError, match="generate has not ended"):
+        row_history(run, "row-2")
+    write_json(run.record, {"status": "running"})
+    with pytest.raises(DataError, match=r"generate has not ended[^\n]*\nIts last run was killed"):
         row_history(run, "row-2")

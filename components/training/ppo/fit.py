@@ -135,8 +135,11 @@ def host_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None)
 
 
 def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Everything in fp32 in one memory, with another copy of the actor that writes the rollouts."""
-    parts, tokens = shards(config, actor, critic), micro_batch_tokens(config)
+    """Everything in fp32 in one memory, that of all processes, with another copy of the actor that writes the
+    rollouts."""
+    here = config.hardware.per_node
+    parts = Shards(*(Amount(part.name, part.bytes * here) for part in shards(config, actor, critic)))
+    tokens = micro_batch_tokens(config) * here
     rollout = Amount("the rollout's copy", actor.parameters * FP32)
     processes = constant("processes", CPU_PROCESSES)
     resting = (*parts.resting_actor, *parts.resting_critic, rollout, processes)

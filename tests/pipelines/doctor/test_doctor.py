@@ -116,6 +116,7 @@ def test_doctor_says_of_a_sheet_and_of_the_disk_what_the_plan_says(
     files = {"questions": tmp_path / "q.jsonl", "knowledge_base": tmp_path / "kb.jsonl"}
     config = load_config("fivedoctors", "gpt", training="cpu", stand_ins={"rag": True}, **files)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=17_200_000_000))
+    monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 64_000_000_000)
     day, folder = date(2028, 1, 1), tmp_path / "run"
 
     by_subject: dict[str, list[Check]] = {}
@@ -128,9 +129,17 @@ def test_doctor_says_of_a_sheet_and_of_the_disk_what_the_plan_says(
     assert [check.what for check in by_subject["plan"]] == list(plan.warnings)
     assert [check.what for check in by_subject["promotion"]] == [why.reason for why in plan.promotion.obstacles]
     assert [check.what for check in by_subject["room"]] == [" ".join(refused.value.lines)]
+    assert [check.state for check in by_subject["memory"]] == ["ok"]
+    monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 12_000_000_000)
+    on_cluster, here = (
+        [check for check in profile_checks(config, folder, day, cluster=cluster) if check.subject == "memory"]
+        for cluster in (True, False)
+    )
+    assert [check.state for check in (*on_cluster, *here)] == ["ok", "error"]
+    assert "ppo needs 20.4 GB of host" in here[0].what and "there are 12.0" in here[0].what
     assert any("the run would end there" in warning for warning in plan.warnings)
     assert any("read it again" in warning for warning in plan.warnings)
-    assert "17.2 GB are free" in by_subject["room"][0].what and by_subject["room"][0].state == "error"
+    assert "there are 17.2" in by_subject["room"][0].what and by_subject["room"][0].state == "error"
     assert by_subject["sheet"] == [Check("ok", "sheet", "84 questions, counted as `qinglan plan` counts them.")]
 
 

@@ -108,7 +108,7 @@ def test_settings_with_which_the_style_line_fits_are_advised(memory: float, sett
 
     for line in report.advice:
         stage, _, options = line.partition(" fits with ")
-        for option in options.rstrip(".").split("; or with ") if "no 3 changes" not in line else ():
+        for option in options.rstrip(".").split("; or with ") if options else ():
             changes = [Change(*change.split(": ")) for change in option.split(" and ")]
             changed = fit_report(with_changes(config, changes, "test"), "test", card_of_size(memory))
             assert changed and all(room.fits for room in changed.rooms if room.stage == stage), option
@@ -125,7 +125,7 @@ def test_an_option_that_a_profile_has_no_use_for_is_refused() -> None:
 def test_a_hopeless_profile_says_that_no_setting_helps() -> None:
     report = report_of(rewriter(), memory=8)
 
-    assert any("take larger cards" in line for line in report.advice)
+    assert any("Take larger cards" in line for line in report.advice)
 
 
 def test_a_frozen_base_in_fp32_takes_twice_its_bytes_on_the_cards() -> None:

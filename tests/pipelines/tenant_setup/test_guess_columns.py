@@ -53,7 +53,10 @@ def test_ids_dates_links_and_labels_are_no_history(name: str, values: list[str])
 
 
 def test_a_person_names_the_conversation_and_the_profile_in_columns_of_any_name() -> None:
-    rows = [{"q": f"how {at}?", "case": f"case {at // 2}", "remark": "member", "session": "web"} for at in range(6)]
+    rows = [
+        {"q": f"how {at}?", "case": f"case {at // 2}", "remark": "member", "session": f"web{at % 3}"}
+        for at in range(6)
+    ]
 
     plain, _ = guess(*rows)
     columns, _ = guess(*rows, conversation_id="case", user_profile="remark")
@@ -138,6 +141,7 @@ def test_a_sheet_without_questions_is_an_error_that_lists_its_columns() -> None:
         ("id", "编号", ["1", "2", "1"], "1 is there 2 times"),
         ("split", "划分", ["train", "holdout", ""], "holdout is none of train, dev and test"),
         ("tenant_id", "租户", ["acme", "umbrella", "acme"], "it names umbrella, and this is acme's folder"),
+        ("conversation_id", "会话ID", ["A1"] * 5, "all 5 rows have the same value, A1, and one"),
     ],
 )
 def test_a_column_that_would_stop_a_run_is_left_out_and_said(
@@ -146,3 +150,57 @@ def test_a_column_that_would_stop_a_run_is_left_out_and_said(
     columns, notes = guess(*({"问题": "怎么洗", column: value} for value in values))
 
     assert columns[field] == "" and f"{column} is not used as {field}: {note}" in notes
+
+
+def test_a_conversation_column_of_one_value_is_refused_where_a_person_names_it() -> None:
+    rows = [{"问题": f"怎么洗{at}", "批次": "一"} for at in range(5)]
+
+    with pytest.raises(
+        DataError, match=r"--conversation-column 批次: all 5 rows have the same value, 一, .*leave the"
+    ):
+        guess(*rows, conversation_id="批次")
+    assert "same value" not in guess(*rows[:4], conversation_id="批次")[1]
+
+
+NUMBERS = [f"2026-{at:04}" for at in range(20)]
+IDS = [f"u-{at}" for at in range(20)]
+ALIKE = ["在吗"] * 20
+TEXTS = [f"第{at}次怎么洗" for at in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "refused", "warned"),
+    [
+        ("question", NUMBERS, "--question-column 甲: its 20 values look like ids, such as 2026-0000", ""),
+        ("question", ALIKE, "--question-column 甲: 20 of its 20 values are the same, 在吗", ""),
+        ("question", IDS, "", "甲 is used as question, and its 20 values look like ids, such as u-0"),
+        ("history_summary", NUMBERS, "--history-column 甲: its 20 values look like ids", ""),
+        ("history_summary", ALIKE, "", "甲 is used as history_summary, and 20 of its 20 values are the same, 在吗"),
+        ("user_profile", NUMBERS, "--profile-column 甲: its 20 values look like ids", ""),
+        ("user_profile", TEXTS, "", ""),
+        ("question", TEXTS, "", ""),
+    ],
+)
+def test_a_named_column_that_holds_no_texts_is_refused_or_warned_of(
+    field: str, values: list[str], refused: str, warned: str
+) -> None:
+    """The same columns by their usual names are warned of: nobody chose them."""
+    rows = [{"甲": value, "怎么": f"怎么洗{at}"} for at, value in enumerate(values)]
+    if refused:
+        with pytest.raises(DataError, match=refused):
+            guess(*rows, **{"question": "怎么", field: "甲"})
+    else:
+        assert warned in (notes := guess(*rows, **{"question": "怎么", field: "甲"})[1])
+        assert warned or "is used as" not in notes
+    usual = {"question": "问题", "history_summary": "历史摘要", "user_profile": "用户画像"}[field]
+    notes = guess(*({usual: row["甲"], "怎么": row["怎么"]} for row in rows))[1] if field == "question" else ""
+    assert f"{usual} is used as question" in notes or not (notes and (refused or warned))
+
+
+@pytest.mark.parametrize("name", ["Transcript", "chat_log"])
+def test_a_transcript_is_a_history(name: str) -> None:
+    rows = [{"question": f"does it wash {at}", name: f"User: hi number {at}. Agent: hello"} for at in range(6)]
+
+    columns, notes = guess(*rows)
+
+    assert columns["history_summary"] == name and f"{name} was taken for the history" in notes

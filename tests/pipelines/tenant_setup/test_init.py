@@ -335,3 +335,36 @@ def test_a_folder_of_questions_is_called_a_folder(tmp_path: Path, here: Here) ->
     assert (
         ended.code == 2 and f"--questions {tmp_path}: is a folder. Name the file of questions in it." in ended.errors
     )
+
+
+def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, here: Here) -> None:
+    """A column with one value for all rows; a chat alone; and a sheet of too few rows for the trial."""
+    rows = [f"{GOODS[at % 8]}{ASKED[at // 8]}" for at in range(64)]
+    Path("one.csv").write_text("问题,会话ID\n" + "".join(f"{row},A1\n" for row in rows), encoding="utf-8")
+    Path("few.csv").write_text("问题\n" + "".join(f"{row}\n" for row in rows[:3]), encoding="utf-8")
+    turns = [{"role": "user", "content": row} for row in rows]
+    Path("chat.json").write_text(json.dumps(turns), encoding="utf-8")
+
+    made = here("init", "acme", "one.csv", "--knowledge-base", "资料", "--yes")
+    chat = here("init", "chat", "chat.json", "--yes")
+    few = here("init", "few", "few.csv", "--knowledge-base", "资料", "--yes")
+
+    assert "! 会话ID is not used as conversation_id: all 64 rows have the same value, A1" in made.out
+    assert here("plan", "acme", "--profile", "demo").code == 0
+    assert (chat.code, Path("tenants/chat").exists()) == (3, False)
+    assert "chat.json: all 64 questions are of one conversation" in chat.errors
+    assert "! `qinglan run few` would be refused:" in few.out and "a step of PPO takes" in few.out
+    assert "Next: mend that, remove tenants/few, and call" in few.out and "Next, for free" not in few.out
+    assert here("plan", "few", "--profile", "demo").code == 3
+
+
+def test_a_plan_names_a_conversation_of_all_rows_as_the_cause(company: Path, here: Here) -> None:
+    made = here("init", "acme", "客服记录.xlsx", "--knowledge-base", "资料", "--yes")
+    assert made.code == 0
+    rows = "".join(f"{GOODS[at % 8]}{ASKED[at // 8]},A1\n" for at in range(64))
+    Path("one.csv").write_text("用户问句,会话ID\n" + rows, encoding="utf-8")
+
+    plan = here("plan", "acme", "--profile", "demo", "--questions", "one.csv")
+
+    assert plan.code == 3 and "one.csv: all 64 rows are of one conversation, by their 会话ID, and one" in plan.errors
+    assert "no row is for" not in plan.errors

@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.tenant_setup.sheet_formats import read_records
 from qinglan.errors import DataError
+from qinglan.tables import write_table
 
 USER, BOT = {"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}
 AGAIN = {"role": "user", "content": "那它能机洗吗"}
@@ -108,3 +109,57 @@ def test_a_question_with_its_history_as_turns_stays_one_row(tmp_path: Path) -> N
 def test_what_is_no_list_of_objects_is_an_error(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_records(write(tmp_path, content))
+
+
+MESSAGES = [
+    ("c1", "客户", "有背包吗"), ("c1", "机器人", "有的"), ("c2", "客户", "能开发票吗"), ("c1", "系统", "坐席接入"),
+    ("c1", "客户", "那它能机洗吗"), ("c2", "客服", "能"), ("c2", "机器人", ""),
+]  # fmt: skip
+QUESTIONS = [
+    {"question": "有背包吗", "history_summary": "", "conversation_id": "c1"},
+    {"question": "那它能机洗吗", "history_summary": "用户：有背包吗\n助手：有的", "conversation_id": "c1"},
+    {"question": "能开发票吗", "history_summary": "", "conversation_id": "c2"},
+]
+
+
+def messages_file(folder: Path, kind: str, names: tuple[str, str, str]) -> Path:
+    path = folder / f"chats.{kind}"
+    rows = [dict(zip(names, values, strict=True)) for values in MESSAGES]
+    if kind == "xlsx":
+        with write_table(path, list(names)) as add:
+            for values in MESSAGES:
+                add(list(values))
+    elif kind == "csv":
+        path.write_text("\n".join(",".join(values) for values in [names, *MESSAGES]), encoding="utf-8")
+    else:
+        lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+        path.write_text("\n".join(lines) if kind == "jsonl" else json.dumps(rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "json", "jsonl"])
+@pytest.mark.parametrize("names", [("conversation", "role", "content"), ("工单流水", "发送方", "消息内容")])
+def test_rows_that_are_messages_become_a_question_for_each_thing_that_a_user_said(
+    tmp_path: Path, kind: str, names: tuple[str, str, str]
+) -> None:
+    """Messages of two conversations are mixed; what a system says is no part of them."""
+    records = read_records(messages_file(tmp_path, kind, names))
+
+    assert records.rows == QUESTIONS and not records.direct
+    assert f"3 messages of users in 2 conversations ({names[0]})" in records.note
+
+
+def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp_path: Path) -> None:
+    path = messages_file(tmp_path, "csv", ("grp", "role", "content"))
+
+    with pytest.raises(
+        DataError, match=r"each row is a message of a chat \(role, content\).*--conversation-column NAME"
+    ):
+        read_records(path)
+    assert read_records(path, {"conversation_id": "grp"}).rows == QUESTIONS
+
+
+def test_rows_with_one_side_alone_stay_rows(tmp_path: Path) -> None:
+    rows = [{"role": "user", "content": "有背包吗", "conversation": "c1"}] * 2
+
+    assert read_records(write(tmp_path, "\n".join(map(json.dumps, rows)), "a.jsonl")).rows == rows

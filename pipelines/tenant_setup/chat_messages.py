@@ -1,0 +1,77 @@
+"""Exported chats as questions: each thing that a user says is one, and what was said before is its history.
+
+A sheet may hold a conversation in a cell, or a single message in each row: role, content, conversation.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pipelines.tenant_setup.guess_columns import CONVERSATION_NAMES, conversation_column, with_names
+from qinglan.chat_history import ROLES, Turn, chat_lines, read_turns
+
+Record = dict[str, Any]
+TEXT_NAMES = (
+    "content", "text", "message", "value", "utterance", "body", "内容", "消息", "消息内容", "聊天内容", "对话内容",
+    "文本", "发言", "话术",
+)  # fmt: skip
+"""Usual names of the column of what was said."""
+
+OTHER_ROLES = frozenset({"system", "tool", "function", "developer", "系统", "系统消息", "工具"})
+KNOWN_ROLES = 0.9
+"""Share of the rows that name their speaker's role."""
+
+
+class MessageColumns(NamedTuple):
+    """Columns of a sheet that has a single message of a chat in each row."""
+
+    side: str
+    text: str
+    conversation: str
+    """Empty where no column holds ids of conversations."""
+
+
+def chat_questions(chats: Iterable[tuple[str, Sequence[Turn]]]) -> list[Record]:
+    """The questions of conversations by their ids."""
+    return [
+        {"question": turn.text, "history_summary": chat_lines(turns[:at]), "conversation_id": conversation}
+        for conversation, turns in chats
+        for at, turn in enumerate(turns)
+        if turn.side == "user"
+    ]
+
+
+def message_columns(rows: Sequence[Record], named: Mapping[str, str]) -> MessageColumns | None:
+    """The columns of rows that are single messages; None for any other sheet.
+
+    Both sides of a chat are in one column, whatever its name. `named` are columns that a person gave, by field.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row if name))
+    sides = [name for name in names if _holds_sides(rows, name)]
+    texts = [named.get("question") or "", *with_names(TEXT_NAMES, names)]
+    text = next((name for name in texts if name and name not in sides), "")
+    if not sides or text not in names or named.get("history_summary"):
+        return None
+    free = [name for name in names if name not in (sides[0], text)]
+    conversations = [
+        named.get("conversation_id") or conversation_column(rows, free),
+        *with_names(CONVERSATION_NAMES, free),
+    ]
+    return MessageColumns(sides[0], text, next(filter(None, conversations), ""))
+
+
+def _holds_sides(rows: Sequence[Record], name: str) -> bool:
+    values = [row[name].strip().lower() for row in rows if isinstance(row.get(name), str) and row[name].strip()]
+    known = [value for value in values if value in ROLES or value in OTHER_ROLES]
+    return {"user", "assistant"} <= {*map(ROLES.get, known)} and len(known) >= KNOWN_ROLES * len(rows)
+
+
+def message_questions(rows: Iterable[Record], columns: MessageColumns) -> list[Record]:
+    """The questions of messages, whose order in their conversation is that of the rows."""
+    chats: dict[str, list[Record]] = {}
+    for row in rows:
+        text, conversation = row.get(columns.text), str(row.get(columns.conversation) or "").strip()
+        if text not in (None, ""):
+            chats.setdefault(conversation, []).append(
+                {"role": str(row.get(columns.side) or ""), "content": str(text)}
+            )
+    return chat_questions((conversation, read_turns(turns) or []) for conversation, turns in chats.items())
