@@ -29,6 +29,7 @@ from qinglan.rewriter.model import Student, load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_subprocess import encoded
 from tests.components.training.verl_subprocess import ask
+from tests.forked_runs import SWIFT
 from tests.forkserver import forked
 from tests.qinglan.jobs.rendered_env import LoopbackRunner
 from tests.qwen3 import CHAT_TEMPLATE
@@ -45,10 +46,6 @@ SMALL = SftConfig(
 )  # fmt: skip
 TWO = SMALL.model_copy(update={"nodes": 2, "batch": 4})
 """The same rows at each step: half of them on each node."""
-
-
-SWIFT = ("swift.pipelines.train.kto", "swift.pipelines.export.export", "torch.utils.tensorboard")
-"""What imports all that a training and a merge import."""
 
 
 class ForkedSwift(LocalRunner):
