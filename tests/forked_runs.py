@@ -9,6 +9,7 @@ of this is tested in pipelines/test_company_to_report.py.
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from standins.verl_cpu import fork_server
@@ -20,22 +21,29 @@ SWIFT = ("swift.pipelines.train.kto", "swift.pipelines.export.export", "torch.ut
 """What imports all that a training and a merge of ms-swift import."""
 
 VERL = ("tests.verl_libraries",)
-MODULES = ("kfp.dsl.executor_main", "serving.rewriter", "serving.rag", "serving.gateway", "standins.teacher")
+MODULES = (
+    "kfp.dsl.executor_main", "serving.rewriter", "serving.style", "serving.rag", "serving.gateway",
+    "standins.teacher",
+)  # fmt: skip
 
 
-def fork_environment() -> dict[str, str]:
-    """This process's environment, in which the Pythons of a run that run these modules are forks."""
+def fork_environment(trainings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment, in which the Pythons of a run that run these modules, or trainings', are forks."""
     path = socket_path(STEPS)
-    sockets = dict.fromkeys(MODULES, path) | {"swift.cli.sft": socket_path(SWIFT)} | verl_socket()
     connect(path).close()  # a run waits for its servers only so long
-    return {**os.environ, **forks_variables(sockets)}
+    return {**os.environ, **forks_variables({**dict.fromkeys(MODULES, path), **(trainings or {})})}
+
+
+def swift_sockets() -> dict[str, str]:
+    trainings = dict.fromkeys(("swift.cli.sft", "swift.cli.export"), socket_path(SWIFT))
+    return trainings | dict.fromkeys(("torch.distributed.run", "components.training.sft.finish"), socket_path(STEPS))
 
 
 def verl_socket() -> dict[str, str]:
     return {fork_server.__name__: socket_path(VERL)}
 
 
-def forks_variables(sockets: dict[str, str]) -> dict[str, str]:
+def forks_variables(sockets: Mapping[str, str]) -> dict[str, str]:
     """Variables that make a Python with one of these modules go on as a fork of the server at its socket."""
     forks = str(Path(__file__).parent / "run_forks")
     return {FORKS_VARIABLE: json.dumps([sys.prefix, sockets]), "PYTHONPATH": forks}
