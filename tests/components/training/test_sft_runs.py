@@ -4,6 +4,7 @@ One whole training is what the killed one and the two nodes are held against.
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -146,7 +147,8 @@ def test_a_training_that_is_killed_goes_on_and_ends_at_the_same_loss(
     assert orphans and not any(process.is_running() for process in orphans), "what it left behind was ended first"
     steps = [row["step"] for row in metrics(tmp_path)]
     log = (tmp_path / "log" / "train.log").read_text(errors="replace")
-    assert "resume_from_checkpoint" in log and max(steps) == 48
+    assert "checkpoint-" in re.findall("resume_from_checkpoint=(.*)", log)[-1], "it does not begin anew"
+    assert max(steps) == 48
     assert resumed.eval_loss == pytest.approx(whole.counts.eval_loss, rel=0.05)
 
 
