@@ -40,6 +40,10 @@ GATEWAY = ("openai", "fastapi", "uvicorn", "httpx", "prometheus_client", "pydant
 
 KILL = signal.SIGUSR1
 """Send this in place of SIGKILL where nothing of the fork may be left when its client has ended."""
+SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
+LONGEST_NAME = 240
+"""Of an open file without content Linux takes 249 bytes."""
+
 SERVERS: list["subprocess.Popen[bytes]"] = []
 """Fork servers that this process has started."""
 
@@ -66,7 +70,11 @@ def socket_path(libraries: tuple[str, ...]) -> str:
     else:
         command = [sys.executable, "-m", "tests.forkserver", str(path), str(owner), *libraries]
         folder = Path(__file__).parent.parent
-        SERVERS.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True))
+        environment = {name: value for name, value in os.environ.items() if name != SCRATCH_VARIABLE}
+        server = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, cwd=folder, env=environment, start_new_session=True
+        )
+        SERVERS.append(server)  # of no test, although it begins in one's environment
     return str(path)
 
 
@@ -215,6 +223,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         os.closerange(3, 256)
         os.environ.clear()
         os.environ.update(request["environment"])
+        tempfile.tempdir = None  # a library that was imported may have asked for this process's
+        _carry(request["environment"])
         os.chdir(request["folder"])
         sys.argv = ["-m", *request["argv"][1:]]
         runpy.run_module(request["argv"][0], run_name="__main__", alter_sys=True)
@@ -230,6 +240,15 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _carry(environment: dict[str, str]) -> None:
+    """Let /proc name the training that this fork and all its forks belong to: their `environ` is the fork server's.
+
+    An open file without content bears the variable as its name; tests/ctrl_c.py looks for it.
+    """
+    if scratch := environment.get(SCRATCH_VARIABLE):
+        os.memfd_create(f"{SCRATCH_VARIABLE}={scratch}"[:LONGEST_NAME])
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ function of the product.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 IsProse = Callable[[str], bool]
@@ -26,8 +27,8 @@ class OurTexts:
                 self._functions |= set(self._prose_functions(tree))
 
     def _prose_functions(self, tree: ast.AST) -> Iterator[str]:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and node.name not in FOREIGN:
+        for node in _functions(tree):
+            if node.name not in FOREIGN:
                 names = self.names(node)
                 results = (
                     part.value for part in _own(node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)
@@ -53,7 +54,7 @@ class OurTexts:
         """The expressions in the templates of a file that put a text of ours in."""
         shared = self.names(tree)
         scopes = [(tree, shared)]
-        scopes += [(node, shared | self.names(node)) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        scopes += [(node, shared | self.names(node)) for node in _functions(tree)]
         values = (
             (part.value, names)
             for scope, names in scopes
@@ -100,12 +101,29 @@ class OurTexts:
         return False
 
 
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of the functions in it."""
-    for child in ast.iter_child_nodes(scope):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield child
-            yield from _own(child)
+READ = (
+    ast.Return, ast.Yield, ast.YieldFrom, ast.ExceptHandler, ast.JoinedStr,
+    ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.comprehension,
+)  # fmt: skip
+"""The nodes that are looked at."""
+
+
+@cache
+def _functions(tree: ast.AST) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+@cache
+def _own(scope: ast.AST) -> list[ast.AST]:
+    """The nodes of a function that are looked at, without those of the functions in it."""
+    inner, nodes = list(ast.iter_child_nodes(scope)), []
+    while inner:
+        node = inner.pop()
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            inner += ast.iter_child_nodes(node)
+            if isinstance(node, READ):
+                nodes.append(node)
+    return nodes
 
 
 def _binding(node: ast.AST) -> tuple[str, ast.expr | None]:

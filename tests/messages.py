@@ -11,6 +11,7 @@ import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Container, Iterator
+from functools import cache
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -42,9 +43,21 @@ HOLE, NUMBER_HOLE, OUR_HOLE = "\1", "\2", "\3"
 HOLES = re.compile(f"([{HOLE}{NUMBER_HOLE}{OUR_HOLE}]+)")
 
 
-def templates_of(source: str) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file of the product, which several questions read."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def templates_of(tree: ast.AST) -> list[str]:
     """The templates of all literals of a file but docstrings."""
-    yield from map(numbered, _raw_templates(ast.parse(source), set()))
+    return [*map(numbered, _raw_templates(tree, set()))]
+
+
+@cache
+def file_templates(path: Path) -> list[str]:
+    """The templates of a file of code or of a page."""
+    return templates_of(parsed(path)) if path.suffix == ".py" else [*page_texts(path.read_text(encoding="utf-8"))]
 
 
 def _raw_templates(tree: ast.AST, ours: Container[ast.expr]) -> Iterator[str]:
@@ -132,7 +145,7 @@ def untranslated_parts() -> dict[str, str]:
     """Translations that leave a text of ours in English where it is put in, each with the file that puts it in."""
     known, hidden = catalogue(), not_shown()
     files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
+    trees = {path: parsed(path) for path in files}
     texts = OurTexts(trees, lambda text: is_prose(text) and text not in hidden)
     faulty: dict[str, str] = {}
     for path, tree in trees.items():
@@ -156,8 +169,7 @@ def room_templates(*rooms: str) -> dict[str, str]:
     for room in rooms:
         for path in sorted((ROOT / room).rglob("*")):
             if path.suffix in (".py", ".j2"):
-                read = templates_of if path.suffix == ".py" else page_texts
-                for template in read(path.read_text(encoding="utf-8")):
+                for template in file_templates(path):
                     templates.setdefault(template, str(path.relative_to(ROOT)))
     return templates
 
@@ -176,7 +188,7 @@ def figure_names() -> dict[str, str]:
     return {
         field.target.id.replace("_", " "): str(path.relative_to(ROOT))
         for path in files
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef) and node.name.endswith(FIGURES)
         for field in node.body
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
@@ -192,7 +204,7 @@ def heading_texts() -> dict[str, str]:
         text: str(path.relative_to(ROOT))
         for room in ROOMS
         for path in sorted((ROOT / room).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         for text in _headings(node)
         if re.search("[a-z]{3}", text)
     }
@@ -218,7 +230,7 @@ def added_texts() -> dict[str, str]:
     result: dict[str, str] = {}
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(path)):
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
                     parts = [map(numbered, _texts(side, ())) for side in (node.left, node.right) if is_text(side)]
                     for text in (text for part in parts for text in part if is_prose(text) and text not in hidden):

@@ -11,9 +11,11 @@ from uuid import uuid4
 import pytest
 
 from tests.ctrl_c import hears_ctrl_c, started_with
+from tests.forkserver import forked
 
 pytestmark = pytest.mark.slow
 
+MARK = "QINGLAN_SCRATCH"
 REPOSITORY = Path(__file__).parents[1]
 SERVER = """
 import subprocess, time
@@ -47,3 +49,19 @@ def test_ctrl_c_in_the_middle_of_a_training_and_of_a_server_leaves_no_process(tm
     while (left := started_with(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert left == []
+
+
+def test_a_fork_is_known_by_its_training_although_its_environment_is_the_fork_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MARK, str(tmp_path))
+    command = forked("http.server", "--bind", "127.0.0.1", "0", libraries=("http.server",))
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
+        assert client.stdout is not None
+        client.stdout.read(1)  # it serves
+        names = started_with(f"{MARK}={tmp_path}")
+        client.terminate()
+
+    assert [name for name in names if "http.server" in name and "-ES" not in name], "the fork, beside its client"
+    assert started_with(f"{MARK}={tmp_path}") == []

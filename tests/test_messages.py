@@ -67,7 +67,7 @@ def test_the_rooms_that_are_done_are_a_good_part_of_the_product() -> None:
     ],
 )
 def test_templates_are_read_from_the_code(source: str, templates: list[str]) -> None:
-    assert sorted(templates_of(source)) == sorted(templates)
+    assert sorted(templates_of(ast.parse(source))) == sorted(templates)
 
 
 @pytest.mark.parametrize(

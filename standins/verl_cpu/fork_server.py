@@ -63,18 +63,23 @@ def run_driver() -> None:
 
 def listen_with_modules(path: str) -> socket.socket:
     """Import the libraries, and listen for requests of workers."""
-    import importlib
-
-    further = filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(","))
-    with _without_ray():
-        for name in (*PRELOADED_MODULES, *further):
-            importlib.import_module(name)
+    import_libraries()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(64)
     gc.collect()
     gc.freeze()  # otherwise the garbage collector writes to every page, and forks share none
     return listening
+
+
+def import_libraries() -> None:
+    """Import what all of verl's processes import, but Ray."""
+    import importlib
+
+    further = filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(","))
+    with _without_ray():
+        for name in (*PRELOADED_MODULES, *further):
+            importlib.import_module(name)
 
 
 @contextlib.contextmanager

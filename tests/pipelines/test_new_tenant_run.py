@@ -27,7 +27,7 @@ from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student
 from qinglan.store import open_store
 from tests.browser import open_page
-from tests.forked_runs import fork_environment
+from tests.forked_runs import fork_environment, swift_sockets, verl_socket
 from tests.pipelines.new_tenant_run import Ran, acme, guide_settings, qinglan
 
 pytestmark = pytest.mark.slow
@@ -46,12 +46,17 @@ cli.main()
 """`qinglan`, whose demo finds its run done; acme's users ask what the users of its sample tenant ask."""
 
 
+def with_forks() -> dict[str, str]:
+    """The environment in which all of a run is forked, its trainings too."""
+    return fork_environment(swift_sockets() | verl_socket())
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """The run's first half, up to its last training."""
     folder = tmp_path_factory.mktemp("thread")
     words = ["run", *acme(folder, guide_settings()), "--out", str(folder / "run")]
-    run = qinglan([*words, "--until", "ppo"], folder / "run", fork_environment())
+    run = qinglan([*words, "--until", "ppo"], folder / "run", with_forks())
     return run._replace(words=words)
 
 
@@ -59,7 +64,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 def ran(trained: Ran) -> Ran:
     """The same command to its end."""
     assert trained.code == 0, trained.errors
-    return qinglan(trained.words, trained.out, fork_environment())
+    return qinglan(trained.words, trained.out, with_forks())
 
 
 def test_a_gate_that_holds_ends_the_run_with_its_reasons_and_its_own_exit_code(ran: Ran) -> None:
@@ -106,7 +111,7 @@ def test_the_same_seed_gives_the_same_models_and_the_same_figures(
     """The whole thread once more, with nothing to find done: no cache, another folder."""
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
     words = [str(tmp_path / "run") if word == str(ran.out) else word for word in ran.words]
-    assert qinglan([*words, "--until", "evaluate"], tmp_path / "run", fork_environment()).code == 0
+    assert qinglan([*words, "--until", "evaluate"], tmp_path / "run", with_forks()).code == 0
 
     first, again = (
         orjson.loads((out / "files" / "evaluation.json").read_bytes()) for out in (ran.out, tmp_path / "run")
@@ -230,7 +235,7 @@ def shown(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Shown:
 
 def demo(command: str, out: Path, *more: str) -> Shown:
     words = [sys.executable, "-c", DEMO, command, "--out", str(out), *more]
-    run = subprocess.run(words, capture_output=True, text=True, timeout=1200, check=False, env=fork_environment())
+    run = subprocess.run(words, capture_output=True, text=True, timeout=1200, check=False, env=with_forks())
     return Shown(out, run.returncode, run.stdout, run.stderr)
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import httpx
 import orjson
@@ -194,12 +195,13 @@ def test_the_small_models_release_is_served_as_it_was_judged(folder: Path, promo
     runtime = load_yaml(Path("manifests/base/runtimes/style-onnx.yaml"))["spec"]["containers"][0]
     assert "--engine=onnx" in runtime["args"]
     options = ["--model", str(release / "model"), "--engine", "onnx", "--port", "0"]
-    with run_service("serving.style", options, folder / "style-small.log") as url:
+    log = folder / "style-small.log"
+    with patch.dict(os.environ, fork_environment()), run_service("serving.style", options, log) as url:
         served = httpx.post(f"{url}/predict", json={"text": text}, timeout=60).json()
         which = httpx.get(f"{url}/model", timeout=60).json()
     assert which["sha256"] == evaluation["digests"]["model"]
     assert served["probabilities"] == pytest.approx(judged["probabilities"], abs=1e-5)
-    assert "unproven" not in (folder / "style-small.log").read_text()
+    assert "unproven" not in log.read_text()
 
 
 @pytest.mark.slow
@@ -245,7 +247,7 @@ def run_compiled(folder: Path, out: Path) -> dict[str, Any]:
     graph.write_text(text.replace("outputArtifactKey: labelled\n", "outputArtifactKey: artifact\n"), encoding="utf-8")
     records = out / "records"
     records.mkdir()
-    env = {**os.environ, "QINGLAN_RECORDS": str(records), "QINGLAN_SCRATCH": str(folder / "run" / "scratch")}
+    env = {**fork_environment(), "QINGLAN_RECORDS": str(records), "QINGLAN_SCRATCH": str(folder / "run" / "scratch")}
     words = [sys.executable, "-c", PROGRAM, str(graph), str(folder / "data"), str(out / "artifacts")]
     ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=1200, check=False)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]

@@ -11,9 +11,18 @@ from pathlib import Path
 FORKS_VARIABLE = "QINGLAN_TEST_FORKS"
 
 
+def _module_words(words: list[str]) -> list[str]:
+    """The words of `-m MODULE`, also where torchrun starts a library's module by its path."""
+    path = words[1] if words[:1] == ["-u"] else words[0] if words else ""
+    _, installed, module = path.partition("/site-packages/")
+    if not installed or not module.endswith(".py"):
+        return words
+    return ["-m", module.removesuffix(".py").replace("/", "."), *words[words.index(path) + 1 :]]
+
+
 def _go_on_as_a_fork() -> None:
     python, sockets = json.loads(os.environ.get(FORKS_VARIABLE, '["", {}]'))
-    words = sys.orig_argv[1:]
+    words = _module_words(sys.orig_argv[1:])
     if sys.prefix == python and words[:1] == ["-m"] and words[1] in sockets:
         sys.path.insert(0, str(Path(__file__).parents[2]))
         from tests.forkserver import client

@@ -4,9 +4,7 @@ Ray's workers on both are forks of one process that has imported torch: each imp
 there are a dozen. The nodes themselves and verl's driver are started as an operator's pods start them.
 """
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +18,9 @@ from qinglan.errors import TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter.model import Student
 from qinglan.scratch import SCRATCH_VARIABLE
-from standins.verl_cpu import environment
 from standins.verl_cpu.fork_server import SOCKET_VARIABLE
+from tests.forked_runs import VERL
+from tests.forkserver import forked
 from tests.ppo_world import laptop, validated, world
 from tests.qinglan.jobs.inside.test_ray_cluster import running_with
 from tests.qinglan.jobs.rendered_env import LoopbackRunner
@@ -44,20 +43,11 @@ def train(inputs: tuple[Path, Path, Path], out: Path, config: PpoConfig, runner:
     return ppo(sft_model, rows, out / "model", out / "log", NOWHERE, config, reward, runner)
 
 
-FORKS = """
-import os, sys
-from standins.verl_cpu import fork_server
-
-parent = os.getppid()
-fork_server.serve_forks(fork_server.listen_with_modules(sys.argv[1]), parent)
-"""
-
-
 @contextmanager
-def ray_forks(config: PpoConfig, patch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+def ray_forks(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
     """Have Ray's workers forked while the block runs."""
     path = folder / "fork-server"
-    server = subprocess.Popen([sys.executable, "-c", FORKS, str(path)], env={**os.environ, **environment(config)})
+    server = subprocess.Popen(forked("tests.verl_workers", str(path), libraries=VERL))
     patch.setenv(SOCKET_VARIABLE, str(path))
     patch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "ray_forks"))
     try:
@@ -73,7 +63,7 @@ def test_verl_trains_on_two_nodes_and_both_end_well(
     monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
     config = laptop(steps=1, hardware=TWO)
 
-    with ray_forks(config, monkeypatch, tmp_path):
+    with ray_forks(monkeypatch, tmp_path):
         counts = train(inputs, tmp_path, config, LoopbackRunner(tmp_path))
 
     assert counts.steps == 1

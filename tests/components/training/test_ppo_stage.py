@@ -26,7 +26,9 @@ from qinglan.jobs.processes import find_processes
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student, load_tokenizer
 from tests.ctrl_c import started_with
+from tests.forked_runs import forks_variables, verl_socket
 from tests.ppo_world import FAULT, laptop, validated, world
+from tests.run_forks.sitecustomize import FORKS_VARIABLE
 from tests.tiny_rewriter import SHAPE
 
 ROOT = Path(__file__).parents[3]
@@ -59,6 +61,16 @@ class World(NamedTuple):
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     return world(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def forked_verl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings of this test begin in a process that has imported verl's libraries: seven seconds of a core less.
+
+    The killed training is started as an operator starts it.
+    """
+    for name, value in forks_variables(verl_socket()).items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
@@ -97,7 +109,7 @@ ppo(*(Path(word) for word in sys.argv[1:5]), {url!r}, laptop(**{config!r}), Path
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_and_then_meets_an_outage_goes_on_to_a_rewriter(
-    small: World, monkeypatch: pytest.MonkeyPatch
+    small: World, forked_verl: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One training in three parts: whole trainings cost minutes."""
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -133,8 +145,9 @@ def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
     code = CHILD.format(root=str(ROOT), url=NOWHERE, config=WHOLE)
     dev, collection = 8, 16
     paused = {FAULT: f"pause:{dev + 2 * collection + dev}"}
+    as_an_operator = {name: value for name, value in os.environ.items() if name != FORKS_VARIABLE}
     child = subprocess.Popen(
-        [sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, env={**os.environ, **paused}
+        [sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL, env={**as_an_operator, **paused}
     )
     until = time.monotonic() + 900  # two busy cores take their time
     while time.monotonic() < until and not any(map(latest_step, (small.out / "scratch").glob("ppo/*/checkpoints"))):
@@ -185,7 +198,7 @@ def small_critic(small: World) -> Path:
 
 
 @pytest.mark.slow
-def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World) -> None:
+def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World, forked_verl: None) -> None:
     critic = small_critic(small)
     small.train(laptop(steps=1, lora=LORA, kl=0.01, accumulation=2, critic_model=str(critic)))
 
@@ -253,7 +266,7 @@ def test_a_training_that_an_alarm_stops_names_its_result(
 
 @pytest.mark.slow
 def test_grpo_has_no_critic_and_a_constant_reward_is_an_error_that_says_so(
-    small: World, monkeypatch: pytest.MonkeyPatch
+    small: World, forked_verl: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FAULT, "constant")
 

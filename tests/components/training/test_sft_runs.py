@@ -4,10 +4,10 @@ One whole training is what the killed one and the two nodes are held against.
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,23 +15,21 @@ import orjson
 import psutil
 import pytest
 
-from components.training.sft import finish
-from components.training.sft.command import merge_command
 from components.training.sft.config import SftConfig
-from components.training.sft.resume import resume_command
 from components.training.sft.stage import LOCAL_RUNNER, SftCounts, sft
 from components.training.sft.steps import training_steps
 from qinglan.digests import digest
-from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
+from qinglan.jobs import Runner
 from qinglan.prompts import Message
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student, load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE, last_checkpoint
 from tests.components.training.swift_subprocess import encoded
 from tests.components.training.verl_subprocess import ask
-from tests.forkserver import forked
+from tests.forked_runs import SWIFT, forks_variables, swift_sockets
 from tests.qinglan.jobs.rendered_env import LoopbackRunner
 from tests.qwen3 import CHAT_TEMPLATE
+from tests.run_forks.sitecustomize import FORKS_VARIABLE
 from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chat, chats
 
@@ -45,32 +43,6 @@ SMALL = SftConfig(
 )  # fmt: skip
 TWO = SMALL.model_copy(update={"nodes": 2, "batch": 4})
 """The same rows at each step: half of them on each node."""
-
-
-SWIFT = ("swift.pipelines.train.kto", "swift.pipelines.export.export", "torch.utils.tensorboard")
-"""What imports all that a training and a merge import."""
-
-
-class ForkedSwift(LocalRunner):
-    """Runs ms-swift in a fork of a process that has imported it: six seconds of a core less.
-
-    The killed training, what goes on from it, and the two nodes are started as an operator starts them.
-    """
-
-    def run(
-        self, spec: JobSpec, log: Path,
-        on_line: Callable[[str], None] = lambda line: None, stop: Callable[[], bool] = lambda: False,
-    ) -> Outcome:  # fmt: skip
-        resume, swift = spec.command.argv[3], spec.command.argv[5:]
-        command = spec.command._replace(argv=resume_command(Path(resume), [*swift]))
-        return super().run(spec._replace(command=in_fork(command)), log, on_line, stop)
-
-
-def in_fork(command: Command) -> Command:
-    """The command of a Python's module, in a fork."""
-    [python, option, module, *words] = command.argv
-    assert (python, option) == (sys.executable, "-m")
-    return command._replace(argv=forked(module, *words, libraries=SWIFT))
 
 
 class Inputs(NamedTuple):
@@ -94,15 +66,25 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 @pytest.fixture(autouse=True)
 def _own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
+    use_scratch(monkeypatch, tmp_path / "scratch")
+
+
+def use_scratch(patch: pytest.MonkeyPatch, scratch: Path) -> None:
+    """Train there, in forks of a process that has imported ms-swift: six seconds of a core less for each process.
+
+    The training that is killed is started as an operator starts it.
+    """
+    patch.setenv(SCRATCH_VARIABLE, str(scratch))
+    for name, value in forks_variables(swift_sockets()).items():
+        patch.setenv(name, value)
 
 
 @pytest.fixture(scope="module")
 def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SCRATCH_VARIABLE, str(folder / "scratch"))
-        return Whole(folder, folder / "scratch", train(inputs, folder, SMALL, ForkedSwift()))
+        use_scratch(patch, folder / "scratch")
+        return Whole(folder, folder / "scratch", train(inputs, folder, SMALL, LOCAL_RUNNER))
 
 
 def train(inputs: Inputs, out: Path, config: SftConfig, runner: Runner) -> SftCounts:
@@ -139,10 +121,7 @@ def test_sft_learns_is_evaluated_and_is_not_repeated(
 TRAIN = """
 import sys
 from pathlib import Path
-from components.training.sft import finish
-from components.training.sft.command import merge_command
 from components.training.sft.config import SftConfig
-from components.training.sft.resume import resume_command
 from components.training.sft.stage import sft
 
 base, chats, out, config = sys.argv[1:]
@@ -154,7 +133,9 @@ def test_a_training_that_is_killed_goes_on_and_ends_at_the_same_loss(
     inputs: Inputs, whole: Whole, tmp_path: Path
 ) -> None:
     words = [*inputs, tmp_path, SMALL.model_dump_json()]
-    child = psutil.Popen([sys.executable, "-c", TRAIN, *map(str, words)], stdout=subprocess.DEVNULL)
+    as_an_operator = {name: value for name, value in os.environ.items() if name != FORKS_VARIABLE}
+    command = [sys.executable, "-c", TRAIN, *map(str, words)]
+    child = psutil.Popen(command, stdout=subprocess.DEVNULL, env=as_an_operator)
     wait_for(lambda: [path for path in tmp_path.glob("scratch/sft/*/checkpoints") if last_checkpoint(path)])
     orphans = child.children(recursive=True)
     child.kill()
@@ -166,7 +147,8 @@ def test_a_training_that_is_killed_goes_on_and_ends_at_the_same_loss(
     assert orphans and not any(process.is_running() for process in orphans), "what it left behind was ended first"
     steps = [row["step"] for row in metrics(tmp_path)]
     log = (tmp_path / "log" / "train.log").read_text(errors="replace")
-    assert "resume_from_checkpoint" in log and max(steps) == 48
+    assert "checkpoint-" in re.findall("resume_from_checkpoint=(.*)", log)[-1], "it does not begin anew"
+    assert max(steps) == 48
     assert resumed.eval_loss == pytest.approx(whole.counts.eval_loss, rel=0.05)
 
 
@@ -183,16 +165,12 @@ def test_two_nodes_learn_what_one_process_learns_from_the_same_rows(
     assert list((tmp_path / "scratch" / "inputs").glob("*/base")), "a job's pods cannot see the step's own files"
 
 
-def test_lora_is_trained_and_merged_and_the_two_say_the_same(
-    inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lora_is_trained_and_merged_and_the_two_say_the_same(inputs: Inputs, tmp_path: Path) -> None:
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    monkeypatch.setattr(finish, "merge_command", lambda *given: in_fork(merge_command(*given)))
-
-    train(inputs, tmp_path, SMALL.model_copy(update={"tuner": "lora", "epochs": 16.0}), ForkedSwift())
+    train(inputs, tmp_path, SMALL.model_copy(update={"tuner": "lora", "epochs": 16.0}), LOCAL_RUNNER)
 
     model = tmp_path / "model"
     ids = torch.tensor(
@@ -217,7 +195,7 @@ def test_training_and_serving_see_the_same_prompt_to_the_byte(tmp_path: Path, te
     row: dict[str, Any] = {"messages": chat(5)["messages"]}
     asked: list[Message] = row["messages"][:2]
 
-    [ids] = ask(encoded, str(base), template, row, environment=os.environ)
+    [ids] = ask(encoded, str(base), template, row, environment=os.environ, libraries=SWIFT)
 
     served = load_tokenizer(base)
     prompt = served(render_prompt(served, asked), add_special_tokens=False).input_ids

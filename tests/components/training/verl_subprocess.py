@@ -12,16 +12,18 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from standins.verl_cpu.fork_server import PRELOADED_MODULES
+from tests.forked_runs import VERL
 from tests.forkserver import forked
 
 Answer = TypeVar("Answer")
 Environment = Mapping[str, str]
 
 
-def ask(question: Callable[..., Answer], *given: Any, environment: Environment) -> Answer:
-    """Call the function in a process that has this environment and nothing of verl."""
-    command = forked(__name__, libraries=PRELOADED_MODULES)
+def ask(
+    question: Callable[..., Answer], *given: Any, environment: Environment, libraries: tuple[str, ...] = VERL
+) -> Answer:
+    """Call the function in a process that has this environment and these libraries, but nothing of verl."""
+    command = forked(__name__, libraries=libraries)
     called = subprocess.run(
         command, input=pickle.dumps((question, given)), stdout=subprocess.PIPE, env=environment, check=True
     )
