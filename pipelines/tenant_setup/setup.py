@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import split_of
 from pipelines.config import TENANTS
+from pipelines.tenant_setup.chat_messages import Record
 from pipelines.tenant_setup.documents import Documents, read_documents
 from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns
 from pipelines.tenant_setup.guess_gold import guess_gold
@@ -27,7 +28,7 @@ from pipelines.tenant_setup.profiles import (
     relative_path,
     template,
 )
-from pipelines.tenant_setup.sheet_formats import Record, Records, read_records
+from pipelines.tenant_setup.sheet_formats import Records, read_records
 from qinglan.config import Name
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, dump_line
