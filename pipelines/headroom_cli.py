@@ -43,11 +43,11 @@ def headroom(
 def report_lines(report: "HeadroomReport") -> Iterator[str]:
     """The report as lines of text."""
     best = f"best of {report.samples}" if report.samples else "best of 2"
-    model = "sft" if report.samples else "teacher"
+    greedy = "sft greedy" if report.samples else "teacher greedy"
     yield f"{report.run}: share of dev rows with a gold passage first, 95 % intervals over conversations"
     if report.labelled:
         yield f"! {report.labelled:,} rows have labels by judges in place of gold: gold is judged there."
-    yield from table_lines(report.by_kind, [f"{model} greedy", "one sample", best, "gain", "unreached"])
+    yield from table_lines(report.by_kind, [greedy, "one sample", best, "gain", "unreached"])
     yield ""
     for recipe in report.recipes:
         yield f"{recipe.name}: {recipe.about}; {gain_in_words(recipe)}; {cost_in_words(recipe, report.currency)}"

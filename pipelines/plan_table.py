@@ -4,7 +4,7 @@ from typing import Any
 
 from pipelines.plan import Plan, PlanStep
 from pipelines.promotion import Promotion, promotion_lines
-from qinglan.terminal import in_language, labelled, listed
+from qinglan.terminal import Verbatim, in_language, labelled, listed
 
 UNFIT_SHOWN = 10
 """Rows set aside that a terminal shows."""
@@ -35,7 +35,7 @@ def print_plan(plan: Plan) -> None:
         console.print(f"{plan.training} The hours of this training are not part of the table.", highlight=False)
     counted = {step.step for step in plan.steps}
     if bounded := [name for name in ("label", "ppo", "evaluate") if name in counted]:
-        calls = f"Calls of {', '.join(bounded)} are the most there can be: equal texts are asked once."
+        calls = f"Calls of {listed(map(Verbatim, bounded))} are the most there can be: equal texts are asked once."
         console.print(calls, highlight=False)
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")
     if plan.fit:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pipelines.sizing.report import NO_HOURS, FitReport, Pace, Room
-from qinglan.terminal import in_language
+from qinglan.terminal import Verbatim, in_language, labelled, listed
 
 MARKS = {"counted": "", "measured": " m", "published": " p", "guessed": " g"}
 """Letters after a part that give the basis of its bytes."""
@@ -27,7 +27,8 @@ def print_fit(report: FitReport) -> None:
         console.print("*: by this repository's manifests; your cards and volumes may be others.", style="dim")
     console.print("The parts of each. m: measured, p: published, g: guessed; the rest is counted.", style="dim")
     for room in report.rooms:
-        console.print(f"{room.stage}, {in_language(room.room)}: {parts_in_words(room)}.", highlight=False)
+        where = listed([Verbatim(room.stage), room.room])
+        console.print(labelled(where, Verbatim(parts_in_words(room))), highlight=False)
     console.print(_paces_table(report))
     for line in verdict_lines(report):
         console.print(line, style="" if report.fits else "yellow", highlight=False)

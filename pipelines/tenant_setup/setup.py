@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import split_of
 from pipelines.config import TENANTS
+from pipelines.tenant_setup.chat_messages import Record
 from pipelines.tenant_setup.documents import Documents, read_documents
 from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns
 from pipelines.tenant_setup.guess_gold import guess_gold
@@ -27,7 +28,7 @@ from pipelines.tenant_setup.profiles import (
     relative_path,
     template,
 )
-from pipelines.tenant_setup.sheet_formats import Record, Records, read_records
+from pipelines.tenant_setup.sheet_formats import Records, read_records
 from qinglan.config import Name
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, dump_line
@@ -37,18 +38,16 @@ from qinglan.prompts import student_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rag.contract import Passage
 from qinglan.rows import QuarantinedRow, Question
-from qinglan.terminal import visible
+from qinglan.terminal import Verbatim, in_language, labelled, visible
 from qinglan.text import is_chinese
 
 RESERVED = ("training", "style")
 """Folders of pipelines/configs that are no tenant's."""
 
-FIELD_LABELS: dict[Language, tuple[str, ...]] = {
-    "zh": ("问题", "历史摘要", "用户画像", "检索需求", "标准段落", "划分"),
-    "en": ("question", "history", "profile", "need", "gold passages", "split"),
-}
+FIELD_LABELS = ("question", "said before", "user profile", "need", "gold passages", "its split")
 """Names of a row's fields in the preview."""
 
+COLUMNS_SETTING = "`generate.columns`"
 PREVIEW_ROWS = 5
 QUESTIONS_FILE, KNOWLEDGE_BASE_FILE = "questions.jsonl", "knowledge_base.jsonl"
 LEAST_TRAINING, LEAST_TESTED, SEEDS = 0.6, 0.05, 50
@@ -169,14 +168,15 @@ def questions_jsonl(rows: Sequence[Record], guess: ColumnGuess) -> bytes:
 
 def preview(data: TenantData) -> list[str]:
     """The first rows, each with all that the pipeline takes of it."""
-    lines, names = [], FIELD_LABELS[guess_language(data)]
+    lines = []
     for row in islice(data.rows, PREVIEW_ROWS):
         if isinstance(row, QuarantinedRow):
             lines += [f"{row.where}: set aside", f"  {row.detail}"]
             continue
         values = row.question, row.history_summary, row.user_profile, row.need, ", ".join(row.gold), row.split or ""
         lines.append(f"row {row.id} of conversation {row.conversation_id}")
-        lines += [f"  {name}: {_short(value)}" for name, value in zip(names, values, strict=True) if value]
+        named = zip(FIELD_LABELS, values, strict=True)
+        lines += [f"  {labelled(in_language(name), Verbatim(_short(value)))}" for name, value in named if value]
     return lines
 
 
@@ -283,5 +283,9 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of a file that cannot become a link, an image or a tag of a page."""
-    return "".join(f"\\{letter}" if letter in "`*_[]()<>!#|\\" else letter for letter in visible(text))
+    """Text of a file that cannot become a link, an image or a tag of a page; the name of our setting stays code."""
+
+    def escaped(part: str) -> str:
+        return "".join(f"\\{letter}" if letter in "`*_[]<>#|\\" else letter for letter in part)
+
+    return COLUMNS_SETTING.join(map(escaped, visible(text).split(COLUMNS_SETTING)))

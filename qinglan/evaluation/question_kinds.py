@@ -11,10 +11,10 @@ from qinglan.text import search_terms
 
 COMPLETE, IN_PIECES, HOUSE_WORDS, RARE_WORDS = "complete", "in pieces", "house words", "rare words"
 KINDS = {
-    COMPLETE: "holds all that its need says",
-    IN_PIECES: "leaves to the history what it is about",
-    HOUSE_WORDS: "no passage found scores half against its need: the house says it otherwise",
-    RARE_WORDS: "more than a third of its terms stand in no training question",
+    COMPLETE: "complete: it holds all that its need says",
+    IN_PIECES: "in pieces: it leaves to the history what it is about",
+    HOUSE_WORDS: "house words: no passage found scores half against its need, the house says it otherwise",
+    RARE_WORDS: "rare words: more than a third of its terms stand in no training question",
 }
 """Each kind, and what it says of a question; a question is of one of the first two, and perhaps of the others."""
 

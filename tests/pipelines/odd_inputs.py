@@ -197,7 +197,7 @@ SHEETS = [
           "there are 客服部 2026 年导出", "delete what stands above them"),
     sheet("questions on a hidden sheet", book("q.xlsx", ROWS, hide_the_first), "q.xlsx", 3,
           "first sheet that is not hidden"),
-    sheet("typed numbers", book("q.xlsx", [["问题"], [10086], [3.5]]), "q.xlsx", 0, "问题: 10086"),
+    sheet("typed numbers", book("q.xlsx", [["问题"], [10086], [3.5]]), "q.xlsx", 0, "question: 10086"),
     sheet("10,000 characters", book("q.xlsx", [["问题"], ["怎么洗" * 3400], ["怎么晾"]]), "q.xlsx", 0,
           "1 questions of 2 rows", "q.xlsx row 2: set aside", "问题 has 10200 characters, more than 2000"),
     sheet("all for test", book("q.xlsx", [["问题", "划分"], ["怎么洗", "测试"]]), "q.xlsx", 3,

@@ -13,6 +13,7 @@ import pytest
 from components.data.augment.report import REASONS
 from pipelines.comparing.recommendation import Conclusion
 from pipelines.comparing.report import headline
+from qinglan.evaluation.question_kinds import KINDS
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import save_trust
 from qinglan.messages import chinese
@@ -198,3 +199,19 @@ def test_the_fault_of_a_sheet_of_one_formula_is_chinese() -> None:
 
     assert "q 里是公式 '=1+1'；请粘贴为值。" in chinese().translate(fault)
     assert "第一行，f.csv 第 2 行：" in chinese().translate(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("; ".join(KINDS.values()), "完整的问题：包含需求所说的全部；有省略的问题：要看历史才知道问的是什么"),
+        ("teacher greedy", "教师贪心"),
+    ],
+)
+def test_kinds_of_questions_and_columns_are_chinese_to_the_last_word(text: str, shown: str) -> None:
+    assert chinese().translate(text).startswith(shown)
+
+
+def test_names_of_stages_stay_and_a_rooms_line_has_chinese_marks(screen: str) -> None:
+    assert "ppo，evaluate 的调用数是上限" in screen and "标签、" not in screen
+    assert "sft，主机内存：激活值" in screen

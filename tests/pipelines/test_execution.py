@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,12 +71,13 @@ def test_records_name_the_inputs_for_an_audit_in_any_folder(tmp_path: Path, monk
 
 
 def test_a_run_that_is_killed_has_said_that_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, ends = RunDir(tmp_path / "run"), []
+    run, records, states = RunDir(tmp_path / "run"), list[dict[str, Any]](), list[str]()
 
     def killed(*_: object, **__: object) -> None:
-        ends.append((json.loads(run.record.read_bytes()), execution.state_in_words(run)))
+        records.append(json.loads(run.record.read_bytes()))
+        states.append(execution.state_in_words(run))
         with run_lock(run):
-            ends.append(execution.state_in_words(run))
+            states.append(execution.state_in_words(run))
         raise TrainingError("the step ended")
 
     monkeypatch.setattr(execution, "write_job", lambda run, job: None)
@@ -85,9 +87,9 @@ def test_a_run_that_is_killed_has_said_that_it_runs(tmp_path: Path, monkeypatch:
     with pytest.raises(TrainingError):
         execution.run_stages(REWRITER, run, ("generate",), {}, False, True)
 
-    (record, after), during = ends
-    assert (record["status"], record["ran"]) == ("running", ["generate"])
-    assert during == "Its run is under way." and after.startswith("Its last run was killed: the same command goes on")
+    assert [(record["status"], record["ran"]) for record in records] == [("running", ["generate"])]
+    assert states[0].startswith("Its last run was killed: the same command goes on")
+    assert states[1] == "Its run is under way."
     assert json.loads(run.record.read_bytes())["status"] == "failed"
     assert execution.state_in_words(run) == "Its last run ended as failed."
     assert execution.state_in_words(RunDir(tmp_path)) == ""

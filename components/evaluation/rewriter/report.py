@@ -207,7 +207,7 @@ def _kinds(evaluation: Json) -> Blocks:
         difference = kernel.Cell(TOP1.difference(gap["difference"]), TOP1.difference_interval(gap), strong=True)
         rows.append([kind, f"{part['rows']:,}", *cells, difference, _loss_words(gap, ps.get(kind), gate)])
     yield kernel.Table(["", "rows", "teacher", NAMES[evaluation["candidate"]], "points", "loss"], rows, terminal=True)
-    meanings = "; ".join(f"{kind}: {words}" for kind, words in KINDS.items())
+    meanings = "; ".join(KINDS.values())
     yield kernel.Text(
         f"{meanings}. A kind holds the candidate where a loss beyond {100 * gate.kind_margin:.1f} points is shown "
         "(Holm over all kinds)."

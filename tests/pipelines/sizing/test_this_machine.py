@@ -18,6 +18,7 @@ from pipelines.sizing.check import check_room
 from pipelines.sizing.needs import Machine
 from pipelines.sizing.profiles import load_profile
 from qinglan.errors import ConfigError
+from qinglan.sizing.cards import card_of_size
 from qinglan.sizing.constants import GB
 
 PER_NODE = Change("ppo.hardware.per_node", 1)
@@ -82,7 +83,7 @@ def test_advice_for_processors_names_no_cards_and_no_second_machine(monkeypatch:
     """More processes share the memory that one would have."""
     base = Change("base.model", "Qwen/Qwen3-1.7B")
     config = with_changes(load_profile("cpu"), [base, Change("ppo.hardware.per_node", 2)], "test")
-    machine = Machine(check.DEFAULT_CARD, 34 * GB, 9000 * GB)
+    machine = Machine(card_of_size(80), 34 * GB, 9000 * GB)
 
     two, one = (
         check.fit_report(part, "test", machine=machine) for part in (config, with_changes(config, [PER_NODE], "test"))

@@ -50,7 +50,7 @@ def test_an_english_sheet_becomes_a_tenant_with_english_prompts(company: Path, h
 
     assert made.code == 0, made.errors
     assert "The documents are in English or another language written in letters." in made.out
-    assert "  history: User: Do you sell a backpack? / Assistant: Yes." in made.out
+    assert "  said before: User: Do you sell a backpack? / Assistant: Yes." in made.out
     assert here("plan", "acme").code == 0
     config = load_config("acme", "demo")
     asked = Question("acme", "how do I return it?", "", "User: Do you sell a tent?\nAssistant: Yes.")

@@ -92,7 +92,7 @@ def test_options_name_the_columns_of_conversations_and_of_users(company: Path, h
     assert made.code == 0, made.errors
     columns = load_yaml(Path("tenants/acme/demo.yaml"))["generate"]["columns"]
     assert (columns["conversation_id"], columns["user_profile"]) == ("来访", "备注")
-    assert "of conversation v 0" in made.out and "用户画像: 会员0级" in made.out
+    assert "of conversation v 0" in made.out and "user profile: 会员0级" in made.out
 
 
 def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: Here) -> None:
@@ -103,8 +103,8 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
     for line in (
         "64 questions of 65 rows; question = 用户问句, history_summary = 聊天记录, conversation_id = 会话ID",
         "! Not used: 会员等级. `generate.columns` in the profiles can name them.",
-        "    问题: 那它能机洗吗",
-        "    历史摘要: 用户：有背包吗 / 助手：有的",
+        "    question: 那它能机洗吗",
+        "    said before: 用户：有背包吗 / 助手：有的",
         "The locked test has 0 rows with gold passages",
         "Next, for free, with stand-ins and a tiny model: `qinglan run acme`",
     ):
@@ -114,6 +114,8 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
         "README.md", "demo.yaml", "gpt.yaml", "knowledge_base.jsonl", "student.txt", "teacher.txt",
     }  # fmt: skip
     assert "户外用品" in (tenant / "teacher.txt").read_text(encoding="utf-8")
+    assert "`generate.columns`" in (readme := (tenant / "README.md").read_text(encoding="utf-8"))
+    assert "\\`" not in readme and "\\(" not in readme
     for profile in ("demo", "gpt"):
         config = load_config("acme", profile)
         plan = make_plan(config)
