@@ -21,6 +21,7 @@ SWIFT = ("swift.pipelines.train.kto", "swift.pipelines.export.export", "torch.ut
 """What imports all that a training and a merge of ms-swift import."""
 
 VERL = ("tests.verl_libraries",)
+VLLM = ("tests.vllm_libraries",)
 MODULES = (
     "kfp.dsl.executor_main", "serving.rewriter", "serving.style", "serving.rag", "serving.gateway",
     "standins.teacher",
@@ -43,7 +44,7 @@ def verl_socket() -> dict[str, str]:
     return {fork_server.__name__: socket_path(VERL)}
 
 
-def forks_variables(sockets: Mapping[str, str]) -> dict[str, str]:
-    """Variables that make a Python with one of these modules go on as a fork of the server at its socket."""
-    forks = str(Path(__file__).parent / "run_forks")
-    return {FORKS_VARIABLE: json.dumps([sys.prefix, sockets]), "PYTHONPATH": forks}
+def forks_variables(sockets: Mapping[str, str], python: str = sys.executable) -> dict[str, str]:
+    """Variables that make this Python with one of these modules go on as a fork of the server at its socket."""
+    forks, prefix = Path(__file__).parent / "run_forks", Path(python).parents[1]
+    return {FORKS_VARIABLE: json.dumps([str(prefix), sockets]), "PYTHONPATH": str(forks)}

@@ -50,25 +50,28 @@ SERVERS: list["subprocess.Popen[bytes]"] = []
 PASSED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, KILL: signal.SIGKILL}
 
 
-def forked(module: str, *arguments: str, libraries: tuple[str, ...] = MODELS) -> list[str]:
+def forked(
+    module: str, *arguments: str, libraries: tuple[str, ...] = MODELS, python: str = sys.executable
+) -> list[str]:
     """Command that runs a module in a fork. All workers of a run of the tests share a fork server, which ends with
     that run."""
-    return [sys.executable, "-ES", __file__, socket_path(libraries), module, *arguments]
+    return [sys.executable, "-ES", __file__, socket_path(libraries, python), module, *arguments]
 
 
 @functools.cache
-def socket_path(libraries: tuple[str, ...]) -> str:
-    """Where a fork server that has these libraries listens; the first call of a run of the tests starts it."""
+def socket_path(libraries: tuple[str, ...], python: str = sys.executable) -> str:
+    """Where a fork server of this Python that has these libraries listens; the first call of a run of the tests
+    starts it."""
     owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     begun = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]  # a process's id comes again
-    key = hashlib.sha256(" ".join((str(owner), begun, *libraries)).encode()).hexdigest()[:16]
+    key = hashlib.sha256(" ".join((str(owner), begun, python, *libraries)).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"forks-{key}" / "socket"
     try:
         path.parent.mkdir(mode=0o700)
     except FileExistsError:  # another worker's test was first
         assert path.parent.stat().st_uid == os.getuid()
     else:
-        command = [sys.executable, "-m", "tests.forkserver", str(path), str(owner), *libraries]
+        command = [python, "-m", "tests.forkserver", str(path), str(owner), *libraries]
         folder = Path(__file__).parent.parent
         environment = {name: value for name, value in os.environ.items() if name != SCRATCH_VARIABLE}
         server = subprocess.Popen(

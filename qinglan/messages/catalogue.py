@@ -215,6 +215,8 @@ class Catalogue:
         words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
         if not LETTERS.search(words):
             return line
+        if words in self._texts:  # no template says more about it than the text itself
+            return line.replace(words, self._texts[words], 1)
         with self._lock:
             self._matches.clear()
             match = best(self._ended(words), self._sentences(words))

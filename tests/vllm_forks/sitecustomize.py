@@ -1,10 +1,13 @@
 """Each Python of a test's vLLM loads this file: its processes are forked from its server, as they are on a GPU.
 
-On a CPU vLLM would start each as a Python of its own, which imports it again: seven seconds of a core.
+On a CPU vLLM would start each as a Python of its own, which imports it again: seven seconds of a core. A module that
+tests/forked_runs.py names goes on as a fork here, too.
 """
 
 import multiprocessing
+import runpy
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -20,3 +23,6 @@ def _context(method: str) -> Any:
     """A process of Ray is never forked: Ray's threads would be missing in the copy."""
     ray = sys.modules.get("ray")
     return multiprocessing.get_context(method if ray is not None and ray.is_initialized() else "fork")
+
+
+runpy.run_path(str(Path(__file__).parents[1] / "run_forks" / "sitecustomize.py"))

