@@ -18,6 +18,7 @@ from pipelines.preflight import (
     repeated_row_warnings,
     rows_in_words,
     sheet_refusals,
+    whole_run_warnings,
 )
 from pipelines.promotion import Promotion, promotion
 from pipelines.rewriter import REWRITER, RunConfig
@@ -381,6 +382,7 @@ def _sheet_warnings(
     yield from without_history(config, sheet)
     yield from long_row_warnings(config, sheet, stages)
     yield from repeated_row_warnings(config, sheet, stages)
+    yield from whole_run_warnings(config, sheet, stages)
 
 
 def _money_warnings(config: RunConfig, total: float, today: date) -> list[str]:

@@ -166,6 +166,17 @@ def repeated_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]
     ]
 
 
+def whole_run_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
+    """Warn, where a run begins and ends early, of the sheet's faults that a whole run is refused for."""
+    if next(iter(REWRITER.stages)) not in stages:
+        return []
+    now = [*too_few_rows(config, sheet, stages)]
+    later = (fault for fault in too_few_rows(config, sheet, REWRITER.until(REWRITER.last)) if fault not in now)
+    return [
+        f"A run of all stages would be refused for this sheet: {fault.reason} {fault.next_step}" for fault in later
+    ]
+
+
 def refuse_unknown_template(base: Path, config: SftConfig) -> None:
     """A ConfigError where training could not render prompts as the base's own template does."""
     messages: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]

@@ -35,6 +35,7 @@ from pipelines.preflight import (
     long_row_warnings,
     names_knowledge_bases,
     repeated_row_warnings,
+    whole_run_warnings,
 )
 from pipelines.promotion import promotion, promotion_lines
 from pipelines.readiness import asks_examiner
@@ -75,7 +76,8 @@ def run_pipeline(
     checked.raise_with(find_refusals(config, sheet, stages))
     for warning in (
         *base_warnings(config, stages), *long_row_warnings(config, sheet, stages),
-        *repeated_row_warnings(config, sheet, stages), *checked.ready.rag.limits,
+        *repeated_row_warnings(config, sheet, stages), *whole_run_warnings(config, sheet, stages),
+        *checked.ready.rag.limits,
     ):  # fmt: skip
         say(f"! {warning}", to=sys.stderr)
     if approve and REWRITER.gateway & set(stages):

@@ -367,6 +367,10 @@ def test_a_plan_names_a_conversation_of_all_rows_as_the_cause(company: Path, her
     Path("one.csv").write_text("用户问句,会话ID\n" + rows, encoding="utf-8")
 
     plan = here("plan", "acme", "--profile", "demo", "--questions", "one.csv")
+    early = here("plan", "acme", "--profile", "demo", "--questions", "one.csv", "--until", "convert")
 
+    shown = " ".join(early.out.split())
+    assert "! A run of all stages would be refused for this sheet: one.csv: all 64 rows are of one" in shown
+    assert early.code == 0
     assert plan.code == 3 and "one.csv: all 64 rows are of one conversation, by their 会话ID, and one" in plan.errors
     assert "no row is for" not in plan.errors
