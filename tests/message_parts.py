@@ -116,7 +116,7 @@ def _functions(tree: ast.AST) -> list[ast.FunctionDef]:
 @cache
 def _own(scope: ast.AST) -> list[ast.AST]:
     """The nodes of a function that are looked at, without those of the functions in it."""
-    inner = list(ast.iter_child_nodes(scope))
+    inner = [*ast.iter_child_nodes(scope)]
     nodes: list[ast.AST] = []
     while inner:
         node = inner.pop()

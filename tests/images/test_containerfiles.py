@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -98,9 +99,19 @@ def test_the_only_tool_that_is_left_is_the_compiler_that_triton_calls() -> None:
     assert "apt-get" not in BUILD + PLAIN + FINAL
 
 
+@pytest.fixture(scope="module")
+def committed() -> Iterator[str]:
+    """The last commit's files, unpacked once for all images: a second of a core."""
+    with building._committed_tree() as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_build_names_the_image_its_lock_and_what_it_keeps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_names_the_image_its_lock_and_what_it_keeps(
+    name: str, committed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown: list[str] = []
+    monkeypatch.setattr(building, "_committed_tree", lambda: nullcontext(committed))
     monkeypatch.setattr(building, "_show", shown.extend)
     monkeypatch.setattr(building, "_engine", lambda *command: "sha256:built")
 
