@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from qinglan.errors import QinglanError
+
 State = Literal["ok", "warning", "error"]
 STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -17,6 +19,15 @@ class Check(NamedTuple):
     what: str
     next_step: str = ""
     """The command or setting that mends it; empty where nothing needs mending."""
+
+    more: Sequence[str] = ()
+    """Further lines of what was found."""
+
+
+def failed(subject: str, error: QinglanError, next_step: str = "") -> Check:
+    """The check of a subject that has this error."""
+    first, *more = error.lines
+    return Check("error", subject, first, next_step, more)
 
 
 def worst_state(checks: Sequence[Check]) -> State:
@@ -37,6 +48,8 @@ def print_checks(checks: Sequence[Check]) -> None:
         state = (set_cell_size(in_language(check.state), 7) + " ", STYLES[check.state])
         subject = set_cell_size(in_language(check.subject), wide)
         console.print(styled(state, f"{subject}  {in_language(check.what)}"), highlight=False, soft_wrap=True)
+        for line in check.more:
+            console.print(styled(f"{'':8}{'':{wide}}  {in_language(line)}"), highlight=False, soft_wrap=True)
         if check.next_step:
             next_step = f"{'':8}{'':{wide}}  -> {in_language(check.next_step)}"
             console.print(styled(next_step), highlight=False, soft_wrap=True)

@@ -277,8 +277,8 @@ def known_gold(config: RunConfig, sheet: Sheet) -> dict[str, set[str]]:
 
 def rows_in_words(rows: Sequence[UnknownGold]) -> str:
     """List the first rows by name, and count the rest."""
-    named = "; ".join(f"row {row.row_id!r}: {', '.join(map(repr, row.ids[:SHOWN]))}" for row in rows[:SHOWN])
-    return named + (f"; and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
+    named = ", ".join(f"{row.row_id!r} ({', '.join(map(repr, row.ids[:SHOWN]))})" for row in rows[:SHOWN])
+    return named + (f", and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
 
 
 def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from pipelines.checks import Check, State
+from pipelines.checks import Check, State, failed
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.check import volume_bytes
 from pipelines.submit.cluster_checks import TRAINING_OPERATOR
@@ -89,7 +89,7 @@ def kfp_check() -> Check:
     try:
         KfpClient(access).many_users()
     except QinglanError as error:
-        return Check("error", "KFP", " ".join(error.lines))
+        return failed("KFP", error)
     return Check("ok", "KFP", f"{access.endpoint} answers.")
 
 
@@ -104,7 +104,7 @@ def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, n
     try:
         findings = find_obstacles(api, needs, request, namespace, many_users=True)
     except QinglanError as error:
-        yield Check("error", "namespace", " ".join(error.lines))
+        yield failed("namespace", error)
         return
     yield from map(finding_check, findings)
     if not any(finding.weight == "missing" for finding in findings):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from pipelines.checks import Check
+from pipelines.checks import Check, failed
 from pipelines.config import load_config
 from pipelines.doctor.cluster import cluster_checks
 from pipelines.doctor.machine import machine_checks
@@ -32,7 +32,7 @@ def examine(
             config = load_config(tenant, profile, **settings)
             checks.append(Check("ok", "profile", f"{tenant}/{Path(profile).stem} can be read."))
         except QinglanError as error:
-            checks.append(Check("error", "profile", " ".join(error.lines)))
+            checks.append(failed("profile", error))
     if config is not None:
         of_profile = [*profile_checks(config, folder, date.today(), cluster)]
         if any(check.subject == "room" for check in of_profile):  # more is needed than the least of any run

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 
-from pipelines.checks import Check
+from pipelines.checks import Check, failed
 from pipelines.plan import count_tokens, make_plan
 from pipelines.preflight import base_warnings
 from pipelines.readiness import Readiness, check_readiness, problem_of
@@ -36,7 +36,7 @@ def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) 
     here = None if cluster or on_gpus(config) else cpu_machine(folder)
     problem = problem_of(lambda: check_fit(config, here, volumes=False))
     if problem:
-        yield Check("error", "memory", " ".join(problem.lines), f"qinglan fit {config.training}")
+        yield failed("memory", problem, f"qinglan fit {config.training}")
     else:
         yield Check("ok", "memory", f"{config.training} fits its machines, as far as its models are known.")
     if not readiness.by_subject["files"]:
@@ -50,7 +50,7 @@ def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, t
         counted = count_tokens(config)
         plan = make_plan(config, today, snapshot=snapshot, stages=stages, counted=counted)
     except QinglanError as error:
-        yield Check("error", "sheet", " ".join(error.lines), "`qinglan plan` counts its rows and labels.")
+        yield failed("sheet", error, "`qinglan plan` counts its rows and labels.")
         return
     if not plan.promotion.refusals:
         yield Check("ok", "sheet", f"{plan.rows:,} questions, counted as `qinglan plan` counts them.")
@@ -62,15 +62,15 @@ def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, t
         yield Check("warning", "promotion", obstacle.reason, obstacle.next_step)
     whole = with_folds(config, counted[0])
     if folder and (room := problem_of(lambda: check_room(whole, folder, stages))):
-        yield Check("error", "room", " ".join(room.lines))
+        yield failed("room", room)
 
 
 def readiness_checks(ready: Readiness, words: Mapping[str, str], cluster: bool) -> Iterator[Check]:
     """A check for each problem, and an ok for each subject without one."""
     for subject, problems in ready.by_subject.items():
         for problem in problems:
-            text = " ".join(problem.lines)
-            yield Check("warning", subject, f"On this machine: {text}") if cluster else Check("error", subject, text)
+            check = failed(subject, problem)
+            yield check._replace(state="warning", what=f"On this machine: {check.what}") if cluster else check
         if not problems:
             yield Check("ok", subject, words[subject])
     for limit in ready.rag.limits:
