@@ -12,6 +12,7 @@ from pipelines.tenant_setup.chat_messages import (
     message_columns,
     message_questions,
 )
+from pipelines.tenant_setup.guess_columns import refuse_missing_columns
 from pipelines.tenant_setup.old_spreadsheet import read_old_spreadsheet
 from qinglan.chat_history import Turn, read_turns
 from qinglan.csv_tables import decode_text, read_csv
@@ -47,6 +48,7 @@ def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) ->
     Rows that are single messages of chats become questions; `named` are columns that a person gave, by field.
     """
     records = _file_records(path, named)
+    refuse_missing_columns(path, records.rows, named)
     columns = message_columns(records.rows, named)
     if columns is None:
         return records

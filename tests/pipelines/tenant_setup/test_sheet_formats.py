@@ -201,6 +201,28 @@ def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp
     assert read_records(path, {"conversation_id": "grp"}).rows == QUESTIONS
 
 
+@pytest.mark.parametrize(
+    ("names", "field", "option"),
+    [
+        (("grp", "role", "content"), "conversation_id", "--conversation-column"),
+        (("编号", "问", "答"), "question", "--question-column"),
+        (("编号", "问", "答"), "history_summary", "--history-column"),
+        (("编号", "问", "答"), "user_profile", "--profile-column"),
+    ],
+)
+def test_a_named_column_that_is_not_there_is_refused_with_the_file_and_the_option(
+    tmp_path: Path, names: tuple[str, str, str], field: str, option: str
+) -> None:
+    path = messages_file(tmp_path, "csv", names)
+
+    with pytest.raises(DataError) as refused:
+        read_records(path, {"question": "", field: "没有"})
+    assert str(refused.value) == (
+        f"{path}: no column '没有'; there are {', '.join(names)}. Name one of them: {option} NAME, or leave the "
+        "option out: then the column is guessed."
+    )
+
+
 def test_rows_with_one_side_alone_stay_rows(tmp_path: Path) -> None:
     rows = [{"role": "user", "content": "有背包吗", "conversation": "c1"}] * 2
 
