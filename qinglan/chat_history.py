@@ -14,11 +14,21 @@ from typing import Any, Literal, NamedTuple
 from qinglan.text import is_chinese
 
 ROLES: dict[str, Literal["user", "assistant"]] = {
-    **dict.fromkeys(("user", "human", "customer", "client", "visitor", "用户", "客户", "顾客", "访客"), "user"),
     **dict.fromkeys(
-        ("assistant", "bot", "gpt", "agent", "ai", "model", "service", "客服", "助手", "机器人", "坐席"), "assistant"
+        (
+            "user", "human", "customer", "client", "visitor", "buyer", "用户", "客户", "顾客", "访客", "买家",
+            "咨询者", "咨询人", "家长", "学员", "患者",
+        ),
+        "user",
     ),
-}
+    **dict.fromkeys(
+        (
+            "assistant", "bot", "gpt", "agent", "ai", "model", "service", "seller", "客服", "助手", "机器人", "坐席",
+            "卖家", "商家", "店员", "店家", "导购", "顾问", "咨询师", "老师", "医生",
+        ),
+        "assistant",
+    ),
+}  # fmt: skip
 """Names of the two sides; what others say, such as a system prompt, is no part of the conversation."""
 
 SHOWN = {"user": "用户：", "assistant": "助手："}

@@ -3,7 +3,8 @@
     for number, cells in read_csv(path): ...          # {"问题": "那它一天吃几次?", ...}
 
 A cell is text, never a number; one that spreadsheet programs run is a Formula, as in an .xlsx. What programs could
-read in two ways (a quote without its end, a row of more cells than columns) is an error that names the row.
+read in two ways (a quote without its end, a row of more cells than columns) is an error that names the row. A cell
+may be longer than a spreadsheet's: who reads the rows sets aside those that are too long.
 """
 
 import csv
@@ -30,9 +31,9 @@ def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Ce
     """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped."""
     text = read_text(path)
     first = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
-    csv.field_size_limit(CELL_LIMIT)
+    csv.field_size_limit(UNCOMPRESSED_LIMIT)  # a quote without its end is an error of strict=True
     header: list[str] = []
-    number = 0
+    number = header_number = rows_read = 0
     try:
         delimiter = max(DELIMITERS, key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -40,20 +41,36 @@ def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Ce
             if not any(cell.strip() for cell in row):
                 continue
             if not header:
-                header = [cell.strip() for cell in row]
+                header, header_number = [cell.strip() for cell in row], number
+                _check_names(path, header, number)
                 check_header(path, header, required)
                 continue
             if any(cell.strip() for cell in row[len(header) :]):
+                if rows_read == 0 or len(header) == 1:
+                    raise DataError(
+                        f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. Row "
+                        f"{header_number} is taken for the names of columns: delete what stands above them. If it "
+                        f"holds them, put a cell that holds {delimiter!r} in double quotes."
+                    )
                 raise DataError(
                     f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. "
                     f"Put a cell that holds {delimiter!r} in double quotes."
                 )
+            rows_read += 1
             yield number, {name: _value(cell) for name, cell in zip(header, row, strict=False) if name}
     except csv.Error as error:
         raise DataError(
             f"{path}: row {number + 1} is no row of a CSV file ({error}). Is a quote without its end? "
             "Save the sheet as .xlsx, or export it again."
         ) from error
+
+
+def _check_names(path: Path, header: Sequence[str], number: int) -> None:
+    if (length := max(map(len, header))) > CELL_LIMIT:
+        raise DataError(
+            f"{path}: row {number} holds no names of columns: a cell of it has {length:,} characters. Is a "
+            "quote without its end? Save the sheet as .xlsx, or export it again."
+        )
 
 
 def _value(cell: str) -> Cell:

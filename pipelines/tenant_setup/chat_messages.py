@@ -3,11 +3,15 @@
 A sheet may hold a conversation in a cell, or a single message in each row: role, content, conversation.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipelines.tenant_setup.guess_columns import CONVERSATION_NAMES, conversation_column, with_names
 from qinglan.chat_history import ROLES, Turn, chat_lines, read_turns
+from qinglan.terminal import visible
 
 Record = dict[str, Any]
 TEXT_NAMES = (
@@ -19,6 +23,15 @@ TEXT_NAMES = (
 OTHER_ROLES = frozenset({"system", "tool", "function", "developer", "系统", "系统消息", "工具"})
 KNOWN_ROLES = 0.9
 """Share of the rows that name their speaker's role."""
+
+MOST_SIDES, LONGEST_SIDE = 3, 20
+"""Different values of a column of speakers (two sides and a system), and characters of each."""
+
+CHATS, LEAST_CHANGES, FIRST_ALIKE = 0.9, 0.6, 0.7
+"""Shares in a sheet of messages: of conversations with both sides, of rows with another side than the row before, and
+of conversations that the same side begins. A label of questions, such as yes or no, comes in any order."""
+
+TURN_NUMBER = re.compile("轮|turn", re.I)
 
 
 class MessageColumns(NamedTuple):
@@ -63,6 +76,43 @@ def _holds_sides(rows: Sequence[Record], name: str) -> bool:
     values = [row[name].strip().lower() for row in rows if isinstance(row.get(name), str) and row[name].strip()]
     known = [value for value in values if value in ROLES or value in OTHER_ROLES]
     return {"user", "assistant"} <= {*map(ROLES.get, known)} and len(known) >= KNOWN_ROLES * len(rows)
+
+
+def unknown_sides_note(rows: Sequence[Record], columns: Mapping[str, str]) -> str:
+    """A warning of a sheet that seems to hold a message in each row, by speakers with unknown names; else empty."""
+    conversation = columns.get("conversation_id", "")
+    if not conversation or columns.get("history_summary"):
+        return ""
+    names = dict.fromkeys(name for row in rows for name in row if name and not TURN_NUMBER.search(name))
+    for name in names:
+        if name not in columns.values() and (sides := _alternating(rows, name, conversation)):
+            return (
+                f"This looks like a sheet with a message of a chat in each row: in most conversations {name} takes "
+                f"turns between {', '.join(map(visible, sides))}, which do not name a user and an assistant, so "
+                f"answers count as questions, too. Write user and assistant into {name}."
+            )
+    return ""
+
+
+def _alternating(rows: Sequence[Record], name: str, conversation: str) -> list[str]:
+    """The few short values of the column where they take turns as in chats; else none."""
+    chats: dict[str, list[str]] = {}
+    for row in rows:
+        side = "" if row.get(name) is None else str(row[name]).strip()
+        chats.setdefault(str(row.get(conversation) or "").strip(), []).append(side)
+    sides = sorted({side for chat in chats.values() for side in chat})
+    if not 2 <= len(sides) <= MOST_SIDES or not all(0 < len(side) <= LONGEST_SIDE for side in sides):
+        return []
+    both = sum(len(set(chat)) > 1 for chat in chats.values())
+    changes = [before != after for chat in chats.values() for before, after in pairwise(chat)]
+    [(_, first)] = Counter(chat[0] for chat in chats.values()).most_common(1)
+    alternate = (
+        len(chats) > 1
+        and both >= CHATS * len(chats)
+        and sum(changes) >= LEAST_CHANGES * len(changes)
+        and first >= FIRST_ALIKE * len(chats)
+    )
+    return sides if alternate else []
 
 
 def message_questions(rows: Iterable[Record], columns: MessageColumns) -> list[Record]:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -83,6 +84,9 @@ TEXT_OPTIONS = {
 }  # fmt: skip
 """Options that name a column of texts, by field."""
 
+OPTIONS = {**TEXT_OPTIONS, "conversation_id": "--conversation-column"}
+"""Options that name a column, by field."""
+
 LEAST_VALUES, NEARLY_ALL = 5, 0.95
 """Values from which on a column's kind shows, and the share of them that is as good as all."""
 
@@ -106,8 +110,6 @@ def guess_columns(
     columns = {field: name for field in NAMES if (name := _by_name(field, names))}
     _refuse_column_twice(named)
     for field, column in named.items():
-        if column and column not in names:
-            raise DataError(f"No column {column!r}; there are {', '.join(map(visible, names)) or 'none'}.")
         if column:
             columns = {other: name for other, name in columns.items() if name != column} | {field: column}
     unsure = with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
@@ -149,6 +151,17 @@ def guess_columns(
         alone = "" if columns.get("conversation_id") else alone
         notes.append(f"Not used: {', '.join(unused)}. `generate.columns` in the profiles can name them.{alone}")
     return ColumnGuess(columns, tuple(notes))
+
+
+def refuse_missing_columns(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> None:
+    """Refuse an option's column that the file's rows do not have."""
+    names = dict.fromkeys(name for row in rows for name in row if name)
+    for field, column in named.items():
+        if names and column and column not in names:
+            raise DataError(
+                f"{path}: no column {column!r}; there are {', '.join(map(visible, names))}. Name one of them: "
+                f"{OPTIONS[field]} NAME, or leave the option out: then the column is guessed."
+            )
 
 
 def _refuse_column_twice(named: Mapping[str, str]) -> None:
@@ -250,7 +263,8 @@ def wrong_texts(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], n
         value, count = Counter(values).most_common(1)[0]
         alike = count >= NEARLY_ALL * len(values)
         digits = sum(any(map(str.isdigit, value)) for value in values)
-        ids = count == 1 and all(map(ASCII_WORD.fullmatch, values)) and digits >= LEAST_DIFFERENT * len(values)
+        words = all(map(ASCII_WORD.fullmatch, values)) and digits >= LEAST_DIFFERENT * len(values)
+        ids = words and (count == 1 or field == "question")  # labels, such as VIP1, describe users
         numbers = count == 1 and not any(any(map(str.isalpha, value)) for value in values)
         if alike:
             fault = f"{count:,} of its {len(values):,} values are the same, {visible(value[:40])}"

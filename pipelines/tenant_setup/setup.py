@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import split_of
 from pipelines.config import TENANTS
-from pipelines.tenant_setup.chat_messages import Record
+from pipelines.tenant_setup.chat_messages import Record, unknown_sides_note
 from pipelines.tenant_setup.documents import Documents, read_documents
 from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns
 from pipelines.tenant_setup.guess_gold import guess_gold
@@ -115,7 +115,8 @@ def read_data(
         )
     documents = read_documents(places) if places else None
     guess = _guess_with_gold(records.rows, tenant, {} if records.note else named, documents)
-    guess = guess._replace(notes=(*filter(None, [records.note]), *guess.notes))
+    note = records.note or ("" if records.chats else unknown_sides_note(records.rows, guess.columns))
+    guess = guess._replace(notes=(*filter(None, [note]), *guess.notes))
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself

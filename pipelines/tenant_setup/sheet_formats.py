@@ -12,6 +12,7 @@ from pipelines.tenant_setup.chat_messages import (
     message_columns,
     message_questions,
 )
+from pipelines.tenant_setup.guess_columns import conversation_column, refuse_missing_columns
 from pipelines.tenant_setup.old_spreadsheet import read_old_spreadsheet
 from qinglan.chat_history import Turn, read_turns
 from qinglan.csv_tables import decode_text, read_csv
@@ -19,6 +20,7 @@ from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, row_format
 from qinglan.tables import read_table
+from qinglan.terminal import visible
 
 ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 """Name of a part that an .xlsx file with a password has, in a container of the old format."""
@@ -47,9 +49,15 @@ def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) ->
     Rows that are single messages of chats become questions; `named` are columns that a person gave, by field.
     """
     records = _file_records(path, named)
+    refuse_missing_columns(path, records.rows, named)
     columns = message_columns(records.rows, named)
     if columns is None:
         return records
+    if not columns.conversation and conversation_column(records.rows, [columns.text]):
+        raise DataError(
+            f"{path}: --question-column {visible(columns.text)}: it holds ids of conversations. "
+            "Name the column of texts."
+        )
     if not columns.conversation:
         raise DataError(
             f"{path}: each row is a message of a chat ({columns.side}, {columns.text}), and no column says which "

@@ -195,6 +195,8 @@ SHEETS = [
     sheet("a header alone", book("q.xlsx", [["问题"]]), "q.xlsx", 3, "no rows below the header"),
     sheet("two rows of header", book("q.xlsx", [["客服部 2026 年导出"], *ROWS]), "q.xlsx", 3,
           "there are 客服部 2026 年导出", "delete what stands above them"),
+    sheet("a title above a CSV", data("q.csv", "客服部 2026 年导出\n\n编号,问题\nq1,怎么洗\n"), "q.csv", 3,
+          "row 3 has 2 cells", "delete what stands above them"),
     sheet("questions on a hidden sheet", book("q.xlsx", ROWS, hide_the_first), "q.xlsx", 3,
           "first sheet that is not hidden"),
     sheet("typed numbers", book("q.xlsx", [["问题"], [10086], [3.5]]), "q.xlsx", 0, "question: 10086"),

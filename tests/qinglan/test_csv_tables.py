@@ -58,8 +58,40 @@ def test_a_header_that_is_longer_than_any_cell_is_refused_in_words(tmp_path: Pat
     path = tmp_path / "q.csv"
     path.write_text("问" * 2_000_000, encoding="utf-8")
 
-    with pytest.raises(DataError, match="row 1 is no row of a CSV file"):
+    with pytest.raises(DataError, match="row 1 holds no names of columns: a cell of it has 2,000,000 characters"):
         list(read_csv(path))
+
+
+def test_a_cell_longer_than_a_spreadsheets_sets_its_row_aside_and_no_other(tmp_path: Path) -> None:
+    long = "很" * 40_000
+    sheet = write(tmp_path, f"问题,历史摘要,备注\n{long},,\n怎么吃,{long},\n几次,,{long}\n".encode())
+
+    rows = list(read_questions(sheet, Columns(), "acme"))
+
+    assert [row.detail for row in rows[:2] if isinstance(row, QuarantinedRow)] == [
+        "问题 has 40000 characters, more than 2000.", "历史摘要 has 40000 characters, more than 20000.",
+    ]  # fmt: skip
+    assert isinstance(rows[2], Question), "a cell that nobody reads may be long"
+
+
+@pytest.mark.parametrize("end", ["", '"另一个",b'])
+def test_a_quote_without_its_end_names_the_row_where_it_begins_in_a_long_sheet_too(tmp_path: Path, end: str) -> None:
+    text = '问题,画像\n怎么吃,a\n"几次,b\n' + "怎么洗,a\n" * 30_000 + end
+
+    with pytest.raises(DataError, match=r"row 3 is no row of a CSV file .*quote without its end"):
+        list(read_csv(write(tmp_path, text.encode())))
+
+
+@pytest.mark.parametrize(
+    ("title", "above"),
+    [("2026年客服导出\n\n", True), ("2026年客服导出\n导出人：小王\n", True), ("导出,2026年\n", True),
+     ("编号,问题\nq0,怎么洗\n", False)],
+)  # fmt: skip
+def test_a_title_above_the_names_of_columns_is_to_be_deleted(tmp_path: Path, title: str, above: bool) -> None:
+    with pytest.raises(DataError, match=r"has 3 cells, and there are \d columns.*','") as refused:
+        list(read_csv(write(tmp_path, f"{title}编号,问题,画像\nq1,怎么吃,a\n".encode())))
+
+    assert ("Row 1 is taken for the names of columns: delete what stands above them" in str(refused.value)) is above
 
 
 def test_a_formula_is_set_aside_as_in_a_spreadsheet(tmp_path: Path) -> None:

@@ -257,6 +257,8 @@ ODD: list[tuple[str, str, bytes, int, str]] = [
     ("BOM", "q.csv", "问题\n怎么洗\n".encode("utf-16"), 0, "1 questions of 1 rows"),
     ("a formula and a letter that hides", "q.csv", "问题\n=1+1怎么算\n怎么\u202e洗\n".encode(), 0, r"怎么\u202e洗"),
     ("ids twice", "q.jsonl", b'{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}', 0, "id is not used as id: 1"),
+    ("unknown speakers", "q.csv", "会话ID,谁,内容\nc0,0,怎么洗\nc0,1,水洗\nc1,0,怎么晾\nc1,1,挂着\n".encode(), 0,
+     "! This looks like a sheet with a message of a chat in each row"),
     ("chat", "q.json", json.dumps([{"messages": HISTORY}]).encode(), 0, "its rows are in questions.jsonl"),
 ]  # fmt: skip
 

@@ -1,12 +1,13 @@
 """Any sheet becomes records; an exported conversation becomes a question for each thing that its user said."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.tenant_setup.chat_messages import unknown_sides_note
 from pipelines.tenant_setup.sheet_formats import read_records
 from qinglan.errors import DataError
 from qinglan.tables import write_table
@@ -149,6 +150,47 @@ def test_rows_that_are_messages_become_a_question_for_each_thing_that_a_user_sai
     assert f"3 messages of users in 2 conversations ({names[0]})" in records.note
 
 
+@pytest.mark.parametrize(
+    ("user", "agent"),
+    [("买家", "卖家"), ("顾客", "商家"), ("顾客", "店员"), ("咨询者", "顾问"), ("家长", "老师"), ("buyer", "seller")],
+)
+def test_the_usual_pairs_of_speakers_are_known(tmp_path: Path, user: str, agent: str) -> None:
+    lines = [f"c{at},{side},{text}" for at in range(2) for side, text in ((user, "能机洗吗"), (agent, "能的"))]
+    records = read_records(write(tmp_path, "\n".join(["会话ID,发送人,内容", *lines]), "a.csv"))
+
+    assert [row["question"] for row in records.rows] == ["能机洗吗"] * 2
+
+
+def message_rows(sides: Sequence[str], name: str = "发送人") -> list[dict[str, Any]]:
+    return [{"会话ID": f"c{at // 4}", name: side, "内容": f"第{at}句"} for at, side in enumerate(sides)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sides"),
+    [
+        (message_rows(["0", "1"] * 8), "0, 1"),
+        (message_rows(["进", "出"] * 8), "出, 进"),
+        (message_rows(["小王", "客服小李", "客服小李", "小王"] * 4), "客服小李, 小王"),
+        (message_rows(["A", "B", "A", "S"] * 4), "A, B, S"),
+        (message_rows(["是", "否", "否", "是", "否", "是", "是", "否"] * 4), ""),
+        (message_rows(["是", "否", "否", "否"] * 4), ""),
+        (message_rows(["0", "1", "2", "0"] * 4, "轮次"), ""),
+        (message_rows(["微信"] * 8 + ["网页"] * 8), ""),
+        (message_rows(["0", ""] * 8), ""),
+        (message_rows(["0", "1", "2", "3"] * 4), ""),
+        ([row | {"说过": "有"} for row in message_rows(["0", "1"] * 8)], ""),
+    ],
+)
+def test_a_message_a_row_with_unknown_speakers_is_warned_of(rows: list[dict[str, Any]], sides: str) -> None:
+    """Labels of questions, turns by number, channels and sheets with a history are none."""
+    columns = {"question": "内容", "conversation_id": "会话ID"}
+    note = unknown_sides_note(rows, columns | ({"history_summary": "说过"} if "说过" in rows[0] else {}))
+
+    assert (f"发送人 takes turns between {sides}," in note and "Write user and assistant into 发送人" in note) or (
+        not sides and not note
+    )
+
+
 def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp_path: Path) -> None:
     path = messages_file(tmp_path, "csv", ("grp", "role", "content"))
 
@@ -157,6 +199,35 @@ def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp
     ):
         read_records(path)
     assert read_records(path, {"conversation_id": "grp"}).rows == QUESTIONS
+
+
+@pytest.mark.parametrize(
+    ("names", "field", "option"),
+    [
+        (("grp", "role", "content"), "conversation_id", "--conversation-column"),
+        (("编号", "问", "答"), "question", "--question-column"),
+        (("编号", "问", "答"), "history_summary", "--history-column"),
+        (("编号", "问", "答"), "user_profile", "--profile-column"),
+    ],
+)
+def test_a_named_column_that_is_not_there_is_refused_with_the_file_and_the_option(
+    tmp_path: Path, names: tuple[str, str, str], field: str, option: str
+) -> None:
+    path = messages_file(tmp_path, "csv", names)
+
+    with pytest.raises(DataError) as refused:
+        read_records(path, {"question": "", field: "没有"})
+    assert str(refused.value) == (
+        f"{path}: no column '没有'; there are {', '.join(names)}. Name one of them: {option} NAME, or leave the "
+        "option out: then the column is guessed."
+    )
+
+
+def test_ids_of_conversations_named_as_the_questions_of_messages_are_refused_as_such(tmp_path: Path) -> None:
+    path = messages_file(tmp_path, "csv", ("会话ID", "role", "content"))
+
+    with pytest.raises(DataError, match="--question-column 会话ID: it holds ids of conversations"):
+        read_records(path, {"question": "会话ID"})
 
 
 def test_rows_with_one_side_alone_stay_rows(tmp_path: Path) -> None:
