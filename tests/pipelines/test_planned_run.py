@@ -23,7 +23,9 @@ from tests.pipelines.conftest import Here
 def words(tmp_path: Path) -> list[str]:
     """A sheet without gold, large enough for every stage, and its knowledge base."""
     questions, base = tmp_path / "q.jsonl", tmp_path / "kb.jsonl"
-    rows = [{"question": f"怎么吃{at}", "split": split} for split in ("train", "dev", "test") for at in range(160)]
+    rows = [
+        {"question": f"怎么吃{at} {split}", "split": split} for split in ("train", "dev", "test") for at in range(160)
+    ]
     questions.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     base.write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
     return ["plan", "fivedoctors", "--questions", str(questions), "--knowledge-base", str(base)]
@@ -92,6 +94,21 @@ async def pay(path: Path, answers: int) -> None:
         attempt = await journal.sent(call, Entry("generate", f"row-{number}", "teacher"), reserved=1.0)
         await journal.answered(attempt, call.key, orjson.dumps({}), Usage(10, 2, 5, 1), 0.25)
     journal.close()
+
+
+@pytest.mark.parametrize("until", ["ppo", "convert"])
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_sheet_that_only_repeats_itself_is_refused_before_anything_is_paid(
+    command: str, until: str, words: list[str], here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "帐篷怎么洗"}\n' * 120)
+
+    ended = here(command, *words[1:], "--out", tmp_path / "run", "--until", until)
+
+    assert ended.code == 3
+    assert "rows of train nearly repeat a row of dev or test" in ended.errors
+    assert "--until sft" not in ended.errors + ended.out and "left at most" not in ended.errors + ended.out
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])
