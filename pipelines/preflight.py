@@ -62,7 +62,11 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
     """Name every file with a line that is no passage, the line, and the format needed; each is read to its end."""
     bases = knowledge_bases(config)
     if not bases:
-        yield ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
+        yield ConfigError(
+            f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl. Give a .jsonl file of passages, or "
+            f"a folder of them; `qinglan init TENANT SHEET --knowledge-base {config.knowledge_base}` makes passages of "
+            "documents."
+        )
     for path in bases.values():
         if format_ := foreign_format(path):
             yield DataError(f"--knowledge-base {path}: {format_} {A_PASSAGE}")
