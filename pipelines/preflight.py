@@ -64,8 +64,8 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
     if not bases:
         yield ConfigError(
             f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl. Give a .jsonl file of passages, or "
-            f"a folder of them; `qinglan init TENANT SHEET --knowledge-base {config.knowledge_base}` makes passages of "
-            "documents."
+            f"a folder of them; `qinglan init TENANT SHEET --knowledge-base {config.knowledge_base}` makes passages "
+            "of documents."
         )
     for path in bases.values():
         if format_ := foreign_format(path):
