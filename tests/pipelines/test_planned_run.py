@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from pipelines import sheet
+from pipelines.config import load_config
 from pipelines.execution import run_lock
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
@@ -60,7 +61,7 @@ def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothi
     words: list[str], here: Here, tmp_path: Path
 ) -> None:
     run = RunDir(tmp_path / "run")
-    asyncio.run(pay(run.journal, 3))
+    asyncio.run(pay(run.journal, 3, load_config("fivedoctors", "gpt").gateway.teacher.model))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     there, elsewhere = (
@@ -72,6 +73,27 @@ def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothi
     assert line.startswith(f"{run.journal} holds paid answers (3 for 0.75 USD): a call that has its answer there")
     assert not [line for line in elsewhere if "paid answers" in line]
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_plan_tells_the_stand_ins_answers_from_those_of_models_that_are_paid(
+    words: list[str], here: Here, tmp_path: Path
+) -> None:
+    run, stand_in = RunDir(tmp_path / "run"), load_config("fivedoctors", "demo").gateway.teacher.model
+    asyncio.run(pay(run.journal, 3, stand_in))
+
+    again, paying = (
+        [line for line in json.loads(here(*words, *profile, "--out", run.root, "--json").out)["warnings"]
+         if str(run.journal) in line]
+        for profile in ((), ("--profile", "gpt"))
+    )  # fmt: skip
+
+    assert again == [
+        f"{run.journal} holds 3 answers of the stand-in: a call that has its answer there is counted here and is not "
+        "made again."
+    ]
+    [line] = paying
+    assert "3 answers of models that this profile does not name" in line and f"({stand_in})" in line
+    assert "the budget counts 0.75 USD" in line and "paid answers" not in line
 
 
 def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +109,10 @@ def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeyp
     assert [path.name for path in times] == ["q.jsonl"]
 
 
-async def pay(path: Path, answers: int) -> None:
+async def pay(path: Path, answers: int, model: str) -> None:
     journal = Journal(path)
     for number in range(answers):
-        call = make_call({"model": "m", "messages": [{"role": "user", "content": f"问{number}"}]}, 0)
+        call = make_call({"model": model, "messages": [{"role": "user", "content": f"问{number}"}]}, 0)
         attempt = await journal.sent(call, Entry("generate", f"row-{number}", "teacher"), reserved=1.0)
         await journal.answered(attempt, call.key, orjson.dumps({}), Usage(10, 2, 5, 1), 0.25)
     journal.close()
