@@ -228,19 +228,18 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the thread here, from the sheet to a signed release: the same graph as on the cluster, with kfp.local."""
+    from pipelines.config import load_config
     from pipelines.rundir import run_folder
 
     root = out or run_folder(tenant, profile)
-    if not as_json:  # the imports below take a second, the checks and the services several
+    options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
+    config = load_config(tenant, profile, **options)
+    if not as_json:  # the imports below, the checks and the services take several seconds
         say(f"[run] {tenant} in {root}: reads the files and checks what a run needs.", to=sys.stderr)
 
-    from pipelines.config import load_config
     from pipelines.execution import raise_if_held
     from pipelines.run import run_pipeline
     from pipelines.summary import print_summary
-
-    options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
-    config = load_config(tenant, profile, **options)
 
     approve = _ask_to_spend if config.pays and not yes else None
     record = run_pipeline(config, root, only, until, quiet=as_json, approve=approve)

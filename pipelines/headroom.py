@@ -152,7 +152,9 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
     path = run.shown("prompts") / "dev.parquet"
     if not path.is_file():
         raise ConfigError(
-            f"{path}: no such file. Run as far as the convert stage: `qinglan run ... --until convert`.",
+            f"{path}: no such file. A run that ends before convert removes what an earlier run's convert wrote. "
+            f"Call the `qinglan run` that made this folder again, with --out {run.root} --until convert: what was "
+            "paid is not paid again.",
             *filter(None, [state_in_words(run)]),
         )
     slices = read_slices(config.evaluate.slices) if config.evaluate.slices else {}

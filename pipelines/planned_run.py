@@ -23,7 +23,7 @@ from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, with_folds
 from pipelines.sizing.check import check_room
 from qinglan.errors import QinglanError
-from qinglan.llm.journal_reader import read_report
+from qinglan.llm.journal_reader import ModelAnswers, read_answers_by_model
 
 
 class CheckedRun(NamedTuple):
@@ -93,7 +93,7 @@ def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWith
         counted=(checked.sheet, checked.tokens),
         warnings=(
             *base_warnings(config, stages), *ready.rag.limits,
-            *(paid_before(RunDir(folder), config.gateway.teacher.price.currency) if config.pays else ()),
+            *earlier_answers(RunDir(folder), config),
         ),
     )  # fmt: skip
     try:
@@ -103,12 +103,36 @@ def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWith
     return PlanWithRefusal(plan, None)
 
 
-def paid_before(run: RunDir, currency: str) -> list[str]:
-    """Tell of answers that the run's journal holds: the plan counts all calls, and these are not paid again."""
-    report = read_report(run.journal) if run.journal.is_file() else {"answered": 0}
-    if not report["answered"]:
-        return []
-    return [
-        f"{run.journal} holds paid answers ({report['answered']:,} for {report['cost']:.2f} {currency}): a call that "
-        "has its answer there is counted here and costs nothing again; the budget counts what was paid."
-    ]
+def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
+    """Tell of answers that the run's journal holds: the plan counts all calls, and those with an answer are not made
+    again. Answers of models that the profile does not name answer no call of it."""
+    by_model = read_answers_by_model(run.journal) if run.journal.is_file() else []
+    models = {model.model for model in config.gateway.models().values()}
+    usable = [row for row in by_model if row.model in models]
+    unnamed = [row for row in by_model if row.model not in models]
+    currency, lines = config.gateway.teacher.price.currency, list[str]()
+    if usable and config.pays:
+        lines.append(
+            f"{run.journal} holds paid answers ({_answers(usable):,} for {_cost(usable):.2f} {currency}): a call "
+            "that has its answer there is counted here and costs nothing again; the budget counts what was paid."
+        )
+    elif usable:
+        lines.append(
+            f"{run.journal} holds {_answers(usable):,} answers of the stand-in: a call that has its answer there is "
+            "counted here and is not made again."
+        )
+    if unnamed:
+        lines.append(
+            f"{run.journal} holds {_answers(unnamed):,} answers of models that this profile does not name "
+            f"({', '.join(row.model for row in unnamed)}): no call of this plan has its answer there, and the budget "
+            f"counts {_cost(unnamed):.2f} {currency} for them. Give --out another folder to begin anew."
+        )
+    return lines
+
+
+def _answers(rows: Sequence[ModelAnswers]) -> int:
+    return sum(row.answers for row in rows)
+
+
+def _cost(rows: Sequence[ModelAnswers]) -> float:
+    return sum(row.cost for row in rows)

@@ -62,7 +62,11 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
     """Name every file with a line that is no passage, the line, and the format needed; each is read to its end."""
     bases = knowledge_bases(config)
     if not bases:
-        yield ConfigError(f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl.")
+        yield ConfigError(
+            f"--knowledge-base {config.knowledge_base}: holds no <tenant>.jsonl. Give a .jsonl file of passages, or "
+            f"a folder of them; `qinglan init TENANT SHEET --knowledge-base {config.knowledge_base}` makes passages "
+            "of documents."
+        )
     for path in bases.values():
         if format_ := foreign_format(path):
             yield DataError(f"--knowledge-base {path}: {format_} {A_PASSAGE}")
@@ -148,21 +152,14 @@ def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) ->
 
 
 def repeated_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
-    """Warn where convert will leave out many training rows, or so many that PPO would end after all was paid."""
-    rows, repeated, prompts = sheet.splits["train"], sheet.near_duplicates, config.ppo.prompts
-    # augment may add questions from passages, as a share of PPO's prompts
-    short = "ppo" in stages and rows - repeated < (1 - config.augment.anchor_share) * prompts
-    if not repeated or "convert" not in stages or not (short or repeated >= MANY_REPEATED * rows):
+    """Warn where convert will leave out many training rows; so many that a stage would end are refused."""
+    rows, left = sheet.splits["train"], sheet.left[0]["train"]
+    repeated = rows - left
+    if "convert" not in stages or repeated < MANY_REPEATED * rows or any(too_few_rows(config, sheet, stages)):
         return []
-    end = (
-        f" A step of PPO takes {prompts:,} prompts, so the run would end there: set ppo.collection to fewer, or end "
-        "before PPO with --until sft."
-        if short
-        else ""
-    )
     return [
         f"{repeated:,} of {rows:,} training rows nearly repeat a row of dev or test, and convert leaves them out: "
-        f"{rows - repeated:,} are left at most. Bring more different questions.{end}"
+        f"{left:,} are left at most. Bring more different questions."
     ]
 
 

@@ -85,13 +85,19 @@ def _more_questions(config: RunConfig, sheet: Sheet) -> str:
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:
     """Report splits with fewer rows than a stage needs: trainings choose on dev, the gate tests."""
     trainings, prompts = [sheet.splits, *sheet.folds], config.ppo.prompts
-    rows = min(sheet.trainings)
-    if "ppo" in stages and rows < prompts:
-        most = rows * config.ppo.rollouts // config.ppo.batch * config.ppo.batch
+    if "convert" in stages and (repeated := only_near_duplicates(config, sheet)):
+        yield repeated
+        return
+    rows, left = min(sheet.trainings), min(splits["train"] for splits in sheet.left)
+    # augment may add questions from passages, as a share of PPO's prompts
+    if "ppo" in stages and (rows < prompts or left < (1 - config.augment.anchor_share) * prompts):
+        most = left * config.ppo.rollouts // config.ppo.batch * config.ppo.batch
         smaller = f"set ppo.collection to {most} or less, " if most else ""
+        without = f" Without near duplicates of dev and test {left:,} are left." if left < rows else ""
         yield Obstacle(
-            reason=f"The sheet has {rows:,} rows for training, and a step of PPO takes {prompts:,} prompts.",
-            next_step=f"Bring more rows, {smaller}or end before PPO with --until sft.",
+            reason=f"The sheet has {rows:,} rows for training, and a step of PPO takes {prompts:,} prompts.{without}",
+            next_step=f"Bring more {'different questions' if without else 'rows'}, {smaller}or end before PPO with "
+            "--until sft.",
         )
     least = {"dev": min(splits["dev"] for splits in trainings), "test": sheet.test_rows}
     lacking = {"sft": "dev", "evaluate": "test"}
@@ -105,6 +111,24 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
             next_step=f"Write {split} into {config.generate.columns.split} of some conversations, bring more "
             "rows, or try another convert.seed.",
         )
+
+
+def only_near_duplicates(config: RunConfig, sheet: Sheet) -> Obstacle | None:
+    """The obstacle of a sheet whose rows of train, or of dev, convert would all leave out: no SFT can be trained."""
+    lacking = [
+        (split, splits[split])
+        for split in ("train", "dev")
+        for splits, left in zip([sheet.splits, *sheet.folds], sheet.left, strict=True)
+        if splits[split] and not left[split]
+    ]
+    if not lacking:
+        return None
+    split, rows = lacking[0]
+    return Obstacle(
+        reason=f"{config.questions}: all {rows:,} rows of {split} nearly repeat a row of "
+        f"{'dev or test' if split == 'train' else 'test'}, and convert leaves them out.",
+        next_step="Bring more different questions: one that many rows repeat counts once.",
+    )
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
@@ -77,9 +78,9 @@ class Sheet:
     too_long: list[str] = field(default_factory=list)
     """Rows whose prompt is, by an estimate, longer than SFT takes without any history."""
 
-    near_duplicates: int = 0
-    """Training rows that convert will leave out because they nearly repeat a row of dev or test; counted for a sheet
-    of few rows with a locked test."""
+    near_duplicates: list[Counter[Split]] = field(default_factory=list)
+    """Rows by split that convert will leave out because they nearly repeat a row of dev or test: of the released
+    model, and of each fold's sibling; counted for a sheet of few rows."""
 
     @property
     def tenants(self) -> set[str]:
@@ -89,6 +90,16 @@ class Sheet:
     def trainings(self) -> tuple[int, ...]:
         """Training rows of the released model, and of each fold's sibling."""
         return tuple(splits["train"] for splits in (self.splits, *self.folds))
+
+    @property
+    def left(self) -> list[Counter[Split]]:
+        """Rows by split without near duplicates: of the released model, and of each fold's sibling."""
+        return [
+            splits - repeated
+            for splits, repeated in zip_longest(
+                [self.splits, *self.folds], self.near_duplicates, fillvalue=Counter[Split]()
+            )
+        ]
 
     @property
     def test_rows(self) -> int:
@@ -129,8 +140,10 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
         )
     sheet.conversations = len(conversations)
     _divide(sheet, conversations, config)
-    if len(texts) <= MOST_COMPARED and not sheet.folds:
-        sheet.near_duplicates = _near_duplicates(texts, config.convert)
+    if len(texts) <= MOST_COMPARED:
+        folds = len(sheet.folds)
+        divisions = (in_folds(config.convert, folds, fold) for fold in range(folds + 1))
+        sheet.near_duplicates = [_near_duplicates(texts, division) for division in divisions]
     if not sheet.splits["train"]:
         if single := single_conversation(config, sheet):
             raise DataError(f"{single.reason} {single.next_step}")
@@ -175,11 +188,11 @@ def _split_input(row: Question) -> SplitInput:
     return SplitInput(0, row.id, (row.tenant_id, row.conversation_id), row.split, key)
 
 
-def _near_duplicates(rows: Sequence[SplitInput], config: ConvertConfig) -> int:
-    """The number of training rows that nearly repeat a row of dev or test, as convert compares them."""
-    drawn = conversation_splits(rows, in_folds(config, 0))
+def _near_duplicates(rows: Sequence[SplitInput], config: ConvertConfig) -> Counter[Split]:
+    """Count the rows by split that nearly repeat a row of dev or test, as convert compares them."""
+    drawn = conversation_splits(rows, config)
     splits = [drawn[row.conversation] for row in rows]
-    return sum(splits[index] == "train" for index, _ in near_duplicates(rows, splits, config.near_duplicate))
+    return Counter(splits[index] for index, _ in near_duplicates(rows, splits, config.near_duplicate))
 
 
 def check_prompts(config: RunConfig, tenant: str) -> None:

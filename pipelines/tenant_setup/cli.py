@@ -110,8 +110,8 @@ def lines_of_data(data: "TenantData") -> list[str]:
     lines += [f"! {note}" for note in data.guess.notes]
     files = data.documents.files if data.documents else []
     unread, whole = [file for file in files if file.note], [file for file in files if not file.note]
-    lines += [f"! {file.path}: {file.in_words}" for file in unread]
-    lines += [f"  {file.path}: {file.in_words}" for file in whole[:SHOWN_FILES]]
+    lines += [f"! {file.line}" for file in unread]
+    lines += [f"  {file.line}" for file in whole[:SHOWN_FILES]]
     if more := whole[SHOWN_FILES:]:
         lines.append(f"  and {len(more):,} more files: {sum(file.passages for file in more):,} passages")
     if data.documents:

@@ -43,6 +43,11 @@ CELL_TAGS = ("td", "th")
 SECONDS, SECONDS_A_MB = 60, 20
 """Time of the processor for one document, and more by its size: a PDF of 2,000 pages takes about a minute."""
 
+SCANNED = (".pdf", ".docx")
+"""Formats that may hold pictures of pages."""
+
+NO_TEXT = "holds no text. Put some there, or leave it out"
+NO_TEXT_IN_SCAN = "holds no text (a scan needs OCR first)"
 NO_FILE = "There is no file; links and hidden files are not read. Put the documents themselves there."
 TITLE_STYLE = "p[style-name='Title'] => h1:fresh"
 CONTENT_NAMES = (
@@ -77,6 +82,11 @@ class DocumentReport(NamedTuple):
         """The number of passages, or why there are none."""
         return self.note or f"{self.passages:,} {'passage' if self.passages == 1 else 'passages'}"
 
+    @property
+    def line(self) -> str:
+        """The file and its report; a note that names the file and a line in it stands alone."""
+        return self.note if self.note.startswith(f"{self.path}:") else f"{self.path}: {self.in_words}"
+
 
 class Documents(NamedTuple):
     passages: list[Passage]
@@ -91,7 +101,7 @@ def read_documents(places: Iterable[Path]) -> Documents:
         try:
             with _time_limit(SECONDS + SECONDS_A_MB * (path.stat().st_size >> 20)):
                 passages = list(_passages(path, source))
-            note = "" if passages else "holds no text (a scan needs OCR first)"
+            note = "" if passages else NO_TEXT_IN_SCAN if path.suffix.lower() in SCANNED else NO_TEXT
         except DataError as error:
             passages, note = [], str(error).removeprefix(f"{path}: ")
         for passage in passages:
@@ -103,8 +113,11 @@ def read_documents(places: Iterable[Path]) -> Documents:
         read.passages.extend(passages)
         read.files.append(DocumentReport(path, len(passages), note))
     if not read.passages:
-        reasons = "; ".join(f"{report.path.name}: {report.note}" for report in read.files[:5])
-        raise DataError(f"No text in {', '.join(map(str, places)) or 'nothing'}. {reasons or NO_FILE}")
+        if len(read.files) == 1:
+            raise DataError(read.files[0].line)
+        reasons = "; ".join(report.line for report in read.files[:5])
+        where = ", ".join(map(str, places)) or "nothing"
+        raise DataError(f"No passage could be read from {where}. {reasons or NO_FILE}")
     return read
 
 

@@ -1,12 +1,13 @@
 """Any sheet of questions as records: .xlsx, .xls, CSV, JSON, JSONL, exported chats: a record for each question."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pipelines.tenant_setup.chat_messages import (
+    MessageColumns,
     Record,
     chat_questions,
     message_columns,
@@ -43,6 +44,16 @@ class Records(NamedTuple):
     """A remark on rows that were put together."""
 
 
+def _next_step(rows: Sequence[Record], columns: MessageColumns) -> str:
+    """The advice for messages without a conversation: a column that has its id, or a new one where all are used."""
+    export = "Export the sheet with a column of the conversation's id, such as conversation_id."
+    used = ("", columns.side, columns.text)
+    free = list(dict.fromkeys(name for row in rows for name in row if name not in used))
+    if not free:
+        return export
+    return f"Name that column if it is one of {', '.join(map(visible, free))}: --conversation-column NAME. {export}"
+
+
 def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) -> Records:
     """All rows of a file; how it is read is decided by its bytes, whatever its name.
 
@@ -61,7 +72,7 @@ def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) ->
     if not columns.conversation:
         raise DataError(
             f"{path}: each row is a message of a chat ({columns.side}, {columns.text}), and no column says which "
-            "conversation it belongs to. Name that column: --conversation-column NAME."
+            f"conversation it belongs to. {_next_step(records.rows, columns)}"
         )
     questions = message_questions(records.rows, columns)
     count = len({question["conversation_id"] for question in questions})

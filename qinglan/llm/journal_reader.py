@@ -30,6 +30,10 @@ SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hit
   UNION ALL SELECT step, role, 0, 0, sum(hits), 0 FROM entries GROUP BY step, role
 ) GROUP BY step, role ORDER BY step, role
 """
+BY_MODEL = """
+SELECT model, count(*) answers, sum((SELECT coalesce(sum(cost), 0) FROM attempts WHERE call = key)) cost
+FROM calls WHERE state = 'answered' GROUP BY model ORDER BY model
+"""
 POSSIBLY_BILLED = """
 SELECT DISTINCT step, row FROM attempts WHERE outcome = 'lost' ORDER BY step, row
 """
@@ -117,6 +121,20 @@ def read_report(path: Path) -> dict[str, Any]:
         "batches": batches,
         "digest": journal_digest(path),
     }
+
+
+class ModelAnswers(NamedTuple):
+    """The answers of a model that a journal holds, and the cost that was booked for them."""
+
+    model: str
+    answers: int
+    cost: float
+
+
+def read_answers_by_model(path: Path) -> list[ModelAnswers]:
+    """Count the journal's answers of each model."""
+    with _reading(path) as database:
+        return [ModelAnswers(*row) for row in database.execute(BY_MODEL)]
 
 
 def journal_digest(path: Path) -> str:

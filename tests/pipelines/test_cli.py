@@ -33,13 +33,17 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_a_run_says_at_once_what_it_does_and_imports_no_library_of_a_provider(here: Here, tmp_path: Path) -> None:
-    words = ("run", "nobody", "--out", tmp_path / "run")
-    ended, as_json = here(*words), here(*words, "--json")
+    """A profile that does not exist is refused before that."""
+    words = ("--questions", tmp_path / "none.xlsx", "--out", tmp_path / "run")
+    ended, as_json, nobody = (
+        here("run", *tenant, *words) for tenant in (["fivedoctors"], ["fivedoctors", "--json"], ["nobody"])
+    )
     code = "import sys\nimport pipelines.run\nprint({'openai', 'kfp', 'sklearn', 'torch'} & set(sys.modules))"
     imports = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert ended.errors.startswith(f"[run] nobody in {tmp_path / 'run'}: reads the files")
-    assert as_json.errors.startswith("qinglan: No profile 'demo' for tenant 'nobody'")
+    assert ended.errors.startswith(f"[run] fivedoctors in {tmp_path / 'run'}: reads the files")
+    assert as_json.errors.startswith("qinglan: The run waits for this")
+    assert nobody.errors.startswith("qinglan: No profile 'demo' for tenant 'nobody'")
     assert imports.stdout == "set()\n"
 
 

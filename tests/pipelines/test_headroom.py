@@ -223,6 +223,19 @@ def test_rows_without_gold_or_labels_cannot_be_measured(world: World, tmp_path: 
         headroom_report(run, K, 100)
 
 
+def test_a_run_without_converts_files_names_what_removed_them_and_the_command(world: World, tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    run.root.mkdir()
+    run.config.write_bytes(world.run.config.read_bytes())
+    write_json(run.record, {"status": "Succeeded"})
+
+    with pytest.raises(ConfigError) as refused:
+        headroom_report(run, K, 100)
+    text = " ".join(refused.value.lines)
+    assert "A run that ends before convert removes what an earlier run's convert wrote" in text
+    assert f"--out {run.root} --until convert" in text and "ended as Succeeded" in text
+
+
 def test_a_folder_that_is_no_run_is_an_error_with_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="qinglan run"):
         headroom_report(RunDir(tmp_path), K, 100)

@@ -256,17 +256,29 @@ def test_rows_that_convert_will_leave_out_as_near_duplicates_are_told_before_any
     rows[-1]["question"] = "雪松帐篷怎么洗0号"
     sheet = tmp_path / "q.jsonl"
 
-    def warned(profile: str = "demo") -> list[str]:
+    def planned() -> tuple[list[str], list[str]]:
         sheet.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-        warnings = make_plan(load_config("fivedoctors", profile, questions=sheet), TODAY).warnings
-        return [line for line in warnings if "nearly repeat" in line]
+        plan = make_plan(load_config("fivedoctors", "demo", questions=sheet), TODAY)
+        refusals = [refusal.reason for refusal in plan.promotion.refusals]
+        return refusals, [line for line in plan.warnings if "nearly repeat" in line]
 
-    [short] = warned()
+    [short], _ = planned()
+    rows[:0] = [{"question": f"要{at}{at}{at}还是{at}", "split": "train"} for at in range(40)]
+    enough = planned()
     rows += [{"question": f"问{at}{at}{at}怎么{at}", "split": "train"} for at in range(300, 900)]
 
-    assert short.startswith("50 of 150 training rows nearly repeat a row of dev or test")
-    assert "100 are left at most" in short and "A step of PPO takes 128 prompts, so the run would end there" in short
-    assert warned() == []
+    assert short == (
+        "The sheet has 150 rows for training, and a step of PPO takes 128 prompts. Without near duplicates of dev "
+        "and test 100 are left."
+    )
+    assert enough == (
+        [],
+        [
+            "50 of 190 training rows nearly repeat a row of dev or test, and convert leaves them out: 140 are left "
+            "at most. Bring more different questions."
+        ],
+    )
+    assert planned() == ([], [])
 
 
 def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from pipelines import sheet
+from pipelines.config import load_config
 from pipelines.execution import run_lock
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
@@ -23,7 +24,9 @@ from tests.pipelines.conftest import Here
 def words(tmp_path: Path) -> list[str]:
     """A sheet without gold, large enough for every stage, and its knowledge base."""
     questions, base = tmp_path / "q.jsonl", tmp_path / "kb.jsonl"
-    rows = [{"question": f"怎么吃{at}", "split": split} for split in ("train", "dev", "test") for at in range(160)]
+    rows = [
+        {"question": f"怎么吃{at} {split}", "split": split} for split in ("train", "dev", "test") for at in range(160)
+    ]
     questions.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     base.write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
     return ["plan", "fivedoctors", "--questions", str(questions), "--knowledge-base", str(base)]
@@ -58,7 +61,7 @@ def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothi
     words: list[str], here: Here, tmp_path: Path
 ) -> None:
     run = RunDir(tmp_path / "run")
-    asyncio.run(pay(run.journal, 3))
+    asyncio.run(pay(run.journal, 3, load_config("fivedoctors", "gpt").gateway.teacher.model))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     there, elsewhere = (
@@ -70,6 +73,27 @@ def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothi
     assert line.startswith(f"{run.journal} holds paid answers (3 for 0.75 USD): a call that has its answer there")
     assert not [line for line in elsewhere if "paid answers" in line]
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_plan_tells_the_stand_ins_answers_from_those_of_models_that_are_paid(
+    words: list[str], here: Here, tmp_path: Path
+) -> None:
+    run, stand_in = RunDir(tmp_path / "run"), load_config("fivedoctors", "demo").gateway.teacher.model
+    asyncio.run(pay(run.journal, 3, stand_in))
+
+    again, paying = (
+        [line for line in json.loads(here(*words, *profile, "--out", run.root, "--json").out)["warnings"]
+         if str(run.journal) in line]
+        for profile in ((), ("--profile", "gpt"))
+    )  # fmt: skip
+
+    assert again == [
+        f"{run.journal} holds 3 answers of the stand-in: a call that has its answer there is counted here and is not "
+        "made again."
+    ]
+    [line] = paying
+    assert "3 answers of models that this profile does not name" in line and f"({stand_in})" in line
+    assert "the budget counts 0.75 USD" in line and "paid answers" not in line
 
 
 def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,13 +109,28 @@ def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeyp
     assert [path.name for path in times] == ["q.jsonl"]
 
 
-async def pay(path: Path, answers: int) -> None:
+async def pay(path: Path, answers: int, model: str) -> None:
     journal = Journal(path)
     for number in range(answers):
-        call = make_call({"model": "m", "messages": [{"role": "user", "content": f"问{number}"}]}, 0)
+        call = make_call({"model": model, "messages": [{"role": "user", "content": f"问{number}"}]}, 0)
         attempt = await journal.sent(call, Entry("generate", f"row-{number}", "teacher"), reserved=1.0)
         await journal.answered(attempt, call.key, orjson.dumps({}), Usage(10, 2, 5, 1), 0.25)
     journal.close()
+
+
+@pytest.mark.parametrize("until", ["ppo", "convert"])
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_sheet_that_only_repeats_itself_is_refused_before_anything_is_paid(
+    command: str, until: str, words: list[str], here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "帐篷怎么洗"}\n' * 120)
+
+    ended = here(command, *words[1:], "--out", tmp_path / "run", "--until", until)
+
+    assert ended.code == 3
+    assert "rows of train nearly repeat a row of dev or test" in ended.errors
+    assert "--until sft" not in ended.errors + ended.out and "left at most" not in ended.errors + ended.out
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])

@@ -206,6 +206,15 @@ def test_another_format_of_a_knowledge_base_is_named_and_a_line_is_shown(
     assert '{"id": "k1", "title": "...", "content": "..."' in str(refused.value)
 
 
+def test_a_folder_of_documents_in_place_of_passages_is_told_what_makes_them(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("七天内可以退货。", encoding="utf-8")
+    sheet = labelled(tmp_path, ["k1"])
+
+    with pytest.raises(ConfigError, match=r"holds no <tenant>\.jsonl.*`qinglan init TENANT SHEET --knowledge-base /"):
+        check_input_files(load_config("fivedoctors", "demo", questions=sheet, knowledge_base=tmp_path / "docs"))
+
+
 def test_a_tenant_without_prompts_is_told_both_settings(tmp_path: Path) -> None:
     profile = tmp_path / "acme.yaml"
     demo = load_yaml(CONFIGS / "fivedoctors" / "demo.yaml")

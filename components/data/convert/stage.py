@@ -7,7 +7,7 @@ nothing relevant was found.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 import orjson
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import SplitInput, assign_splits
+from components.data.convert.split_rows import SplitAssignment, SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.labels import RELEVANT, RowLabels
@@ -122,7 +122,7 @@ def convert(
                         orjson.dumps(sft_row(row, split, row.rewritten.top1_score, config.system_prompt)) + b"\n"
                     )
                     counts[f"sft_{split}"] += 1
-        _refuse_nothing_to_learn(validated, len(assigned), counts)
+        _refuse_nothing_to_learn(validated, assigned, inputs.accepted)
     tenants = sorted({row.conversation[0] for row in inputs.rows})
     return Conversion(
         ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:])),
@@ -178,12 +178,32 @@ def _lines(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _refuse_nothing_to_learn(validated: Path, rows: int, counts: Counter[str]) -> None:
-    if not counts["sft_train"]:
+def _accepted(assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> Counter[str]:
+    """Count the accepted rows by split, and those that are in none by the reason."""
+    return Counter(
+        assignment.reason or assignment.split or ""
+        for assignment, good in zip(assigned, accepted, strict=True)
+        if good
+    )
+
+
+def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> None:
+    """Refuse rows of which SFT would learn none, and name near duplicates where they are the cause."""
+    fit = _accepted(assigned, accepted)
+    if fit["train"]:
+        return
+    if repeated := fit["near_duplicate"]:
+        rejected = sum(assignment.split == "train" for assignment in assigned)
+        rest = f" {rejected:,} rows of train are not accepted: look at `reason` in that file." if rejected else ""
         raise DataError(
-            f"{validated}: of {rows} rows none in the train split is accepted, so there is nothing to "
-            "learn from. Look at `reason` in that file, and at `quality_threshold` in the profile."
+            f"{validated}: of {len(assigned)} rows none is left to learn from: {repeated:,} accepted rows nearly "
+            f"repeat a row of dev or test.{rest} Bring more different questions: one that many rows repeat counts "
+            "once."
         )
+    raise DataError(
+        f"{validated}: of {len(assigned)} rows none in the train split is accepted, so there is nothing to "
+        "learn from. Look at `reason` in that file, and at `quality_threshold` in the profile."
+    )
 
 
 def _refuse_poor_folds(validated: Path, inputs: SplitInputs, config: ConvertConfig) -> None:
@@ -193,10 +213,14 @@ def _refuse_poor_folds(validated: Path, inputs: SplitInputs, config: ConvertConf
     """
     for fold in range(1, config.folds + 1):
         assigned = assign_splits(inputs.rows, config.model_copy(update={"fold": fold}))
-        fit = {assignment.split for assignment, good in zip(assigned, inputs.accepted, strict=True) if good}
-        if poor := [split for split in ("train", "dev") if split not in fit]:
+        fit = _accepted(assigned, inputs.accepted)
+        if poor := [split for split in ("train", "dev") if not fit[split]]:
+            repeated = (
+                f" {fit['near_duplicate']:,} accepted rows nearly repeat others." if fit["near_duplicate"] else ""
+            )
             raise DataError(
                 f"{validated}: in fold {fold} of {config.folds} no row of {poor[0]} is accepted, so its SFT could "
-                "not be trained. Nothing is trained yet. Take another number of folds (`cross_fit`) or another "
-                "`convert.seed`, mark conversations with accepted rows for dev in the sheet, or bring more questions."
+                f"not be trained.{repeated} Nothing is trained yet. Take another number of folds (`cross_fit`) or "
+                "another `convert.seed`, mark conversations with accepted rows for dev in the sheet, or bring more "
+                "questions."
             )

@@ -229,6 +229,20 @@ def test_a_particle_more_makes_no_other_task_and_another_history_does(tmp_path: 
     assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
 
 
+@pytest.mark.parametrize(
+    ("accepted", "named"), [(True, "2 accepted rows nearly repeat"), (False, "quality_threshold")]
+)
+def test_near_duplicates_are_named_where_they_leave_nothing_to_learn(
+    tmp_path: Path, accepted: bool, named: str
+) -> None:
+    reason = "" if accepted else "nothing found"
+    same = {"question": "帐篷怎么洗", "history_summary": ""}
+    alike = [row(n, split="train", accepted=accepted, reason=reason, **same) for n in (1, 2)]
+
+    with pytest.raises(DataError, match=f"of 3 rows none .*{named}"):
+        run(tmp_path, [row(3, split="test", **same), *alike])
+
+
 def test_a_conversation_in_two_splits_is_an_error(tmp_path: Path) -> None:
     rows = [row(1, conversation_id="c", split="train"), row(2, conversation_id="c", split="test")]
 

@@ -106,10 +106,15 @@ def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
 def test_doctor_says_of_a_sheet_and_of_the_disk_what_the_plan_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Training rows nearly repeat dev's, none is labelled, the disk is small, prices are old."""
-    splits = ["train"] * 80 + ["dev"] * 2 + ["test"] * 2
+    """Training rows nearly repeat the test's, none is labelled, the disk is small, prices are old."""
+    splits = ["train"] * 300 + ["dev"] * 2 + ["test"] * 2
     rows = [
-        {"问题": "虾青素胶囊饭前还是饭后吃比较好", "对话ID": f"c{n}", "划分": name} for n, name in enumerate(splits)
+        {
+            "问题": "虾青素胶囊饭前还是饭后吃" if n >= 220 and name != "dev" else f"第{n}{n}款",
+            "对话ID": f"c{n}",
+            "划分": name,
+        }
+        for n, name in enumerate(splits)
     ]
     (tmp_path / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
@@ -138,10 +143,10 @@ def test_doctor_says_of_a_sheet_and_of_the_disk_what_the_plan_says(
     assert [check.state for check in (*on_cluster, *here)] == ["ok", "error"]
     assert "there are 12.0" in here[0].what
     assert any("ppo needs 20.4 GB of host" in line for line in here[0].more)
-    assert any("the run would end there" in warning for warning in plan.warnings)
+    assert any(warning.startswith("80 of 300 training rows nearly repeat") for warning in plan.warnings)
     assert any("read it again" in warning for warning in plan.warnings)
     assert "there are 17.2" in by_subject["room"][0].what and by_subject["room"][0].state == "error"
-    assert by_subject["sheet"] == [Check("ok", "sheet", "84 questions, counted as `qinglan plan` counts them.")]
+    assert by_subject["sheet"] == [Check("ok", "sheet", "304 questions, counted as `qinglan plan` counts them.")]
 
 
 def test_a_platform_is_told_part_by_part() -> None:

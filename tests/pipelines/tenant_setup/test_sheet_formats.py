@@ -195,7 +195,7 @@ def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp
     path = messages_file(tmp_path, "csv", ("grp", "role", "content"))
 
     with pytest.raises(
-        DataError, match=r"each row is a message of a chat \(role, content\).*--conversation-column NAME"
+        DataError, match=r"each row is a message of a chat \(role, content\).*one of grp: --conversation-column NAME"
     ):
         read_records(path)
     assert read_records(path, {"conversation_id": "grp"}).rows == QUESTIONS
@@ -228,6 +228,14 @@ def test_ids_of_conversations_named_as_the_questions_of_messages_are_refused_as_
 
     with pytest.raises(DataError, match="--question-column 会话ID: it holds ids of conversations"):
         read_records(path, {"question": "会话ID"})
+
+
+def test_messages_without_another_column_are_not_told_to_name_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "role,content\nuser,有背包吗\nassistant,有\n", "a.csv")
+
+    with pytest.raises(DataError, match="such as conversation_id") as refused:
+        read_records(path)
+    assert "--conversation-column" not in str(refused.value)
 
 
 def test_rows_with_one_side_alone_stay_rows(tmp_path: Path) -> None:
