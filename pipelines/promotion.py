@@ -85,7 +85,7 @@ def _more_questions(config: RunConfig, sheet: Sheet) -> str:
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:
     """Report splits with fewer rows than a stage needs: trainings choose on dev, the gate tests."""
     trainings, prompts = [sheet.splits, *sheet.folds], config.ppo.prompts
-    if "convert" in stages and (repeated := only_near_duplicates(config, sheet)):
+    if "convert" in stages and (repeated := only_near_duplicates(config, sheet, stages)):
         yield repeated
         return
     rows, left = min(sheet.trainings), min(splits["train"] for splits in sheet.left)
@@ -113,11 +113,11 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
         )
 
 
-def only_near_duplicates(config: RunConfig, sheet: Sheet) -> Obstacle | None:
+def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Obstacle | None:
     """The obstacle of a sheet whose rows of train, or of dev, convert would all leave out: no SFT can be trained."""
     lacking = [
         (split, splits[split])
-        for split in ("train", "dev")
+        for split in (("train", "dev") if "sft" in stages else ("train",))  # convert itself writes an empty dev
         for splits, left in zip([sheet.splits, *sheet.folds], sheet.left, strict=True)
         if splits[split] and not left[split]
     ]

@@ -281,6 +281,23 @@ def test_rows_that_convert_will_leave_out_as_near_duplicates_are_told_before_any
     assert planned() == ([], [])
 
 
+def test_a_dev_that_only_repeats_the_test_is_refused_where_sft_runs(tmp_path: Path) -> None:
+    rows = [{"question": f"第{at}款{'甲乙丙丁戊'[at % 5] * 9}重多少", "split": "train"} for at in range(200)]
+    rows += [{"question": "雪松帐篷怎么洗", "split": split} for split in ("dev", "test")]
+    sheet = tmp_path / "q.jsonl"
+    sheet.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    config = load_config("fivedoctors", "demo", questions=sheet)
+
+    whole, short = (
+        make_plan(config, TODAY, stages=REWRITER.until(stage)).promotion.refusals for stage in ("sft", "convert")
+    )
+
+    assert [refusal.reason for refusal in whole] == [
+        f"{sheet}: all 1 rows of dev nearly repeat a row of test, and convert leaves them out."
+    ]
+    assert short == ()
+
+
 def test_a_sheet_without_a_question_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
     path.write_text('{"title": "x"}\n', encoding="utf-8")
