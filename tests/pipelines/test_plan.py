@@ -382,9 +382,9 @@ def test_labels_that_the_knowledge_base_does_not_know_are_told_with_their_rows(t
 
     assert "Gold passages of 3 rows were not looked up: give --knowledge-base." in without.warnings
     [partly] = [line for line in plan.warnings if "gold" in line.lower()]
-    assert partly == "1 rows name unknown gold passages beside known ones: row 'q2': 'k8'"
+    assert partly == "1 rows name unknown gold passages beside known ones: 'q2' ('k8')"
     assert [refusal.reason for refusal in plan.promotion.refusals] == [
-        f"{sheet}: 1 rows name gold passages that {base} does not have: row 'q1': 'k9'.",
+        f"{sheet}: 1 rows name gold passages that {base} does not have: 'q1' ('k9').",
         "The sheet has 2 rows for training, and a step of PPO takes 256 prompts.",
         f"{sheet}: no row is for dev, which sft needs.",
     ]

@@ -160,7 +160,7 @@ def test_rows_whose_gold_passages_are_all_unknown_are_refused_by_name(tmp_path: 
     sheet = labelled(tmp_path, ["k1", "k1;k9", "k8,k9", "", *["k7"] * 6])
     config = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=passages(tmp_path, 3))
 
-    with pytest.raises(DataError, match=r"7 rows name gold .*row 'q2': 'k8', 'k9'; row 'q4': 'k7'.*and 2 more"):
+    with pytest.raises(DataError, match=r"7 rows name gold .*'q2' \('k8', 'k9'\), 'q4' \('k7'\).*and 2 more"):
         check_sheet(config, read_sheet(config), ())
 
 
