@@ -56,7 +56,7 @@ def main(folders: Sequence[str]) -> None:
         for line in (
             *band_lines("own score", figures.scores, SCORES, figures.right),
             *band_lines("log-probability", figures.certainties, CERTAINTIES, figures.right),
-            *test_lines(run, config),
+            *locked_lines(run, config),
         ):
             print(f"  {line}", flush=True)
 
@@ -109,7 +109,7 @@ def band_lines(
         yield f"dev, {name} {low} to {high}: of {len(band)} right first: {counts}"
 
 
-def test_lines(run: RunDir, config: RunConfig) -> Iterator[str]:
+def locked_lines(run: RunDir, config: RunConfig) -> Iterator[str]:
     """RL minus teacher on the locked test by threshold, from the one that the run was evaluated with downwards."""
     lines = run.shown("predictions").read_bytes().splitlines()
     systems = {row["id"]: row["systems"] for row in map(orjson.loads, lines)}
