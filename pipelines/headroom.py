@@ -5,21 +5,20 @@ asked; without it the retrievals of validation stand in, and nothing is asked.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.score_systems import draw_rows, served_queries
 from components.evaluation.rewriter.stage import read_slices
 from pipelines.execution import run_lock, state_in_words
+from pipelines.recipes import Recipe, recipes
 from pipelines.recorded_config import read_rewriter_config
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_services
 from pipelines.rundir import RunDir
-from pipelines.step_display import duration_seconds
-from qinglan.concurrency import map_in_order
 from qinglan.errors import ConfigError, DataError
+from qinglan.evaluation.first_passages import first_passages
 from qinglan.evaluation.headroom import (
     ALL,
     Decision,
@@ -31,23 +30,11 @@ from qinglan.evaluation.headroom import (
     measure_headroom,
 )
 from qinglan.evaluation.question_kinds import question_kinds, training_terms
-from qinglan.evaluation.statistics import Estimate
 from qinglan.files import read_jsonl
-from qinglan.llm.journal_reader import read_report
 from qinglan.prompts import Message
-from qinglan.rag.client import RagClient
-from qinglan.reward.episode import TrainingPrompt, refuse_other_service
+from qinglan.reward.episode import TrainingPrompt
 from qinglan.reward.reward_function import read_prompt
 from qinglan.rows import Retrieval, ValidatedRewrite
-
-TRAININGS = {
-    "sft": "learns the teacher's rewrites; its gain is over the teacher",
-    "ppo": "strengthens what rewards prefer; its gain is that of the best sample over SFT",
-}
-PAID_STEPS = {"sft": "augment", "ppo": "reward"}
-"""Steps of the journal whose answers a training alone needs."""
-
-ROWS_UNDER_WAY = 32
 
 
 class DevRow(NamedTuple):
@@ -57,35 +44,6 @@ class DevRow(NamedTuple):
     prompt: TrainingPrompt
     messages: list[Message]
     kinds: Sequence[str]
-
-
-class Recipe(NamedTuple):
-    """A training with its gain on dev and its cost."""
-
-    name: str
-    about: str
-    gain: Estimate | None
-    """First-passage share over the recipe before it; None where nothing is known yet."""
-
-    seconds: float | None
-    cost: float | None
-    basis: str
-    """Source of the time: measured in this run, estimated by `fit`, or not known."""
-
-    paid: float = 0.0
-    """Cost of the models' answers that it took so far."""
-
-    brought: float | None = None
-    """Gain on dev that it came to; None before it has run."""
-
-    @property
-    def per_minute(self) -> float | None:
-        return self.brought / self.seconds * 60 if self.brought is not None and self.seconds else None
-
-    @property
-    def per_unit_paid(self) -> float | None:
-        """Gain for each unit of the currency."""
-        return self.brought / self.paid if self.brought is not None and self.paid else None
 
 
 class HeadroomReport(NamedTuple):
@@ -209,7 +167,7 @@ def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], sam
     texts = list(zip(*served, strict=True))
     with run_lock(run), ExitStack() as services:
         url = start_services(config, run, ("ppo",), services)
-        firsts = asyncio.run(first_passages([row.prompt for row in rows], texts, config, url))
+        firsts = asyncio.run(first_passages([row.prompt for row in rows], texts, url))
     return [
         _outcome(row, first_is_right(row.prompt, row.prompt.teacher_retrieval), greedy, rest)
         for row, (greedy, *rest) in zip(rows, firsts, strict=True)
@@ -223,82 +181,3 @@ def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float
 def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
     """1 where validation's first passage is right."""
     return float(bool(retrieval.hits) and retrieval.hits[0].id in prompt.relevant)
-
-
-async def first_passages(
-    prompts: Sequence[TrainingPrompt], texts: Sequence[Sequence[str]], config: RunConfig, gateway_url: str
-) -> list[list[float]]:
-    """Search for each text of each prompt: 1 where its first passage is right; the same text is searched once."""
-    async with RagClient.of_gateway(gateway_url) as rag:
-
-        async def ask(at: int) -> list[float]:
-            firsts = {text: await _ask(rag, prompts[at], text, config) for text in dict.fromkeys(texts[at])}
-            return [firsts[text] for text in texts[at]]
-
-        return [row async for row in map_in_order(range(len(prompts)), ask, ROWS_UNDER_WAY)]
-
-
-async def _ask(rag: RagClient, prompt: TrainingPrompt, text: str, config: RunConfig) -> float:
-    if not text.strip():
-        return 0.0
-    request = config.retrieval.request(prompt.question, text, prompt.need, prompt.tenant_id)
-    data = (await rag.retrieve(request)).data
-    refuse_other_service(prompt, data)
-    hits = config.retrieval.shown(data)
-    return float(bool(hits) and hits[0].id in prompt.relevant)
-
-
-def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
-    """SFT and PPO with their gain on dev, and the time and price that were measured or are estimated."""
-    estimated, paid = estimates(config, run), paid_by_step(run)
-    gains = {"sft": headroom.learned, "ppo": headroom.gain} if headroom else {}
-    for stage, about in TRAININGS.items():
-        seconds, cost, basis = measured_cost(run, stage) or estimated.get(stage, (None, None, "not known"))
-        brought = realised_gain(run) if stage == "ppo" else headroom and headroom.learned.value
-        yield Recipe(stage, about, gains.get(stage), seconds, cost, basis, paid[PAID_STEPS[stage]], brought)
-
-
-def paid_by_step(run: RunDir) -> Mapping[str, float]:
-    """Cost of the answers so far, by step of the journal."""
-    paid: Counter[str] = Counter()
-    if run.journal.exists():
-        for entry in read_report(run.journal)["by_step"]:
-            paid[entry["step"]] += entry["cost"]
-    return paid
-
-
-def realised_gain(run: RunDir) -> float | None:
-    """PPO's own measurement: share of dev prompts with a right passage first, handed-on model minus SFT model."""
-    if not (record := _done_record(run, "ppo")):
-        return None
-    return float(record["facts"]["dev_after"] - record["facts"]["dev_before"])
-
-
-Cost = tuple[float | None, float | None, str]
-
-
-def measured_cost(run: RunDir, stage: str) -> Cost | None:
-    """Seconds of a stage that this run has done; its price is not worked out, since the machine may be anyone's."""
-    record = _done_record(run, stage)
-    return (duration_seconds(record), None, "measured") if record else None
-
-
-def _done_record(run: RunDir, stage: str) -> dict[str, Any] | None:
-    record = run.step_record(stage)
-    return record if record and record.get("status") == "done" else None
-
-
-def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
-    """Seconds and price of the trainings by `fit`, where it knows the models and the cards."""
-    import pyarrow.parquet
-
-    from pipelines.sizing.check import planned_fit_report
-    from pipelines.sizing.report import Workload
-
-    train = run.shown("prompts") / "train.parquet"
-    report = planned_fit_report(config, config.training, Workload(pyarrow.parquet.read_metadata(train).num_rows))
-    return {
-        pace.stage: (pace.hours * 3600, pace.cost, "estimated")
-        for pace in (report.paces if report else ())
-        if pace.hours is not None
-    }

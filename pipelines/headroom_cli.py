@@ -1,6 +1,5 @@
 """The command `qinglan headroom`."""
 
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -12,9 +11,8 @@ import typer
 from qinglan.terminal import in_language, say, say_json
 
 if TYPE_CHECKING:
-    from pipelines.headroom import HeadroomReport, Recipe
+    from pipelines.headroom import HeadroomReport
     from qinglan.evaluation.headroom import Headroom
-    from qinglan.evaluation.statistics import Estimate
 
 GAP = "  "
 
@@ -42,6 +40,8 @@ def headroom(
 
 def report_lines(report: "HeadroomReport") -> Iterator[str]:
     """The report as lines of text."""
+    from pipelines.recipes import cost_in_words, gain_in_words, worth_in_words
+
     best = f"best of {report.samples}" if report.samples else "best of 2"
     greedy = "sft greedy" if report.samples else "teacher greedy"
     yield f"{report.run}: share of dev rows with a gold passage first, 95 % intervals over conversations"
@@ -62,6 +62,8 @@ def table_lines(by_kind: "Mapping[str, Headroom]", names: Sequence[str]) -> Iter
     """A line of each kind of question, under the names of the columns; each column is as wide as its widest cell."""
     from rich.cells import cell_len, set_cell_size
 
+    from pipelines.recipes import with_interval
+
     rows = [["kind", "rows", "teacher", *names]]
     for kind, each in by_kind.items():
         shares = (f"{share.value:.3f}" for share in (each.teacher, each.greedy, each.sampled, each.best))
@@ -71,34 +73,3 @@ def table_lines(by_kind: "Mapping[str, Headroom]", names: Sequence[str]) -> Iter
     for kind, *cells in rows:
         padded = (f"{' ' * (width - cell_len(cell))}{cell}" for cell, width in zip(cells, widths, strict=True))
         yield GAP.join([set_cell_size(kind, first), *padded])
-
-
-def with_interval(estimate: "Estimate") -> str:
-    """The value with its interval, which takes two conversations."""
-    value = f"{estimate.value:+.3f}"
-    return value if math.isnan(estimate.low) else f"{value} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
-
-
-def gain_in_words(recipe: "Recipe") -> str:
-    return f"gain {with_interval(recipe.gain)}" if recipe.gain else "gain not measured"
-
-
-def cost_in_words(recipe: "Recipe", currency: str) -> str:
-    """Time and price, with their source."""
-    if recipe.seconds is None:
-        return "time not known: hours on a CPU, or of an unknown model or card, are not estimated"
-    time = f"{recipe.seconds:,.0f} s" if recipe.seconds < 7200 else f"{recipe.seconds / 3600:.1f} h"
-    price = f", {recipe.cost:,.2f} {currency} of cards" if recipe.cost is not None else ""
-    return f"{time}{price} ({recipe.basis})"
-
-
-def worth_in_words(recipe: "Recipe", currency: str) -> str:
-    """Gain of a finished training on dev, for its time and for the paid answers that it took."""
-    parts = [f"it gained {100 * (recipe.brought or 0.0):+.1f} points on dev"]
-    if recipe.per_minute is not None:
-        parts.append(f"{100 * recipe.per_minute:+.2f} points a minute")
-    if recipe.per_unit_paid is not None:
-        parts.append(
-            f"{100 * recipe.per_unit_paid:+.2f} points for each {currency} of the {recipe.paid:,.2f} paid for answers"
-        )
-    return "; ".join(parts)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from components.training.ppo import fit as ppo
+from components.training.sft.config import COMPARED_ROWS
 from pipelines.cross_fit import cross_fit_words
 from pipelines.preflight import (
     knowledge_bases,
@@ -277,6 +278,7 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
         _retrievals(config, "validate", 2 * rows),
         *_label_steps(config, tokens),
         *_augment_steps(config, sheet, tokens),
+        _retrievals(config, "sft", _compared_rows(config, sheet)),
         _paid_step(config, "ppo", "judgements", judged, models["judge"]),
         _retrievals(config, "ppo", learned.retrievals),
         _paid_step(config, "evaluate", "judgements", examined, models["examiner"]),
@@ -315,6 +317,13 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
         _retrievals(config, "augment", hindsight + 2 * pseudo),
     )
     return tuple(step for step in steps if step.calls)
+
+
+def _compared_rows(config: RunConfig, sheet: Sheet) -> int:
+    """Dev rows that SFT asks with the teacher's further rows and without, at most."""
+    if not config.augment.asks:
+        return 0
+    return 2 * (1 + len(sheet.folds)) * min(sheet.splits["dev"], COMPARED_ROWS)
 
 
 def _pseudo_calls(config: RunConfig) -> int:

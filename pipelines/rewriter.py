@@ -183,8 +183,8 @@ class RunConfig(LineConfig):
 
     # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
     sft: Annotated[SftConfig, Stage(
-        inputs=("base_model", "augmented_chats"), cached=False, resumes=True, required=("base_model", "*chats"),
-        gpus=sft_gpus, base_weights=base_from_hub,
+        inputs=("base_model", "chats", "augmented_chats", "prompts"), gateway=True, cached=False, resumes=True,
+        required=("base_model", "*chats"), gpus=sft_gpus, base_weights=base_from_hub,
         outputs={
             "sft_model": Output("sft_model", "The student after SFT."),
             "sft_log": Output("sft_log", "The training's figures, step by step."),
@@ -209,7 +209,8 @@ class RunConfig(LineConfig):
         EvaluateConfig,
         Stage(
             inputs=(
-                "locked_test", "augmented_chats", "augmented_prompts", "sft_model", "rl_model", "sft_log", "ppo_log",
+                "locked_test", "chats", "augmented_chats", "augmented_prompts", "sft_model", "rl_model", "sft_log",
+                "ppo_log",
             ),
             outputs=EVALUATION_OUTPUTS, gateway=True, gpus=student_gpus,
             required=("locked_test", "rl_model", "journal", "prompt *"),

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipelines.line import Line
+from pipelines.recipes import gain_lines
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.small_style import without_small_model
@@ -64,7 +65,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     console.print(_funnel_table(funnel(record["steps"])))
     for why, rows, file in left_out(record["steps"]):
         console.print(f"  {rows:,} rows {why}: {run.files / file}", highlight=False, soft_wrap=True)
-    for line in (*label_lines(run), *augment_lines(run)):
+    for line in (*label_lines(run), *augment_lines(run), *gain_lines(run, config)):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
     console.print(_totals_table(config, record))
     if (record["steps"].get("evaluate") or {}).get("status") == "done":

@@ -17,11 +17,12 @@ import orjson
 
 from components.evaluation.rewriter.score_systems import with_history
 from pipelines.execution import run_lock
-from pipelines.headroom import DevRow, first_is_right, first_passages, read_dev_rows, with_own_inputs
+from pipelines.headroom import DevRow, first_is_right, read_dev_rows, with_own_inputs
 from pipelines.recorded_config import read_rewriter_config
 from pipelines.rewriter import RunConfig
 from pipelines.run import start_services
 from pipelines.rundir import RunDir
+from qinglan.evaluation.first_passages import first_passages
 from qinglan.evaluation.question_kinds import COMPLETE, question_kinds
 from qinglan.files import read_jsonl
 from qinglan.rag.as_asked import searched_as_asked
@@ -68,7 +69,7 @@ def dev_figures(run: RunDir, config: RunConfig) -> DevFigures:
     texts = list(zip(*written, [with_history(row.validated) for row in rows], strict=True))
     with run_lock(run), ExitStack() as services:
         url = start_services(config, run, ("ppo",), services)
-        firsts = asyncio.run(first_passages([row.prompt for row in rows], texts, config, url))
+        firsts = asyncio.run(first_passages([row.prompt for row in rows], texts, url))
     sft, rl, history = zip(*firsts, strict=True)
     right = {
         "plain": [first_is_right(row.prompt, row.prompt.plain_retrieval) for row in rows],

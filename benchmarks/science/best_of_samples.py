@@ -10,8 +10,8 @@ import pyarrow.parquet
 from benchmarks.science import runs
 from components.evaluation.rewriter.sample_rewrites import sample_rewrites
 from components.training.sft.stage import sft
-from pipelines.headroom import first_passages
 from pipelines.rewriter import RunConfig
+from qinglan.evaluation.first_passages import first_passages
 from qinglan.reward.reward_function import read_prompt
 
 SAMPLES = 8
@@ -42,7 +42,7 @@ def found_by_samples(files: Path, config: RunConfig, url: str) -> list[dict[str,
     prompts = [
         read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"]) for row in rows
     ]
-    firsts = asyncio.run(first_passages(prompts, texts, config, url))
+    firsts = asyncio.run(first_passages(prompts, texts, url))
     chats = []
     for row, samples, (greedy_right, *samples_right) in zip(rows, written.samples, firsts, strict=True):
         if not greedy_right and any(samples_right):

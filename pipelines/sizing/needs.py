@@ -145,11 +145,13 @@ def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Ph
     copied = remote and not config.cluster.base_weights
     base_copy, sft_copy = Amount("copy of the base", copied * size), Amount("copy of the SFT model", remote * size)
     of_ppo = ppo.disk(config.ppo, models.base, models.critic)
-    # The SFT and the RL model of each fold, in its training's folder and as an artifact.
-    folds = [Amount("models of the folds", config.convert.folds * 4 * size)] if config.convert.folds else []
+    compared = [Amount("SFT model without further rows", size)] if config.augment.asks else []
+    # The SFT and the RL model of each fold, in its training's folder and as an artifact, and what was compared.
+    each = 4 + len(compared)
+    folds = [Amount("models of the folds", config.convert.folds * each * size)] if config.convert.folds else []
     return (
-        phase("sft", base_copy, *folds, *sft.disk(config.sft, models.base)),
-        phase("ppo", base_copy, *folds, Amount("SFT model", size), sft_copy, *of_ppo),
+        phase("sft", base_copy, *folds, *compared, *sft.disk(config.sft, models.base)),
+        phase("ppo", base_copy, *folds, *compared, Amount("SFT model", size), sft_copy, *of_ppo),
     )
 
 

@@ -247,10 +247,11 @@ def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     cards = _cards(config)
     has_speed = cards and card.teraflops
     trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
+    supervised = 2 * trainings if config.augment.asks else trainings  # each with further rows, and without
     seconds = (
-        sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in trainings) if has_speed else None
+        sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in supervised) if has_speed else None
     )
-    yield _pace("sft", steps_of_all(sft.steps(config.sft, rows) for rows in trainings), seconds, cards, price)
+    yield _pace("sft", steps_of_all(sft.steps(config.sft, rows) for rows in supervised), seconds, cards, price)
     steps = steps_of_all(ppo.steps(config.ppo, rows) for rows in trainings)
     counted = has_speed and steps.total
     shapes = (models.base, models.critic)
@@ -360,6 +361,11 @@ def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
         yield NO_HOURS
     elif not card.teraflops:
         yield f"Hours and price are not estimated: the speed of {card.name} is not known."
+    if config.augment.asks:
+        yield (
+            "sft trains twice, with the teacher's further rows and without, and dev decides: both are in its steps, "
+            "the further rows (augment) are not."
+        )
     rank = config.ppo.lora.rank + (config.sft.lora_rank if config.sft.tuner == "lora" else 0)
     runtime = serving_runtime(config)
     if runtime and runtime.settings.lora_slots and rank > runtime.settings.lora_rank:

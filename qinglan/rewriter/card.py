@@ -17,6 +17,8 @@ from qinglan.plain_files import read_plain
 from qinglan.prompts import student_digest
 
 CARD = "rewriter.json"
+FURTHER_ROWS = "augment"
+"""The stage that writes the teacher's further rows, as `RewriterCard.left_out` names it."""
 
 
 class RewriterCard(Config):
@@ -40,6 +42,9 @@ class RewriterCard(Config):
 
     parents: dict[str, str] = {}
     """Digests of what it was made from: base_model, sft_model, training rows."""
+
+    left_out: tuple[str, ...] | None = None
+    """Stages whose rows it did not learn from, since without them it finds more on dev; None where it is none."""
 
     def prompt_tokens(self, context: int) -> int:
         """The most tokens of a prompt where prompt and rewrite together have `context`."""

@@ -13,12 +13,14 @@ from components.data.convert.stage import convert
 from components.evaluation.rewriter import sample_rewrites
 from components.evaluation.rewriter.sample_rewrites import SampledRewrites
 from pipelines.config import dump_config, load_config
-from pipelines.headroom import Recipe, headroom_report, measured_cost, realised_gain
-from pipelines.headroom_cli import report_lines, worth_in_words
+from pipelines.headroom import headroom_report
+from pipelines.headroom_cli import report_lines
+from pipelines.recipes import Recipe, gain_lines, measured_cost, worth_in_words
 from pipelines.rundir import RunDir, write_json
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.headroom import ALL
+from qinglan.evaluation.stage_gain import StageGain, write_gain
 from qinglan.files import dump_line, sha256_file
 from qinglan.questions import Columns, read_questions
 from qinglan.rows import Hit, Question, Retrieval
@@ -180,13 +182,19 @@ def test_a_training_that_ran_says_what_it_brought_for_its_minutes_and_for_what_a
     assert worth_in_words(recipe._replace(paid=0.0), "USD") == "it gained +2.0 points on dev; +1.00 points a minute"
 
 
-def test_what_ppo_brought_is_its_own_measurement_on_dev(tmp_path: Path) -> None:
-    run = RunDir(tmp_path)
+def test_a_run_says_what_further_rows_and_ppo_gained_on_dev_and_what_was_left_out(tmp_path: Path) -> None:
+    run, config = RunDir(tmp_path), load_config("fivedoctors", "demo")
+    assert gain_lines(run, config) == []
     run.records.mkdir()
-    assert realised_gain(run) is None
-    write_json(run.records / "ppo.json", {"status": "done", "facts": {"dev_before": 0.9, "dev_after": 0.875}})
+    for folder in ("sft_log", "ppo_log"):
+        run.shown(folder).mkdir(parents=True)
+    gain = StageGain(rows=512, measure="right passage first", before=0.9, after=0.875, taken=False)
+    write_gain(run.shown("sft_log"), gain)
+    write_gain(run.shown("ppo_log"), gain.model_copy(update={"measure": "mean reward", "taken": True}))
 
-    assert realised_gain(run) == pytest.approx(-0.025)
+    lines = gain_lines(run, config)
+
+    assert lines[1:] == ["augment: it gained -2.5 points on dev and is left out"]
 
 
 @pytest.mark.slow

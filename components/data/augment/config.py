@@ -39,3 +39,8 @@ class AugmentConfig(Config):
 
     seed: int = 42
     """Seed that draws rows, passages and examples."""
+
+    @property
+    def asks(self) -> bool:
+        """True if the teacher is asked for further rows."""
+        return bool(self.hindsight_calls or self.pseudo_calls)

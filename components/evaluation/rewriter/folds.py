@@ -15,13 +15,14 @@ from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
+from qinglan.rewriter.card import FURTHER_ROWS, read_card
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
 """A JSON list of the folders with what a run has made for each fold, in order; empty where a test is locked away."""
 
 FILES = {
-    "locked_test": "locked_test.jsonl", "augmented_chats": "augmented_sft", "augmented_prompts": "augmented_ppo",
-    "sft_model": "sft_model", "rl_model": "rl_model",
+    "locked_test": "locked_test.jsonl", "chats": "sft", "augmented_chats": "augmented_sft",
+    "augmented_prompts": "augmented_ppo", "sft_model": "sft_model", "rl_model": "rl_model",
 }  # fmt: skip
 """Names of a fold's artifacts in its folder, by those of the line."""
 
@@ -68,8 +69,14 @@ class Fold(NamedTuple):
         return Trial(
             paths["locked_test"],
             {"sft": paths["sft_model"], "rl": paths["rl_model"]},
-            {"sft": paths["augmented_chats"], "ppo": paths["augmented_prompts"]},
+            training_rows(paths),
         )
+
+
+def training_rows(paths: Mapping[str, Path]) -> dict[str, Path]:
+    """The rows that SFT and PPO learned from and were chosen by; the teacher's further ones if SFT took them."""
+    left_out = FURTHER_ROWS in (read_card(paths["sft_model"]).left_out or ())
+    return {"sft": paths["chats" if left_out else "augmented_chats"], "ppo": paths["augmented_prompts"]}
 
 
 def read_folds() -> list[Fold]:

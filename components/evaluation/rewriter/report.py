@@ -11,6 +11,7 @@ from qinglan.evaluation.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.question_kinds import KINDS
 from qinglan.evaluation.rewriter_gate import FIRST_IN_WORDS, By, GateConfig, decided_by, loss_ps
+from qinglan.evaluation.stage_gain import StageGain
 from qinglan.evaluation.verdict import EvaluationNumbers
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
@@ -23,6 +24,9 @@ STAND_IN_NOTE = (
 NO_ROWS = "no rows"
 PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
+GAINS = {"sft": "SFT on the teacher's further rows, over SFT without", "ppo": "the best step of PPO, over SFT"}
+"""Names of the trainings' gains on dev, by log."""
+
 EXAMPLE_KINDS = ("won", "lost", "still failing")
 Blocks = Iterator[kernel.Block]
 
@@ -36,8 +40,9 @@ def build_report(
     evaluation: Json,
     examples: Mapping[str, Sequence[Json]] | None = None,
     training: Mapping[str, Sequence[str]] | None = None,
+    gains: Mapping[str, StageGain] | None = None,
 ) -> kernel.Report:
-    """The report; examples by kind, and each training's curves, where there are any."""
+    """The report; examples by kind, and each training's curves and gain on dev, where there are any."""
     counts, settings = evaluation["counts"], evaluation["settings"]
     taught = STAND_IN_NOTE if settings.get("stand_in_teacher") else ""
     systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
@@ -70,7 +75,7 @@ def build_report(
             kernel.Section(f"Properties of the sample: {FIRST_IN_WORDS[by]}", list(_slices(evaluation))),
             kernel.Section("Searched as asked, on dev", list(_as_asked(evaluation))),
             kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], by, examples or {}))),
-            kernel.Section("Training", curves),
+            kernel.Section("Training", [*_gains(gains or {}), *curves]),
             kernel.Section("The judges", [judges, *inflation, blind]),
         ],
         [
@@ -82,6 +87,22 @@ def build_report(
         ],
         evaluation.get("digests") or {},
     )
+
+
+def _gains(gains: Mapping[str, StageGain]) -> Blocks:
+    """What each training gained on dev, by which it was taken or left out."""
+    header = ["on dev", "rows", "measure", "before", "after", "gain, points", "95 %", "taken"]
+    rows = []
+    for name, gain in gains.items():
+        interval = " to ".join(f"{100 * end:+.1f}" for end in gain.interval or ())
+        rows.append(
+            [
+                GAINS[name], f"{gain.rows:,}", gain.measure, f"{gain.before:.3f}", f"{gain.after:.3f}",
+                f"{100 * gain.gain:+.1f}", interval, "yes" if gain.taken else "no: the run went on without it",
+            ]
+        )  # fmt: skip
+    if rows:
+        yield kernel.Table(header, rows, terminal=True)
 
 
 def headline(evaluation: Json) -> str:

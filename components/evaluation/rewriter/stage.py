@@ -28,6 +28,7 @@ from qinglan.evaluation.metric_table import MetricTable
 from qinglan.evaluation.question_kinds import question_kinds, training_terms
 from qinglan.evaluation.report import write_report
 from qinglan.evaluation.rewriter_gate import By, decide
+from qinglan.evaluation.stage_gain import read_gains
 from qinglan.files import read_jsonl
 from qinglan.lineage.record import code_version
 from qinglan.llm.host_allowlist import check_called_hosts
@@ -110,7 +111,7 @@ def evaluate(
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
     examples = draw_examples(out.predictions, evaluation["candidate"], config.examples)
-    write_report(build_report(evaluation, examples, curves(logs)), out.report)
+    write_report(build_report(evaluation, examples, curves(logs), read_gains(logs)), out.report)
     return EvaluateCounts(**{name: evaluation["counts"][name] for name in EvaluateCounts._fields})
 
 

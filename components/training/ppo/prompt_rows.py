@@ -48,9 +48,16 @@ class PreparedPrompts(NamedTuple):
     """Each tenant's system prompt."""
 
 
-def prepare_prompts(rows: Path, work: Path, tokenizer: Any, config: PpoConfig) -> PreparedPrompts:
-    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the hard rows' share."""
+def prepare_prompts(
+    rows: Path, work: Path, tokenizer: Any, config: PpoConfig, further: bool = True
+) -> PreparedPrompts:
+    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the hard rows' share.
+
+    `further`: questions that the teacher wrote from passages stay among the training prompts.
+    """
     train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
+    if not further:
+        train = [row for row in train if row["extra_info"].get("kind") != "pseudo"]
     _check_tokenizer(tokenizer, train[0])
     _check_retrieval(train[0], config)
     splits = {"train": train, "dev": dev}

@@ -26,6 +26,7 @@ from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
 from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
+from qinglan.evaluation.stage_gain import write_gain
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
@@ -36,7 +37,7 @@ from qinglan.live.view import live_training
 from qinglan.llm.host_allowlist import check_called_hosts
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary
-from qinglan.rewriter.card import RewriterCard, read_card
+from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card
 from qinglan.rewriter.model import load_tokenizer
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
@@ -128,12 +129,14 @@ def ppo(
     work = scratch_folder("ppo", *parents.values(), settings, *sources)
     reused = (work / DONE).is_file()
     if not reused:
-        prompts = _prepare(sft_model, rows, work, config)
+        prompts = _prepare(sft_model, rows, work, config, further=FURTHER_ROWS not in (card.left_out or ()))
         if runner.remote:
             sft_model = copy_to_scratch(sft_model, parents["sft_model"])
         watched = _train(sft_model, work, gateway_url, config, prompts, reward_function, runner)
         step = training_monitor.model_step(watched.steps)
         _finish(sft_model, work, _card(card, parents, prompts, config), config, runner, trained=step > 0)
+        if gain := training_monitor.stage_gain(watched.steps, prompts.dev):
+            write_gain(work / "log", gain)
         with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(_facts(watched, prompts, step)))
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
@@ -149,10 +152,10 @@ def _existing_file(path: Path) -> Path:
     return path
 
 
-def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig) -> PreparedPrompts:
+def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig, further: bool) -> PreparedPrompts:
     if config.critic_model:
         refuse_other_vocabulary(Path(config.critic_model), sft_model)
-    prompts = prepare_prompts(rows, work, load_tokenizer(sft_model), config)
+    prompts = prepare_prompts(rows, work, load_tokenizer(sft_model), config, further)
     if prompts.labelled:
         say(
             f"[ppo] {prompts.labelled:,} of {prompts.train + prompts.dev:,} rows have labels by judges in place of "
@@ -258,7 +261,7 @@ def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: 
 def _card(card: RewriterCard, parents: dict[str, str], prompts: PreparedPrompts, config: PpoConfig) -> RewriterCard:
     return RewriterCard(
         stage="ppo", system_prompts=prompts.system_prompts, max_new_tokens=config.max_new_tokens,
-        max_prompt_tokens=config.max_prompt_tokens,
+        max_prompt_tokens=config.max_prompt_tokens, left_out=card.left_out,
         parents={**{name: value for name, value in card.parents.items() if name == "base_model"}, **parents},
     )  # fmt: skip
 

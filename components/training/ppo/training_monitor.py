@@ -7,6 +7,7 @@ import orjson
 
 from components.training.ppo.metrics import Step, dev_score, parse_step, step_summary
 from qinglan.errors import QinglanError
+from qinglan.evaluation.stage_gain import Measure, StageGain
 from qinglan.files import atomic_write
 from qinglan.live.alarms import Alarm
 from qinglan.live.follow import LineFollower, complete_lines
@@ -90,6 +91,16 @@ def model_step(steps: Mapping[int, Step]) -> int:
     best = best_step(steps) or 0
     before, after = (dev_score(steps.get(at, {})) for at in (0, best))
     return 0 if before is not None and after is not None and after < before else best
+
+
+def stage_gain(steps: Mapping[int, Step], dev_rows: int) -> StageGain | None:
+    """The best checkpoint beside the SFT model on dev; None where one of them was not tested."""
+    best = best_step(steps)
+    before, after = (dev_score(steps.get(at, {})) for at in (0, best or 0))
+    if before is None or after is None:
+        return None
+    measure: Measure = "right passage first" if "gold_dev" in steps[0] else "mean reward"
+    return StageGain(rows=dev_rows, measure=measure, before=before, after=after, taken=model_step(steps) > 0)
 
 
 def no_gain_message(steps: Mapping[int, Step]) -> str:

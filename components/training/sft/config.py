@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 from qinglan.config import Config, Fraction, Positive
 from qinglan.trackers import Tracker
 
+COMPARED_ROWS = 512
+"""Dev rows at most that the models with and without the teacher's further rows are asked."""
+
 
 class SftConfig(Config):
     """Supervised fine-tuning of the student by ms-swift."""

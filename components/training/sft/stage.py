@@ -1,6 +1,7 @@
 """Train the student on the teacher's accepted rewrites: ms-swift trains, the best checkpoint by validation loss is
 merged if it is an adapter, and the model is tried with the serving prompt before it is accepted.
 
+Where the teacher wrote further rows, a second model learns without them, and dev decides which of the two is taken.
 A training that was killed goes on from its last checkpoint; one that was finished is not repeated.
 """
 
@@ -14,10 +15,12 @@ from components.training.sft.chat_rows import check_tokenizer, read_chats, write
 from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
 from components.training.sft.finish import finish
+from components.training.sft.further_rows import Without, compare, gain_in_words, read_dev_rows
 from components.training.sft.model_family import with_family
 from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.errors import TrainingError
+from qinglan.evaluation.stage_gain import StageGain, write_gain
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import JobSpec, LocalRunner, Runner
@@ -26,9 +29,10 @@ from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.live.view import live_training
 from qinglan.models.base_reference import base_digest, is_reference, weights_folder
-from qinglan.rewriter.card import RewriterCard
+from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
+from qinglan.terminal import say
 from qinglan.trackers import tracked
 
 DONE = "done.json"
@@ -56,6 +60,19 @@ class SftCounts(NamedTuple):
     reused: int
     """1 if this very training had been finished before."""
 
+    compared: int = 0
+    """Dev rows that decided on the teacher's further rows; 0 where there are none, or where no dev row has a passage
+    that is known to be right."""
+
+    dev_without: float = 0.0
+    """Share of the compared rows with a right passage first, by the model without the further rows."""
+
+    dev_with: float = 0.0
+    """The same by the model with them."""
+
+    further: int = 0
+    """1 if the model learned from further rows of the teacher."""
+
 
 FIGURES = {
     "rows": "train, rows",
@@ -66,8 +83,20 @@ FIGURES = {
     "like_teacher": "rewrites like the teacher's, %",
     "trimmed": "without the oldest turns, rows",
     "reused": "finished by an earlier run, 1 or 0",
+    "dev_without": "right passage first on dev, without further rows, %",
+    "dev_with": "right passage first on dev, with further rows, %",
+    "further": "learned from further rows, 1 or 0",
 }
 """The figures on KFP's page, by field."""
+
+
+class Trained(NamedTuple):
+    """A finished training."""
+
+    work: Path
+    """Its folder, with `model` and `log`."""
+
+    counts: SftCounts
 
 
 def sft(
@@ -78,14 +107,57 @@ def sft(
     config: SftConfig,
     runner: Runner = LOCAL_RUNNER,
     gateway_url: str = "",
+    without: Without | None = None,
 ) -> SftCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and loss curve.
 
-    `gateway_url`: the gateway that shows the training while it runs; empty where there is none.
+    `gateway_url`: the gateway that shows the training while it runs, and searches for what is compared; empty where
+    there is none. `without`: the rows without the teacher's further ones, where it is not known that these pay.
     """
-    train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
+    further = without is not None and without.differs(chats)
+    if without and further:
+        trained, gain = _train_both(base, chats, without, config, runner, gateway_url)
+    else:
+        trained, gain = train_student(base, chats, config, runner, gateway_url), None
+    _hand_on(trained.work, model, log, gain)
+    if gain is None:
+        return trained.counts._replace(further=int(further))
+    compared = {"compared": gain.rows, "dev_without": gain.before, "dev_with": gain.after}
+    return trained.counts._replace(further=int(gain.taken), **compared)
+
+
+def _train_both(
+    base: Path, chats: Path, without: Without, config: SftConfig, runner: Runner, gateway_url: str
+) -> tuple[Trained, StageGain | None]:
+    """Train without the further rows and with them; the one that finds more on dev, where dev can tell."""
+    rows = read_dev_rows(without.prompts, config.seed)
+    if not rows:
+        say("[sft] No dev row has a passage that is known to be right: the further rows are used unproved.")
+        return train_student(base, chats, config, runner, gateway_url), None
+    plain = train_student(base, without.chats, config, runner, gateway_url)
+    trained = train_student(base, chats, config, runner, gateway_url)
+    gain = compare(plain.work, trained.work, rows, config, runner, gateway_url)
+    say(f"[sft] {gain_in_words(gain)}")
+    return trained if gain.taken else plain, gain
+
+
+def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None:
+    """Copy what a training left; the card and the log say what the comparison came to."""
+    with atomic_folder(model) as partial:
+        shutil.copytree(work / "model", partial, dirs_exist_ok=True)
+        if gain and not gain.taken:
+            write_card(partial, read_card(partial).model_copy(update={"left_out": (FURTHER_ROWS,)}))
+    with atomic_folder(log) as partial:
+        shutil.copytree(work / "log", partial, dirs_exist_ok=True)
+        if gain:
+            write_gain(partial, gain)
+
+
+def train_student(base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str) -> Trained:
+    """Train on these chats, and check the model; a training that was finished before is only read."""
+    train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
     parents = {"base_model": base_digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
     key = (*parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent))
@@ -116,11 +188,8 @@ def sft(
         with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(facts))
         shutil.rmtree(work / "checkpoints")
-    for name, target in (("model", model), ("log", log)):
-        with atomic_folder(target) as partial:
-            shutil.copytree(work / name, partial, dirs_exist_ok=True)
     facts = orjson.loads((work / DONE).read_bytes())
-    return SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts)
+    return Trained(work, SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts))
 
 
 def _train(

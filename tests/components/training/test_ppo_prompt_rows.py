@@ -1,5 +1,6 @@
 """Which prompts verl gets: what fits, the hard ones' share, and errors that say where."""
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from components.training.ppo.prompt_rows import LEFT_OUT, is_hard, oversample_hard, prepare_prompts
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl
+from qinglan.prompt_parquet import ParquetRows, read_prompts
 from qinglan.prompts import student_messages
 from qinglan.rewriter.model import fit_prompt
 from qinglan.rows import QuarantinedRow, Question
+from qinglan.training_rows import ppo_row
 from tests.ppo_world import laptop, validated, write_rows
 from tests.tiny_rewriter import SYSTEM, tiny_model
 
@@ -70,6 +73,22 @@ def test_verl_gets_half_hard_rows_in_the_schema_of_the_convert_stage(tmp_path: P
     ranks = [row["teacher_retrieval"]["gold_rank"] for row in written["extra_info"].to_pylist()]
     assert (ranks.count(None), len(ranks), prompts.hard) == (16, 32, 4)
     assert prompts.dev_by_tenant == {"qinglan/fivedoctors": 8}
+
+
+def test_questions_from_passages_leave_with_the_other_further_rows(tmp_path: Path, tokenizer: Any) -> None:
+    rows = write_rows(tmp_path / "rows", train=32)
+    with ParquetRows(tmp_path / "more" / "train.parquet") as file:
+        for row in read_prompts(rows / "train.parquet"):
+            file.add(row)
+        file.add(ppo_row(validated(99, "train"), "train", SYSTEM, kind="pseudo"))
+    shutil.copyfile(rows / "dev.parquet", tmp_path / "more" / "dev.parquet")
+    config = laptop(max_prompt_tokens=200, hard_share=0)
+
+    counts = [
+        prepare_prompts(tmp_path / "more", tmp_path, tokenizer, config, further).train for further in (True, False)
+    ]
+
+    assert counts == [33, 32]
 
 
 def test_the_longest_prompt_that_stays_is_what_all_are_padded_to(tmp_path: Path, tokenizer: Any) -> None:

@@ -233,6 +233,20 @@ def test_a_training_that_gained_nothing_says_so_and_never_ends_below_sft(
     assert training_monitor.model_step(steps) == step
 
 
+@pytest.mark.parametrize(
+    ("name", "measure", "best", "taken"),
+    [("gold_dev", "right passage first", 0.6, True), ("reward_dev", "mean reward", 0.4, False)],
+)
+def test_the_gain_of_a_training_is_that_of_its_best_step(name: str, measure: str, best: float, taken: bool) -> None:
+    steps: dict[int, Step] = {at: {"step": at, name: value} for at, value in enumerate((0.5, 0.3, best))}
+
+    gain = training_monitor.stage_gain(steps, 40)
+
+    assert gain is not None
+    assert (gain.rows, gain.measure, gain.before, gain.after, gain.taken) == (40, measure, 0.5, best, taken)
+
+
 def test_a_training_whose_start_was_not_tested_says_nothing_of_a_gain() -> None:
+    assert training_monitor.stage_gain({1: {"step": 1, "gold_dev": 0.1}}, 40) is None
     assert training_monitor.no_gain_message({1: {"step": 1, "gold_dev": 0.1}}) == ""
     assert training_monitor.model_step({1: {"step": 1, "gold_dev": 0.1}}) == 1

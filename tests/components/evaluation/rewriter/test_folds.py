@@ -1,6 +1,7 @@
 """Cross-fitted rows: each is rewritten by the models of its own fold, and all are compared as one test."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,20 @@ import pytest
 
 from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.folds import FILES, FOLDS_VARIABLE, fold_inputs, fold_papers, read_folds
+from components.evaluation.rewriter.folds import (
+    FILES,
+    FOLDS_VARIABLE,
+    fold_inputs,
+    fold_papers,
+    read_folds,
+    training_rows,
+)
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.files import dump_line
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
-from qinglan.rewriter.card import RewriterCard, write_card
+from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, write_card
 from qinglan.rows import ValidatedRewrite
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
@@ -35,7 +43,7 @@ def write_fold(folder: Path, test: Sequence[ValidatedRewrite], learned: Sequence
     folder.mkdir()
     (folder / FILES["locked_test"]).write_bytes(b"".join(map(dump_line, test)))
     training = write_training(folder, list(learned), list(learned))
-    training["sft"].rename(folder / FILES["augmented_chats"])
+    shutil.copytree(training["sft"], folder / FILES["augmented_chats"])
     training["ppo"].rename(folder / FILES["augmented_prompts"])
     for name, kind in (("sft_model", "augmented_chats"), ("rl_model", "augmented_prompts")):
         (folder / name).mkdir()
@@ -75,7 +83,7 @@ def evaluate(tmp_path: Path, released: Path) -> Any:
     with gateway(tmp_path, knowledge_base, WordRag(knowledge_base)) as url:
         stage.evaluate(
             paths["locked_test"], {"sft": paths["sft_model"], "rl": paths["rl_model"]},
-            {"sft": paths["augmented_chats"], "ppo": paths["augmented_prompts"]}, {}, out, CONFIG, url, read_folds(),
+            training_rows(paths), {}, out, CONFIG, url, read_folds(),
         )  # fmt: skip
     return out
 
@@ -123,6 +131,17 @@ def test_the_record_names_what_came_from_the_folds_and_keeps_their_statements_an
     assert papers == {
         f"sft-fold-{number}{ENVELOPE_SUFFIX}": f"fold-{number}".encode() for number in (1, 2)
     } | {f"paid-augment-fold-{number}.jsonl": f"paid in fold-{number}".encode() for number in (1, 2)}  # fmt: skip
+
+
+def test_where_sft_left_the_further_rows_out_the_rows_before_them_are_compared_with_the_test(
+    folds: list[Path],
+) -> None:
+    paths = {name: folds[0] / file for name, file in FILES.items()}
+    assert training_rows(paths)["sft"] == paths["augmented_chats"]
+
+    write_card(paths["sft_model"], RewriterCard(stage="sft", left_out=(FURTHER_ROWS,)))
+
+    assert training_rows(paths) == {"sft": paths["chats"], "ppo": paths["augmented_prompts"]}
 
 
 def test_a_fold_that_was_not_trained_is_named(folds: list[Path]) -> None:

@@ -9,6 +9,7 @@ from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.training_curves import curves, read_series
 from qinglan.evaluation.report import to_markdown, write_report
+from qinglan.evaluation.stage_gain import StageGain, read_gains, write_gain
 from qinglan.messages import LANGUAGE
 from tests.browser import Page
 from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, HOSTILE, Evaluated
@@ -22,8 +23,12 @@ def page(evaluated: Evaluated, folder: Path) -> str:
     steps = [{"step": step, "loss": 3 / (1 + step), "note": "<b>"} for step in range(5)]
     lines = [orjson.dumps(step) for step in steps]
     (logs["sft"] / "metrics.jsonl").write_bytes(b"\n".join([*lines, b'{"step": 5, "lo']))
+    gain = StageGain(
+        rows=512, measure="right passage first", before=0.687, after=0.882, interval=(0.17, 0.22), taken=True
+    )
+    write_gain(logs["sft"], gain)
     examples = draw_examples(evaluated.predictions, evaluated.value["candidate"], 3)
-    write_report(build_report(evaluated.value, examples, curves(logs)), folder / "report.html")
+    write_report(build_report(evaluated.value, examples, curves(logs), read_gains(logs)), folder / "report.html")
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
@@ -48,6 +53,8 @@ def test_the_page_shows_verdict_expected_examples_and_curves(evaluated: Evaluate
         "documented",
         "sft (40 rows): 0 the same, 0 nearly; ppo (40 rows): 0 the same, 0 nearly.",
         "parents, rl, sft model",
+        "SFT on the teacher&#39;s further rows, over SFT without",
+        "+17.0 to +22.0",
     ):
         assert said in text
     assert text.count("<svg") >= 8

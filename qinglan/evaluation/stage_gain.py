@@ -1,0 +1,57 @@
+"""The gain of a training stage on dev, which decides whether its model is taken. It lies in the stage's log folder.
+
+write_gain(log, StageGain(rows=512, measure=RIGHT_FIRST, before=0.69, after=0.88, taken=True))
+read_gain(log)   # None where the stage compared nothing
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import orjson
+
+from qinglan.config import Config
+from qinglan.documents import parse_json_mapping
+from qinglan.files import atomic_write
+
+GAIN_FILE = "stage_gain.json"
+Measure = Literal["right passage first", "mean reward"]
+
+
+class StageGain(Config):
+    """A stage's best result beside what the run had before it."""
+
+    rows: int
+    """Dev rows that were compared."""
+
+    measure: Measure
+    """The figure whose mean `before` and `after` are."""
+
+    before: float
+    after: float
+    interval: tuple[float, float] | None = None
+    """The ends of the 95 % interval of the gain, over conversations; None where it was not computed."""
+
+    taken: bool
+    """False if the run goes on with what it had before."""
+
+    @property
+    def gain(self) -> float:
+        return self.after - self.before
+
+
+def write_gain(log: Path, gain: StageGain) -> None:
+    with atomic_write(log / GAIN_FILE) as partial:
+        partial.write_bytes(orjson.dumps(gain.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
+
+
+def read_gain(log: Path) -> StageGain | None:
+    path = log / GAIN_FILE
+    if not path.is_file():
+        return None
+    return StageGain.parse(parse_json_mapping(path.read_bytes(), str(path)), str(path))
+
+
+def read_gains(logs: Mapping[str, Path]) -> dict[str, StageGain]:
+    """The gains of the trainings that compared something, by log."""
+    return {name: gain for name, folder in logs.items() if (gain := read_gain(folder))}

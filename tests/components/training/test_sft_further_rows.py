@@ -1,0 +1,162 @@
+"""The teacher's further rows: a second model learns without them, and a real gateway and search decide on dev."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from components.training.sft import further_rows, stage
+from components.training.sft.config import COMPARED_ROWS, SftConfig
+from components.training.sft.further_rows import Without, read_dev_rows, stage_gain
+from components.training.sft.stage import SftCounts, Trained, sft
+from qinglan.errors import DataError
+from qinglan.evaluation.stage_gain import StageGain, read_gain
+from qinglan.files import sha256_file
+from qinglan.prompt_parquet import ParquetRows
+from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
+from qinglan.training_rows import ppo_row
+from tests.components.evaluation.rewriter.sample_evaluation import (
+    WordRag,
+    gateway,
+    locked_rows,
+    write_knowledge_base,
+)
+from tests.training_rows import chats
+
+CONFIG = SftConfig(device="cpu", tuner="full")
+COUNTS = SftCounts(
+    rows=1, dev_rows=1, steps=1, eval_loss=0.1, token_accuracy=0.9, like_teacher=0.5, trimmed=0, reused=0
+)
+
+
+class World(NamedTuple):
+    folder: Path
+    url: str
+    without: Without
+    further: Path
+    good: list[str]
+    """Texts that find the right passage of each dev row first."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    knowledge_base = write_knowledge_base(folder / "kb.jsonl")
+    rows = locked_rows(sha256_file(knowledge_base))
+    write_dev(folder / "prompts", rows)
+    without = Without(chats(folder / "chats", train=8), folder / "prompts")
+    further = chats(folder / "further", train=9)
+    with gateway(folder, knowledge_base, WordRag(knowledge_base)) as url:
+        yield World(folder, url, without, further, [row.gold[0].replace("/", " ") for row in rows])
+
+
+def write_dev(prompts: Path, rows: list[Any]) -> None:
+    with ParquetRows(prompts / "dev.parquet") as file:
+        for row in rows:
+            file.add(ppo_row(row, "dev"))
+
+
+@pytest.fixture
+def trained(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Models that were trained already, and what each writes, by the folder of its rows; the search is real."""
+    texts: dict[str, list[str]] = {}
+
+    def train(base: Path, rows: Path, *_: object) -> Trained:
+        work = tmp_path / "work" / rows.name
+        (work / "log").mkdir(parents=True)
+        (work / "model").mkdir()
+        write_card(work / "model", RewriterCard(stage="sft", parents={"train": sha256_file(rows / "train.jsonl")}))
+        return Trained(work, COUNTS._replace(rows=len((rows / "train.jsonl").read_bytes().splitlines())))
+
+    def write(settings: dict[str, Any]) -> dict[str, list[list[str]]]:
+        return {"rewrites": [texts[Path(model).parent.name] for model in settings["models"]]}
+
+    monkeypatch.setattr(stage, "train_student", train)
+    monkeypatch.setattr(further_rows, "write_rewrites", write)
+    return texts
+
+
+def train(world: World, out: Path, without: Without) -> SftCounts:
+    return sft(
+        out / "base", world.further, out / "model", out / "log", CONFIG, gateway_url=world.url, without=without
+    )
+
+
+def test_further_rows_that_gain_on_dev_are_learned_from(
+    world: World, trained: dict[str, list[str]], tmp_path: Path
+) -> None:
+    trained |= {"further": world.good, "chats": ["完全无关", *world.good[1:]]}
+
+    counts = train(world, tmp_path, world.without)
+
+    assert (counts.rows, counts.compared, counts.further) == (9, 12, 1)
+    assert (counts.dev_without, counts.dev_with) == (pytest.approx(11 / 12), 1.0)
+    gain = read_gain(tmp_path / "log")
+    assert gain and gain.taken and gain.gain == pytest.approx(1 / 12) and gain.interval
+    assert read_card(tmp_path / "model").left_out is None
+
+
+@pytest.mark.parametrize("lost", [0, 1], ids=["no more", "less"])
+def test_further_rows_that_gain_nothing_are_left_out_and_the_card_says_so(
+    world: World, trained: dict[str, list[str]], tmp_path: Path, lost: int
+) -> None:
+    trained |= {"further": ["" for _ in range(lost)] + world.good[lost:], "chats": world.good}
+
+    counts = train(world, tmp_path, world.without)
+
+    assert (counts.rows, counts.further, counts.dev_without) == (8, 0, 1.0)
+    card, gain = read_card(tmp_path / "model"), read_gain(tmp_path / "log")
+    assert card.left_out == (FURTHER_ROWS,)
+    assert card.parents["train"] == sha256_file(world.without.chats / "train.jsonl")
+    assert gain and not gain.taken
+
+
+def test_rows_without_a_known_passage_cannot_decide_and_only_one_model_is_trained(
+    world: World, trained: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [row.model_copy(update={"gold": ()}) for row in locked_rows("snapshot")]
+    write_dev(tmp_path / "unknown", rows)
+
+    counts = train(world, tmp_path, Without(world.without.chats, tmp_path / "unknown"))
+
+    assert (counts.rows, counts.compared, counts.further) == (9, 0, 1)
+    assert "used unproved" in capsys.readouterr().out
+    assert read_gain(tmp_path / "log") is None and not (tmp_path / "work" / "chats").exists()
+
+
+def test_the_same_rows_with_and_without_are_trained_once(
+    world: World, trained: dict[str, list[str]], tmp_path: Path
+) -> None:
+    counts = train(world, tmp_path, world.without._replace(chats=world.further))
+
+    assert (counts.compared, counts.further) == (0, 0)
+
+
+def test_a_knowledge_base_that_is_not_the_validated_one_ends_the_comparison(
+    world: World, trained: dict[str, list[str]], tmp_path: Path
+) -> None:
+    trained |= {"further": world.good, "chats": world.good}
+    write_dev(tmp_path / "other", locked_rows("f" * 64))
+
+    with pytest.raises(DataError, match=r"answers from knowledge base .* validated on ffff"):
+        train(world, tmp_path, Without(world.without.chats, tmp_path / "other"))
+
+
+def test_of_many_dev_rows_the_seed_draws_some_of_those_that_can_decide(tmp_path: Path) -> None:
+    first, *rest = locked_rows("snapshot")
+    rows = [first.model_copy(update={"id": f"r{at}", "conversation_id": f"c{at}"}) for at in range(COMPARED_ROWS + 8)]
+    write_dev(tmp_path, [*rows, *(row.model_copy(update={"gold": ()}) for row in rest)])
+    drawn = functools.partial(read_dev_rows, tmp_path)
+
+    ids = [row.prompt.id for row in drawn(seed=1)]
+
+    assert len(set(ids)) == COMPARED_ROWS and set(ids) < {row.id for row in rows}
+    assert ids == [row.prompt.id for row in drawn(seed=1)] != [row.prompt.id for row in drawn(seed=2)]
+
+
+def test_a_single_conversation_has_no_interval() -> None:
+    gain = stage_gain([[0.0, 1.0], [1.0, 1.0]], [("t", "c"), ("t", "c")], seed=0)
+
+    assert gain == StageGain(rows=2, measure="right passage first", before=0.5, after=1.0, taken=True)
