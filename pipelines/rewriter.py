@@ -139,8 +139,8 @@ class RunConfig(LineConfig):
         outputs={
             "labels": Output("labels.jsonl", "Judges' labels of rows without gold."),
             "label_sheet": Output("label_sheet.xlsx", "Labels for people to check and correct."),
-            "label_holes": Output("label_holes.jsonl", "Rows for which nothing relevant was found."),
-            "label_report": Output("label_report.json", "Agreement of the judges, by phrasing too."),
+            "label_holes": Output("label_holes.jsonl", "Rows without a relevant passage."),
+            "label_report": Output("label_report.json", "Agreement of the judges."),
         },
     )] = LabelConfig()  # fmt: skip
     """Settings of the third stage, which calls no judge where every row has gold."""
@@ -164,7 +164,7 @@ class RunConfig(LineConfig):
     augment: Annotated[AugmentConfig, Stage(
         inputs=("chats", "prompts", "locked_test", "knowledge_base"), gateway=True,
         outputs={
-            "augmented_chats": Output("augmented_sft", "The chat rows, and the teacher's further ones."),
+            "augmented_chats": Output("augmented_sft", "Chat rows with further ones, and without."),
             "augmented_prompts": Output("augmented_ppo", "The prompts, and questions from passages."),
             "augment_left_out": Output("augment_left_out.jsonl", "Further answers of no use."),
             "augment_report": Output("augment_report.json", "Counts of the further rows, by reason."),
@@ -183,11 +183,11 @@ class RunConfig(LineConfig):
 
     # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
     sft: Annotated[SftConfig, Stage(
-        inputs=("base_model", "chats", "augmented_chats", "prompts"), gateway=True, cached=False, resumes=True,
+        inputs=("base_model", "augmented_chats"), gateway=True, cached=False, resumes=True,
         required=("base_model", "*chats"), gpus=sft_gpus, base_weights=base_from_hub,
         outputs={
             "sft_model": Output("sft_model", "The student after SFT."),
-            "sft_log": Output("sft_log", "The training's figures, step by step."),
+            "sft_log": Output("sft_log", "The training's figures by step."),
             "sft_curve": Output("sft_curve.html", "The training's curves as a page."),
         },
     )] = SftConfig()  # fmt: skip
@@ -199,7 +199,7 @@ class RunConfig(LineConfig):
         required=("sft_model", "*prompts", "journal", "prompt *", "reward"),
         outputs={
             "rl_model": Output("rl_model", "The student after PPO."),
-            "ppo_log": Output("ppo_log", "The training's figures, step by step."),
+            "ppo_log": Output("ppo_log", "The training's figures by step."),
             "ppo_curve": Output("ppo_curve.html", "The training's curves as a page."),
         },
     )] = PpoConfig()  # fmt: skip
@@ -209,8 +209,7 @@ class RunConfig(LineConfig):
         EvaluateConfig,
         Stage(
             inputs=(
-                "locked_test", "chats", "augmented_chats", "augmented_prompts", "sft_model", "rl_model", "sft_log",
-                "ppo_log",
+                "locked_test", "augmented_chats", "augmented_prompts", "sft_model", "rl_model", "sft_log", "ppo_log",
             ),
             outputs=EVALUATION_OUTPUTS, gateway=True, gpus=student_gpus,
             required=("locked_test", "rl_model", "journal", "prompt *"),

@@ -95,7 +95,7 @@ class StyleRunConfig(LineConfig):
         base_weights=base_from_hub,
         outputs={
             "style_model": Output("style_model", "The classifier."),
-            "style_log": Output("style_log", "The training's figures, step by step."),
+            "style_log": Output("style_log", "The training's figures by step."),
             "style_curve": Output("style_curve.html", "The training's curves as a page."),
         },
     )] = StyleConfig()  # fmt: skip
@@ -145,7 +145,7 @@ class StyleRunConfig(LineConfig):
         required=("style_model", "style_rows"),
         outputs={
             "student_model": Output("student_model", "The smaller classifier, with int8 weights for a CPU."),
-            "distil_log": Output("distil_log", "The training's figures, step by step."),
+            "distil_log": Output("distil_log", "The training's figures by step."),
             "distil_table": Output("distil.json", "Size, speed and accuracy of the classifier and the smaller one."),
         },
     )] = DistilConfig()  # fmt: skip

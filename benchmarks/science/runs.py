@@ -1,6 +1,7 @@
 """One run: a sample of its own seed, the whole thread, and the controls beside it. Each is done once and kept."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -91,8 +92,16 @@ def longer_sft(config: RunConfig, root: Path, out: Path) -> Path:
     files = root / "files"
     if not (out / "model").exists():
         twice = config.sft.model_copy(update={"epochs": 2 * config.sft.epochs})
-        sft(files / "base_model", files / "augmented_sft", out / "model", out / "log", twice)
+        sft(files / "base_model", learned_rows(files, out / "rows"), out / "model", out / "log", twice)
     return out / "model"
+
+
+def learned_rows(files: Path, out: Path) -> Path:
+    """The run's rows of SFT alone: without what SFT compares them with."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("train.jsonl", "dev.jsonl"):
+        shutil.copyfile(files / "augmented_sft" / name, out / name)
+    return out
 
 
 def judged(config: RunConfig, root: Path, model: Path, out: Path) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def test_the_examiner_is_asked_for_by_a_run_that_evaluates(tmp_path: Path, nobod
     whole = " ".join(missing(config, REWRITER.until(REWRITER.last)))
     assert "QINGLAN_ALLOWED_HOSTS=writer.example,examiner.example" in whole and "EXAMINER_KEY" in whole
     assert "EXAMINER_KEY" not in " ".join(missing(config))
-    assert missing(config, ("sft",)) == [], "it calls no service"
+    assert missing(config, ("base",)) == [], "it calls no service"
 
 
 def test_what_is_set_is_not_missing_and_the_plans_own_contract_is_enough_of_a_rag_service(

@@ -29,7 +29,7 @@ from qinglan.rag.client import RagClient
 from qinglan.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
 from qinglan.terminal import say
 from qinglan.terminal.progress import progress
-from qinglan.training_rows import ppo_row, sft_row
+from qinglan.training_rows import WITHOUT_FURTHER, ppo_row, sft_row
 
 ROWS_UNDER_WAY = 64
 TRIAL = 30
@@ -117,7 +117,7 @@ async def _augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_
         with atomic_write(out.augment_left_out) as partial, partial.open("wb") as left_out:
             answers = _Answers(left_out)
             await _ask(cases, Teacher(gateway, rag, cases, config), answers, config)
-        sft_train, replaced = _write_chats(inputs.chats, out.augmented_chats, cases, answers)
+        sft_train, replaced = _write_chats(inputs, out.augmented_chats, cases, answers)
         anchors = _write_prompts(inputs.prompts, out.augmented_prompts, cases, answers, config)
         if cases.calls:
             await gateway.exported(digest(out.augmented_chats))
@@ -177,8 +177,12 @@ async def _in_trial(
             yield row
 
 
-def _write_chats(chats: Path, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
-    """SFT's rows with the further ones; how many there are, and how many of convert's are replaced."""
+def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
+    """SFT's rows with the further ones; how many there are, and how many of convert's are replaced.
+
+    Beside them lies what SFT needs to find out whether the further ones gain anything.
+    """
+    chats = inputs.chats
     better = {(entry.row.tenant_id, entry.row.id) for entry in answers.hindsight}
     unchanged = replaced = 0
     with atomic_folder(out) as partial, (partial / "train.jsonl").open("wb") as train:
@@ -192,6 +196,9 @@ def _write_chats(chats: Path, out: Path, cases: Cases, answers: _Answers) -> tup
         for row in _chat_rows(cases, answers):
             train.write(orjson.dumps(row) + b"\n")
         shutil.copyfile(chats / "dev.jsonl", partial / "dev.jsonl")
+        if answers.hindsight or answers.pseudo:
+            shutil.copytree(chats, partial / WITHOUT_FURTHER)
+            shutil.copyfile(inputs.prompts / "dev.parquet", partial / WITHOUT_FURTHER / "dev.parquet")
     return unchanged + len(answers.hindsight) + len(answers.pseudo), replaced
 
 

@@ -10,7 +10,6 @@ from components.step_component import step_component
 def evaluate(
     before: dsl.Input[dsl.Artifact],
     locked_test: dsl.Input[dsl.Dataset],
-    chats: dsl.Input[dsl.Dataset],
     augmented_chats: dsl.Input[dsl.Dataset],
     augmented_prompts: dsl.Input[dsl.Dataset],
     sft_model: dsl.Input[dsl.Model],
@@ -35,7 +34,7 @@ def evaluate(
 
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
-    from components.evaluation.rewriter.folds import fold_inputs, fold_papers, read_folds, training_rows
+    from components.evaluation.rewriter.folds import fold_inputs, fold_papers, read_folds
     from components.evaluation.rewriter.report import to_markdown
     from components.step_figures import log_figures
     from components.step_summary import write_summary
@@ -46,7 +45,6 @@ def evaluate(
     settings, folds = EvaluateConfig.parse(config, "evaluate"), read_folds()
     inputs = {
         "locked_test": locked_test,
-        "chats": chats,
         "augmented_chats": augmented_chats,
         "augmented_prompts": augmented_prompts,
         "sft_model": sft_model,
@@ -66,7 +64,7 @@ def evaluate(
         counts = stage.evaluate(
             Path(locked_test.path),
             {"sft": Path(sft_model.path), "rl": Path(rl_model.path)},
-            training_rows({name: Path(artifact.path) for name, artifact in inputs.items()}),
+            {"sft": Path(augmented_chats.path), "ppo": Path(augmented_prompts.path)},
             {"sft": Path(sft_log.path), "ppo": Path(ppo_log.path)},
             Outputs.of_step(outputs),
             settings,

@@ -16,13 +16,14 @@ from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.rewriter.card import FURTHER_ROWS, read_card
+from qinglan.training_rows import WITHOUT_FURTHER
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
 """A JSON list of the folders with what a run has made for each fold, in order; empty where a test is locked away."""
 
 FILES = {
-    "locked_test": "locked_test.jsonl", "chats": "sft", "augmented_chats": "augmented_sft",
-    "augmented_prompts": "augmented_ppo", "sft_model": "sft_model", "rl_model": "rl_model",
+    "locked_test": "locked_test.jsonl", "augmented_chats": "augmented_sft", "augmented_prompts": "augmented_ppo",
+    "sft_model": "sft_model", "rl_model": "rl_model",
 }  # fmt: skip
 """Names of a fold's artifacts in its folder, by those of the line."""
 
@@ -66,17 +67,16 @@ class Fold(NamedTuple):
     @property
     def trial(self) -> Trial:
         paths = {name: self.folder / file for name, file in FILES.items()}
-        return Trial(
-            paths["locked_test"],
-            {"sft": paths["sft_model"], "rl": paths["rl_model"]},
-            training_rows(paths),
-        )
+        training = {"sft": paths["augmented_chats"], "ppo": paths["augmented_prompts"]}
+        models = {"sft": paths["sft_model"], "rl": paths["rl_model"]}
+        return Trial(paths["locked_test"], models, learned_rows(models["sft"], training))
 
 
-def training_rows(paths: Mapping[str, Path]) -> dict[str, Path]:
-    """The rows that SFT and PPO learned from and were chosen by; the teacher's further ones if SFT took them."""
-    left_out = FURTHER_ROWS in (read_card(paths["sft_model"]).left_out or ())
-    return {"sft": paths["chats" if left_out else "augmented_chats"], "ppo": paths["augmented_prompts"]}
+def learned_rows(sft_model: Path, training: Mapping[str, Path]) -> dict[str, Path]:
+    """The rows that each training learned from: SFT's without the teacher's further ones, where it left them out."""
+    if FURTHER_ROWS in (read_card(sft_model).left_out or ()):
+        return {**training, "sft": training["sft"] / WITHOUT_FURTHER}
+    return {**training}
 
 
 def read_folds() -> list[Fold]:

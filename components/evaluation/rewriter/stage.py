@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from components.evaluation.rewriter import as_asked_table, leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.folds import NOTES, Fold, Trial, joined_leaks, joined_outputs
+from components.evaluation.rewriter.folds import NOTES, Fold, Trial, joined_leaks, joined_outputs, learned_rows
 from components.evaluation.rewriter.inflation import inflation_results
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, metrics_by
 from components.evaluation.rewriter.report import build_report, draw_examples
@@ -81,6 +81,7 @@ def evaluate(
     """
     check_called_hosts(config, "evaluate")
     _refuse_strangers(models)
+    training = learned_rows(models["sft"], training)
     trials = [fold.trial for fold in folds] or [Trial(locked_test, models, training)]
     if folds:  # what is served somewhere is none of the siblings
         share = max(1, round(config.latency_rows / len(folds)))

@@ -10,9 +10,7 @@ from components.step_component import step_component
 def sft(
     before: dsl.Input[dsl.Artifact],
     base_model: dsl.Input[dsl.Model],
-    chats: dsl.Input[dsl.Dataset],
     augmented_chats: dsl.Input[dsl.Dataset],
-    prompts: dsl.Input[dsl.Dataset],
     gateway_url: str,
     config: dict,  # type: ignore[type-arg]
     task_config: dsl.TaskConfig,
@@ -22,25 +20,19 @@ def sft(
     sft_metrics: dsl.Output[dsl.Metrics],
     lineage: dsl.Output[dsl.Artifact],
 ) -> None:
-    """Train the student on the teacher's accepted rewrites, and on its further rows where they gain on dev."""
+    """Train the student on the teacher's accepted rewrites."""
     from pathlib import Path
 
     from components.step_figures import log_figures
     from components.training.kubeflow.job_runner import job_runner
     from components.training.sft import stage
     from components.training.sft.config import SftConfig
-    from components.training.sft.further_rows import Without
     from qinglan.curves import write_curve_page
     from qinglan.lineage.record import recorded
 
     settings = SftConfig.parse(config, "sft")
     where = job_runner(settings.device, task_config.__dict__)
-    inputs = {
-        "base_model": base_model,
-        "chats": chats,
-        "augmented_chats": augmented_chats,
-        "prompts": prompts,
-    }
+    inputs = {"base_model": base_model, "augmented_chats": augmented_chats}
     outputs = {"sft_model": sft_model, "sft_log": sft_log, "sft_curve": sft_curve}
     with recorded("sft", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
         counts = stage.sft(
@@ -51,7 +43,6 @@ def sft(
             settings,
             where,
             gateway_url,
-            Without(Path(chats.path), Path(prompts.path)),
         )
         step.facts.update(counts._asdict())
         write_curve_page(Path(sft_log.path), Path(sft_curve.path))

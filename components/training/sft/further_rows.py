@@ -17,7 +17,6 @@ from components.training.sft.config import COMPARED_ROWS, SftConfig
 from qinglan.evaluation.first_passages import first_passages
 from qinglan.evaluation.stage_gain import StageGain
 from qinglan.evaluation.statistics import bootstrap_means, group_numbers
-from qinglan.files import sha256_file
 from qinglan.jobs import Runner
 from qinglan.jobs.module_job import module_job_main, run_module_job
 from qinglan.prompt_parquet import read_prompts
@@ -29,17 +28,6 @@ from qinglan.rewriter.model import Student
 BATCH, DRAWS = 64, 2_000
 
 
-class Without(NamedTuple):
-    """The rows without further ones, for the other model, and the dev prompts that decide."""
-
-    chats: Path
-    prompts: Path
-
-    def differs(self, chats: Path) -> bool:
-        """True if these chats have further rows, so that there is something to compare."""
-        return sha256_file(self.chats / "train.jsonl") != sha256_file(chats / "train.jsonl")
-
-
 class DevRow(NamedTuple):
     """A dev row with a passage that is known to be right."""
 
@@ -48,10 +36,10 @@ class DevRow(NamedTuple):
     conversation: tuple[str, str]
 
 
-def read_dev_rows(prompts: Path, seed: int) -> list[DevRow]:
+def read_dev_rows(path: Path, seed: int) -> list[DevRow]:
     """Read the dev rows with gold or a relevant label; of more than COMPARED_ROWS some are drawn."""
     rows = []
-    for row in read_prompts(prompts / "dev.parquet"):
+    for row in read_prompts(path):
         extra = row["extra_info"]
         prompt = read_prompt(extra, row["reward_model"]["ground_truth"], row["data_source"])
         if prompt.relevant:

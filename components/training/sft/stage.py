@@ -15,7 +15,7 @@ from components.training.sft.chat_rows import check_tokenizer, read_chats, write
 from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
 from components.training.sft.finish import finish
-from components.training.sft.further_rows import Without, compare, gain_in_words, read_dev_rows
+from components.training.sft.further_rows import compare, gain_in_words, read_dev_rows
 from components.training.sft.model_family import with_family
 from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.curves import CURVE_FILE, rows_curve
@@ -34,6 +34,7 @@ from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
 from qinglan.trackers import tracked
+from qinglan.training_rows import WITHOUT_FURTHER
 
 DONE = "done.json"
 CHATS = "chats"
@@ -82,7 +83,6 @@ FIGURES = {
     "token_accuracy": "right tokens on dev, %",
     "like_teacher": "rewrites like the teacher's, %",
     "trimmed": "without the oldest turns, rows",
-    "reused": "finished by an earlier run, 1 or 0",
     "dev_without": "right passage first on dev, without further rows, %",
     "dev_with": "right passage first on dev, with further rows, %",
     "further": "learned from further rows, 1 or 0",
@@ -107,36 +107,37 @@ def sft(
     config: SftConfig,
     runner: Runner = LOCAL_RUNNER,
     gateway_url: str = "",
-    without: Without | None = None,
 ) -> SftCounts:
     """Train, check and write the model's folder, and beside it the log with metrics and loss curve.
 
-    `gateway_url`: the gateway that shows the training while it runs, and searches for what is compared; empty where
-    there is none. `without`: the rows without the teacher's further ones, where it is not known that these pay.
+    `gateway_url`: the gateway that shows the training while it runs, and searches where models are compared; empty
+    where there is none.
     """
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
-    further = without is not None and without.differs(chats)
-    if without and further:
-        trained, gain = _train_both(base, chats, without, config, runner, gateway_url)
+    further = (chats / WITHOUT_FURTHER).is_dir()
+    if further:
+        trained, gain = _train_both(base, chats, config, runner, gateway_url)
     else:
         trained, gain = train_student(base, chats, config, runner, gateway_url), None
     _hand_on(trained.work, model, log, gain)
     if gain is None:
         return trained.counts._replace(further=int(further))
-    compared = {"compared": gain.rows, "dev_without": gain.before, "dev_with": gain.after}
-    return trained.counts._replace(further=int(gain.taken), **compared)
+    return trained.counts._replace(
+        compared=gain.rows, dev_without=gain.before, dev_with=gain.after, further=int(gain.taken)
+    )
 
 
 def _train_both(
-    base: Path, chats: Path, without: Without, config: SftConfig, runner: Runner, gateway_url: str
+    base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str
 ) -> tuple[Trained, StageGain | None]:
     """Train without the further rows and with them; the one that finds more on dev, where dev can tell."""
-    rows = read_dev_rows(without.prompts, config.seed)
+    without = chats / WITHOUT_FURTHER
+    rows = read_dev_rows(without / "dev.parquet", config.seed)
     if not rows:
         say("[sft] No dev row has a passage that is known to be right: the further rows are used unproved.")
         return train_student(base, chats, config, runner, gateway_url), None
-    plain = train_student(base, without.chats, config, runner, gateway_url)
+    plain = train_student(base, without, config, runner, gateway_url)
     trained = train_student(base, chats, config, runner, gateway_url)
     gain = compare(plain.work, trained.work, rows, config, runner, gateway_url)
     say(f"[sft] {gain_in_words(gain)}")

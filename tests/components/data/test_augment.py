@@ -24,7 +24,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rag.index import Index, build_index
 from qinglan.reward.episode import TrainingPrompt
 from qinglan.rows import QuarantinedRow, Retrieval, ValidatedRewrite
-from qinglan.training_rows import ppo_row
+from qinglan.training_rows import WITHOUT_FURTHER, ppo_row
 from standins.teacher.app import create_app
 from standins.teacher.backend import CompletionBackend
 from standins.teacher.config import Behaviour
@@ -151,18 +151,25 @@ def test_the_stand_in_writes_rows_of_both_kinds_and_none_is_of_dev_or_test(tmp_p
     with world(tmp_path) as here:
         counts = here.run()
         paid = len(here.brain.asked)
-        files = {path: path.read_bytes() for path in here.outputs.augmented_chats.glob("*")}
+        files = {path: path.read_bytes() for path in here.outputs.augmented_chats.rglob("*.*")}
         again = here.run()
 
         assert counts.hindsight_kept == 7, "every training row, and none of dev and test"
         assert (counts.pseudo_asked, counts.pseudo_kept) == (24, 24)
         assert (again, len(here.brain.asked)) == (counts, paid), "what was paid for is in the journal"
-        assert files == {path: path.read_bytes() for path in here.outputs.augmented_chats.glob("*")}
+        assert files == {path: path.read_bytes() for path in here.outputs.augmented_chats.rglob("*.*")}
         titles = {asked["段落标题"] for asked in here.brain.asked if "示例" in asked}
         histories = {asked["示例"]["历史摘要"] for asked in here.brain.asked if "示例" in asked}
     assert not titles & {f"{passage[:-5]} {passage[-5:]}" for passage in HELD_OUT}
     assert histories <= {row.history_summary for row in rows() if row.split == "train"}
     assert (here.outputs.augmented_chats / "dev.jsonl").read_bytes() == (here.inputs.chats / "dev.jsonl").read_bytes()
+    for path, before in (
+        ("train.jsonl", here.inputs.chats),
+        ("dev.jsonl", here.inputs.chats),
+        ("dev.parquet", here.inputs.prompts),
+    ):
+        beside = here.outputs.augmented_chats / WITHOUT_FURTHER / path
+        assert beside.read_bytes() == (before / path).read_bytes(), "SFT compares with what it learned before"
     hindsight = {chat["metadata"]["id"]: chat["messages"][-1]["content"] for chat in here.chats("hindsight")}
     assert hindsight["r0"] == f"{PRODUCTS[0]} 每日服用频次"
     assert (counts.replaced, here.chats("sheet")) == (1, []), "the better rewrite stands in place of the accepted one"
@@ -210,6 +217,7 @@ def test_without_calls_nobody_is_asked_and_the_rows_stay_as_they_were(tmp_path: 
         counts = here.run(AugmentConfig(hindsight_calls=0, pseudo_calls=0))
 
     assert (counts.sft_train, here.brain.asked) == (1, [])
+    assert not (here.outputs.augmented_chats / WITHOUT_FURTHER).exists()
     for name in ("train.jsonl", "dev.jsonl"):
         assert (here.outputs.augmented_chats / name).read_bytes() == (here.inputs.chats / name).read_bytes()
 

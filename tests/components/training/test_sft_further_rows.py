@@ -9,14 +9,14 @@ import pytest
 
 from components.training.sft import further_rows, stage
 from components.training.sft.config import COMPARED_ROWS, SftConfig
-from components.training.sft.further_rows import Without, read_dev_rows, stage_gain
+from components.training.sft.further_rows import read_dev_rows, stage_gain
 from components.training.sft.stage import SftCounts, Trained, sft
 from qinglan.errors import DataError
 from qinglan.evaluation.stage_gain import StageGain, read_gain
 from qinglan.files import sha256_file
 from qinglan.prompt_parquet import ParquetRows
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
-from qinglan.training_rows import ppo_row
+from qinglan.training_rows import WITHOUT_FURTHER, ppo_row
 from tests.components.evaluation.rewriter.sample_evaluation import (
     WordRag,
     gateway,
@@ -34,8 +34,7 @@ COUNTS = SftCounts(
 class World(NamedTuple):
     folder: Path
     url: str
-    without: Without
-    further: Path
+    chats: Path
     good: list[str]
     """Texts that find the right passage of each dev row first."""
 
@@ -45,15 +44,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("world")
     knowledge_base = write_knowledge_base(folder / "kb.jsonl")
     rows = locked_rows(sha256_file(knowledge_base))
-    write_dev(folder / "prompts", rows)
-    without = Without(chats(folder / "chats", train=8), folder / "prompts")
-    further = chats(folder / "further", train=9)
+    further = with_further_rows(folder / "further", rows)
     with gateway(folder, knowledge_base, WordRag(knowledge_base)) as url:
-        yield World(folder, url, without, further, [row.gold[0].replace("/", " ") for row in rows])
+        yield World(folder, url, further, [row.gold[0].replace("/", " ") for row in rows])
 
 
-def write_dev(prompts: Path, rows: list[Any]) -> None:
-    with ParquetRows(prompts / "dev.parquet") as file:
+def with_further_rows(folder: Path, dev: list[Any]) -> Path:
+    """Nine rows, of which one is a further one, and the dev rows that decide."""
+    without = chats(folder / WITHOUT_FURTHER, train=8)
+    write_dev(without, dev)
+    return chats(folder, train=9)
+
+
+def write_dev(folder: Path, rows: list[Any]) -> None:
+    with ParquetRows(folder / "dev.parquet") as file:
         for row in rows:
             file.add(ppo_row(row, "dev"))
 
@@ -78,21 +82,19 @@ def trained(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
     return texts
 
 
-def train(world: World, out: Path, without: Without) -> SftCounts:
-    return sft(
-        out / "base", world.further, out / "model", out / "log", CONFIG, gateway_url=world.url, without=without
-    )
+def train(world: World, out: Path, rows: Path) -> SftCounts:
+    return sft(out / "base", rows, out / "model", out / "log", CONFIG, gateway_url=world.url)
 
 
 def test_further_rows_that_gain_on_dev_are_learned_from(
     world: World, trained: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    trained |= {"further": world.good, "chats": ["完全无关", *world.good[1:]]}
+    trained |= {"further": world.good, WITHOUT_FURTHER: ["完全无关", *world.good[1:]]}
 
-    counts = train(world, tmp_path, world.without)
+    counts = train(world, tmp_path, world.chats)
 
     assert (counts.rows, counts.compared, counts.further) == (9, 12, 1)
-    assert (counts.dev_without, counts.dev_with) == (pytest.approx(11 / 12), 1.0)
+    assert (counts.dev_without, counts.dev_with) == pytest.approx((11 / 12, 1.0))
     gain = read_gain(tmp_path / "log")
     assert gain and gain.taken and gain.gain == pytest.approx(1 / 12) and gain.interval
     assert read_card(tmp_path / "model").left_out is None
@@ -102,14 +104,14 @@ def test_further_rows_that_gain_on_dev_are_learned_from(
 def test_further_rows_that_gain_nothing_are_left_out_and_the_card_says_so(
     world: World, trained: dict[str, list[str]], tmp_path: Path, lost: int
 ) -> None:
-    trained |= {"further": ["" for _ in range(lost)] + world.good[lost:], "chats": world.good}
+    trained |= {"further": ["" for _ in range(lost)] + world.good[lost:], WITHOUT_FURTHER: world.good}
 
-    counts = train(world, tmp_path, world.without)
+    counts = train(world, tmp_path, world.chats)
 
     assert (counts.rows, counts.further, counts.dev_without) == (8, 0, 1.0)
     card, gain = read_card(tmp_path / "model"), read_gain(tmp_path / "log")
     assert card.left_out == (FURTHER_ROWS,)
-    assert card.parents["train"] == sha256_file(world.without.chats / "train.jsonl")
+    assert card.parents["train"] == sha256_file(world.chats / WITHOUT_FURTHER / "train.jsonl")
     assert gain and not gain.taken
 
 
@@ -117,19 +119,19 @@ def test_rows_without_a_known_passage_cannot_decide_and_only_one_model_is_traine
     world: World, trained: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [row.model_copy(update={"gold": ()}) for row in locked_rows("snapshot")]
-    write_dev(tmp_path / "unknown", rows)
+    trained["further"] = world.good
 
-    counts = train(world, tmp_path, Without(world.without.chats, tmp_path / "unknown"))
+    counts = train(world, tmp_path, with_further_rows(tmp_path / "further", rows))
 
     assert (counts.rows, counts.compared, counts.further) == (9, 0, 1)
     assert "used unproved" in capsys.readouterr().out
-    assert read_gain(tmp_path / "log") is None and not (tmp_path / "work" / "chats").exists()
+    assert read_gain(tmp_path / "log") is None and not (tmp_path / "work" / WITHOUT_FURTHER).exists()
 
 
-def test_the_same_rows_with_and_without_are_trained_once(
+def test_where_the_teacher_wrote_nothing_further_one_model_is_trained(
     world: World, trained: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    counts = train(world, tmp_path, world.without._replace(chats=world.further))
+    counts = train(world, tmp_path, chats(tmp_path / "rows"))
 
     assert (counts.compared, counts.further) == (0, 0)
 
@@ -137,18 +139,18 @@ def test_the_same_rows_with_and_without_are_trained_once(
 def test_a_knowledge_base_that_is_not_the_validated_one_ends_the_comparison(
     world: World, trained: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    trained |= {"further": world.good, "chats": world.good}
-    write_dev(tmp_path / "other", locked_rows("f" * 64))
+    trained |= {"further": world.good, WITHOUT_FURTHER: world.good}
+    rows = with_further_rows(tmp_path / "further", locked_rows("f" * 64))
 
     with pytest.raises(DataError, match=r"answers from knowledge base .* validated on ffff"):
-        train(world, tmp_path, Without(world.without.chats, tmp_path / "other"))
+        train(world, tmp_path, rows)
 
 
 def test_of_many_dev_rows_the_seed_draws_some_of_those_that_can_decide(tmp_path: Path) -> None:
     first, *rest = locked_rows("snapshot")
     rows = [first.model_copy(update={"id": f"r{at}", "conversation_id": f"c{at}"}) for at in range(COMPARED_ROWS + 8)]
     write_dev(tmp_path, [*rows, *(row.model_copy(update={"gold": ()}) for row in rest)])
-    drawn = functools.partial(read_dev_rows, tmp_path)
+    drawn = functools.partial(read_dev_rows, tmp_path / "dev.parquet")
 
     ids = [row.prompt.id for row in drawn(seed=1)]
 

@@ -171,9 +171,9 @@ def test_no_rows_and_no_paid_call_are_needed_to_count_steps() -> None:
     assert report
 
     sft, ppo = report.paces
-    assert (sft.steps_each, sft.steps) == (9, 27)
+    assert (sft.steps_each, sft.steps) == (9, 2 * 27), "with the teacher's further rows, and without"
     assert (ppo.steps_each, ppo.steps) == (560 // config.ppo.prompts, 10 * (560 // config.ppo.prompts))
-    assert sft.validations <= config.sft.validations and ppo.validations == config.ppo.validations + 1
+    assert sft.validations <= 2 * config.sft.validations and ppo.validations == config.ppo.validations + 1
     assert ppo.hours and ppo.cost == pytest.approx(ppo.hours * 4 * config.evaluate.gpu_hour_price, rel=0.05)
 
 

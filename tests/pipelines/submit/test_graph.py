@@ -153,7 +153,7 @@ def test_the_gateway_is_needed_where_it_is_a_service_of_the_runs_own_namespace(
 
     requests = [(one.name, one.steps) for one in result.objects if one.kind == "Service"]
     assert requests == (
-        [(service, ("generate", "validate", "label", "augment", "ppo", "evaluate"))] if service else []
+        [(service, ("generate", "validate", "label", "augment", "sft", "ppo", "evaluate"))] if service else []
     )
 
 

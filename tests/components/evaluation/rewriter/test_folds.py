@@ -1,7 +1,6 @@
 """Cross-fitted rows: each is rewritten by the models of its own fold, and all are compared as one test."""
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from components.evaluation.rewriter.folds import (
     fold_inputs,
     fold_papers,
     read_folds,
-    training_rows,
 )
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.digests import digest
@@ -26,6 +24,7 @@ from qinglan.files import dump_line
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, write_card
 from qinglan.rows import ValidatedRewrite
+from qinglan.training_rows import WITHOUT_FURTHER
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     WordRag,
@@ -43,7 +42,7 @@ def write_fold(folder: Path, test: Sequence[ValidatedRewrite], learned: Sequence
     folder.mkdir()
     (folder / FILES["locked_test"]).write_bytes(b"".join(map(dump_line, test)))
     training = write_training(folder, list(learned), list(learned))
-    shutil.copytree(training["sft"], folder / FILES["augmented_chats"])
+    training["sft"].rename(folder / FILES["augmented_chats"])
     training["ppo"].rename(folder / FILES["augmented_prompts"])
     for name, kind in (("sft_model", "augmented_chats"), ("rl_model", "augmented_prompts")):
         (folder / name).mkdir()
@@ -83,7 +82,7 @@ def evaluate(tmp_path: Path, released: Path) -> Any:
     with gateway(tmp_path, knowledge_base, WordRag(knowledge_base)) as url:
         stage.evaluate(
             paths["locked_test"], {"sft": paths["sft_model"], "rl": paths["rl_model"]},
-            training_rows(paths), {}, out, CONFIG, url, read_folds(),
+            {"sft": paths["augmented_chats"], "ppo": paths["augmented_prompts"]}, {}, out, CONFIG, url, read_folds(),
         )  # fmt: skip
     return out
 
@@ -133,15 +132,15 @@ def test_the_record_names_what_came_from_the_folds_and_keeps_their_statements_an
     } | {f"paid-augment-fold-{number}.jsonl": f"paid in fold-{number}".encode() for number in (1, 2)}  # fmt: skip
 
 
-def test_where_sft_left_the_further_rows_out_the_rows_before_them_are_compared_with_the_test(
+def test_where_sft_left_the_further_rows_out_the_test_is_compared_with_the_rows_before_them(
     folds: list[Path],
 ) -> None:
-    paths = {name: folds[0] / file for name, file in FILES.items()}
-    assert training_rows(paths)["sft"] == paths["augmented_chats"]
+    model, chats = folds[0] / FILES["sft_model"], folds[0] / FILES["augmented_chats"]
+    assert read_folds()[0].trial.training["sft"] == chats
 
-    write_card(paths["sft_model"], RewriterCard(stage="sft", left_out=(FURTHER_ROWS,)))
+    write_card(model, RewriterCard(stage="sft", left_out=(FURTHER_ROWS,)))
 
-    assert training_rows(paths) == {"sft": paths["chats"], "ppo": paths["augmented_prompts"]}
+    assert read_folds()[0].trial.training["sft"] == chats / WITHOUT_FURTHER
 
 
 def test_a_fold_that_was_not_trained_is_named(folds: list[Path]) -> None:

@@ -12,7 +12,7 @@ from components.evaluation.rewriter.student_timing import evenly_spaced, time_se
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import dump_line, sha256_file
-from qinglan.rewriter.card import read_card, write_card
+from qinglan.rewriter.card import RewriterCard, read_card, write_card
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     WordRag,
@@ -119,7 +119,8 @@ def test_a_leak_stops_everything_before_a_model_is_loaded(tmp_path: Path) -> Non
     test = tmp_path / "test"
     test.write_bytes(b"".join(map(dump_line, rows)))
     training = write_training(tmp_path, [rows[3]], [OTHER])
-    models = {"sft": tmp_path / "no model", "rl": tmp_path / "no model"}
+    write_card(tmp_path, RewriterCard(stage="sft"))
+    models = {"sft": tmp_path, "rl": tmp_path}
 
     with pytest.raises(DataError, match="trained or selected on"):
         stage.evaluate(test, models, training, {}, outputs(tmp_path), CONFIG, "http://127.0.0.1:9")
@@ -139,6 +140,7 @@ def test_a_missing_input_of_the_evaluation_is_named(tmp_path: Path, models: Any,
 
 def test_an_empty_test_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "test").write_bytes(b"")
+    write_card(tmp_path, RewriterCard(stage="sft"))
 
     with pytest.raises(DataError, match="no rows"):
         stage.evaluate(
