@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import pytest
 
 from components.training.sft import further_rows, stage
 from components.training.sft.config import COMPARED_ROWS, SftConfig
-from components.training.sft.further_rows import read_dev_rows, stage_gain
+from components.training.sft.further_rows import compare, read_dev_rows, stage_gain
 from components.training.sft.stage import SftCounts, Trained, sft
 from qinglan.errors import DataError
 from qinglan.evaluation.stage_gain import StageGain, read_gain
 from qinglan.files import sha256_file
+from qinglan.jobs import LocalRunner
 from qinglan.prompt_parquet import ParquetRows
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
 from qinglan.training_rows import WITHOUT_FURTHER, ppo_row
@@ -23,6 +25,7 @@ from tests.components.evaluation.rewriter.sample_evaluation import (
     locked_rows,
     write_knowledge_base,
 )
+from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chats
 
 CONFIG = SftConfig(device="cpu", tuner="full")
@@ -156,6 +159,25 @@ def test_of_many_dev_rows_the_seed_draws_some_of_those_that_can_decide(tmp_path:
 
     assert len(set(ids)) == COMPARED_ROWS and set(ids) < {row.id for row in rows}
     assert ids == [row.prompt.id for row in drawn(seed=1)] != [row.prompt.id for row in drawn(seed=2)]
+
+
+class Elsewhere(LocalRunner):
+    """Jobs of its own on this machine, as a cluster's are elsewhere."""
+
+    remote = True
+
+
+@pytest.mark.slow
+def test_models_that_need_a_job_are_asked_where_they_were_trained(world: World, tmp_path: Path) -> None:
+    model = tiny_model(tmp_path / "work" / "model")
+    (tmp_path / "work" / "log").mkdir()
+    rows = read_dev_rows(world.chats / WITHOUT_FURTHER / "dev.parquet", seed=0)
+
+    gain = compare(model.parent, model.parent, rows, CONFIG, Elsewhere(), world.url)
+
+    written = orjson.loads((tmp_path / "work" / "further_rows-answer.json").read_bytes())["answer"]["rewrites"]
+    assert len(written) == 2 and written[0] == written[1] and len(written[0]) == len(rows) == gain.rows
+    assert not gain.taken and (tmp_path / "work" / "log" / "further_rows.log").is_file()
 
 
 def test_a_single_conversation_has_no_interval() -> None:
