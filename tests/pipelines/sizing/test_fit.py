@@ -202,6 +202,19 @@ def test_a_base_on_the_volume_of_base_weights_is_not_copied_to_scratch() -> None
     assert needed[1] - needed[0] == pytest.approx(65.5, abs=0.1)
 
 
+def test_without_further_rows_sft_trains_once_and_leaves_one_model() -> None:
+    both = rewriter()
+    once = rewriter(Change("augment.hindsight_calls", 0), Change("augment.pseudo_calls", 0))
+    reports = [fit_report(config, "test", load=Workload(560)) for config in (both, once)]
+    assert all(reports)
+
+    steps = [report.paces[0].steps for report in reports if report]
+    needed = [peaks(report)["run scratch volume"] for report in reports if report]
+
+    assert steps == [2 * 27, 27] and needed[0] - needed[1] == pytest.approx(65.5, abs=0.1)
+    assert [any("sft trains twice" in note for note in report.notes) for report in reports if report] == [True, False]
+
+
 def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
     machine = Machine(card_of_size(80), host=600 * GB, disk=200 * GB)
 
