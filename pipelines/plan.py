@@ -14,7 +14,6 @@ from pipelines.preflight import (
     knowledge_bases,
     known_gold,
     long_row_warnings,
-    missing_lines,
     repeated_row_warnings,
     rows_in_words,
     sheet_refusals,
@@ -130,7 +129,7 @@ class Plan(Config):
 
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
-    """Files, keys, hosts, services and GPUs that a run on this machine waits for."""
+    """Files, keys, hosts, services and GPUs that a run on this machine waits for: a text each, with its own lines."""
 
     original: tuple[OriginalBudgetLine, ...]
 
@@ -252,7 +251,7 @@ def make_plan(
             *warnings,
             *uncounted_calls(every_step, stages),
         ),
-        missing=tuple(missing_lines(missing)),
+        missing=tuple(map(str, missing)),
         original=original_budget(every_step[0], rows, tokens.judgements, config.gateway.judge, hours),
     )
 

@@ -88,10 +88,6 @@ def raise_missing(missing: Sequence[QinglanError]) -> None:
         raise ConfigError("The run waits for this, and nothing was paid:", *lines)
 
 
-def missing_lines(missing: Sequence[QinglanError]) -> list[str]:
-    return [f"- {' '.join(problem.lines)}" for problem in missing]
-
-
 def model_problems(config: RunConfig, stages: Sequence[str]) -> Iterator[QinglanError]:
     """Name the base and the critic if they are unfit: not whole, no chat template, another vocabulary.
 

@@ -11,8 +11,10 @@ import pytest
 from pipelines import sheet
 from pipelines.config import load_config
 from pipelines.execution import run_lock
+from pipelines.plan import make_plan
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
+from qinglan.errors import ConfigError
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE
 from qinglan.llm.journal import Entry, Journal, make_call
 from qinglan.llm.prices import Usage
@@ -107,6 +109,14 @@ def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeyp
     here(*words)
 
     assert [path.name for path in times] == ["q.jsonl"]
+
+
+def test_a_plan_has_a_text_with_its_own_lines_for_each_thing_that_is_missing(words: list[str]) -> None:
+    missing = [ConfigError("Too large:", "- smaller fits"), ConfigError("No key.")]
+
+    plan = make_plan(load_config("fivedoctors", "demo", questions=Path(words[3])), missing=missing)
+
+    assert plan.missing == ("Too large:\n- smaller fits", "No key.")
 
 
 async def pay(path: Path, answers: int, model: str) -> None:
