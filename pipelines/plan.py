@@ -421,7 +421,7 @@ def uncounted_calls(steps: Sequence[PlanStep], stages: Sequence[str]) -> list[st
     none."""
     counted = {step.step for step in steps} | {"label", "augment"}
     names = [name for name in stages if name in REWRITER.gateway - counted]
-    return [f"The calls of {', '.join(names)} are not counted here."] if names else []
+    return [f"The calls of {', '.join(names)} are not counted in the plan."] if names else []
 
 
 def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from components.evaluation.rewriter.gate_precheck import Obstacle
 from pipelines.execution import check_existing_keys
-from pipelines.plan import CallTokens, Plan, count_tokens, make_plan
+from pipelines.plan import Plan, count_tokens, make_plan
 from pipelines.preflight import (
     base_warnings,
     input_file_problems,
@@ -17,8 +16,8 @@ from pipelines.preflight import (
     with_run_files,
 )
 from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
-from pipelines.readiness import Readiness, check_readiness, problem_of
-from pipelines.rewriter import RunConfig
+from pipelines.readiness import check_readiness, problem_of
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, with_folds
 from pipelines.sizing.check import check_room
@@ -27,24 +26,24 @@ from qinglan.llm.journal_reader import ModelAnswers, read_answers_by_model
 
 
 class CheckedRun(NamedTuple):
-    """The settings and the sheet of a run, and what keeps it from starting beside the sheet's own faults."""
+    """The settings, the sheet and the plan of a run, and what keeps it from starting beside the sheet's faults."""
 
     config: RunConfig
-    ready: Readiness
     sheet: Sheet
-    tokens: CallTokens
+    plan: Plan
     problems: Sequence[QinglanError]
     """Faults of the folder, and of files, hosts, keys, services and room on this machine."""
 
-    def raise_with(self, refusals: Sequence[Obstacle]) -> None:
+    def raise_problems(self) -> None:
         """Raise all problems, and the refusals of the sheet, as one error."""
+        refusals = self.plan.promotion.refusals
         if not self.problems:
             raise_refusals(refusals)
         raise_missing([*self.problems, *map(refusal_error, refusals)])
 
 
 def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str = "") -> CheckedRun:
-    """Check all that a run of these stages in the folder needs; the folder is left as it is.
+    """Check all that a run of these stages in the folder needs, and plan it; the folder is left as it is.
 
     A sheet that cannot be counted ends the check, with all that was noticed so far.
     """
@@ -69,7 +68,12 @@ def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str =
     if ready.rag.snapshot_queries:
         config = with_snapshot_queries(config, ready.rag.snapshot_queries)
     problems += _machine_problems(config, run, stages)
-    return CheckedRun(config, ready, sheet, tokens, problems)
+    earlier = earlier_answers(run, config) if REWRITER.gateway & set(stages) else []
+    plan = make_plan(
+        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages, counted=(sheet, tokens),
+        warnings=(*base_warnings(config, stages), *ready.rag.limits, *earlier),
+    )  # fmt: skip
+    return CheckedRun(config, sheet, plan, problems)
 
 
 def _machine_problems(config: RunConfig, run: RunDir, stages: Sequence[str]) -> list[QinglanError]:
@@ -87,20 +91,8 @@ class PlanWithRefusal(NamedTuple):
 def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWithRefusal:
     """Plan a run of these stages in a folder, which is left as it is."""
     checked = check_run(config, RunDir(folder), stages)
-    config, ready = checked.config, checked.ready
-    plan = make_plan(
-        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages,
-        counted=(checked.sheet, checked.tokens),
-        warnings=(
-            *base_warnings(config, stages), *ready.rag.limits,
-            *earlier_answers(RunDir(folder), config),
-        ),
-    )  # fmt: skip
-    try:
-        checked.raise_with(plan.promotion.refusals)
-    except QinglanError as error:
-        return PlanWithRefusal(plan, refused_by_run(error))
-    return PlanWithRefusal(plan, None)
+    problem = problem_of(checked.raise_problems)
+    return PlanWithRefusal(checked.plan, refused_by_run(problem) if problem else None)
 
 
 def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
@@ -114,12 +106,13 @@ def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
     if usable and config.pays:
         lines.append(
             f"{run.journal} holds paid answers ({_answers(usable):,} for {_cost(usable):.2f} {currency}): a call "
-            "that has its answer there is counted here and costs nothing again; the budget counts what was paid."
+            "that has its answer there is counted in the plan and costs nothing again; the budget counts what was "
+            "paid."
         )
     elif usable:
         lines.append(
             f"{run.journal} holds {_answers(usable):,} answers of the stand-in: a call that has its answer there is "
-            "counted here and is not made again."
+            "counted in the plan and is not made again."
         )
     if unnamed:
         lines.append(

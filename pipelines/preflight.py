@@ -193,13 +193,9 @@ def foreign_format(path: Path) -> str:
 
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
-    """Check that the sheet's labels and rows suffice for these stages."""
-    raise_refusals(find_refusals(config, sheet, stages))
-
-
-def find_refusals(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> tuple[Obstacle, ...]:
-    """The sheet's refusals, with its labels looked up in the knowledge bases."""
-    return sheet_refusals(config, sheet, known_gold(config, sheet) if config.knowledge_base else {}, stages)
+    """Check that the sheet's labels, looked up in the knowledge bases, and its rows suffice for these stages."""
+    known = known_gold(config, sheet) if config.knowledge_base else {}
+    raise_refusals(sheet_refusals(config, sheet, known, stages))
 
 
 def sheet_refusals(

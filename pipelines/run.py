@@ -25,18 +25,9 @@ from pipelines.execution import (
     run_stages,
     select_stages,
 )
-from pipelines.plan import Plan, make_plan
+from pipelines.plan import Plan
 from pipelines.planned_run import check_run
-from pipelines.preflight import (
-    base_warnings,
-    check_served,
-    find_refusals,
-    knowledge_bases,
-    long_row_warnings,
-    names_knowledge_bases,
-    repeated_row_warnings,
-    whole_run_warnings,
-)
+from pipelines.preflight import check_served, knowledge_bases, names_knowledge_bases
 from pipelines.promotion import promotion, promotion_lines
 from pipelines.readiness import asks_examiner
 from pipelines.recorded_config import refuse_other_line
@@ -73,15 +64,12 @@ def run_pipeline(
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
     checked = check_run(config, run, stages, only)
     config, sheet = checked.config, checked.sheet
-    checked.raise_with(find_refusals(config, sheet, stages))
-    for warning in (
-        *base_warnings(config, stages), *long_row_warnings(config, sheet, stages),
-        *repeated_row_warnings(config, sheet, stages), *whole_run_warnings(config, sheet, stages),
-        *checked.ready.rag.limits,
-    ):  # fmt: skip
-        say(f"! {warning}", to=sys.stderr)
+    checked.raise_problems()
     if approve and REWRITER.gateway & set(stages):
-        approve(make_plan(config, stages=stages, counted=(sheet, checked.tokens)))
+        approve(checked.plan)  # it is shown with its warnings
+    else:
+        for warning in checked.plan.warnings:
+            say(f"! {warning}", to=sys.stderr)
     check_keys()
     pythons = prepare_environments(REWRITER, config, stages)
     assert config.questions is not None and config.knowledge_base is not None

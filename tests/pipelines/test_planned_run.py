@@ -90,8 +90,8 @@ def test_a_plan_tells_the_stand_ins_answers_from_those_of_models_that_are_paid(
     )  # fmt: skip
 
     assert again == [
-        f"{run.journal} holds 3 answers of the stand-in: a call that has its answer there is counted here and is not "
-        "made again."
+        f"{run.journal} holds 3 answers of the stand-in: a call that has its answer there is counted in the plan "
+        "and is not made again."
     ]
     [line] = paying
     assert "3 answers of models that this profile does not name" in line and f"({stand_in})" in line
