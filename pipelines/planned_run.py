@@ -11,6 +11,7 @@ from pipelines.preflight import (
     input_file_problems,
     raise_missing,
     raise_refusals,
+    raise_together,
     refusal_error,
     refused_by_run,
     with_run_files,
@@ -58,12 +59,11 @@ def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str =
     ready = check_readiness(config, stages)
     problems += ready.missing
     if any(input_file_problems(config, knowledge_base=False)):
-        raise_missing([*problems, *_machine_problems(config, run, stages)])
+        raise_together([*problems, *_machine_problems(config, run, stages)])
     try:
         sheet, tokens = count_tokens(config)
     except QinglanError as error:
-        raise_missing([*problems, error, *_machine_problems(config, run, stages)])
-        raise
+        raise_together([*problems, error, *_machine_problems(config, run, stages)])
     config = with_folds(config, sheet)
     if ready.rag.snapshot_queries:
         config = with_snapshot_queries(config, ready.rag.snapshot_queries)

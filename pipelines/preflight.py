@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from components.training.sft.config import SftConfig
@@ -80,12 +81,17 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
 
 
 def raise_missing(missing: Sequence[QinglanError]) -> None:
-    """Raise the only problem as it is, and several as one error of a line each."""
-    if len(missing) == 1:
-        raise missing[0]
+    """Raise the problems, if there are any."""
     if missing:
-        lines = (f"{'  ' if at else '- '}{line}" for problem in missing for at, line in enumerate(problem.lines))
-        raise ConfigError("The run waits for this, and nothing was paid:", *lines)
+        raise_together(missing)
+
+
+def raise_together(problems: Sequence[QinglanError]) -> NoReturn:
+    """Raise the only problem as it is, and several as one error of a line each."""
+    if len(problems) == 1:
+        raise problems[0]
+    lines = (f"{'  ' if at else '- '}{line}" for problem in problems for at, line in enumerate(problem.lines))
+    raise ConfigError("The run waits for this, and nothing was paid:", *lines)
 
 
 def model_problems(config: RunConfig, stages: Sequence[str]) -> Iterator[QinglanError]:
