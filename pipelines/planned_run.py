@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.execution import check_existing_keys
+from pipelines.execution import (
+    check_deploys,
+    check_existing_keys,
+    check_machine,
+    check_stage_inputs,
+    check_tracking,
+    recorded_inputs,
+    refuse_foreign_folder,
+)
 from pipelines.plan import Plan, count_tokens, make_plan
 from pipelines.preflight import (
     base_warnings,
@@ -18,11 +26,14 @@ from pipelines.preflight import (
 )
 from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
 from pipelines.readiness import check_readiness, problem_of
+from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, with_folds
 from pipelines.sizing.check import check_room
-from qinglan.errors import QinglanError
+from pipelines.style import STYLE, StyleRunConfig
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError, QinglanError
 from qinglan.llm.journal_reader import ModelAnswers, read_answers_by_model
 
 
@@ -93,6 +104,42 @@ def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWith
     checked = check_run(config, RunDir(folder), stages)
     problem = problem_of(checked.raise_problems)
     return PlanWithRefusal(checked.plan, refused_by_run(problem) if problem else None)
+
+
+def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], only: str) -> StyleRunConfig:
+    """Check all that a run of the style line needs; the answer has the inputs that its folder began with."""
+    problems: list[QinglanError] = []
+    with_inputs = config
+    try:
+        with_inputs = with_style_files(config, run, only)
+    except QinglanError as error:
+        problems.append(error)
+    checks = (
+        lambda: check_labelled(config), lambda: check_deploys(config, stages),
+        lambda: check_machine(STYLE, config, stages), lambda: check_tracking(STYLE, config, stages),
+        lambda: check_room(config, run.root, stages), check_existing_keys,
+    )  # fmt: skip
+    raise_missing([*problems, *filter(None, map(problem_of, checks))])
+    return with_inputs
+
+
+def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRunConfig:
+    """Give a stage that runs alone what the folder was prepared from, whatever is named now, and a run that goes on
+    its own file in place of a copy; another file is refused."""
+    refuse_foreign_folder(run)
+    refuse_other_line(STYLE, run)
+    if check_stage_inputs(STYLE, run, only):
+        before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
+        return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})
+    return config.model_copy(update=recorded_inputs(run, {"labelled": config.labelled}))
+
+
+def check_labelled(config: StyleRunConfig) -> None:
+    if not config.labelled.exists():
+        raise ConfigError(
+            f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
+            "`qinglan sample style --out DIR`."
+        )
 
 
 def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:

@@ -162,3 +162,16 @@ def test_all_that_refuses_a_run_is_said_at_once(
     positions = [ended.errors.find(part) for part in ("'acme'", "nobody.example", "Does not fit: sft", "k9")]
     assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors
     assert "\n  - sft fits with" in ended.errors.replace("qinglan: ", "")
+
+
+def test_all_that_refuses_a_style_run_is_said_at_once(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "letter.txt").write_text("mine")
+    monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 1_000_000_000)
+
+    ended = here("style", "run", tmp_path / "none.json", "--profile", "cpu", "--out", tmp_path / "own")
+
+    positions = [ended.errors.find(part) for part in ("letter.txt", "none.json: no such file", "Does not fit: style")]
+    assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors
