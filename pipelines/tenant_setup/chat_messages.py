@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipelines.tenant_setup.guess_columns import CONVERSATION_NAMES, conversation_column, with_names
-from qinglan.chat_history import ROLES, Turn, chat_lines, read_turns
+from qinglan.chat_history import ROLES, Turn, chat_lines
 from qinglan.terminal import visible
 
 Record = dict[str, Any]
@@ -43,11 +43,10 @@ class MessageColumns(NamedTuple):
     """Empty where no column holds ids of conversations."""
 
 
-def chat_questions(chats: Iterable[tuple[str, Sequence[Turn]]]) -> list[Record]:
-    """The questions of conversations by their ids."""
+def chat_questions(conversation: str, turns: Sequence[Turn]) -> list[Record]:
+    """The questions of a conversation: each turn of the user, with what was said before."""
     return [
         {"question": turn.text, "history_summary": chat_lines(turns[:at]), "conversation_id": conversation}
-        for conversation, turns in chats
         for at, turn in enumerate(turns)
         if turn.side == "user"
     ]
@@ -116,12 +115,20 @@ def _alternating(rows: Sequence[Record], name: str, conversation: str) -> list[s
 
 
 def message_questions(rows: Iterable[Record], columns: MessageColumns) -> list[Record]:
-    """The questions of messages, whose order in their conversation is that of the rows."""
-    chats: dict[str, list[Record]] = {}
+    """The questions of messages, each with its row's other cells; a conversation has the order of the rows."""
+    chats: dict[str, list[tuple[Turn, Record]]] = {}
     for row in rows:
-        text, conversation = row.get(columns.text), str(row.get(columns.conversation) or "").strip()
-        if text not in (None, ""):
-            chats.setdefault(conversation, []).append(
-                {"role": str(row.get(columns.side) or ""), "content": str(text)}
-            )
-    return chat_questions((conversation, read_turns(turns) or []) for conversation, turns in chats.items())
+        side = ROLES.get(str(row.get(columns.side) or "").strip().lower())
+        if side and (text := str(row.get(columns.text) or "").strip()):
+            cells = {name: value for name, value in row.items() if name not in columns}
+            conversation = str(row.get(columns.conversation) or "").strip()
+            chats.setdefault(conversation, []).append((Turn(side, text), cells))
+    return [
+        cells | question
+        for conversation, messages in chats.items()
+        for cells, question in zip(
+            [cells for turn, cells in messages if turn.side == "user"],
+            chat_questions(conversation, [turn for turn, _ in messages]),
+            strict=True,
+        )
+    ]

@@ -114,11 +114,12 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
             raise DataError(f"{path}: element {number}: expected an object, found {type(value).__name__}.")
     chats = [_chat_of(value) for value in values]
     if values and all(chats):
-        named_chats = (
-            (_chat_id(value, number), turns or [])
+        questions = [
+            question
             for number, (value, turns) in enumerate(zip(values, chats, strict=True), 1)
-        )
-        return Records(chat_questions(named_chats), direct=False, chats=True)
+            for question in chat_questions(_chat_id(value, number), turns or [])
+        ]
+        return Records(questions, direct=False, chats=True)
     utf_8 = False
     with suppress(UnicodeDecodeError):
         utf_8 = bool(content.decode("utf-8-sig"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.tenant_setup.chat_messages import unknown_sides_note
+from pipelines.tenant_setup.setup import read_data
 from pipelines.tenant_setup.sheet_formats import read_records
 from qinglan.errors import DataError
 from qinglan.tables import write_table
@@ -148,6 +149,32 @@ def test_rows_that_are_messages_become_a_question_for_each_thing_that_a_user_sai
 
     assert records.rows == QUESTIONS and not records.direct
     assert f"3 messages of users in 2 conversations ({names[0]})" in records.note
+
+
+def test_the_other_columns_of_messages_are_used_or_named(tmp_path: Path) -> None:
+    """Each question has the cells of the user's own row; an answer's are no question's."""
+    rows = [
+        row
+        for at in range(3)
+        for row in (
+            f"c{at},客户,能机洗吗,会员{at},{'test' if at else 'train'},k{at},{at}点",
+            f"c{at},客服,能的,,,k9,{at}点",
+        )
+    ]
+    sheet = write(tmp_path, "\n".join(["会话ID,发送人,内容,用户画像,划分,标准段落,几时", *rows]), "a.csv")
+
+    data = read_data("acme", sheet, [])
+
+    fields = [(row.conversation_id, row.user_profile, row.split, row.gold) for row in data.questions]
+    splits = ("train", "test", "test")
+    assert fields == [(f"c{at}", f"会员{at}", split, (f"k{at}",)) for at, split in enumerate(splits)]
+    [note] = [note for note in data.guess.notes if note.startswith("Not used")]
+    assert note == (
+        "Not used: 几时. Give one a field's usual name, such as user_profile, gold or split, and begin again, "
+        "to use it."
+    )
+    named = read_data("acme", sheet, [], {"user_profile": "几时"})
+    assert [row.user_profile for row in named.questions] == ["0点", "1点", "2点"]
 
 
 @pytest.mark.parametrize(
