@@ -199,6 +199,12 @@ def message_rows(sides: Sequence[str], name: str = "发送人") -> list[dict[str
         (message_rows(["进", "出"] * 8), "出, 进"),
         (message_rows(["小王", "客服小李", "客服小李", "小王"] * 4), "客服小李, 小王"),
         (message_rows(["A", "B", "A", "S"] * 4), "A, B, S"),
+        (message_rows([side for at in range(8) for side in ("客户", f"小{at}") * 2]), "客户, 小0, 小1, ..."),
+        (message_rows([side for at in range(8) for side in (f"昵称{at}", "客服") * 2]), "客服, 昵称0, 昵称1, ..."),
+        (message_rows([side for at in range(8) for side in (f"客{at}", f"工{at % 2}") * 2]), "工0, 工1, 客0, ..."),
+        (message_rows([f"10:{at}" for at in range(32)]), ""),
+        (message_rows([f"10:{at // 2}" for at in range(32)]), ""),
+        (message_rows(["售前", "发票", "发票", "物流", "其他", "售前", "物流", "物流"] * 4), ""),
         (message_rows(["是", "否", "否", "是", "否", "是", "是", "否"] * 4), ""),
         (message_rows(["是", "否", "否", "否"] * 4), ""),
         (message_rows(["0", "1", "2", "0"] * 4, "轮次"), ""),
@@ -213,9 +219,9 @@ def test_a_message_a_row_with_unknown_speakers_is_warned_of(rows: list[dict[str,
     columns = {"question": "内容", "conversation_id": "会话ID"}
     note = unknown_sides_note(rows, columns | ({"history_summary": "说过"} if "说过" in rows[0] else {}))
 
-    assert (f"发送人 takes turns between {sides}," in note and "Write user and assistant into 发送人" in note) or (
-        not sides and not note
-    )
+    assert (
+        f"发送人 takes turns between speakers ({sides})," in note and "Write user and assistant into 发送人" in note
+    ) or (not sides and not note)
 
 
 def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp_path: Path) -> None:
