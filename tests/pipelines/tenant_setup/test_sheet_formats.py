@@ -177,6 +177,20 @@ def test_the_other_columns_of_messages_are_used_or_named(tmp_path: Path) -> None
     assert [row.user_profile for row in named.questions] == ["0点", "1点", "2点"]
 
 
+def test_what_else_an_exported_chat_holds_is_used_or_named(tmp_path: Path) -> None:
+    """A profile is that of all its questions, and gold the last one's."""
+    chats = [
+        {"id": f"c{at}", "persona": f"会员{at}", "gold": f"k{at}", "app": "微信", "messages": [USER, BOT, AGAIN]}
+        for at in range(2)
+    ]
+
+    data = read_data("acme", write(tmp_path, json.dumps(chats)), [])
+
+    fields = [(row.conversation_id, row.user_profile, row.gold) for row in data.questions]
+    assert fields == [("c0", "会员0", ()), ("c0", "会员0", ("k0",)), ("c1", "会员1", ()), ("c1", "会员1", ("k1",))]
+    assert [note for note in data.guess.notes if note.startswith("Not used: app. ")]
+
+
 @pytest.mark.parametrize(
     ("user", "agent"),
     [("买家", "卖家"), ("顾客", "商家"), ("顾客", "店员"), ("咨询者", "顾问"), ("家长", "老师"), ("buyer", "seller")],
