@@ -91,9 +91,9 @@ def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport
 
 
 def with_own_inputs(config: RunConfig, run: RunDir) -> RunConfig:
-    """The run's own copies of its inputs: paths in its settings may be relative to another working directory."""
-    copies = {name: run.shown(name) for name in ("questions", "knowledge_base")}
-    return config.model_copy(update={name: path for name, path in copies.items() if path.exists()})
+    """The inputs by the links in the run's folder: they hold where it was moved with its data."""
+    links = {name: run.shown(name) for name in ("questions", "knowledge_base")}
+    return config.model_copy(update={name: path for name, path in links.items() if path.exists()})
 
 
 NO_MODEL = Decision(

@@ -15,7 +15,6 @@ from pipelines.preflight import (
     knowledge_bases,
     known_gold,
     long_row_warnings,
-    missing_lines,
     repeated_row_warnings,
     rows_in_words,
     sheet_refusals,
@@ -131,7 +130,7 @@ class Plan(Config):
 
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
-    """Files, keys, hosts, services and GPUs that a run on this machine waits for."""
+    """Files, keys, hosts, services and GPUs that a run on this machine waits for: a text each, with its own lines."""
 
     original: tuple[OriginalBudgetLine, ...]
 
@@ -253,7 +252,7 @@ def make_plan(
             *warnings,
             *uncounted_calls(every_step, stages),
         ),
-        missing=tuple(missing_lines(missing)),
+        missing=tuple(map(str, missing)),
         original=original_budget(every_step[0], rows, tokens.judgements, config.gateway.judge, hours),
     )
 
@@ -431,7 +430,7 @@ def uncounted_calls(steps: Sequence[PlanStep], stages: Sequence[str]) -> list[st
     none."""
     counted = {step.step for step in steps} | {"label", "augment"}
     names = [name for name in stages if name in REWRITER.gateway - counted]
-    return [f"The calls of {', '.join(names)} are not counted here."] if names else []
+    return [f"The calls of {', '.join(names)} are not counted in the plan."] if names else []
 
 
 def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:

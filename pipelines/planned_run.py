@@ -4,47 +4,58 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from components.evaluation.rewriter.gate_precheck import Obstacle
-from pipelines.execution import check_existing_keys
-from pipelines.plan import CallTokens, Plan, count_tokens, make_plan
+from pipelines.execution import (
+    check_deploys,
+    check_existing_keys,
+    check_machine,
+    check_stage_inputs,
+    check_tracking,
+    recorded_inputs,
+    refuse_foreign_folder,
+)
+from pipelines.plan import Plan, count_tokens, make_plan
 from pipelines.preflight import (
     base_warnings,
     input_file_problems,
     raise_missing,
     raise_refusals,
+    raise_together,
     refusal_error,
     refused_by_run,
     with_run_files,
 )
 from pipelines.rag_probe import with_earlier_queries, with_snapshot_queries
-from pipelines.readiness import Readiness, check_readiness, problem_of
-from pipelines.rewriter import RunConfig
+from pipelines.readiness import check_readiness, problem_of
+from pipelines.recorded_config import refuse_other_line
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.sheet import Sheet, with_folds
 from pipelines.sizing.check import check_room
-from qinglan.errors import QinglanError
+from pipelines.style import STYLE, StyleRunConfig
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError, QinglanError
 from qinglan.llm.journal_reader import ModelAnswers, read_answers_by_model
 
 
 class CheckedRun(NamedTuple):
-    """The settings and the sheet of a run, and what keeps it from starting beside the sheet's own faults."""
+    """The settings, the sheet and the plan of a run, and what keeps it from starting beside the sheet's faults."""
 
     config: RunConfig
-    ready: Readiness
     sheet: Sheet
-    tokens: CallTokens
+    plan: Plan
     problems: Sequence[QinglanError]
     """Faults of the folder, and of files, hosts, keys, services and room on this machine."""
 
-    def raise_with(self, refusals: Sequence[Obstacle]) -> None:
+    def raise_problems(self) -> None:
         """Raise all problems, and the refusals of the sheet, as one error."""
+        refusals = self.plan.promotion.refusals
         if not self.problems:
             raise_refusals(refusals)
         raise_missing([*self.problems, *map(refusal_error, refusals)])
 
 
 def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str = "") -> CheckedRun:
-    """Check all that a run of these stages in the folder needs; the folder is left as it is.
+    """Check all that a run of these stages in the folder needs, and plan it; the folder is left as it is.
 
     A sheet that cannot be counted ends the check, with all that was noticed so far.
     """
@@ -59,17 +70,21 @@ def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str =
     ready = check_readiness(config, stages)
     problems += ready.missing
     if any(input_file_problems(config, knowledge_base=False)):
-        raise_missing([*problems, *_machine_problems(config, run, stages)])
+        raise_together([*problems, *_machine_problems(config, run, stages)])
     try:
         sheet, tokens = count_tokens(config)
     except QinglanError as error:
-        raise_missing([*problems, error, *_machine_problems(config, run, stages)])
-        raise
+        raise_together([*problems, error, *_machine_problems(config, run, stages)])
     config = with_folds(config, sheet)
     if ready.rag.snapshot_queries:
         config = with_snapshot_queries(config, ready.rag.snapshot_queries)
     problems += _machine_problems(config, run, stages)
-    return CheckedRun(config, ready, sheet, tokens, problems)
+    earlier = earlier_answers(run, config) if REWRITER.gateway & set(stages) else []
+    plan = make_plan(
+        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages, counted=(sheet, tokens),
+        warnings=(*base_warnings(config, stages), *ready.rag.limits, *earlier),
+    )  # fmt: skip
+    return CheckedRun(config, sheet, plan, problems)
 
 
 def _machine_problems(config: RunConfig, run: RunDir, stages: Sequence[str]) -> list[QinglanError]:
@@ -87,20 +102,44 @@ class PlanWithRefusal(NamedTuple):
 def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWithRefusal:
     """Plan a run of these stages in a folder, which is left as it is."""
     checked = check_run(config, RunDir(folder), stages)
-    config, ready = checked.config, checked.ready
-    plan = make_plan(
-        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages,
-        counted=(checked.sheet, checked.tokens),
-        warnings=(
-            *base_warnings(config, stages), *ready.rag.limits,
-            *earlier_answers(RunDir(folder), config),
-        ),
-    )  # fmt: skip
+    problem = problem_of(checked.raise_problems)
+    return PlanWithRefusal(checked.plan, refused_by_run(problem) if problem else None)
+
+
+def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], only: str) -> StyleRunConfig:
+    """Check all that a run of the style line needs; the answer has the inputs that its folder began with."""
+    problems: list[QinglanError] = []
+    with_inputs = config
     try:
-        checked.raise_with(plan.promotion.refusals)
+        with_inputs = with_style_files(config, run, only)
     except QinglanError as error:
-        return PlanWithRefusal(plan, refused_by_run(error))
-    return PlanWithRefusal(plan, None)
+        problems.append(error)
+    checks = (
+        lambda: check_labelled(config), lambda: check_deploys(config, stages),
+        lambda: check_machine(STYLE, config, stages), lambda: check_tracking(STYLE, config, stages),
+        lambda: check_room(config, run.root, stages), check_existing_keys,
+    )  # fmt: skip
+    raise_missing([*problems, *filter(None, map(problem_of, checks))])
+    return with_inputs
+
+
+def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRunConfig:
+    """Give a stage that runs alone what the folder was prepared from, whatever is named now, and a run that goes on
+    its own file in place of a copy; another file is refused."""
+    refuse_foreign_folder(run)
+    refuse_other_line(STYLE, run)
+    if check_stage_inputs(STYLE, run, only):
+        before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
+        return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})
+    return config.model_copy(update=recorded_inputs(run, {"labelled": config.labelled}))
+
+
+def check_labelled(config: StyleRunConfig) -> None:
+    if not config.labelled.exists():
+        raise ConfigError(
+            f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
+            "`qinglan sample style --out DIR`."
+        )
 
 
 def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
@@ -114,12 +153,13 @@ def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
     if usable and config.pays:
         lines.append(
             f"{run.journal} holds paid answers ({_answers(usable):,} for {_cost(usable):.2f} {currency}): a call "
-            "that has its answer there is counted here and costs nothing again; the budget counts what was paid."
+            "that has its answer there is counted in the plan and costs nothing again; the budget counts what was "
+            "paid."
         )
     elif usable:
         lines.append(
             f"{run.journal} holds {_answers(usable):,} answers of the stand-in: a call that has its answer there is "
-            "counted here and is not made again."
+            "counted in the plan and is not made again."
         )
     if unnamed:
         lines.append(

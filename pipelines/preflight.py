@@ -5,6 +5,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from components.training.sft.config import SftConfig
@@ -80,16 +81,17 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
 
 
 def raise_missing(missing: Sequence[QinglanError]) -> None:
-    """Raise the only problem as it is, and several as one error of a line each."""
-    if len(missing) == 1:
-        raise missing[0]
+    """Raise the problems, if there are any."""
     if missing:
-        lines = (f"{'  ' if at else '- '}{line}" for problem in missing for at, line in enumerate(problem.lines))
-        raise ConfigError("The run waits for this, and nothing was paid:", *lines)
+        raise_together(missing)
 
 
-def missing_lines(missing: Sequence[QinglanError]) -> list[str]:
-    return [f"- {' '.join(problem.lines)}" for problem in missing]
+def raise_together(problems: Sequence[QinglanError]) -> NoReturn:
+    """Raise the only problem as it is, and several as one error of a line each."""
+    if len(problems) == 1:
+        raise problems[0]
+    lines = (f"{'  ' if at else '- '}{line}" for problem in problems for at, line in enumerate(problem.lines))
+    raise ConfigError("The run waits for this, and nothing was paid:", *lines)
 
 
 def model_problems(config: RunConfig, stages: Sequence[str]) -> Iterator[QinglanError]:
@@ -197,13 +199,9 @@ def foreign_format(path: Path) -> str:
 
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
-    """Check that the sheet's labels and rows suffice for these stages."""
-    raise_refusals(find_refusals(config, sheet, stages))
-
-
-def find_refusals(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> tuple[Obstacle, ...]:
-    """The sheet's refusals, with its labels looked up in the knowledge bases."""
-    return sheet_refusals(config, sheet, known_gold(config, sheet) if config.knowledge_base else {}, stages)
+    """Check that the sheet's labels, looked up in the knowledge bases, and its rows suffice for these stages."""
+    known = known_gold(config, sheet) if config.knowledge_base else {}
+    raise_refusals(sheet_refusals(config, sheet, known, stages))
 
 
 def sheet_refusals(

@@ -320,7 +320,7 @@ def result_in_words(result: Prepayment, journal: Path) -> list[str]:
     ]
     if result.unpaid:
         lines.append(f"{len(result.unpaid):,} calls have no answer and are left to `qinglan run`, which pays live:")
-        lines += [f"  {row.step}/{row.row}: {row.reason}: {row.detail}" for row in result.unpaid[:SHOWN]]
+        lines += [f"  {row.step}/{row.row}: {row.detail}" for row in result.unpaid[:SHOWN]]
     if (more := len(result.unpaid) - SHOWN) > 0:
         lines.append(f"  and {more:,} more")
     return lines

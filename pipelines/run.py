@@ -12,43 +12,19 @@ from typing import Any
 
 from components.data.convert.split_rows import split_of
 from pipelines.cross_fit import cross_fit_words, cross_fitted_parts
-from pipelines.execution import (
-    check_deploys,
-    check_keys,
-    check_machine,
-    check_stage_inputs,
-    check_tracking,
-    prepare_run,
-    recorded_inputs,
-    refuse_foreign_folder,
-    run_lock,
-    run_stages,
-    select_stages,
-)
-from pipelines.plan import Plan, make_plan
-from pipelines.planned_run import check_run
-from pipelines.preflight import (
-    base_warnings,
-    check_served,
-    find_refusals,
-    knowledge_bases,
-    long_row_warnings,
-    names_knowledge_bases,
-    repeated_row_warnings,
-    whole_run_warnings,
-)
+from pipelines.execution import check_keys, prepare_run, run_lock, run_stages, select_stages
+from pipelines.plan import Plan
+from pipelines.planned_run import check_run, check_style_run
+from pipelines.preflight import check_served, knowledge_bases, names_knowledge_bases
 from pipelines.promotion import promotion, promotion_lines
 from pipelines.readiness import asks_examiner
-from pipelines.recorded_config import refuse_other_line
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import Sheet
-from pipelines.sizing.check import check_room
 from pipelines.small_style import style_parts
 from pipelines.stage_environments import prepare_environments
 from pipelines.style import STYLE, StyleRunConfig
-from qinglan.config import load_yaml
-from qinglan.errors import ConfigError, QinglanError
+from qinglan.errors import QinglanError
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.contract import REPORT_PATH
 from qinglan.llm.journal_reader import read_report
@@ -73,15 +49,12 @@ def run_pipeline(
     run, stages = RunDir(root), select_stages(REWRITER, only, until)
     checked = check_run(config, run, stages, only)
     config, sheet = checked.config, checked.sheet
-    checked.raise_with(find_refusals(config, sheet, stages))
-    for warning in (
-        *base_warnings(config, stages), *long_row_warnings(config, sheet, stages),
-        *repeated_row_warnings(config, sheet, stages), *whole_run_warnings(config, sheet, stages),
-        *checked.ready.rag.limits,
-    ):  # fmt: skip
-        say(f"! {warning}", to=sys.stderr)
+    checked.raise_problems()
     if approve and REWRITER.gateway & set(stages):
-        approve(make_plan(config, stages=stages, counted=(sheet, checked.tokens)))
+        approve(checked.plan)  # it is shown with its warnings
+    else:
+        for warning in checked.plan.warnings:
+            say(f"! {warning}", to=sys.stderr)
     check_keys()
     pythons = prepare_environments(REWRITER, config, stages)
     assert config.questions is not None and config.knowledge_base is not None
@@ -101,21 +74,7 @@ def run_style(
 ) -> dict[str, Any]:
     """Execute the style line up to a stage, or one stage of it; the answer is what run.json holds."""
     run, stages = RunDir(root), select_stages(STYLE, only, until)
-    if not config.labelled.exists():
-        raise ConfigError(
-            f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
-            "`qinglan sample style --out DIR`."
-        )
-    check_deploys(config, stages)
-    check_machine(STYLE, config, stages)
-    check_tracking(STYLE, config, stages)
-    check_room(config, root, stages)
-    refuse_foreign_folder(run)
-    refuse_other_line(STYLE, run)
-    if check_stage_inputs(STYLE, run, only):
-        config = _as_prepared(config, run)
-    else:
-        config = config.model_copy(update=recorded_inputs(run, {"labelled": config.labelled}))
+    config = check_style_run(config, run, stages, only)
     check_keys()
     pythons = prepare_environments(STYLE, config, stages)
     inputs = {"labelled": config.labelled.resolve()}
@@ -125,12 +84,6 @@ def run_style(
             run.unlink(["release", "small_release"])  # the new verdicts may hold
         parts = style_parts(run, stages, bool(only))
         return run_stages(STYLE, run, stages, inputs, bool(only), quiet, pythons=pythons, parts=parts)
-
-
-def _as_prepared(config: StyleRunConfig, run: RunDir) -> StyleRunConfig:
-    """Restore the inputs that the folder was prepared from: a stage alone works on these, whatever is named now."""
-    before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
-    return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})
 
 
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:

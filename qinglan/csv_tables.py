@@ -11,6 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from qinglan.errors import DataError
@@ -23,6 +24,9 @@ DELIMITERS = ",;\t"
 FORMULA = re.compile(r'\s*=\s*[-+@($"A-Za-z0-9]')
 """A cell that a spreadsheet program would run; =_= and ==急== are what people write."""
 
+FIRST_ROWS = 10
+"""Rows that show the delimiter."""
+
 SINGLE_RUNS = 0.8
 """In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""
 
@@ -30,12 +34,11 @@ SINGLE_RUNS = 0.8
 def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:
     """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped."""
     text = read_text(path)
-    first = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0]
     csv.field_size_limit(UNCOMPRESSED_LIMIT)  # a quote without its end is an error of strict=True
     header: list[str] = []
     number = header_number = rows_read = 0
     try:
-        delimiter = max(DELIMITERS, key=lambda sign: len(next(csv.reader([first], delimiter=sign), ())))
+        delimiter = _delimiter(text)
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         for number, row in enumerate(rows, 1):
             if not any(cell.strip() for cell in row):
@@ -43,7 +46,7 @@ def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Ce
             if not header:
                 header, header_number = [cell.strip() for cell in row], number
                 _check_names(path, header, number)
-                check_header(path, header, required)
+                check_header(path, [name for name in header if name], required)
                 continue
             if any(cell.strip() for cell in row[len(header) :]):
                 if rows_read == 0 or len(header) == 1:
@@ -63,6 +66,18 @@ def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Ce
             f"{path}: row {number + 1} is no row of a CSV file ({error}). Is a quote without its end? "
             "Save the sheet as .xlsx, or export it again."
         ) from error
+
+
+def _delimiter(text: str) -> str:
+    """The sign that divides the first row into most cells or, where that is a title, all rows from the third on."""
+
+    def cells(sign: str) -> tuple[int, int]:
+        rows = filter(any, csv.reader(io.StringIO(text, newline=""), delimiter=sign))
+        widths = [len(row) for row in islice(rows, FIRST_ROWS)]
+        below = widths[2:]  # the second row may be a title, too, and one row shows little
+        return sum(widths[:1]), below[0] if len(below) > 1 and len(set(below)) == 1 else 1
+
+    return max(DELIMITERS, key=cells)
 
 
 def _check_names(path: Path, header: Sequence[str], number: int) -> None:

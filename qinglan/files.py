@@ -83,13 +83,9 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
         partial.unlink(missing_ok=True)
 
 
-@contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill that becomes `target`, in place of what was there, only if the block ends well.
-
-    What killed processes left beside it is removed: of this host at once, of other pods after a day (is_abandoned).
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
+def remove_abandoned(target: Path) -> None:
+    """Remove the partial folders of a target that killed processes left: of this host at once, of other pods after a
+    day (is_abandoned)."""
     partial = target.with_name(f".{target.name}.{writer_name()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     for left in target.parent.glob(f".{target.name}.*.partial"):
@@ -97,6 +93,17 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             with suppress(OSError):  # at once: who writes there after all gets an error, and no folder without parts
                 left.rename(partial)
             shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `target`, in place of what was there, only if the block ends well.
+
+    What killed processes left beside it is removed.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(target)
+    partial = target.with_name(f".{target.name}.{writer_name()}.partial")
     partial.mkdir()
     try:
         yield partial

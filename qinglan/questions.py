@@ -36,8 +36,14 @@ SPLIT_NAMES: dict[str, Split] = {
     **dict.fromkeys(("dev", "valid", "validation", "val", "验证", "验证集"), "dev"),
     **dict.fromkeys(("test", "测试", "测试集"), "test"),
 }
-EMPTY_VALUES = {"", "nan", "none", "null", "#n/a", "#ref!", "#value!", "#name?", "#div/0!"}
-"""Texts that exports write for an empty or broken cell."""
+NOT_AVAILABLE = "#n/a"
+"""The text of a look-up that finds nothing: in an optional column it is nothing."""
+
+SHEET_ERRORS = frozenset(("#ref!", "#value!", "#name?", "#div/0!", "#null!", "#num!"))
+"""Texts that a spreadsheet program leaves in a cell whose formula is broken."""
+
+EMPTY_VALUES = frozenset(("", "nan", "none", "null", NOT_AVAILABLE)) | SHEET_ERRORS
+"""Texts of cells that hold nothing of use."""
 
 
 class Columns(Config):
@@ -205,6 +211,8 @@ def _question_text(cells: Cells, column: str) -> str:
     if isinstance(value := cells.get(column), bool):
         raise InvalidCellError("not text", f"{column} holds {str(value).upper()}; a question is text.")
     text = _text(cells, column, QUESTION_LIMIT)
+    if str(value).strip().lower() == NOT_AVAILABLE:
+        raise _sheet_error(column, str(value))
     if not text:
         raise InvalidCellError("empty", f"{column} is empty.")
     return text
@@ -227,9 +235,17 @@ def _text(cells: Cells, column: str, limit: int) -> str:
     text = "" if value is None else str(value).strip()
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise InvalidCellError("broken text", f"{column} holds half a character (a lone surrogate).")
+    if text.lower() in SHEET_ERRORS:
+        raise _sheet_error(column, text)
     if len(text) > limit:
         raise InvalidCellError("too long", f"{column} has {len(text)} characters, more than {limit}.")
     return "" if text.lower() in EMPTY_VALUES or is_blank(text) else text
+
+
+def _sheet_error(column: str, text: str) -> InvalidCellError:
+    return InvalidCellError(
+        "sheet error", f"{column} holds the spreadsheet's error {text.strip()}; mend its formula, or empty the cell."
+    )
 
 
 def _label(cells: Cells, column: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from qinglan.files import cache_folder, sha256_file, sha256_text
+from qinglan.files import cache_folder, remove_abandoned, sha256_file, sha256_text, writer_name
 
 SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
 """Set by `qinglan run` to the run's own folder, on a cluster to a mounted volume."""
@@ -27,15 +27,16 @@ def copy_to_scratch(path: Path, digest: str) -> Path:
     """Copy a file or folder, once, to where the pods of a job see it; the copy's path.
 
     Steps of other runs may copy the same at the same time, from other machines: each fills a folder of its own, and
-    the first to have all of it gives it its name.
+    the first to have all of it gives it its name. What killed steps left beside it is removed.
     """
     path, root = path.resolve(), _root()
     if path.is_relative_to(root):
         return path
     target = root / "inputs" / digest[:24]
+    remove_abandoned(target)
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+        partial = Path(tempfile.mkdtemp(f".{writer_name()}.partial", f".{target.name}.", target.parent))
         try:
             _copy(path, partial / path.name)
             partial.rename(target)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.checks import Check
-from pipelines.sizing.check import free_bytes, host_bytes
+from pipelines.sizing.check import free_bytes
 from pipelines.stage_environments import driver_cuda
 from qinglan.lineage.keys import keys_folder
 from qinglan.sizing.constants import GB
+from qinglan.sizing.host_memory import host_bytes
 
 LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 """Room of the laptop profile's whole run with its environment, and its memory."""

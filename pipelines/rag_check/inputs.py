@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from components.data.convert.config import ConvertConfig
 from pipelines.config import load_config
@@ -57,30 +57,29 @@ def read_inputs(
     headers: Sequence[str], options: Sequence[str],
 ) -> CheckInputs:  # fmt: skip
     """Settings of the profile, the command line's on top; a host of a profile must be allowed."""
-    service_options = {"base_url": url, "path": path, "headers": dict(map(parse_header, headers))}
-    overrides = merge_settings(
-        parse_overrides(options),
-        {"gateway": {"rag": {name: value for name, value in service_options.items() if value}}},
-    )
+    options_of_service = {"base_url": url, "path": path, "headers": dict(map(parse_header, headers))}
+    overrides = parse_overrides(options)
+
+    def service(settings: dict[str, Any]) -> RagUpstream:
+        named = {name: value for name, value in options_of_service.items() if value}
+        return RagUpstream.parse(merge_settings(settings, named), "check-rag")
+
     if profile:
-        starts = load_config(tenant, profile, **parse_overrides(options)).stand_ins.rag
-        config = load_config(
-            tenant, profile, **merge_settings(overrides, {"stand_ins": {"rag": False}} if url else {})
-        )
+        config = load_config(tenant, profile, **overrides)
         if not url:
             check_host(config.gateway.rag.base_url, "gateway.rag.base_url")
         return CheckInputs(
-            config.gateway.rag, config.retrieval, config.generate.columns, config.convert, tenant,
-            questions or config.questions, knowledge_base or config.knowledge_base, starts,
+            service(config.gateway.rag.model_dump()), config.retrieval, config.generate.columns, config.convert,
+            tenant, questions or config.questions, knowledge_base or config.knowledge_base, config.stand_ins.rag,
         )  # fmt: skip
     if not url:
         raise ConfigError("Give the address of the service, or a tenant with --profile that names it.")
-    service = RagUpstream.parse(overrides["gateway"]["rag"], "check-rag")
     retrieval = RetrievalConfig.parse(overrides.get("retrieval", {}), "check-rag")
     columns = Columns.parse(overrides.get("generate", {}).get("columns", {}), "check-rag")
     return CheckInputs(
-        service, retrieval, columns, ConvertConfig(), tenant or "default", questions, knowledge_base, False
-    )
+        service(overrides.get("gateway", {}).get("rag", {})), retrieval, columns, ConvertConfig(),
+        tenant or "default", questions, knowledge_base, False,
+    )  # fmt: skip
 
 
 def parse_header(text: str) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """The check before anything is paid: what does not fit is an error, with the nearest settings that do."""
 
-import os
 import shutil
 import stat
 from collections.abc import Collection
@@ -18,6 +17,7 @@ from pipelines.style import StyleRunConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.sizing.cards import Card
 from qinglan.sizing.constants import GB
+from qinglan.sizing.host_memory import host_bytes
 
 TRAININGS = frozenset({"sft", "ppo", "style", "distil"})
 """Stages that hold a whole training in a machine's memory."""
@@ -120,11 +120,6 @@ def _disk_bytes(path: Path) -> int:
     except FileNotFoundError:  # another run in that folder removed it just now; the folder's lock refuses this one
         return 0
     return status.st_blocks * DISK_BLOCK // status.st_nlink if stat.S_ISREG(status.st_mode) else 0
-
-
-def host_bytes() -> int:
-    """Memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def this_machine(folder: Path) -> Machine | None:

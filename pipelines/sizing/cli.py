@@ -25,12 +25,12 @@ def fit(
 ) -> None:
     """Show whether a profile fits its machines: memory of cards and hosts, disk, steps, hours and price.
 
-    A rewriter's profile without GPUs is compared with this machine. Exit code 2 if it does not fit, or if a model's
-    shape is not known.
+    A profile without GPUs is compared with this machine. Exit code 2 if it does not fit, or if a model's shape is not
+    known.
     """
     from pipelines.rewriter import RunConfig
     from pipelines.rundir import RUNS, run_folder
-    from pipelines.sizing.check import cpu_machine, fit_report, uncounted_models
+    from pipelines.sizing.check import cpu_machine, fit_report, on_gpus, uncounted_models
     from pipelines.sizing.profiles import is_shipped, load_profile
     from pipelines.sizing.report import PLANNED, Workload
     from pipelines.sizing.table import print_fit, uncounted_in_words
@@ -39,13 +39,12 @@ def fit(
 
     config = load_profile(name, profile, gpus, parse_overrides(set_ or ()))
     card = card_of_size(gpu_memory) if gpu_memory else None
-    load, origin, folder = Workload(rows) if rows else PLANNED, "", RUNS / name
+    load, origin, folder = Workload(rows) if rows else PLANNED, "", RUNS / name.partition("/")[0]
     if isinstance(config, RunConfig) and not is_shipped(name):  # a tenant's
         folder = run_folder(name, profile or PAID_PROFILE)
         if not rows:
             config, load, origin = profile_workload(config)
-    trains_here = isinstance(config, RunConfig) and not any(cards.gpus for cards in config.machines().values())
-    report = fit_report(config, name, card, cpu_machine(folder) if trains_here else None, load)
+    report = fit_report(config, name, card, None if on_gpus(config) else cpu_machine(folder), load)
     if report is None:
         models = uncounted_models(config)
         answer: dict[str, Any] = {"profile": name, "fits": None, "unknown": models}

@@ -86,7 +86,7 @@ def verdict_lines(report: FitReport) -> Iterator[str]:
 
 def shortfall(room: Room) -> str:
     return (
-        f"Does not fit: {room.stage} needs {room.needed:,.1f} GB of {room.room} at {room.phase!r}, and there are "
+        f"Does not fit: {room.stage} needs {room.needed:,.1f} GB of {room.room} at '{room.phase}', and there are "
         f"{room.available or 0:,.1f}."
     )
 

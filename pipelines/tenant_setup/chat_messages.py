@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from pipelines.tenant_setup.guess_columns import CONVERSATION_NAMES, conversation_column, with_names
-from qinglan.chat_history import ROLES, Turn, chat_lines, read_turns
+from qinglan.chat_history import ROLES, Turn, chat_lines
 from qinglan.terminal import visible
 
 Record = dict[str, Any]
@@ -43,11 +43,10 @@ class MessageColumns(NamedTuple):
     """Empty where no column holds ids of conversations."""
 
 
-def chat_questions(chats: Iterable[tuple[str, Sequence[Turn]]]) -> list[Record]:
-    """The questions of conversations by their ids."""
+def chat_questions(conversation: str, turns: Sequence[Turn]) -> list[Record]:
+    """The questions of a conversation: each turn of the user, with what was said before."""
     return [
         {"question": turn.text, "history_summary": chat_lines(turns[:at]), "conversation_id": conversation}
-        for conversation, turns in chats
         for at, turn in enumerate(turns)
         if turn.side == "user"
     ]
@@ -85,43 +84,70 @@ def unknown_sides_note(rows: Sequence[Record], columns: Mapping[str, str]) -> st
         return ""
     names = dict.fromkeys(name for row in rows for name in row if name and not TURN_NUMBER.search(name))
     for name in names:
-        if name not in columns.values() and (sides := _alternating(rows, name, conversation)):
+        if name not in columns.values() and (speakers := _alternating(rows, name, conversation)):
+            shown = [*map(visible, speakers[:MOST_SIDES]), *(["..."] if len(speakers) > MOST_SIDES else [])]
             return (
                 f"This looks like a sheet with a message of a chat in each row: in most conversations {name} takes "
-                f"turns between {', '.join(map(visible, sides))}, which do not name a user and an assistant, so "
+                f"turns between speakers ({', '.join(shown)}), who are not all named as a user or an assistant, so "
                 f"answers count as questions, too. Write user and assistant into {name}."
             )
     return ""
 
 
 def _alternating(rows: Sequence[Record], name: str, conversation: str) -> list[str]:
-    """The few short values of the column where they take turns as in chats; else none."""
-    chats: dict[str, list[str]] = {}
+    """The short values of the column, the commonest first, where two sides take turns as in chats; else none."""
+    by_conversation: dict[str, list[str]] = {}
     for row in rows:
         side = "" if row.get(name) is None else str(row[name]).strip()
-        chats.setdefault(str(row.get(conversation) or "").strip(), []).append(side)
-    sides = sorted({side for chat in chats.values() for side in chat})
-    if not 2 <= len(sides) <= MOST_SIDES or not all(0 < len(side) <= LONGEST_SIDE for side in sides):
+        by_conversation.setdefault(str(row.get(conversation) or "").strip(), []).append(side)
+    chats = [*by_conversation.values()]
+    speakers = Counter(side for chat in chats for side in sorted({*chat}))
+    if len(chats) < 2 or not all(0 < len(side) <= LONGEST_SIDE for side in speakers):
         return []
-    both = sum(len(set(chat)) > 1 for chat in chats.values())
-    changes = [before != after for chat in chats.values() for before, after in pairwise(chat)]
-    [(_, first)] = Counter(chat[0] for chat in chats.values()).most_common(1)
+    chats = _two_sides(chats, speakers)
+    both = sum(len(set(chat)) > 1 for chat in chats)
+    changes = [before != after for chat in chats for before, after in pairwise(chat)]
+    [(_, first)] = Counter(chat[0] for chat in chats).most_common(1) or [("", 0)]
     alternate = (
-        len(chats) > 1
-        and both >= CHATS * len(chats)
+        both >= CHATS * len(by_conversation)
         and sum(changes) >= LEAST_CHANGES * len(changes)
-        and first >= FIRST_ALIKE * len(chats)
+        and first >= FIRST_ALIKE * len(by_conversation)
     )
-    return sides if alternate else []
+    return [side for side, _ in speakers.most_common()] if alternate else []
+
+
+def _two_sides(chats: Sequence[list[str]], speakers: Counter[str]) -> list[list[str]]:
+    """The conversations with two sides in place of many names; none where that cannot be.
+
+    One side may have a name in every conversation, and the other, such as agents, one each; or in each conversation
+    two others speak, which two rows do not show.
+    """
+    [(common, count)] = speakers.most_common(1)
+    if len(speakers) <= MOST_SIDES:
+        return [*chats]
+    if count >= CHATS * len(chats):
+        return [["common" if side == common else "other" for side in chat] for chat in chats]
+    pairs = [
+        ["first" if side == chat[0] else "other" for side in chat] for chat in chats if len({*chat}) == 2 < len(chat)
+    ]
+    return pairs if len(pairs) >= CHATS * len(chats) else []
 
 
 def message_questions(rows: Iterable[Record], columns: MessageColumns) -> list[Record]:
-    """The questions of messages, whose order in their conversation is that of the rows."""
-    chats: dict[str, list[Record]] = {}
+    """The questions of messages, each with its row's other cells; a conversation has the order of the rows."""
+    chats: dict[str, list[tuple[Turn, Record]]] = {}
     for row in rows:
-        text, conversation = row.get(columns.text), str(row.get(columns.conversation) or "").strip()
-        if text not in (None, ""):
-            chats.setdefault(conversation, []).append(
-                {"role": str(row.get(columns.side) or ""), "content": str(text)}
-            )
-    return chat_questions((conversation, read_turns(turns) or []) for conversation, turns in chats.items())
+        side = ROLES.get(str(row.get(columns.side) or "").strip().lower())
+        if side and (text := str(row.get(columns.text) or "").strip()):
+            cells = {name: value for name, value in row.items() if name not in columns}
+            conversation = str(row.get(columns.conversation) or "").strip()
+            chats.setdefault(conversation, []).append((Turn(side, text), cells))
+    return [
+        cells | question
+        for conversation, messages in chats.items()
+        for cells, question in zip(
+            [cells for turn, cells in messages if turn.side == "user"],
+            chat_questions(conversation, [turn for turn, _ in messages]),
+            strict=True,
+        )
+    ]

@@ -43,6 +43,9 @@ CELL_TAGS = ("td", "th")
 SECONDS, SECONDS_A_MB = 60, 20
 """Time of the processor for one document, and more by its size: a PDF of 2,000 pages takes about a minute."""
 
+SHOWN_FILES = 5
+"""Files that an error names, where none holds a passage."""
+
 SCANNED = (".pdf", ".docx")
 """Formats that may hold pictures of pages."""
 
@@ -115,9 +118,8 @@ def read_documents(places: Iterable[Path]) -> Documents:
     if not read.passages:
         if len(read.files) == 1:
             raise DataError(read.files[0].line)
-        reasons = "; ".join(report.line for report in read.files[:5])
-        where = ", ".join(map(str, places)) or "nothing"
-        raise DataError(f"No passage could be read from {where}. {reasons or NO_FILE}")
+        reasons = [f"- {report.line}" for report in read.files[:SHOWN_FILES]] or [f"- {NO_FILE}"]
+        raise DataError(f"No passage could be read from {', '.join(map(str, places))}:", *reasons)
     return read
 
 

@@ -99,6 +99,8 @@ class ColumnGuess(NamedTuple):
 
     columns: dict[str, str]
     notes: tuple[str, ...]
+    unused: tuple[str, ...] = ()
+    """Columns that are no field's."""
 
 
 def guess_columns(
@@ -145,12 +147,18 @@ def guess_columns(
         if fault:
             notes.append(f"{columns[field]} is not used as {field}: {fault}.")
             columns[field] = ""
-    taken = {name for name in columns.values() if name}
-    if unused := [name for name in names if name not in taken]:
-        alone = " Without conversation_id each row counts as a conversation: --conversation-column names it."
-        alone = "" if columns.get("conversation_id") else alone
-        notes.append(f"Not used: {', '.join(unused)}. `generate.columns` in the profiles can name them.{alone}")
-    return ColumnGuess(columns, tuple(notes))
+    return ColumnGuess(columns, tuple(notes), tuple(name for name in names if name not in columns.values()))
+
+
+def unused_note(guess: ColumnGuess, direct: bool) -> str:
+    """Name the columns that are not used, and the way to use them: rows that were put together have no others."""
+    if not guess.unused:
+        return ""
+    next_step = "`generate.columns` in the profiles can name them."
+    if not direct:
+        next_step = "Give one a field's usual name, such as user_profile, gold or split, and begin again, to use it."
+    alone = " Without conversation_id each row counts as a conversation: --conversation-column names it."
+    return f"Not used: {', '.join(guess.unused)}. {next_step}{'' if guess.columns.get('conversation_id') else alone}"
 
 
 def refuse_missing_columns(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> None:

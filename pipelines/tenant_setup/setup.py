@@ -16,7 +16,7 @@ from components.data.convert.split_rows import split_of
 from pipelines.config import TENANTS
 from pipelines.tenant_setup.chat_messages import Record, unknown_sides_note
 from pipelines.tenant_setup.documents import Documents, read_documents
-from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns
+from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns, unused_note
 from pipelines.tenant_setup.guess_gold import guess_gold
 from pipelines.tenant_setup.profiles import (
     Answers,
@@ -114,12 +114,15 @@ def read_data(
             "train, dev and test. Bring more conversations."
         )
     documents = read_documents(places) if places else None
-    guess = _guess_with_gold(records.rows, tenant, {} if records.note else named, documents)
+    if records.note:  # the rows were put together of messages, whose other columns they have
+        named = {"user_profile": named.get("user_profile", "")}
+    guess = _guess_with_gold(records.rows, tenant, named, documents)
     note = records.note or ("" if records.chats else unknown_sides_note(records.rows, guess.columns))
     guess = guess._replace(notes=(*filter(None, [note]), *guess.notes))
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
+    guess = guess._replace(notes=(*guess.notes, *filter(None, [unused_note(guess, records.direct)])))
     if not records.direct:
         note = f"A run cannot read {sheet.name} as it is: its rows are in {QUESTIONS_FILE}, which is yours to change."
         guess = guess._replace(notes=(*guess.notes, note))

@@ -13,7 +13,7 @@ from pipelines.tenant_setup.chat_messages import (
     message_columns,
     message_questions,
 )
-from pipelines.tenant_setup.guess_columns import conversation_column, refuse_missing_columns
+from pipelines.tenant_setup.guess_columns import NAMES, conversation_column, refuse_missing_columns, with_names
 from pipelines.tenant_setup.old_spreadsheet import read_old_spreadsheet
 from qinglan.chat_history import Turn, read_turns
 from qinglan.csv_tables import decode_text, read_csv
@@ -22,6 +22,10 @@ from qinglan.errors import DataError
 from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, row_format
 from qinglan.tables import read_table
 from qinglan.terminal import visible
+
+CHAT_ID_KEYS = ("id", "conversation_id", "session_id", "对话编号")
+OF_ALL_QUESTIONS = ("user_profile", "split", "tenant_id")
+"""Fields that a conversation's record states for each of its questions."""
 
 ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 """Name of a part that an .xlsx file with a password has, in a container of the old format."""
@@ -114,11 +118,12 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
             raise DataError(f"{path}: element {number}: expected an object, found {type(value).__name__}.")
     chats = [_chat_of(value) for value in values]
     if values and all(chats):
-        named_chats = (
-            (_chat_id(value, number), turns or [])
+        questions = [
+            question
             for number, (value, turns) in enumerate(zip(values, chats, strict=True), 1)
-        )
-        return Records(chat_questions(named_chats), direct=False, chats=True)
+            for question in _with_cells(chat_questions(_chat_id(value, number), turns or []), value)
+        ]
+        return Records(questions, direct=False, chats=True)
     utf_8 = False
     with suppress(UnicodeDecodeError):
         utf_8 = bool(content.decode("utf-8-sig"))
@@ -162,5 +167,13 @@ def _chat_of(record: Record) -> list[Turn] | None:
 
 
 def _chat_id(record: Record, number: int) -> str:
-    names = (str(record[key]) for key in ("id", "conversation_id", "session_id", "对话编号") if record.get(key))
-    return next(names, f"chat-{number}")
+    return next((str(record[key]) for key in CHAT_ID_KEYS if record.get(key)), f"chat-{number}")
+
+
+def _with_cells(questions: Sequence[Record], record: Record) -> list[Record]:
+    """The questions of a conversation with what else its record holds: profile, split and tenant are those of all
+    its questions, and the rest, such as gold, is the last one's."""
+    cells = {key: value for key, value in record.items() if key not in CHAT_ID_KEYS and read_turns(value) is None}
+    names = {name for field in OF_ALL_QUESTIONS for name in with_names(NAMES[field], [*cells])}
+    shared = {key: value for key, value in cells.items() if key in names}
+    return [*(shared | question for question in questions[:-1]), *(cells | question for question in questions[-1:])]

@@ -6,6 +6,7 @@ No other process has these.
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -19,6 +20,7 @@ from qinglan.files import atomic_write
 from qinglan.jobs.shared_memory import remove_abandoned_segments
 
 PROCESS_MARK_VARIABLE = "QINGLAN_TRAINING"
+MARK = re.compile("[0-9a-f]{32}")
 POLITE_SECONDS = 5.0
 
 
@@ -27,25 +29,35 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
     """A mark for the environment and a folder for temporary files; after the block, every process with either is
     ended, and shared memory that no process holds is removed.
 
-    `note` remembers both: what a killed stage left behind is ended when it runs again. The folder's path is short,
-    since Ray puts sockets into it, and those may not have long names.
+    `note` remembers the mark: what a killed stage left behind is ended when it runs again. It names no folder: one
+    that came with somebody else's run could name any.
     """
     if note.is_file():
-        mark, folder = note.read_text().split("\n")
-        _end(mark, folder, note.stat().st_mtime)
-    mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="ql-")
-    started = Path(folder).stat().st_mtime
+        earlier = note.read_text()
+        if MARK.fullmatch(earlier):
+            _end(earlier, note.stat().st_mtime)
+    mark = uuid.uuid4().hex
+    folder = temporary_folder(mark)
+    folder.mkdir(mode=0o700)
+    started = folder.stat().st_mtime
     try:
-        with atomic_write(note) as partial:  # half a note would stop every later run of the stage
-            partial.write_text(f"{mark}\n{folder}")
-        yield mark, Path(folder)
+        with atomic_write(note) as partial:
+            partial.write_text(mark)
+        yield mark, folder
     finally:
-        _end(mark, folder, started)
+        _end(mark, started)
         note.unlink(missing_ok=True)  # another pod of the same job may have been first
 
 
-def _end(mark: str, folder: str, started: float) -> None:
-    terminate_processes(mark, folder)
+def temporary_folder(mark: str) -> Path:
+    """The folder of a training's temporary files: its path is short, since Ray puts sockets into it, and those may
+    not have long names."""
+    return Path(tempfile.gettempdir()) / f"ql-{mark[:8]}"
+
+
+def _end(mark: str, started: float) -> None:
+    folder = temporary_folder(mark)
+    terminate_processes(mark, str(folder))
     shutil.rmtree(folder, ignore_errors=True)
     remove_abandoned_segments(started)
 

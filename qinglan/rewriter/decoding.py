@@ -42,7 +42,7 @@ def decode(
     import torch
 
     different = list(dict.fromkeys(map(tuple, prompts)))
-    ids, mask = _left_padded(different, pad, model.device)
+    ids, mask = left_padded(different, pad, model.device)
     uniform = None if draws is None else torch.as_tensor(draws, dtype=torch.float64, device=model.device)
     out = [Continuation([], []) for _ in prompts]
     rows = list(range(len(prompts)))  # the prompts that the batch's rows belong to
@@ -83,7 +83,7 @@ def decode(
     return out
 
 
-def _left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
+def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
     """The prompts as one tensor, each at its end, and the mask of their own tokens."""
     import torch
 

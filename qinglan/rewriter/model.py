@@ -19,7 +19,7 @@ from qinglan.errors import DataError, TrainingError
 from qinglan.models.references import refuse_foreign_files
 from qinglan.prompts import Message, PromptInput, parse_user_message, student_messages
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts
-from qinglan.rewriter.decoding import Sampling, decode
+from qinglan.rewriter.decoding import Sampling, decode, left_padded
 from qinglan.text import one_line
 
 
@@ -41,9 +41,13 @@ class StudentPrompt(NamedTuple):
 
     messages: list[Message]
     text: str
-    tokens: int
+    ids: list[int]
     trimmed: bool = False
     """Turns of its history were left out."""
+
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
 
 
 class Student:
@@ -51,7 +55,6 @@ class Student:
 
     def __init__(self, model: Any, tokenizer: Any, card: RewriterCard) -> None:
         self.model, self.tokenizer, self.card = model, tokenizer, card
-        self.tokenizer.padding_side = "left"
 
     @classmethod
     def load(cls, folder: Path) -> "Student":
@@ -89,27 +92,26 @@ class Student:
 
     def write_messages(self, prompts: Sequence[list[Message]]) -> list[GeneratedRewrite]:
         """Greedy rewrites of these prompts, as one batch."""
-        return self.write_texts([self._fitted(messages).text for messages in prompts])
+        return self.write_prompts([self._fitted(messages) for messages in prompts])
 
-    def write_texts(self, prompts: Sequence[str]) -> list[GeneratedRewrite]:
+    def write_prompts(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
         """Greedy rewrites of these rendered prompts, as one batch."""
         import torch
 
         started = time.perf_counter()
-        inputs = self.tokenizer(
-            list(prompts), return_tensors="pt", padding=True, add_special_tokens=False
-        ).to(self.model.device)  # fmt: skip
+        ids, mask = left_padded(
+            [prompt.ids for prompt in prompts], self.tokenizer.pad_token_id, self.model.device
+        )  # fmt: skip
         with torch.inference_mode():
             output = self.model.generate(
-                input_ids=inputs.input_ids, attention_mask=inputs.attention_mask,
+                input_ids=ids, attention_mask=mask,
                 max_new_tokens=self.card.max_new_tokens, do_sample=False, temperature=None, top_p=None, top_k=None,
                 repetition_penalty=1.0,  # as verl trains it and vLLM serves it, whatever the folder's settings say
                 eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id,
             )  # fmt: skip
-        generated = output[:, inputs.input_ids.shape[1] :].tolist()
+        generated = output[:, ids.shape[1] :].tolist()
         seconds = time.perf_counter() - started
-        lengths = inputs.attention_mask.sum(dim=1).tolist()
-        return [self._written(ids, length, seconds) for ids, length in zip(generated, lengths, strict=True)]
+        return [self._written(new, prompt.tokens, seconds) for new, prompt in zip(generated, prompts, strict=True)]
 
     def sample(
         self, prompts: Sequence[list[Message]], count: int, seed: int, temperature: float = 1.0
@@ -118,12 +120,11 @@ class Student:
         prompts."""
         import numpy as np
 
-        texts = [self._fitted(messages).text for messages in prompts]
-        ids = self.tokenizer(texts, add_special_tokens=False).input_ids
+        fitted = [self._fitted(messages) for messages in prompts]
         most = self.card.max_new_tokens
-        draws = np.concatenate([_draws(text, count, most, seed) for text in texts])
+        draws = np.concatenate([_draws(prompt.text, count, most, seed) for prompt in fitted])
         written = decode(
-            self.model, [prompt for prompt in ids for _ in range(count)], most, self.tokenizer.eos_token_id,
+            self.model, [prompt.ids for prompt in fitted for _ in range(count)], most, self.tokenizer.eos_token_id,
             self.tokenizer.pad_token_id, Sampling(temperature), draws,
         )  # fmt: skip
         rewrites = [self._written(row.ids, 0, 0.0).text for row in written]
@@ -181,7 +182,7 @@ def fit_prompt(tokenizer: Any, messages: list[Message], budget: int) -> StudentP
 
 def _counted(tokenizer: Any, messages: list[Message]) -> StudentPrompt:
     text = render_prompt(tokenizer, messages)
-    return StudentPrompt(messages, text, len(tokenizer(text, add_special_tokens=False).input_ids))
+    return StudentPrompt(messages, text, tokenizer(text, add_special_tokens=False).input_ids)
 
 
 def refuse_unusable(written: Sequence[GeneratedRewrite], advice: str) -> None:

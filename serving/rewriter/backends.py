@@ -50,9 +50,7 @@ class TransformersBackend:
     """Transformers, on a GPU in bf16 where there is one: what waits at the same time is written together."""
 
     def __init__(self, student: Student) -> None:
-        self._batches = DynamicBatcher[StudentPrompt, GeneratedRewrite](
-            lambda prompts: student.write_texts([prompt.text for prompt in prompts]), MAX_BATCH
-        )
+        self._batches = DynamicBatcher[StudentPrompt, GeneratedRewrite](student.write_prompts, MAX_BATCH)
 
     @property
     def waiting(self) -> int:

@@ -213,19 +213,20 @@ def rewriter(device: Device, sizes: Sizes) -> Result:
     from components.training.base.config import TinyConfig
     from components.training.base.tokenizer import train_tokenizer
     from qinglan.rewriter.card import RewriterCard
-    from qinglan.rewriter.model import Student
+    from qinglan.rewriter.model import Student, StudentPrompt
 
     texts = [f"第{number}个问题：一天吃几粒？饭前还是饭后吃？孕妇可以吃吗？" for number in range(max(sizes.batches))]
     tokenizer = train_tokenizer(texts, TinyConfig())
     card = RewriterCard(stage="sft", max_new_tokens=sizes.new_tokens)
     student = Student(causal_model(sizes, device), tokenizer, card)
-    prompts = [f"<|im_start|>user\n{text * (1 + number % 3)}<|im_end|>\n" for number, text in enumerate(texts)]
-    student.write_texts(prompts[:1])  # the first call of a process is slow
+    rendered = [f"<|im_start|>user\n{text * (1 + number % 3)}<|im_end|>\n" for number, text in enumerate(texts)]
+    prompts = [StudentPrompt([], text, tokenizer(text, add_special_tokens=False).input_ids) for text in rendered]
+    student.write_prompts(prompts[:1])  # the first call of a process is slow
     written, figures = {}, []
     for size in sizes.batches:
         started = device.seconds()
         answers = [
-            answer for at in range(0, len(prompts), size) for answer in student.write_texts(prompts[at : at + size])
+            answer for at in range(0, len(prompts), size) for answer in student.write_prompts(prompts[at : at + size])
         ]
         seconds = device.seconds() - started
         written[size] = [(answer.text, answer.new_tokens) for answer in answers]

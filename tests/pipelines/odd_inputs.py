@@ -245,7 +245,7 @@ KNOWLEDGE = [
     base("nothing readable", documents(data("a.png", b"\x89PNG")), "a.png: is no format that is read here"),
     base("an old .doc", documents(data("a.doc", OLE)), "is no format that is read here. Save it as one of .md"),
     base("0 bytes", documents(data("a.docx", b"")), "a.docx: not a readable document", "Save it again"),
-    base("an empty folder", documents(), "No passage could be read from docs. There is no file",
+    base("an empty folder", documents(), "No passage could be read from docs: - There is no file",
          "Put the documents themselves there"),
     base("a link", documents(lambda folder: (folder / "a.md").symlink_to("/etc/hostname")), "links and hidden files"),
     base("no folder", book("q.xlsx", ROWS), "docs: no such file or folder. Give the documents"),

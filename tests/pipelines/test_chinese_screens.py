@@ -13,6 +13,8 @@ import pytest
 from components.data.augment.report import REASONS
 from pipelines.comparing.recommendation import Conclusion
 from pipelines.comparing.report import headline
+from pipelines.sizing.report import Room
+from pipelines.sizing.table import shortfall
 from qinglan.evaluation.question_kinds import KINDS
 from qinglan.lineage.keys import KEYS_VARIABLE
 from qinglan.lineage.trust import save_trust
@@ -206,10 +208,26 @@ def test_the_fault_of_a_sheet_of_one_formula_is_chinese() -> None:
     [
         ("; ".join(KINDS.values()), "完整的问题：包含需求所说的全部；有省略的问题：要看历史才知道问的是什么"),
         ("teacher greedy", "教师贪心"),
+        ("left out: formula", "已去掉：公式"),
+        (
+            "generate: none of 2 rows is a question (formula, sheet error). The first: q.csv row 2: q is empty. All "
+            "are in q.jsonl; mend the rows and run again.",
+            "generate：2 行中没有一行是问题（公式、表格错误值）。第一行，q.csv 第 2 行：q 是空的。全部在 q.jsonl 中",
+        ),
+        ("  generate/row-2: The model answered with nothing.", "  generate/row-2：模型的回答是空的。"),
     ],
 )
-def test_kinds_of_questions_and_columns_are_chinese_to_the_last_word(text: str, shown: str) -> None:
+def test_kinds_columns_and_reasons_are_chinese_to_the_last_word(text: str, shown: str) -> None:
     assert chinese().translate(text).startswith(shown)
+
+
+def test_the_phase_of_a_training_that_does_not_fit_is_chinese() -> None:
+    room = Room(
+        stage="ppo", room="host", phase="actor's update", needed=20.4, available=12.0, by_manifests=False, fits=False,
+        guessed=0.0, parts=(),
+    )  # fmt: skip
+
+    assert chinese().translate(shortfall(room)) == "放不下：ppo 在“actor 更新”需要 20.4 GB 主机内存，而只有 12.0。"
 
 
 def test_names_of_stages_stay_and_a_rooms_line_has_chinese_marks(screen: str) -> None:

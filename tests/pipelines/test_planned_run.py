@@ -11,8 +11,10 @@ import pytest
 from pipelines import sheet
 from pipelines.config import load_config
 from pipelines.execution import run_lock
+from pipelines.plan import make_plan
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
+from qinglan.errors import ConfigError
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE
 from qinglan.llm.journal import Entry, Journal, make_call
 from qinglan.llm.prices import Usage
@@ -88,8 +90,8 @@ def test_a_plan_tells_the_stand_ins_answers_from_those_of_models_that_are_paid(
     )  # fmt: skip
 
     assert again == [
-        f"{run.journal} holds 3 answers of the stand-in: a call that has its answer there is counted here and is not "
-        "made again."
+        f"{run.journal} holds 3 answers of the stand-in: a call that has its answer there is counted in the plan "
+        "and is not made again."
     ]
     [line] = paying
     assert "3 answers of models that this profile does not name" in line and f"({stand_in})" in line
@@ -107,6 +109,14 @@ def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeyp
     here(*words)
 
     assert [path.name for path in times] == ["q.jsonl"]
+
+
+def test_a_plan_has_a_text_with_its_own_lines_for_each_thing_that_is_missing(words: list[str]) -> None:
+    missing = [ConfigError("Too large:", "- smaller fits"), ConfigError("No key.")]
+
+    plan = make_plan(load_config("fivedoctors", "demo", questions=Path(words[3])), missing=missing)
+
+    assert plan.missing == ("Too large:\n- smaller fits", "No key.")
 
 
 async def pay(path: Path, answers: int, model: str) -> None:
@@ -152,3 +162,16 @@ def test_all_that_refuses_a_run_is_said_at_once(
     positions = [ended.errors.find(part) for part in ("'acme'", "nobody.example", "Does not fit: sft", "k9")]
     assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors
     assert "\n  - sft fits with" in ended.errors.replace("qinglan: ", "")
+
+
+def test_all_that_refuses_a_style_run_is_said_at_once(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "letter.txt").write_text("mine")
+    monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 1_000_000_000)
+
+    ended = here("style", "run", tmp_path / "none.json", "--profile", "cpu", "--out", tmp_path / "own")
+
+    positions = [ended.errors.find(part) for part in ("letter.txt", "none.json: no such file", "Does not fit: style")]
+    assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors

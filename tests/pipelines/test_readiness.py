@@ -20,6 +20,7 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.run import run_pipeline
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.files import read_jsonl
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.questions import read_questions
 from qinglan.rag.contract import RAG_PATH
@@ -215,21 +216,24 @@ class NotApprovedError(Exception):
     pass
 
 
-def test_a_run_says_before_it_pays_that_its_base_is_not_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_plan_that_a_run_shows_says_that_its_base_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
     monkeypatch.setattr("pipelines.sizing.check.run_disk", lambda folder: 1e14)
     monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: 1e14)
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
+    plans = list[Plan]()
+
     def refuse(plan: Plan) -> None:
+        plans.append(plan)
         raise NotApprovedError
 
     for until in ("sft", "convert"):
         with pytest.raises(NotApprovedError):
             run_pipeline(config, tmp_path / "run", until=until, approve=refuse)
-        warned = "! base.model Qwen/Qwen3-32B is not in QINGLAN_BASE_WEIGHTS" in capsys.readouterr().err
+        warned = "base.model Qwen/Qwen3-32B is not in QINGLAN_BASE_WEIGHTS" in " ".join(plans[-1].warnings)
         assert warned == (until == "sft")
 
 
@@ -249,23 +253,32 @@ def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
     assert (shown.out + shown.err).count("base.model Qwen/Qwen3-32B is not in") == 1
 
 
-def test_a_run_that_shows_its_plan_reads_the_sheet_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_shows_its_plan_reads_the_sheet_and_looks_gold_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, times = load_config("fivedoctors", "demo", **files(tmp_path)), list[Path]()
+    assert config.questions
+    config.questions.write_text(config.questions.read_text().replace('"split"', '"gold":"k1","split"'))
 
     def count_reading(path: Path, *more: Any) -> Any:
         times.append(path)
         return read_questions(path, *more)
+
+    def count_look_up(path: Path, *more: Any) -> Any:
+        times.append(path)
+        return read_jsonl(path, *more)
 
     def refuse(plan: Plan) -> None:
         assert plan.steps and plan.stages == REWRITER.until(DATA[-1])
         raise NotApprovedError
 
     monkeypatch.setattr("pipelines.sheet.read_questions", count_reading)
+    monkeypatch.setattr("pipelines.preflight.read_jsonl", count_look_up)
 
     with pytest.raises(NotApprovedError):
         run_pipeline(config, tmp_path / "run", until=DATA[-1], approve=refuse)
 
-    assert times == [config.questions]
+    assert times == [config.questions, config.knowledge_base]
 
 
 def test_two_unusable_files_are_named_together(tmp_path: Path) -> None:

@@ -82,6 +82,28 @@ def test_a_quote_without_its_end_names_the_row_where_it_begins_in_a_long_sheet_t
         list(read_csv(write(tmp_path, text.encode())))
 
 
+def test_a_single_column_may_have_other_signs_in_its_texts(tmp_path: Path) -> None:
+    for texts in (["What; now?"], ["What; now?", "How", "And; then; what"]):
+        path = write(tmp_path, "\n".join(["question", *texts]).encode())
+
+        assert [cells for _, cells in read_csv(path)] == [{"question": text} for text in texts]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("title", ["2026年导出", "2026年导出\n导出人：小王", "2026年导出||"])
+def test_a_title_is_named_whatever_divides_the_cells(delimiter: str, title: str, tmp_path: Path) -> None:
+    text = f"{title}\n编号|问题|画像\nq1|怎么吃|a\nq2|怎么洗|\n"
+    path = write(tmp_path, text.replace("|", delimiter).encode())
+
+    with pytest.raises(DataError, match="no column '问题' in the first row; it has '2026年导出'"):
+        list(read_questions(path, Columns(), "acme"))
+    if "|" in title:
+        assert [list(cells) for _, cells in read_csv(path)] == [["2026年导出"]] * 3
+    else:
+        with pytest.raises(DataError, match=r"has 3 cells.*Row 1 is taken for the names of columns: delete what"):
+            list(read_csv(path))
+
+
 @pytest.mark.parametrize(
     ("title", "above"),
     [("2026年客服导出\n\n", True), ("2026年客服导出\n导出人：小王\n", True), ("导出,2026年\n", True),

@@ -59,7 +59,7 @@ def test_numbers_as_ids_are_welcome(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "reason"),
-    [(None, "empty"), ("  ", "empty"), ("nan", "empty"), ("#N/A", "empty"), (True, "not text"),
+    [(None, "empty"), ("  ", "empty"), ("nan", "empty"), (True, "not text"),
      ("\u200b\u200d\ufeff", "empty"), ("\u3164 \u2800", "empty"), ("\u202e\u00ad", "empty"),
      ("\u0301\ufe0f", "empty"),
      ("=A1", "formula"), ("长" * 2001, "too long")],
@@ -76,6 +76,23 @@ def test_a_formula_beside_the_question_quarantines_the_row_too(tmp_path: Path) -
 
     assert isinstance(row, QuarantinedRow)
     assert row.reason == "formula"
+
+
+@pytest.mark.parametrize("cell", ["#REF!", "#N/A", "#VALUE!", "#NAME?", "#DIV/0!"])
+def test_a_spreadsheets_error_is_named_with_its_row_and_column(tmp_path: Path, cell: str) -> None:
+    question, history = read(sheet(tmp_path, ["a", "c", cell], ["b", "c", "怎么吃", "", cell]))
+
+    assert isinstance(question, QuarantinedRow)
+    assert (question.where, question.detail) == (
+        "questions.xlsx row 2",
+        f"问题 holds the spreadsheet's error {cell}; mend its formula, or empty the cell.",
+    )
+    if cell == "#N/A":
+        assert isinstance(history, Question) and not history.history_summary, "a look-up that found nothing"
+    else:
+        assert (
+            isinstance(history, QuarantinedRow) and f"历史摘要 holds the spreadsheet's error {cell}" in history.detail
+        )
 
 
 def test_nan_in_an_optional_cell_is_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the pods of a job see: the volume that they share with the step, and copies on it."""
 
+import os
 import threading
 from pathlib import Path
 
@@ -71,6 +72,28 @@ def test_a_copy_that_fails_leaves_nothing_behind(volume: Path, tmp_path: Path) -
         copy_to_scratch(tmp_path / "none", "d5")
 
     assert list((volume / "inputs").iterdir()) == []
+
+
+def test_what_a_killed_copy_left_is_removed_and_one_at_work_stays(
+    volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(source: Path, target: Path) -> None:
+        left.append(target.parent)
+        raise SystemExit
+
+    left, source = list[Path](), model(tmp_path / "base")
+    with monkeypatch.context() as patch:
+        patch.setattr("qinglan.scratch._copy", killed)
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)
+        for pid in (999_999_999, os.getppid()):
+            patch.setattr("qinglan.files.os.getpid", lambda pid=pid: pid)
+            with pytest.raises(SystemExit):
+                copy_to_scratch(source, "d6")
+    ended, at_work = left
+
+    copy_to_scratch(source, "d6")
+
+    assert not ended.exists() and at_work.exists()
 
 
 def test_the_digest_of_a_folders_code_goes_with_the_code_below_it_too(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:
     """The error of a run in which no row got a rewrite, too few rows perhaps for the gateway to call it an outage."""
     rows = [row for _, row in read_jsonl(quarantine, QuarantinedRow)]
     unanswered = [row for row in rows if row.stage == STEP]
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(row.reason for row in rows).most_common())
+    reasons = ", ".join(reason for reason, _ in Counter(row.reason for row in rows).most_common())
     if unanswered:
         return OutageError(
             f"{STEP}: the teacher rewrote none of {len(rows)} questions ({reasons}). The first: "

@@ -59,14 +59,13 @@ def _in_batches(name: str, folder: Path, rows: Sequence[PromptInput], batch: int
     """Prompts of like length share a batch; the model is let go of, as a served one needs its place."""
     student = Student.load(folder)
     prompts = [student.prompt(row) for row in rows]
-    texts = [prompt.text for prompt in prompts]
-    order = sorted(range(len(rows)), key=lambda at: len(texts[at]))
+    order = sorted(range(len(rows)), key=lambda at: len(prompts[at].text))
     written: dict[int, GeneratedRewrite] = {}
     seconds = 0.0
     with progress(f"evaluate {name}", len(rows)) as tick:
         for start in range(0, len(rows), batch):
             together = order[start : start + batch]
-            written |= zip(together, student.write_texts([texts[at] for at in together]), strict=True)
+            written |= zip(together, student.write_prompts([prompts[at] for at in together]), strict=True)
             seconds += written[together[0]].seconds
             for _ in together:
                 tick()

@@ -79,7 +79,7 @@ def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: 
 )
 def test_an_unusable_answer_quarantines_the_row_with_what_came(tmp_path: Path, answer: bytes, reason: str) -> None:
     questions = write_questions(tmp_path, "那它一天吃几次")
-    with gateway(tmp_path, Scripted(Reply(200, answer))) as url, pytest.raises(OutageError, match=f"1 {reason}"):
+    with gateway(tmp_path, Scripted(Reply(200, answer))) as url, pytest.raises(OutageError, match=rf"\({reason}\)"):
         run_generate(tmp_path, url, questions)
 
     [row] = quarantined(tmp_path)
@@ -93,7 +93,7 @@ def test_a_run_of_few_rows_whose_teacher_is_away_does_not_end_well(tmp_path: Pat
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(3)))
     with (
         gateway(tmp_path, Scripted(Reply(503, b"away")), limits={"attempts": 1}) as url,
-        pytest.raises(OutageError, match=r"none of 3 questions \(3 status 503\).*run again when it answers"),
+        pytest.raises(OutageError, match=r"none of 3 questions \(status 503\).*run again when it answers"),
     ):
         run_generate(tmp_path, url, questions)
     assert len(quarantined(tmp_path)) == 3
@@ -104,7 +104,7 @@ def test_a_run_of_few_rows_whose_teacher_is_away_does_not_end_well(tmp_path: Pat
 
 def test_a_sheet_without_one_question_is_an_error(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, "\u200b", "")
-    with gateway(tmp_path, Scripted()) as url, pytest.raises(DataError, match=r"none of 2 rows.*2 empty.*line 1"):
+    with gateway(tmp_path, Scripted()) as url, pytest.raises(DataError, match=r"none of 2 rows.*\(empty\).*line 1"):
         run_generate(tmp_path, url, questions)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from components.training.ppo.launch import verl_environment
 from components.training.ppo.plugin import COMMON_PLUGINS
 from components.training.ppo.plugin.weight_transfer import VERL_FOLDER, in_temporary_folder
 from qinglan.errors import ConfigError
-from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, find_processes, process_cleanup
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, find_processes, process_cleanup, temporary_folder
 from standins.verl_cpu.settings import MODULES, PARALLEL_CRITIC
 from tests.ppo_world import laptop
 
@@ -194,16 +195,32 @@ def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_pat
 
 def test_processes_left_by_a_killed_stage_are_ended_when_it_runs_again(tmp_path: Path) -> None:
     note = tmp_path / "running"
+    earlier = uuid.uuid4().hex
+    temporary_folder(earlier).mkdir()
     stray = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, PROCESS_MARK_VARIABLE: "m1"}
+        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, PROCESS_MARK_VARIABLE: earlier}
     )
-    while not find_processes("m1", str(tmp_path / "gone")):
+    while not find_processes(earlier, str(temporary_folder(earlier))):
         time.sleep(0.01)
-    note.write_text(f"m1\n{tmp_path / 'gone'}")
+    note.write_text(earlier)
 
     with process_cleanup(note) as (mark, _):
-        assert mark != "m1"
+        assert mark != earlier
         assert stray.wait(60) != 0
+        assert not temporary_folder(earlier).exists()
+
+
+@pytest.mark.parametrize("text", ["{mark}\n{folder}", "../{folder}", "{folder}", ""])
+def test_a_note_that_names_a_folder_removes_nothing(text: str, tmp_path: Path) -> None:
+    """A run's folder may be somebody else's, and its note could name any folder of ours."""
+    folder, note = tmp_path / "mine", tmp_path / "running"
+    folder.mkdir()
+    note.write_text(text.format(mark=uuid.uuid4().hex, folder=folder))
+
+    with process_cleanup(note):
+        pass
+
+    assert folder.is_dir()
 
 
 def test_the_socket_of_the_weights_lies_in_the_trainings_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from qinglan.digests import digest
 from qinglan.errors import ConfigError, OutageError, TrainingError
 from qinglan.files import sha256_file
 from qinglan.jobs import Outcome
-from qinglan.jobs.processes import find_processes
+from qinglan.jobs.processes import find_processes, temporary_folder
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student, load_tokenizer
 from tests.ctrl_c import started_with
@@ -152,7 +152,8 @@ def kill_after_a_checkpoint(small: World) -> tuple[str, str]:
     until = time.monotonic() + 900  # two busy cores take their time
     while time.monotonic() < until and not any(map(latest_step, (small.out / "scratch").glob("ppo/*/checkpoints"))):
         time.sleep(0.1)
-    mark, folder = (small.work / "running").read_text().split("\n")
+    mark = (small.work / "running").read_text()
+    folder = str(temporary_folder(mark))
     child.send_signal(signal.SIGKILL)
     child.wait()
     return mark, folder

@@ -15,6 +15,7 @@ from pipelines.cli import app
 from pipelines.config import CONFIGS, load_config
 from pipelines.rag_check.ask import Measurements, RowAnswers, TimedAnswer
 from pipelines.rag_check.judge import KnownPassages, closing_lines, judge, judge_scores
+from pipelines.rewriter import RunConfig
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError
 from qinglan.llm.config import RagUpstream
@@ -275,9 +276,17 @@ def test_a_profile_that_starts_our_service_is_switched_to_the_checked_one(
     path = tmp_path / "tenants/acme/gpt.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(yaml.safe_dump({**mine, "stand_ins": {"rag": True}}))
+    loaded = list[str]()
+
+    def load_and_count(tenant: str, profile: str, **overrides: Any) -> RunConfig:
+        loaded.append(profile)
+        return load_config(tenant, profile, **overrides)
+
+    monkeypatch.setattr("pipelines.rag_check.inputs.load_config", load_and_count)
     with checked(tmp_path, "--profile", "gpt") as outcome:
         settings = outcome.json["settings"]
 
+    assert loaded == ["gpt"], "a profile is read once"
     assert settings["stand_ins"] == {"rag": False}
     path.write_text(yaml.safe_dump(merge_settings({**mine, "stand_ins": {"rag": True}}, settings)))
     assert load_config("acme", "gpt").gateway.rag.base_url == settings["gateway"]["rag"]["base_url"]

@@ -140,14 +140,19 @@ def test_a_disk_of_this_machine_that_does_not_hold_the_run_is_no_fit(
     assert "It fits" not in small[1] and "It fits." in large[1]
 
 
-def test_a_memory_of_this_machine_that_does_not_hold_the_training_is_no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("profile", "needs"), [("cpu", {"sft": False, "ppo": False}), ("style/cpu", {"style": True, "distil": False})]
+)
+def test_a_memory_of_this_machine_that_does_not_hold_the_training_is_no_fit(
+    profile: str, needs: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(check, "host_bytes", lambda: 12 * GB)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=900 * GB))
 
-    result = CliRunner().invoke(app, ["fit", "cpu", "--json"])
+    result = CliRunner().invoke(app, ["fit", profile, "--json"])
 
     rooms = json.loads(result.stdout)["rooms"]
     assert result.exit_code == 2
     assert {room["stage"]: (room["available"], room["fits"]) for room in rooms} == {
-        "sft": (12.0, False), "ppo": (12.0, False), "run": (900.0, True)
+        **{stage: (12.0, fits) for stage, fits in needs.items()}, "run": (900.0, True)
     }  # fmt: skip

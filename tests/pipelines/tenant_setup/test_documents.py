@@ -131,6 +131,19 @@ def test_nothing_to_read_is_an_error_that_says_why(folder: Path) -> None:
         read(folder / "none")
 
 
+def test_each_file_without_a_passage_is_a_line_of_the_error(folder: Path) -> None:
+    (folder / "a.docx").write_text("hello")
+    (folder / "b.zip").write_text("x")
+
+    with pytest.raises(DataError) as refused:
+        read_documents([folder])
+
+    first, word, archive = refused.value.lines
+    assert first == f"No passage could be read from {folder}:"
+    assert word.startswith(f"- {folder / 'a.docx'}: not a readable document") and word.endswith("and retry.")
+    assert archive.startswith(f"- {folder / 'b.zip'}: is no format that is read here.")
+
+
 def test_a_word_file_that_unpacks_to_gigabytes_is_not_unpacked(folder: Path) -> None:
     (folder / "a.txt").write_text("可以退货。", encoding="utf-8")
     with zipfile.ZipFile(folder / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x", "w") as file:

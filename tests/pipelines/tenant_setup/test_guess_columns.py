@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.tenant_setup.guess_columns import guess_columns
+from pipelines.tenant_setup.guess_columns import guess_columns, unused_note
 from qinglan.errors import DataError
 
 
 def guess(*rows: dict[str, Any], **named: str) -> tuple[dict[str, str], str]:
-    columns, notes = guess_columns(rows, "acme", named)
-    return columns, " ".join(notes)
+    answer = guess_columns(rows, "acme", named)
+    return answer.columns, " ".join([*answer.notes, unused_note(answer, direct=True)])
 
 
 def test_usual_names_are_known_in_both_languages_whatever_their_case_and_marks() -> None:

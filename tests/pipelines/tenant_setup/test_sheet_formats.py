@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.tenant_setup.chat_messages import unknown_sides_note
+from pipelines.tenant_setup.setup import read_data
 from pipelines.tenant_setup.sheet_formats import read_records
 from qinglan.errors import DataError
 from qinglan.tables import write_table
@@ -150,6 +151,46 @@ def test_rows_that_are_messages_become_a_question_for_each_thing_that_a_user_sai
     assert f"3 messages of users in 2 conversations ({names[0]})" in records.note
 
 
+def test_the_other_columns_of_messages_are_used_or_named(tmp_path: Path) -> None:
+    """Each question has the cells of the user's own row; an answer's are no question's."""
+    rows = [
+        row
+        for at in range(3)
+        for row in (
+            f"c{at},客户,能机洗吗,会员{at},{'test' if at else 'train'},k{at},{at}点",
+            f"c{at},客服,能的,,,k9,{at}点",
+        )
+    ]
+    sheet = write(tmp_path, "\n".join(["会话ID,发送人,内容,用户画像,划分,标准段落,几时", *rows]), "a.csv")
+
+    data = read_data("acme", sheet, [])
+
+    fields = [(row.conversation_id, row.user_profile, row.split, row.gold) for row in data.questions]
+    splits = ("train", "test", "test")
+    assert fields == [(f"c{at}", f"会员{at}", split, (f"k{at}",)) for at, split in enumerate(splits)]
+    [note] = [note for note in data.guess.notes if note.startswith("Not used")]
+    assert note == (
+        "Not used: 几时. Give one a field's usual name, such as user_profile, gold or split, and begin again, "
+        "to use it."
+    )
+    named = read_data("acme", sheet, [], {"user_profile": "几时"})
+    assert [row.user_profile for row in named.questions] == ["0点", "1点", "2点"]
+
+
+def test_what_else_an_exported_chat_holds_is_used_or_named(tmp_path: Path) -> None:
+    """A profile is that of all its questions, and gold the last one's."""
+    chats = [
+        {"id": f"c{at}", "persona": f"会员{at}", "gold": f"k{at}", "app": "微信", "messages": [USER, BOT, AGAIN]}
+        for at in range(2)
+    ]
+
+    data = read_data("acme", write(tmp_path, json.dumps(chats)), [])
+
+    fields = [(row.conversation_id, row.user_profile, row.gold) for row in data.questions]
+    assert fields == [("c0", "会员0", ()), ("c0", "会员0", ("k0",)), ("c1", "会员1", ()), ("c1", "会员1", ("k1",))]
+    assert [note for note in data.guess.notes if note.startswith("Not used: app. ")]
+
+
 @pytest.mark.parametrize(
     ("user", "agent"),
     [("买家", "卖家"), ("顾客", "商家"), ("顾客", "店员"), ("咨询者", "顾问"), ("家长", "老师"), ("buyer", "seller")],
@@ -172,6 +213,12 @@ def message_rows(sides: Sequence[str], name: str = "发送人") -> list[dict[str
         (message_rows(["进", "出"] * 8), "出, 进"),
         (message_rows(["小王", "客服小李", "客服小李", "小王"] * 4), "客服小李, 小王"),
         (message_rows(["A", "B", "A", "S"] * 4), "A, B, S"),
+        (message_rows([side for at in range(8) for side in ("客户", f"小{at}") * 2]), "客户, 小0, 小1, ..."),
+        (message_rows([side for at in range(8) for side in (f"昵称{at}", "客服") * 2]), "客服, 昵称0, 昵称1, ..."),
+        (message_rows([side for at in range(8) for side in (f"客{at}", f"工{at % 2}") * 2]), "工0, 工1, 客0, ..."),
+        (message_rows([f"10:{at}" for at in range(32)]), ""),
+        (message_rows([f"10:{at // 2}" for at in range(32)]), ""),
+        (message_rows(["售前", "发票", "发票", "物流", "其他", "售前", "物流", "物流"] * 4), ""),
         (message_rows(["是", "否", "否", "是", "否", "是", "是", "否"] * 4), ""),
         (message_rows(["是", "否", "否", "否"] * 4), ""),
         (message_rows(["0", "1", "2", "0"] * 4, "轮次"), ""),
@@ -186,9 +233,9 @@ def test_a_message_a_row_with_unknown_speakers_is_warned_of(rows: list[dict[str,
     columns = {"question": "内容", "conversation_id": "会话ID"}
     note = unknown_sides_note(rows, columns | ({"history_summary": "说过"} if "说过" in rows[0] else {}))
 
-    assert (f"发送人 takes turns between {sides}," in note and "Write user and assistant into 发送人" in note) or (
-        not sides and not note
-    )
+    assert (
+        f"发送人 takes turns between speakers ({sides})," in note and "Write user and assistant into 发送人" in note
+    ) or (not sides and not note)
 
 
 def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp_path: Path) -> None:

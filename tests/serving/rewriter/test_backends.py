@@ -48,7 +48,7 @@ def completions(url: str) -> list[GeneratedRewrite]:
     async def write() -> list[GeneratedRewrite]:
         backend = VllmBackend(url, "rewriter", 8)
         try:
-            return await backend.write([StudentPrompt([], "x", 1)])
+            return await backend.write([StudentPrompt([], "x", [1])])
         finally:
             await backend.aclose()
 
