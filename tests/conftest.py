@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.forked_workers import fork_workers
+
 # Tests read English, whatever the locale of whoever runs them.
 os.environ["QINGLAN_LANG"] = "en"
 
@@ -63,6 +65,7 @@ def without_swift() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(AtOnce(config))
+    fork_workers(config)
 
 
 class AtOnce:
