@@ -22,6 +22,7 @@ def fork_workers(config: pytest.Config) -> None:
     workers = getattr(config.option, "tx", None) or []
     if not hasattr(config, "workerinput") and workers and set(workers) == {"popen"}:
         with pytest.MonkeyPatch.context() as environment:
+            environment.delenv("PYTEST_XDIST_WORKER", raising=False)  # a test may be what runs pytest
             environment.setenv(ARGUMENTS_VARIABLE, json.dumps([str(word) for word in config.invocation_params.args]))
             command = shlex.join(forked("tests.xdist_worker", libraries=COLLECTED))
         config.option.tx = [f"popen//python={command}"] * len(workers)
