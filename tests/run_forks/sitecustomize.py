@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 FORKS_VARIABLE = "QINGLAN_TEST_FORKS"
+COMMAND = "from pipelines.cli import main; main()"
+"""The command `qinglan`, as tests start it."""
 
 
 def _module_words(words: list[str]) -> list[str]:
-    """The words of `-m MODULE`, also where torchrun starts a library's module by its path."""
+    """The words of `-m MODULE`, also for the command, and where torchrun starts a library's module by its path."""
+    if words[:2] == ["-c", COMMAND]:
+        return ["-m", "tests.qinglan_command", *words[2:]]
     path = words[1] if words[:1] == ["-u"] else words[0] if words else ""
     _, installed, module = path.partition("/site-packages/")
     if not installed or not module.endswith(".py"):
