@@ -3,7 +3,9 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -53,6 +55,27 @@ LONG = (
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     places = {config.rootpath / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[None]:
+    """Commands, steps and servers that the module's tests start are forks of a small process, without torch."""
+    with _forks(models=False):
+        yield
+
+
+@pytest.fixture(scope="module")
+def forks_with_models() -> Iterator[None]:
+    with _forks(models=True):
+        yield
+
+
+@contextmanager
+def _forks(models: bool) -> Iterator[None]:
+    from tests.forked_runs import fork_environment
+
+    with patch.dict(os.environ, fork_environment(models=models)):
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -264,10 +264,12 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
 def _open_standard_streams() -> None:
     """Text over the descriptors, as a Python opens it at its start: the fork server's may be a file, ours a pipe."""
     sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb", closefd=False))
-    for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
         stream = io.TextIOWrapper(
             os.fdopen(number, "wb", closefd=False),
-            errors=errors,
+            before.encoding,
+            before.errors,
             line_buffering=number == 2 or os.isatty(number),
             write_through="PYTHONUNBUFFERED" in os.environ,
         )
