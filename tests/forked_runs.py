@@ -24,8 +24,8 @@ VLLM = ("tests.vllm_libraries",)
 STEP = "kfp.dsl.executor_main"
 SERVERS_OF_MODELS = ("serving.rewriter", "serving.style")
 REST = (
-    "serving.rag", "serving.gateway", "standins.teacher", "standins.company_rag", "pipelines.local_execution",
-    "tests.qinglan_command",
+    "serving.rag", "serving.gateway", "standins.teacher", "standins.company_rag", "standins.rollout_local",
+    "standins.rollout_local.serve", "pipelines.local_execution", "tests.qinglan_command",
 )  # fmt: skip
 
 
@@ -53,5 +53,9 @@ def verl_socket() -> dict[str, str]:
 
 def forks_variables(sockets: Mapping[str, str], python: str = sys.executable) -> dict[str, str]:
     """Variables that make this Python with one of these modules go on as a fork of the server at its socket."""
-    forks, prefix = Path(__file__).parent / "run_forks", Path(python).parents[1]
-    return {FORKS_VARIABLE: json.dumps([str(prefix), sockets]), "PYTHONPATH": str(forks)}
+    prefix = str(Path(python).parents[1])
+    known = json.loads(os.environ.get(FORKS_VARIABLE, "{}"))
+    return {
+        FORKS_VARIABLE: json.dumps({**known, prefix: sockets}),
+        "PYTHONPATH": str(Path(__file__).parent / "run_forks"),
+    }

@@ -90,7 +90,7 @@ def socket_path(libraries: tuple[str, ...], python: str = sys.executable) -> str
 
 
 def connect(path: str) -> socket.socket:
-    """The socket is there once the libraries are imported."""
+    """The socket is there once the libraries are imported; its folder goes where they cannot be."""
     import time
 
     deadline = time.monotonic() + 300
@@ -101,7 +101,7 @@ def connect(path: str) -> socket.socket:
             return connection
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or not Path(path).parent.is_dir():
                 raise
             time.sleep(0.02)
 
@@ -287,8 +287,12 @@ def _carry(environment: dict[str, str]) -> None:
 
 
 def main() -> None:
-    for name in sys.argv[3:]:
-        importlib.import_module(name)
+    try:
+        for name in sys.argv[3:]:
+            importlib.import_module(name)
+    except BaseException:
+        Path(sys.argv[1]).parent.rmdir()
+        raise
     gc.collect()
     gc.freeze()  # the collector would write to every page, and none would stay shared
     ForkServer(Path(sys.argv[1]), int(sys.argv[2])).serve()

@@ -25,9 +25,9 @@ def _module_words(words: list[str]) -> list[str]:
 
 
 def _go_on_as_a_fork() -> None:
-    python, sockets = json.loads(os.environ.get(FORKS_VARIABLE, '["", {}]'))
+    sockets = json.loads(os.environ.get(FORKS_VARIABLE, "{}")).get(sys.prefix, {})
     words = _module_words(sys.orig_argv[1:])
-    if sys.prefix == python and words[:1] == ["-m"] and words[1] in sockets:
+    if words[:1] == ["-m"] and words[1] in sockets:
         sys.path.insert(0, str(Path(__file__).parents[2]))
         from tests.forkserver import client
 
