@@ -3,10 +3,14 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.forked_workers import fork_workers
 
 # Tests read English, whatever the locale of whoever runs them.
 os.environ["QINGLAN_LANG"] = "en"
@@ -53,6 +57,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[None]:
+    """Commands, steps and servers that the module's tests start are forks of a small process, without torch."""
+    with _forks(models=False):
+        yield
+
+
+@pytest.fixture(scope="module")
+def forks_with_models() -> Iterator[None]:
+    with _forks(models=True):
+        yield
+
+
+@contextmanager
+def _forks(models: bool) -> Iterator[None]:
+    from tests.forked_runs import fork_environment
+
+    with patch.dict(os.environ, fork_environment(models=models)):
+        yield
+
+
 @pytest.fixture(scope="module", autouse=True)
 def without_swift() -> Iterator[None]:
     """ms-swift changes transformers' Trainer for every later test of a process: ask it in a process of its own."""
@@ -63,6 +88,7 @@ def without_swift() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(AtOnce(config))
+    fork_workers(config)
 
 
 class AtOnce:

@@ -16,28 +16,35 @@ from standins.verl_cpu import fork_server
 from tests.forkserver import GATEWAY, MODELS, connect, socket_path
 from tests.run_forks.sitecustomize import FORKS_VARIABLE
 
-STEPS = tuple(dict.fromkeys((*MODELS, *GATEWAY, "kfp.dsl.executor", "peft", "datasets", "openpyxl")))
 SWIFT = ("swift.pipelines.train.kto", "swift.pipelines.export.export", "torch.utils.tensorboard")
 """What imports all that a training and a merge of ms-swift import."""
 
 VERL = ("tests.verl_libraries",)
 VLLM = ("tests.vllm_libraries",)
-MODULES = (
-    "kfp.dsl.executor_main", "serving.rewriter", "serving.style", "serving.rag", "serving.gateway",
-    "standins.teacher",
+STEP = "kfp.dsl.executor_main"
+SERVERS_OF_MODELS = ("serving.rewriter", "serving.style")
+REST = (
+    "serving.rag", "serving.gateway", "standins.teacher", "standins.company_rag", "standins.rollout_local",
+    "standins.rollout_local.serve", "pipelines.local_execution", "tests.qinglan_command",
 )  # fmt: skip
 
 
-def fork_environment(trainings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment, in which the Pythons of a run that run these modules, or trainings', are forks."""
-    path = socket_path(STEPS)
-    connect(path).close()  # a run waits for its servers only so long
-    return {**os.environ, **forks_variables({**dict.fromkeys(MODULES, path), **(trainings or {})})}
+def fork_environment(trainings: Mapping[str, str] | None = None, models: bool = True) -> dict[str, str]:
+    """This process's environment, in which the Pythons of a run that run these modules, or trainings', are forks.
+
+    A run that loads no model needs only forks of a small process.
+    """
+    paths = {module: socket_path(GATEWAY) for module in (STEP, *REST)}
+    if models:
+        paths |= dict.fromkeys((STEP, *SERVERS_OF_MODELS), socket_path(MODELS))
+    for path in set(paths.values()):
+        connect(path).close()  # a run waits for its servers only so long
+    return {**os.environ, **forks_variables({**paths, **(trainings or {})})}
 
 
 def swift_sockets() -> dict[str, str]:
     trainings = dict.fromkeys(("swift.cli.sft", "swift.cli.export"), socket_path(SWIFT))
-    return trainings | dict.fromkeys(("torch.distributed.run", "components.training.sft.finish"), socket_path(STEPS))
+    return trainings | dict.fromkeys(("torch.distributed.run", "components.training.sft.finish"), socket_path(MODELS))
 
 
 def verl_socket() -> dict[str, str]:
@@ -46,5 +53,9 @@ def verl_socket() -> dict[str, str]:
 
 def forks_variables(sockets: Mapping[str, str], python: str = sys.executable) -> dict[str, str]:
     """Variables that make this Python with one of these modules go on as a fork of the server at its socket."""
-    forks, prefix = Path(__file__).parent / "run_forks", Path(python).parents[1]
-    return {FORKS_VARIABLE: json.dumps([str(prefix), sockets]), "PYTHONPATH": str(forks)}
+    prefix = str(Path(python).parents[1])
+    known = json.loads(os.environ.get(FORKS_VARIABLE, "{}"))
+    return {
+        FORKS_VARIABLE: json.dumps({**known, prefix: sockets}),
+        "PYTHONPATH": str(Path(__file__).parent / "run_forks"),
+    }

@@ -11,7 +11,7 @@ import pytest
 from pipelines.cli import SERVERS
 from tests.pipelines.conftest import Here
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 
 HEAVY = {"torch", "kfp", "kserve", "pandas", "openai", "fastapi", "sklearn", "pydantic", "numpy"}
 

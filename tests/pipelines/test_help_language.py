@@ -11,6 +11,8 @@ from wcwidth import wcswidth
 
 from tests.terminal_screen import MAIN, on_terminal
 
+pytestmark = pytest.mark.usefixtures("forks")
+
 
 def qinglan(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, its output in 80 columns."""

@@ -10,7 +10,7 @@ import typer.main
 from pipelines.cli import app
 from tests.terminal_screen import ATTACKS, faults, on_terminal
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 FILE_NAME_BYTES = 200
 
 

@@ -31,7 +31,7 @@ from standins.samples.fresh_questions import fresh_turns
 from tests.registered_release import NAME, Json, judged, use_keys
 from tests.tiny_rewriter import taught_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks_with_models")]
 
 POLICY: Json = {
     "steps": [50, 100], "stepSeconds": 2, "minimumSample": 10, "deadlineSeconds": 200,

@@ -26,7 +26,7 @@ from tests.echo_servers import PRICE, GatewayProcess, running
 from tests.pipelines.conftest import Here
 from tests.small_prepayments import Meddled, echoing, outcomes, pay_ahead, short_pauses, stats
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 
 ROWS = 12
 NEEDS = 8

@@ -31,6 +31,7 @@ from qinglan.tables import read_table, write_table
 from serving.gateway.paid_calls import STOPPED_MESSAGE
 from standins.samples import write_sample
 from tests.ctrl_c import hears_ctrl_c
+from tests.forked_runs import fork_environment
 from tests.pipelines.conftest import Here
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,10 @@ def command(*words: str) -> list[str]:
 
 
 def qinglan(*words: str) -> Ran:
-    run = subprocess.run(command(*words), capture_output=True, text=True, timeout=600, check=False)
+    """Run the command to its end; its steps and servers are forks. Runs that are killed or stopped have none."""
+    run = subprocess.run(
+        command(*words), capture_output=True, text=True, timeout=600, check=False, env=fork_environment(models=False)
+    )
     return Ran(run.returncode, orjson.loads(run.stdout) if run.returncode == 0 else None, run.stderr)
 
 

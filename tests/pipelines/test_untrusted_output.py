@@ -26,7 +26,7 @@ from tests.pipelines.rollout.test_view import ANALYSED, rollout
 from tests.pipelines.submit.conftest import started
 from tests.terminal_screen import ALL, ATTACKS, Screen, code_on_terminal, faults, on_terminal
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 ALTERED = 8
 ON_DISK = ALL.replace("/", "|")
 """A file may have any name but one with a slash."""

@@ -36,7 +36,7 @@ from qinglan.sizing.shape import known_shapes
 from qinglan.terminal import say
 from standins.samples import write_sample
 from tests.rehearsal import release
-from tests.rehearsal.narrow_qwen3 import write_critic, write_narrow_qwen3
+from tests.rehearsal.narrow_qwen3 import STEPS, write_critic, write_narrow_qwen3
 from tests.rehearsal.progress import StepTime, recorded_step
 
 TENANT = "fivedoctors"
@@ -87,6 +87,8 @@ class Rehearsal(NamedTuple):
     root: Path
     conversations: int
     processes: int = PROCESSES
+    taught: int = STEPS
+    """Steps in which the base learns to end an answer; none is needed before PPO."""
 
     @property
     def run(self) -> RunDir:
@@ -190,7 +192,7 @@ def write_weights(rehearsal: Rehearsal) -> None:
     chats = (rehearsal.run.shown("chats") / "train.jsonl").read_bytes().splitlines()
     base = weights_folder(rehearsal) / config.base.model
     tied = known_shapes()[config.base.model].tied
-    write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats], tied=tied)
+    write_narrow_qwen3(base, [orjson.loads(line)["messages"] for line in chats], rehearsal.taught, tied=tied)
     if config.ppo.critic_model:
         write_critic(weights_folder(rehearsal) / config.ppo.critic_model, base)
 

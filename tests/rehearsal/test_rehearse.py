@@ -3,30 +3,46 @@
 The whole is `make rehearse`. The environment of the image `sft` is installed the first time.
 """
 
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import orjson
 import pytest
 
+from pipelines.environments import make_environment
 from pipelines.local_execution import read_job
 from pipelines.rewriter import REWRITER
 from qinglan.models.base_reference import is_reference
+from tests.forked_runs import STEP, SWIFT, fork_environment, forks_variables
+from tests.forkserver import socket_path
 from tests.rehearsal.narrow_qwen3 import NARROW
 from tests.rehearsal.rehearse import SIZES, Rehearsal, rehearse
 
 pytestmark = pytest.mark.slow
 
 
+def image_forks() -> dict[str, str]:
+    """Variables by which the image's steps and trainings are forks."""
+    python = str(make_environment("sft", cpu=True))
+    path = socket_path(SWIFT, python)
+    return forks_variables(dict.fromkeys((STEP, "swift.cli.sft", "swift.cli.export"), path), python)
+
+
 def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weights_and_the_adapter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five steps, with two validations: each computes with all 151,936 tokens of Qwen3, for two CPU seconds. The
-    teacher writes no further rows, so that SFT trains once."""
-    monkeypatch.setitem(SIZES["sft"], "epochs", 0.09)
-    monkeypatch.setitem(SIZES, "augment", {"hindsight_calls": 0, "pseudo_calls": 0})
-    rehearsal = Rehearsal("a100x4", tmp_path, 12)
+    """Two steps, each with a validation: each computes with all 151,936 tokens of Qwen3, for two CPU seconds. The
+    teacher writes no further rows, so that SFT trains once.
 
-    steps = list(rehearse(rehearsal, REWRITER.until("sft")))
+    What this image's Python runs is forked from one that has imported ms-swift.
+    """
+    monkeypatch.setitem(SIZES["sft"], "epochs", 0.036)
+    monkeypatch.setitem(SIZES, "augment", {"hindsight_calls": 0, "pseudo_calls": 0})
+    rehearsal = Rehearsal("a100x4", tmp_path, 12, taught=1)
+
+    with patch.dict(os.environ, fork_environment(models=False)), patch.dict(os.environ, image_forks()):
+        steps = list(rehearse(rehearsal, REWRITER.until("sft")))
 
     assert [(step.stage, step.image) for step in steps][-2:] == [("base", "sft"), ("sft", "sft")]
     assert is_reference(rehearsal.run.shown("base_model")), "no step has a copy of the weights"

@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 FORKS_VARIABLE = "QINGLAN_TEST_FORKS"
+COMMAND = "from pipelines.cli import main; main()"
+"""The command `qinglan`, as tests start it."""
 
 
 def _module_words(words: list[str]) -> list[str]:
-    """The words of `-m MODULE`, also where torchrun starts a library's module by its path."""
+    """The words of `-m MODULE`, also for the command, and where torchrun starts a library's module by its path."""
+    if words[:2] == ["-c", COMMAND]:
+        return ["-m", "tests.qinglan_command", *words[2:]]
     path = words[1] if words[:1] == ["-u"] else words[0] if words else ""
     _, installed, module = path.partition("/site-packages/")
     if not installed or not module.endswith(".py"):
@@ -21,9 +25,9 @@ def _module_words(words: list[str]) -> list[str]:
 
 
 def _go_on_as_a_fork() -> None:
-    python, sockets = json.loads(os.environ.get(FORKS_VARIABLE, '["", {}]'))
+    sockets = json.loads(os.environ.get(FORKS_VARIABLE, "{}")).get(sys.prefix, {})
     words = _module_words(sys.orig_argv[1:])
-    if sys.prefix == python and words[:1] == ["-m"] and words[1] in sockets:
+    if words[:1] == ["-m"] and words[1] in sockets:
         sys.path.insert(0, str(Path(__file__).parents[2]))
         from tests.forkserver import client
 

@@ -27,6 +27,35 @@ def encoded(base: str, template: str, *rows: Row) -> list[list[int]]:
     return [chosen.encode(row)["input_ids"] for row in rows]
 
 
+def read_commands(commands: dict[str, list[str]], row: Row) -> dict[str, dict[str, Any]]:
+    """For each command its attention, its weights, and the ids and labels of the row."""
+    import torch
+    from swift.arguments import SftArguments
+    from swift.pipelines.train.sft import SwiftSft
+    from swift.utils import parse_args
+
+    def read(words: list[str]) -> dict[str, Any]:
+        args, rest = parse_args(SftArguments, words)
+        assert not rest, rest
+        with torch.device("meta"):  # shapes without memory
+            model, processor = args.get_model_processor(return_dummy_model=True)
+        template = args.get_template(processor)
+        template.set_mode("train")
+        example = template.encode(row)
+        parameters = sum(weight.numel() for weight in model.parameters())
+        trained = SwiftSft.prepare_model(args, model, template=template)
+        return {
+            "attention": model.config._attn_implementation,
+            "parameters": parameters,
+            "trained": sum(weight.numel() for weight in trained.parameters() if weight.requires_grad),
+            "packing": args.packing or args.padding_free,
+            "ids": example["input_ids"],
+            "labels": example["labels"],
+        }
+
+    return {name: read(words) for name, words in commands.items()}
+
+
 def refusals(cases: list[tuple[int, int, int]]) -> list[str]:
     """What our plug-in says, given the processes asked for, those torch knows of, and those the trainer knows of.
 

@@ -1,9 +1,6 @@
 """The A100 profiles' own commands, read by the real ms-swift over Qwen3-32B's shape, without its 65 GB of weights."""
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,42 +15,14 @@ from qinglan.errors import ConfigError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE
+from tests.components.training.swift_subprocess import read_commands
+from tests.components.training.verl_subprocess import ask
+from tests.forked_runs import SWIFT
 from tests.qwen3 import PARAMETERS, qwen3_32b
 from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chat, chats
 
 PROFILES = Path(__file__).parents[3] / "pipelines" / "configs" / "training"
-
-READ_COMMANDS = """
-import json, sys
-
-import torch
-from swift.arguments import SftArguments
-from swift.pipelines.train.sft import SwiftSft
-from swift.utils import parse_args
-
-def read(words, row):
-    args, rest = parse_args(SftArguments, words)
-    assert not rest, rest
-    with torch.device("meta"):  # shapes without memory
-        model, processor = args.get_model_processor(return_dummy_model=True)
-    template = args.get_template(processor)
-    template.set_mode("train")
-    encoded = template.encode(row)
-    parameters = sum(weight.numel() for weight in model.parameters())
-    trained = SwiftSft.prepare_model(args, model, template=template)
-    return {
-        "attention": model.config._attn_implementation,
-        "parameters": parameters,
-        "trained": sum(weight.numel() for weight in trained.parameters() if weight.requires_grad),
-        "packing": args.packing or args.padding_free,
-        "ids": encoded["input_ids"], "labels": encoded["labels"],
-    }
-
-
-commands, row = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-print(json.dumps({name: read(words, row) for name, words in commands.items()}))
-"""
 
 
 class Recorder:
@@ -102,7 +71,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read_by_swift(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """By profile: what ms-swift makes of its command, all in one process, which imports it once."""
+    """By profile: what ms-swift makes of its command, all in one process."""
     folder, commands = tmp_path_factory.mktemp("read"), {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SCRATCH_VARIABLE, str(folder / "scratch"))
@@ -111,13 +80,7 @@ def read_by_swift(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
             words = stage_command(base, folder, SftConfig.parse(settings, "sft"))
             commands[profile] = on_this_machine(words)
     row = {"messages": chat(1)["messages"]}
-    done = subprocess.run(
-        [sys.executable, "-c", READ_COMMANDS, json.dumps(commands), json.dumps(row)],
-        capture_output=True, text=True, cwd=folder, env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    result: Read = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return ask(read_commands, commands, row, environment=os.environ, libraries=SWIFT)
 
 
 TRAINED = dict.fromkeys(("a100x4", "a100x8", "a100-multinode"), 134_217_728) | {"a100x8-full": PARAMETERS}

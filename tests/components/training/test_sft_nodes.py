@@ -13,6 +13,7 @@ from qinglan.jobs import Outcome
 from qinglan.jobs.command_failures import explain_failure
 from tests.components.training.swift_subprocess import refusals
 from tests.components.training.verl_subprocess import ask
+from tests.forked_runs import fork_environment, swift_sockets
 from tests.qinglan.jobs.rendered_env import on_loopback
 from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chats
@@ -30,12 +31,13 @@ def test_with_rank_alone_each_would_train_a_copy_and_none_does(tmp_path: Path) -
     command = train_command(TWO, Paths(base, rows / "train.jsonl", rows / "dev.jsonl", tmp_path / "out"), rows=48)
     alone = {name: value for name, value in command.environment.items() if name != "NPROC_PER_NODE"}
     argv = " ".join(command.argv).replace("--use_cpu true", "").split()
+    forks = fork_environment(swift_sockets())
     first = on_loopback(2, 1)[0]  # it waits for no other, which is the fault
 
+    path = {"PYTHONPATH": f"{forks['PYTHONPATH']}{os.pathsep}{alone['PYTHONPATH']}"}
+    environment = {**forks, **alone, **first, **path}
     with (tmp_path / "0.log").open("wb") as log:
-        ran = subprocess.run(
-            argv, env={**os.environ, **alone, **first}, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=600
-        )
+        ran = subprocess.run(argv, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=600)
 
     assert ran.returncode != 0
     said = explain_failure("ms-swift", Outcome(ran.returncode), tmp_path / "0.log")

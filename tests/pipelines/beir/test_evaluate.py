@@ -111,6 +111,7 @@ def test_the_report_has_the_inflation_factor_and_its_page_is_whole(results: Any)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks_with_models")
 def test_models_are_served_and_seeds_of_one_recipe_are_drawn_too(tmp_path: Path) -> None:
     folder = write_benchmark(tmp_path / "mini", with_rewrites=False)
     models = [tiny_model(tmp_path / f"seed-{seed}", seed=seed) for seed in (1, 2)]
@@ -127,6 +128,7 @@ def test_models_are_served_and_seeds_of_one_recipe_are_drawn_too(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 def test_a_teacher_is_asked_through_a_gateway_and_paid_once(tmp_path: Path) -> None:
     folder = write_benchmark(tmp_path / "mini")
     journal = tmp_path / "out" / "journal.sqlite"

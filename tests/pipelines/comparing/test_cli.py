@@ -22,7 +22,7 @@ from standins.samples import write_sample
 from tests.echo_servers import PRICE
 from tests.strict_html import Strict
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 ROWS = 80
 SORRY = ["抱歉，我(不能|无法)"]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"

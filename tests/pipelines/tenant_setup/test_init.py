@@ -24,6 +24,7 @@ from pipelines.tenant_setup.profiles import longer_prompts
 from pipelines.tenant_setup.setup import KNOWLEDGE_BASE_FILE
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError
+from tests.forked_runs import fork_environment
 from tests.pipelines.conftest import Here
 from tests.pipelines.new_tenant_run import SHORTEST, qinglan
 from tests.pipelines.tenant_setup.documents import write_pdf, write_word
@@ -308,7 +309,7 @@ def test_a_company_folder_runs_as_it_was_written_until_a_model_could_be_trained(
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
     assert here("init", "acme", *words).code == 0
     shorten(company / "tenants" / "acme" / "demo.yaml", SHORTEST)
-    run = qinglan(["run", "acme", "--until", "base", "--json"], company)
+    run = qinglan(["run", "acme", "--until", "base", "--json"], company, fork_environment())
 
     assert run.code == 0, run.errors
     assert run.record["steps"]["generate"]["facts"]["rewritten"] == 64

@@ -13,10 +13,13 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
+import pytest
+
 from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.measures import RetrievalResult, measure_judged, measure_rewrite
 from components.evaluation.rewriter.score_systems import ScoredRows
 from components.evaluation.rewriter.student_timing import StudentOutput
+from qinglan.evaluation import statistics
 from qinglan.evaluation.rewriter_gate import GateConfig
 from qinglan.rows import ValidatedRewrite
 from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, NOTHING, ORIGINS, writing
@@ -35,6 +38,7 @@ REPORT = {
 }
 CONFIGURED = CONFIG.model_copy(update={"draws": 300, "gate": GateConfig(by="labels")})
 Grade = Callable[[Random, str], int]
+draw_counts = statistics._draw_counts
 
 
 class Skill(NamedTuple):
@@ -87,8 +91,13 @@ def row_values(
     values = {}
     for name, passage in first.items():
         ids = (passage, *(["right"] if passage != "right" and chance.random() < 0.5 else []), f"{name} behind")
-        values[name] = alike_in_all(row.id) | measure_judged(grades, ids)
+        values[name] = alike_in_all(row.id) | measures_of_grades(tuple(grades.items()), ids)
     return values
+
+
+@cache
+def measures_of_grades(grades: tuple[tuple[str, int], ...], ids: tuple[str, ...]) -> dict[str, float]:
+    return measure_judged(dict(grades), ids)
 
 
 @cache
@@ -122,7 +131,10 @@ def evaluate(seed: int, skill: Skill, judge: Grade) -> dict[str, Any]:
 
 def count_verdicts(draws: int, skill: Skill, judge: Grade = erring_judge) -> tuple[int, int]:
     """Evaluations that are promoted, and those whose difference in right first passages alone passes the gate."""
-    evaluations = [evaluate(seed, skill, judge) for seed in range(draws)]
+    with pytest.MonkeyPatch.context() as patch:
+        # Each evaluation draws the same conversations: its seed is the configured one.
+        patch.setattr(statistics, "_draw_counts", cache(lambda *given: list(draw_counts(*given))))
+        evaluations = [evaluate(seed, skill, judge) for seed in range(draws)]
     gaps = [evaluation["paired"]["rl_vs_teacher"] for evaluation in evaluations]
     promoted = sum(evaluation["verdict"]["promote"] for evaluation in evaluations)
     return promoted, sum(gap["low"] > 0 and gap["p"] < CONFIGURED.gate.p for gap in gaps)

@@ -35,6 +35,7 @@ def outputs(folder: Path) -> Outputs:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks_with_models")
 def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> None:
     knowledge_base = write_knowledge_base(tmp_path / "kb.jsonl")
     rag = WordRag(knowledge_base)

@@ -1,0 +1,26 @@
+"""Import this module to import every test of a run; `tests.forked_workers` says why."""
+
+import contextlib
+import io
+import json
+import os
+
+import pytest
+
+from tests.forked_workers import ARGUMENTS_VARIABLE
+
+
+def _collect(arguments: list[str]) -> dict[str, str]:
+    """Import the tests that pytest would collect; gives the variables of the environment that their imports set.
+
+    A worker collects again and reports what cannot be imported, so that the output here is of no use.
+    """
+    before = dict(os.environ)
+    alone = ["--numprocesses", "0", "--dist", "no", "--collect-only", "-p", "no:benchmarks.tests.plugin"]
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        pytest.main([*arguments, *alone])
+    return {name: value for name, value in os.environ.items() if before.get(name) != value}
+
+
+SET_BY_IMPORTS = _collect(json.loads(os.environ[ARGUMENTS_VARIABLE]))

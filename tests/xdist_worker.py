@@ -1,0 +1,10 @@
+"""A worker of pytest-xdist in a fork; `tests.forked_workers` says why."""
+
+import os
+import sys
+
+from tests.collected import SET_BY_IMPORTS
+
+if __name__ == "__main__":
+    os.environ.update(SET_BY_IMPORTS)
+    exec(sys.argv[-1], {"__name__": "__main__"})  # xdist's first line, as `python -c` would
