@@ -90,7 +90,8 @@ def test_what_an_h100_held_of_one_gpu_24_is_reckoned_within_a_twentieth(
 def test_a_step_of_one_gpu_24_waits_for_the_kernels_of_its_layers_as_an_h100_did(tmp_path: Path) -> None:
     """32 parts of two rows: the adapter's update 17.4 s and more, the critic's 9.2, probabilities and values 10.4,
     weights to the rollout 7.6."""
-    config = ppo_config(read_training_file("one-gpu-24"), tmp_path)
+    values = read_training_file("one-gpu-24")
+    config = ppo_config(values, tmp_path).model_copy(update={"collection": 64, "batch": 64, "accumulation": 32})
     shapes = known_shapes()["Qwen/Qwen3-4B"], known_shapes()["Qwen/Qwen3-0.6B"]
     card = known_cards()["NVIDIA-H100-80GB-HBM3"]
 
