@@ -5,6 +5,7 @@ sleeps while they train, and fills its share of each card while it writes.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
@@ -113,6 +114,8 @@ def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None,
         constant("vLLM beside it", VLLM_BESIDE),
     )
     work = decoder_activations(actor, tokens, config.lora.rank, PPO_LOSS)
+    if not config.lora.rank:
+        work = activations_or_gradient(work, actor, config.devices)
     updating = (*parts.resting_actor, parts.actor_gradients, *critic_rest, gathered(actor), *work)
     phases = [
         phase("weights to the rollout", *sending, *transfer, *context),
@@ -120,7 +123,7 @@ def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None,
         phase("actor's update", *with_fragments(updating), *asleep, *context),
     ]
     if critic:
-        work = classifier_activations(critic, tokens)
+        work = activations_or_gradient(classifier_activations(critic, tokens), critic, config.devices)
         updating = (*actor_rest, *parts.resting_critic, parts.critic_gradients, gathered(critic), *work)
         phases.append(phase("critic's update", *with_fragments(updating), *asleep, *context))
     return tuple(phases)
@@ -134,6 +137,13 @@ def micro_batch_tokens(config: PpoConfig) -> int:
 def gathered(shape: ModelShape) -> Amount:
     """The layer that computes, whole and in bf16, and the next one or the embedding."""
     return Amount("gathered layers", BF16 * (max(shape.embedding, shape.layer_parameters) + shape.layer_parameters))
+
+
+def activations_or_gradient(activations: Sequence[Amount], shape: ModelShape, cards: int) -> tuple[Amount, ...]:
+    """The larger of the two: the embedding's gradient is whole, in bf16 and in fp32 to be summed, and its fp32 share
+    is written, when the activations are gone."""
+    summed = Amount("the embedding's gradient", shape.embedding * (BF16 + FP32 + FP32 / cards))
+    return tuple(activations) if sum(part.bytes for part in activations) > summed.bytes else (summed,)
 
 
 def rollout_settings(config: PpoConfig) -> VllmSettings:
