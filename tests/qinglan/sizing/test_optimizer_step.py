@@ -22,7 +22,7 @@ def step_peak(foreach: bool) -> float:
         held = [*weights, *(weight.grad for weight in weights if weight.grad is not None), *moments]
         with PeakMemory(held) as memory:
             optimizer.step()
-    return memory.peak / (64 * 64 * 4)
+    return float(memory.peak) / (64 * 64 * 4)
 
 
 def test_as_verl_is_told_a_step_takes_no_other_copy_of_the_weights() -> None:
