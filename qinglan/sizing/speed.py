@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from qinglan.sizing.cards import Card
-from qinglan.sizing.constants import GB, LAYER_SECONDS, LOAD_RATE, READ_SHARE, UTILISATION
+from qinglan.sizing.constants import GB, LAYER_SECONDS, LOAD_RATE, READ_SHARE, UTILISATION, Constant
 from qinglan.sizing.shape import ModelShape
 
 
@@ -38,10 +38,12 @@ def compute_seconds(operations: float, card: Card, cards: int) -> float:
     return operations / (cards * card.teraflops * 1e12 * UTILISATION.value)
 
 
-def training_seconds(operations: float, parts: float, layers: int, card: Card, cards: int) -> float:
+def training_seconds(
+    operations: float, parts: float, layers: int, card: Card, cards: int, layer: Constant = LAYER_SECONDS
+) -> float:
     """A card computes, or waits for the processor to start a layer's kernels in each of its `parts` of batches: small
     models and short rows wait."""
-    return max(compute_seconds(operations, card, cards), parts * layers * LAYER_SECONDS.value)
+    return max(compute_seconds(operations, card, cards), parts * layers * layer.value)
 
 
 def generation_seconds(shape: ModelShape, tokens: float, width: int, card: Card, tensor_parallel: int) -> float:

@@ -2,7 +2,7 @@
 
     PYTHON=$(python -m pipelines.environments serve)
     $PYTHON -m tests.gpu.engine start OUT                           # where no compiler but gcc is in reach
-    $PYTHON -m tests.gpu.engine same OUT --base BASE --adapter ADAPTER --merged MERGED
+    $PYTHON -m tests.gpu.engine same OUT --base BASE --adapter ADAPTER --merged MERGED   # from tests.gpu.adapter
     $PYTHON -m tests.gpu.engine load OUT --shape Qwen/Qwen3-32B
 
 The last line is JSON. `start` and `load` have vLLM make up the weights.
@@ -23,7 +23,7 @@ import httpx
 import orjson
 
 from benchmarks.open_loop import ask_by_the_clock, latency
-from qinglan.rewriter.engine import COMPLETIONS_PATH, completion_request, engine_options
+from qinglan.rewriter.engine import BASE_NAME, COMPLETIONS_PATH, completion_request, engine_options
 from qinglan.rewriter.engine_process import run_engine
 from qinglan.terminal import say_json
 from tests.gpu.training_files import new_folder_on_a_gpu
@@ -86,25 +86,37 @@ def start(out: Path) -> dict[str, Any]:
     return {"ready": round(ready, 1), "status": answer.status_code}
 
 
+def learned_answers() -> list[tuple[str, str]]:
+    """Prompts of `same`, each with the answer that its adapter learned by heart."""
+    return [(prompt, "".join(random.Random(prompt).choices(WORDS, k=3))) for prompt in prompts(64, 4)]
+
+
 def same(out: Path, base: Path, adapter: Path, merged: Path) -> dict[str, Any]:
-    """Share of texts that the adapter on its base and the merged weights both write."""
-    asked = prompts(64, 4)
-    folders = {
-        "merged": (merged, engine_options(NAME)), "adapter": (base, engine_options(NAME, str(adapter.resolve()))),
+    """Texts that the adapter on its base and the merged weights both write, and those of the base alone."""
+    with run_engine(merged, [*engine_options(NAME), PART_OF_A_CARD], out / "merged.log", READY_SECONDS) as engine:
+        of_merged = asyncio.run(write(engine.url, NAME))
+    options = [*engine_options(NAME, str(adapter.resolve())), PART_OF_A_CARD]
+    with run_engine(base, options, out / "adapter.log", READY_SECONDS) as engine:
+        of_adapter, of_base = (asyncio.run(write(engine.url, model)) for model in (NAME, BASE_NAME))
+    return compare_texts(of_merged, of_adapter, of_base, [answer for _, answer in learned_answers()])
+
+
+def compare_texts(
+    merged: Sequence[str], adapter: Sequence[str], base: Sequence[str], learned: Sequence[str]
+) -> dict[str, Any]:
+    def equal(texts: Sequence[str]) -> int:
+        return sum(map(str.__eq__, merged, texts))
+
+    return {
+        "of": len(merged), "adapter's": equal(adapter), "the base's": equal(base), "learned": equal(learned),
+        "different texts": len(set(merged)),
     }  # fmt: skip
-    texts = {}
-    for name, (folder, options) in folders.items():
-        with run_engine(folder, [*options, PART_OF_A_CARD], out / f"{name}.log", READY_SECONDS) as engine:
-            texts[name] = asyncio.run(write(engine.url, asked))
-    equal = [one == other for one, other in zip(texts["merged"], texts["adapter"], strict=True)]
-    return {"equal": sum(equal), "of": len(equal), "different texts": len(set(texts["merged"]))}
 
 
-async def write(url: str, asked: Sequence[str]) -> list[str]:
+async def write(url: str, model: str) -> list[str]:
     async with httpx.AsyncClient(trust_env=False, timeout=120) as http:
-        answers = await asyncio.gather(
-            *(http.post(url + COMPLETIONS_PATH, json=completion_request(NAME, prompt, 16)) for prompt in asked)
-        )
+        requests = [completion_request(model, prompt, 24) for prompt, _ in learned_answers()]
+        answers = await asyncio.gather(*(http.post(url + COMPLETIONS_PATH, json=request) for request in requests))
     return [answer.json()["choices"][0]["text"] for answer in answers]
 
 

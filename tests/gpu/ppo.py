@@ -2,7 +2,8 @@
 
     $(python -m pipelines.environments ppo) -m tests.gpu.ppo OUT [--training one-gpu-24]
 
-Weights are random, and rewards are for short answers; two steps. The last line is JSON.
+Weights are random, and rewards are for short answers; two steps. The last line is JSON. OUT/card.csv has the card's
+memory five times a second, of a check that was killed too.
 """
 
 import os
@@ -25,7 +26,7 @@ from tests.ppo_world import REWARD, validated
 from tests.tiny_rewriter import SYSTEM
 
 NOWHERE = "http://127.0.0.1:9"
-STEPS, SAMPLES, DEV = 2, 64, 32
+STEPS, SAMPLES, DEV = 2, 32, 16
 ROLLOUT_MEMORY = 0.25
 """Share of a card of 80 GB: what the rollout has of one of 24."""
 
@@ -48,15 +49,17 @@ def train(out: Path, training: str) -> dict[str, Any]:
     figures = measured(
         lambda: ppo(model, rows, out / "model", out / "log", NOWHERE, config, reward),
         card_phases(config, shapes[0], shapes[1], usable),
+        out / "card.csv",
     )
     return {"training": training, **figures, "steps": read_figures(log_folder(out, "ppo") / "verl.jsonl")}
 
 
 def ppo_config(values: dict[str, Any], critic: Path) -> PpoConfig:
-    """The file's settings, its parts of a batch too, with few samples and steps."""
+    """The file's settings, with few samples and steps; a part of a batch has as many rows as the file's."""
+    accumulation = SAMPLES // PpoConfig.parse(values["ppo"], "the training file").micro_batch
     few = {
-        "collection": SAMPLES, "batch": SAMPLES, "ppo_epochs": 1, "steps": STEPS, "validations": 1, "keep": 1,
-        "dev_rows": DEV, "critic_model": str(critic), "trackers": [],
+        "collection": SAMPLES, "batch": SAMPLES, "accumulation": accumulation, "ppo_epochs": 1, "steps": STEPS,
+        "validations": 1, "keep": 1, "dev_rows": DEV, "critic_model": str(critic), "trackers": [],
     }  # fmt: skip
     hardware = values["ppo"]["hardware"] | {"reward_workers": 1, "rollout_memory": ROLLOUT_MEMORY}
     return PpoConfig.parse(values["ppo"] | few | {"hardware": hardware}, "the training file")

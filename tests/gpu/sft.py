@@ -32,6 +32,7 @@ def train(out: Path, training: str) -> dict[str, Any]:
     figures = measured(
         lambda: sft(base, rows, out / "model", out / "log", config),
         card_phases(config, shape_of(settings(name), name)),
+        out / "card.csv",
     )
     logs = [path.read_bytes().splitlines() for path in log_folder(out, "sft").rglob("logging.jsonl")]
     return {"training": training, **figures, "steps": [orjson.loads(line) for lines in logs for line in lines]}

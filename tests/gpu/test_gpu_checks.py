@@ -11,15 +11,17 @@ import pytest
 
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
-from tests.gpu import wheels
+from tests.gpu import adapter, wheels
+from tests.gpu.card_memory import peak_gib
 from tests.gpu.checks import CHECKS, DRY, Device, fits, step_figures
-from tests.gpu.engine import compilers_out_of_reach
+from tests.gpu.engine import compare_texts, compilers_out_of_reach
 from tests.gpu.pack import WHEELS, locked_versions, pack
 from tests.gpu.ppo import ppo_config
 from tests.gpu.report import Measured, Result, table
 from tests.gpu.sft import sft_config
 from tests.gpu.training_files import read_training_file
 from tests.gpu.wheels import ROOT
+from tests.tiny_rewriter import tiny_model
 
 
 @pytest.mark.slow
@@ -104,6 +106,38 @@ def test_whole_stages_are_measured_with_a_training_files_own_parts_of_a_batch(tr
     assert (learned.batch, learned.gpus) == (values["sft"].get("batch", SftConfig().batch), 1)
     assert competed.micro_batch == PpoConfig.parse(values["ppo"], "test").micro_batch
     assert competed.hardware.offload == values["ppo"]["hardware"].get("offload", False)
+
+
+def test_a_cards_readings_give_the_most_that_was_in_use() -> None:
+    lines = "2026/11/26 14:00:09.1, 9783, 9\n2026/11/26 14:00:09.4, 15360, 3\n2026/11/26 14:00:09.7, 99"
+
+    assert peak_gib(lines) == 15 and peak_gib("") == 0
+
+
+def test_texts_of_the_adapter_the_base_and_by_heart_are_counted_beside_the_merged_ones() -> None:
+    counts = compare_texts(["a", "b", "c"], ["a", "b", "x"], ["x", "b", "x"], ["a", "b", "c"])
+
+    assert counts == {"of": 3, "adapter's": 2, "the base's": 1, "learned": 3, "different texts": 3}
+
+
+@pytest.mark.slow
+def test_an_adapter_learned_by_heart_is_written_and_merged_as_ppo_exports_it(tmp_path: Path) -> None:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = tiny_model(tmp_path / "base")
+    before, after = (adapter.write(tmp_path / str(steps), base, "cpu", steps=steps, rate=0.02) for steps in (1, 30))
+
+    assert after < before / 2
+    ids = torch.arange(3, 30).unsqueeze(0)
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "30" / "merged", dtype=torch.float32)
+    with torch.inference_mode():
+        without = plain(input_ids=ids).logits
+        both = PeftModel.from_pretrained(plain, tmp_path / "30" / "adapter")(input_ids=ids).logits
+        apart = (merged(input_ids=ids).logits - both).abs().max()
+    assert apart < (without - both).abs().max() / 50
 
 
 def test_the_engine_is_tried_where_no_compiler_but_gcc_is_in_reach(

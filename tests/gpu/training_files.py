@@ -37,13 +37,13 @@ def read_training_file(name: str) -> dict[str, Any]:
     return values
 
 
-def measured(stage: Callable[[], object], phases: Iterable[Phase]) -> dict[str, Any]:
+def measured(stage: Callable[[], object], phases: Iterable[Phase], readings: Path) -> dict[str, Any]:
     """Seconds and memory of a stage, beside the bytes that `fit` reckons.
 
     A refusal at its end is part of the result: weights that learned nothing never end an answer.
     """
     started, refusal = time.monotonic(), ""
-    with CardMemory() as memory:
+    with CardMemory(readings) as memory:
         try:
             stage()
         except QinglanError as error:

@@ -5,6 +5,7 @@ sleeps while they train, and fills its share of each card while it writes.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
@@ -13,12 +14,18 @@ from qinglan.sizing.cards import Card
 from qinglan.sizing.constants import (
     ANSWER_TOKENS,
     CPU_PROCESSES,
-    CUDA_CONTEXT,
     NCCL,
+    PASS_LAYER_SECONDS,
+    PINNED,
     PROCESS,
+    RAY,
     SYNC_RATE,
     TRANSFER,
+    VERL_CONTEXT,
+    VERL_LAYER_SECONDS,
+    VERL_LORA_LAYER_SECONDS,
     VLLM_ASLEEP,
+    VLLM_BESIDE,
 )
 from qinglan.sizing.ledger import Amount, Phase, constant, phase, with_fragments
 from qinglan.sizing.shape import ModelShape
@@ -87,28 +94,38 @@ def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None,
     parts, hardware, tokens = shards(config, actor, critic), config.hardware, micro_batch_tokens(config)
     # What is on the card while another part has it: nothing, if it waits in the machine's memory.
     actor_rest, critic_rest = ((), ()) if hardware.offload else (parts.resting_actor, parts.resting_critic)
-    context = (constant("CUDA", CUDA_CONTEXT), *([constant("NCCL", NCCL)] if config.devices > 1 else []))
-    asleep = constant("vLLM asleep", VLLM_ASLEEP)
+    context = (constant("CUDA", VERL_CONTEXT), *([constant("NCCL", NCCL)] if config.devices > 1 else []))
+    asleep = [constant("vLLM asleep", VLLM_ASLEEP)]
+    if hardware.tensor_parallel > 1:
+        asleep.append(constant("vLLM's NCCL", NCCL))
 
     loaded = (parts.actor, parts.adapter) if hardware.offload else ()
     transfer = (
         Amount("vLLM's weights", actor.parameters * BF16 / hardware.tensor_parallel),
+        *asleep,
         Amount("the largest tensor", actor.embedding * base_width(config)),
         constant("transfer", TRANSFER),
     )
     sending = with_fragments((*actor_rest, *loaded, *critic_rest))
-    writing = with_fragments((*actor_rest, *critic_rest))
+    writing = (
+        *with_fragments((*actor_rest, *critic_rest)),
+        Amount("the embedding, sent", actor.embedding * BF16),  # verl keeps it on the card
+        Amount("vLLM's share", hardware.rollout_memory * usable),
+        constant("vLLM beside it", VLLM_BESIDE),
+    )
     work = decoder_activations(actor, tokens, config.lora.rank, PPO_LOSS)
+    if not config.lora.rank:
+        work = activations_or_gradient(work, actor, config.devices)
     updating = (*parts.resting_actor, parts.actor_gradients, *critic_rest, gathered(actor), *work)
     phases = [
         phase("weights to the rollout", *sending, *transfer, *context),
-        phase("rollout", *writing, Amount("vLLM's share", hardware.rollout_memory * usable), *context),
-        phase("actor's update", *with_fragments(updating), asleep, *context),
+        phase("rollout", *writing, *context),
+        phase("actor's update", *with_fragments(updating), *asleep, *context),
     ]
     if critic:
-        work = classifier_activations(critic, tokens)
+        work = activations_or_gradient(classifier_activations(critic, tokens), critic, config.devices)
         updating = (*actor_rest, *parts.resting_critic, parts.critic_gradients, gathered(critic), *work)
-        phases.append(phase("critic's update", *with_fragments(updating), asleep, *context))
+        phases.append(phase("critic's update", *with_fragments(updating), *asleep, *context))
     return tuple(phases)
 
 
@@ -120,6 +137,13 @@ def micro_batch_tokens(config: PpoConfig) -> int:
 def gathered(shape: ModelShape) -> Amount:
     """The layer that computes, whole and in bf16, and the next one or the embedding."""
     return Amount("gathered layers", BF16 * (max(shape.embedding, shape.layer_parameters) + shape.layer_parameters))
+
+
+def activations_or_gradient(activations: Sequence[Amount], shape: ModelShape, cards: int) -> tuple[Amount, ...]:
+    """The larger of the two: the embedding's gradient is whole, in bf16 and in fp32 to be summed, and its fp32 share
+    is written, when the activations are gone."""
+    summed = Amount("the embedding's gradient", shape.embedding * (BF16 + FP32 + FP32 / cards))
+    return tuple(activations) if sum(part.bytes for part in activations) > summed.bytes else (summed,)
 
 
 def rollout_settings(config: PpoConfig) -> VllmSettings:
@@ -159,11 +183,11 @@ def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None
     the shards wait there; the reference of a training of all weights always does.
     """
     parts, here = shards(config, actor, critic), config.hardware.per_node
-    processes = constant("processes", PROCESS, here)
+    processes = constant("processes", PROCESS, here), constant("Ray", RAY)
     waiting: list[Amount] = []
     if config.hardware.offload:
         resting = (*parts.resting_actor, *parts.resting_critic)
-        waiting = [Amount(f"{part.name}, waiting", part.bytes * here) for part in resting]
+        waiting = [constant(f"{part.name}, waiting", PINNED, part.bytes * here) for part in resting if part.bytes]
     if config.kl and not config.lora.rank:
         width = WIDTHS[config.hardware.dtype]
         waiting.append(Amount("reference", actor.parameters * width * here / config.devices))
@@ -172,8 +196,8 @@ def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None
     if critic:
         whole.append(critic.classifier(1, bias=True) * FP32 * (here if critic.tied else 1))
     return (
-        phase("loading", Amount("whole models", max(whole)), *waiting, processes),
-        phase("weights to the rollout", copied, *waiting, processes),
+        phase("loading", Amount("whole models", max(whole)), *waiting, *processes),
+        phase("weights to the rollout", copied, *waiting, *processes),
     )
 
 
@@ -208,13 +232,19 @@ def seconds(
     multiplied = actor.multiplied + actor.embedding
     parts = config.ppo_epochs * config.collection / (config.micro_batch * cards)
     trained = config.ppo_epochs * training_operations(multiplied, tokens, not config.lora.rank)
-    computed = training_seconds(trained, parts, actor.layers, card, cards)
-    passes = 3 * forward_operations(multiplied, tokens)  # prompts, old probabilities and the reference's
+    layer = VERL_LORA_LAYER_SECONDS if config.lora.rank else VERL_LAYER_SECONDS
+    computed = training_seconds(trained, parts, actor.layers, card, cards, layer)
+    read = parts / config.ppo_epochs
+    prompts = forward_operations(multiplied, tokens)
+    computed += compute_seconds(prompts, card, cards)
+    # Old probabilities, and the reference's.
+    computed += 2 * training_seconds(prompts, read, actor.layers, card, cards, PASS_LAYER_SECONDS)
     if critic:
         trained = config.ppo_epochs * training_operations(critic.multiplied, tokens, True)
-        computed += training_seconds(trained, parts, critic.layers, card, cards)
-        passes += forward_operations(critic.multiplied, tokens)
+        computed += training_seconds(trained, parts, critic.layers, card, cards, VERL_LAYER_SECONDS)
+        values = forward_operations(critic.multiplied, tokens)
+        computed += training_seconds(values, read, critic.layers, card, cards, PASS_LAYER_SECONDS)
     written = generation_seconds(actor, ANSWER_TOKENS.value, BF16, card, hardware.tensor_parallel)
     sent = actor.parameters * BF16 / SYNC_RATE.value
-    each = computed + compute_seconds(passes, card, cards) + written + sent
+    each = computed + written + sent
     return 3 * load_seconds(actor.parameters * BF16) + steps(config, rows).total * each

@@ -49,6 +49,8 @@ PLAN = {
     "actor_rollout_ref.actor.entropy_coeff": 0.01,
     "actor_rollout_ref.actor.optim.clip_grad": 0.5,
     "critic.optim.clip_grad": 0.5,
+    "actor_rollout_ref.actor.optim.override_optimizer_config": {"foreach": False},
+    "critic.optim.override_optimizer_config": {"foreach": False},
     "data.train_batch_size": 256,
     "actor_rollout_ref.actor.ppo_mini_batch_size": 64,
     "critic.ppo_mini_batch_size": 64,

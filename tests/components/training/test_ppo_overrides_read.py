@@ -24,6 +24,10 @@ READERS = {
     f"{ACTOR}.fsdp_config.optimizer_offload": (ENGINE, "self.engine_config.optimizer_offload"),
     f"{ACTOR}.optim.lr": ("workers/config/optimizer.py", '"lr": config.lr'),
     f"{ACTOR}.optim.clip_grad": (ENGINE, "max_norm=self.optimizer_config.clip_grad"),
+    f"{ACTOR}.optim.override_optimizer_config.foreach": (
+        "workers/config/optimizer.py",
+        "optimizer_args.update(config.override_optimizer_config)",
+    ),
     f"{ACTOR}.ppo_epochs": (TRAINER, "self.config.actor_rollout_ref.actor.ppo_epochs"),
     f"{ACTOR}.clip_ratio": (LOSSES, "clip_ratio = config.clip_ratio "),
     f"{ACTOR}.clip_ratio_low": (LOSSES, "config.clip_ratio_low if"),
@@ -80,6 +84,10 @@ READERS = {
     "critic.model.override_config.attn_implementation": (MODEL, '.get("attn_implementation"'),
     "critic.optim.lr": ("workers/config/optimizer.py", '"lr": config.lr'),
     "critic.optim.clip_grad": (ENGINE, "max_norm=self.optimizer_config.clip_grad"),
+    "critic.optim.override_optimizer_config.foreach": (
+        "workers/config/optimizer.py",
+        "optimizer_args.update(config.override_optimizer_config)",
+    ),
     "data.train_files": (TRAINER, "self.config.data.train_files"),
     "data.val_files": (TRAINER, "self.config.data.val_files"),
     "data.train_batch_size": (TRAINER, "self.config.data.train_batch_size"),
