@@ -1,4 +1,4 @@
-"""Servers of tests, forked from one process that has imported torch, transformers and kserve: in 0.5 s, not 6.
+"""Programs under test, forked from a process that has imported their libraries: a server of models in 0.5 s, not 6.
 
     process = subprocess.Popen(forked("serving.rewriter", "--model", "..."))
 

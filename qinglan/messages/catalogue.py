@@ -10,7 +10,8 @@ No text is divided inside of quotes, backquotes or braces: an example of JSON is
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -43,6 +44,9 @@ ARTIFACT = re.compile("[\\w./]+( [\\w./]+){0,3} [0-9a-f]{12}")
 """An artifact's name, which may have blanks, with its digest, such as `prompt teacher 874df5cf2f8a`."""
 
 MOST_ITEMS, LONGEST_ITEM = 40, 4
+EDGE = 4
+"""Letters at the beginning or the end of a text that tell its templates apart."""
+
 FEW_LETTERS = 8
 """With fewer letters a template would match texts that mean something else."""
 
@@ -204,6 +208,7 @@ class Catalogue:
         self._texts = {text: translation for text, translation in entries.items() if not SLOT.search(text)}
         templates = [Template.parse(text, entries[text]) for text in entries.keys() - self._texts.keys()]
         self._templates = sorted(templates, key=_order)
+        self._by_begin, self._by_end, self._by_neither = _by_edge(self._templates)
 
     @classmethod
     def read(cls, *files: Path) -> Self:
@@ -329,13 +334,18 @@ class Catalogue:
         if text in self._texts:
             return Match(complete=True, letters=len(text), text=self._texts[text])
         incomplete = None
-        for template in self._templates:  # the longest first: it says most about the text
+        for template in self._candidates(text):  # the longest first: it says most about the text
             parts = template.match(text)
             match = None if parts is None else self._filled(template, parts)
             if match is not None and match.complete:
                 return best(match, incomplete)
             incomplete = incomplete or match
         return incomplete
+
+    def _candidates(self, text: str) -> Iterator[Template]:
+        """The templates that begin or end as the text does, in their order."""
+        begin, end = self._by_begin.get(text[:EDGE], ()), self._by_end.get(text[-EDGE:], ())
+        return (self._templates[number] for number in sorted((*begin, *end, *self._by_neither)))
 
     def _filled(self, template: Template, parts: list[str]) -> Match | None:
         """The translation with the parts; None if a short template would cut a sentence that it does not know."""
@@ -349,6 +359,20 @@ class Catalogue:
                 shown[number], complete, letters = match.text, complete and match.complete, letters + match.letters
         text = SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
         return Match(complete, letters, text)
+
+
+def _by_edge(templates: Sequence[Template]) -> tuple[dict[str, list[int]], dict[str, list[int]], list[int]]:
+    """Numbers of the templates by their first letters, by their last ones, and of those that have slots at both."""
+    begins, ends, neither = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list), list[int]()
+    for number, template in enumerate(templates):
+        first, last = template.literals[0], template.literals[-1]
+        if len(first) >= EDGE:
+            begins[first[:EDGE]].append(number)
+        elif len(last) >= EDGE:
+            ends[last[-EDGE:]].append(number)
+        else:
+            neither.append(number)
+    return begins, ends, neither
 
 
 def best(*matches: Match | None) -> Match | None:
