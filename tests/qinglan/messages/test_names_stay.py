@@ -1,10 +1,11 @@
 """What names a setting, a column or a file, and what stands in quotes, is the same in Chinese, mark for mark."""
 
+import re
 import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pipelines.config import load_config
@@ -69,9 +70,13 @@ def test_the_names_before_a_sentence_stay(names: list[str], sentence: str) -> No
     assert "no column" not in text and "should" not in text and "Choose" not in text
 
 
+IN_BACKQUOTES = re.compile(r"`[^`]*\{\d[^}]*\}[^`]*`")
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(QUOTING), QUOTED)
 def test_an_example_in_a_sentence_stays(template: str, example: str) -> None:
+    assume("`" not in example or not IN_BACKQUOTES.search(template))  # backquotes within backquotes end these
     english = SLOT.sub(lambda slot: "3" if slot[2] == ":n" else example, template)
 
     assert chinese().translate(english).count(example) == english.count(example)
