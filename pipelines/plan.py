@@ -277,7 +277,7 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
         _retrievals(config, "validate", 2 * rows),
         *_label_steps(config, tokens),
         *_augment_steps(config, sheet, tokens),
-        _retrievals(config, "sft", _compared_rows(config, sheet)),
+        *_comparison_steps(config, sheet),
         _paid_step(config, "ppo", "judgements", judged, models["judge"]),
         _retrievals(config, "ppo", learned.retrievals),
         _paid_step(config, "evaluate", "judgements", examined, models["examiner"]),
@@ -318,11 +318,11 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
     return tuple(step for step in steps if step.calls)
 
 
-def _compared_rows(config: RunConfig, sheet: Sheet) -> int:
-    """Dev rows that SFT asks with the teacher's further rows and without, at most."""
-    if not config.augment.asks:
-        return 0
-    return 2 * (1 + len(sheet.folds)) * min(sheet.splits["dev"], COMPARED_ROWS)
+def _comparison_steps(config: RunConfig, sheet: Sheet) -> tuple[PlanStep, ...]:
+    """Searches with which SFT compares the teacher's further rows on dev, at most."""
+    trainings = 2 * (1 + len(sheet.folds)) if config.augment.asks else 0
+    calls = trainings * min(sheet.splits["dev"], COMPARED_ROWS)
+    return (_retrievals(config, "sft", calls),) if calls else ()
 
 
 def _pseudo_calls(config: RunConfig) -> int:
@@ -426,9 +426,9 @@ def without_history(config: RunConfig, sheet: Sheet) -> list[str]:
 
 
 def uncounted_calls(steps: Sequence[PlanStep], stages: Sequence[str]) -> list[str]:
-    """Warn of stages that call the gateway and whose calls this plan does not count; labels and further rows may need
-    none."""
-    counted = {step.step for step in steps} | {"label", "augment"}
+    """Warn of stages that call the gateway and whose calls this plan does not count; labels, further rows and their
+    comparison may need none."""
+    counted = {step.step for step in steps} | {"label", "augment", "sft"}
     names = [name for name in stages if name in REWRITER.gateway - counted]
     return [f"The calls of {', '.join(names)} are not counted in the plan."] if names else []
 

@@ -34,7 +34,7 @@ def print_plan(plan: Plan) -> None:
     if plan.training:
         console.print(f"{plan.training} The hours of this training are not part of the table.", highlight=False)
     counted = {step.step for step in plan.steps}
-    if bounded := [name for name in ("label", "ppo", "evaluate") if name in counted]:
+    if bounded := [name for name in ("label", "sft", "ppo", "evaluate") if name in counted]:
         calls = f"Calls of {listed(map(Verbatim, bounded))} are the most there can be: equal texts are asked once."
         console.print(calls, highlight=False)
     console.print(f"A run stops before it passes {plan.budget:g} {plan.currency}.")

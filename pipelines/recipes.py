@@ -18,15 +18,12 @@ from qinglan.evaluation.statistics import Estimate
 from qinglan.llm.journal_reader import read_report
 
 RECIPES = {
-    "sft": "learns the teacher's rewrites; its gain is over the teacher",
-    "augment": "adds the teacher's further rows; its gain is that of SFT with them over SFT without",
+    "sft": "learns the teacher's rewrites, and its further rows if they are taken; its gain is over the teacher",
+    "augment": "adds the teacher's further rows to SFT, trained with them and without; its gain is the difference",
     "ppo": "strengthens what rewards prefer; its gain is that of the best sample over SFT",
 }
 LOGS = {"augment": "sft_log", "ppo": "ppo_log"}
 """The logs that hold a recipe's gain on dev."""
-
-TIMED = {"augment": ("augment", "sft")}
-"""The stages that a recipe's time is that of, where it is not one of its own name: SFT trains twice to compare."""
 
 PAID_STEPS = {"augment": "augment", "ppo": "reward"}
 """Steps of the journal whose answers a recipe alone needs."""
@@ -52,16 +49,17 @@ class Recipe(NamedTuple):
     """Gain on dev that it came to; None before it has run."""
 
     left_out: bool = False
-    """The run went on without it, since it gained nothing on dev."""
+    """The run went on without it, since less was found with it on dev."""
 
     @property
     def per_minute(self) -> float | None:
-        return self.brought / self.seconds * 60 if self.brought is not None and self.seconds else None
+        """Gain for each minute; None where nothing was gained."""
+        return self.brought / self.seconds * 60 if self.brought and self.brought > 0 and self.seconds else None
 
     @property
     def per_unit_paid(self) -> float | None:
-        """Gain for each unit of the currency."""
-        return self.brought / self.paid if self.brought is not None and self.paid else None
+        """Gain for each unit of the currency; None where nothing was gained."""
+        return self.brought / self.paid if self.brought and self.brought > 0 and self.paid else None
 
 
 def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
@@ -82,7 +80,8 @@ def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
     """The recipe with what it came to on dev; a mean reward is no share of questions, and says nothing here."""
     if gain is None or gain.measure == "mean reward":
         return recipe
-    measured = Estimate(gain.gain, *gain.interval, gain.rows) if gain.interval else recipe.gain
+    low, high = gain.interval or (math.nan, math.nan)
+    measured = recipe.gain or Estimate(gain.gain, low, high, gain.rows)
     return recipe._replace(gain=measured, brought=gain.gain, left_out=not gain.taken)
 
 
@@ -107,10 +106,10 @@ Cost = tuple[float | None, float | None, str]
 
 def measured_cost(run: RunDir, stage: str) -> Cost | None:
     """Seconds of a stage that this run has done; its price is not worked out, since the machine may be anyone's."""
-    records = [_done_record(run, name) for name in TIMED.get(stage, (stage,))]
-    if not all(records):
+    record = _done_record(run, stage)
+    if record is None or record.get("facts", {}).get("reused"):  # a training of an earlier attempt
         return None
-    return sum(duration_seconds(record) for record in records if record), None, "measured"
+    return duration_seconds(record), None, "measured"
 
 
 def _done_record(run: RunDir, stage: str) -> dict[str, Any] | None:

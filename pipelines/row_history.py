@@ -129,7 +129,7 @@ def _augment(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
     path, card = run.shown("augmented_chats") / "train.jsonl", run.shown("sft_model") / CARD
     if path.exists():
         left_out = card.is_file() and FURTHER_ROWS in (read_card(card.parent).left_out or ())
-        result = "left out of SFT: such rows gained nothing on dev" if left_out else "in SFT"
+        result = "left out of SFT: less was found with such rows on dev" if left_out else "in SFT"
         for row in map(orjson.loads, path.read_bytes().splitlines()):
             if row["metadata"]["id"] == row_id and row["metadata"].get("kind", "sheet") != "sheet":
                 kind, answer = KIND_NOTES[row["metadata"]["kind"]], row["messages"][-1]["content"]

@@ -73,7 +73,8 @@ class Fold(NamedTuple):
 
 
 def learned_rows(sft_model: Path, training: Mapping[str, Path]) -> dict[str, Path]:
-    """The rows that each training learned from: SFT's without the teacher's further ones, where it left them out."""
+    """SFT's rows as it learned them: without the teacher's further ones, where it left them out. PPO's prompts stay
+    whole, though PPO leaves out the teacher's questions then: its card names the whole file."""
     if FURTHER_ROWS in (read_card(sft_model).left_out or ()):
         return {**training, "sft": training["sft"] / WITHOUT_FURTHER}
     return {**training}

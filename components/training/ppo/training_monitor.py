@@ -94,13 +94,15 @@ def model_step(steps: Mapping[int, Step]) -> int:
 
 
 def stage_gain(steps: Mapping[int, Step], dev_rows: int) -> StageGain | None:
-    """The best checkpoint beside the SFT model on dev; None where one of them was not tested."""
+    """The best checkpoint beside the SFT model on the dev rows, those with gold if there are any; None where one of
+    them was not tested."""
     best = best_step(steps)
     before, after = (dev_score(steps.get(at, {})) for at in (0, best or 0))
     if before is None or after is None:
         return None
     measure: Measure = "right passage first" if "gold_dev" in steps[0] else "mean reward"
-    return StageGain(rows=dev_rows, measure=measure, before=before, after=after, taken=model_step(steps) > 0)
+    rows = int(steps[0].get("gold_dev_rows", dev_rows))
+    return StageGain(rows=rows, measure=measure, before=before, after=after, taken=model_step(steps) > 0)
 
 
 def no_gain_message(steps: Mapping[int, Step]) -> str:

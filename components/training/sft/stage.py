@@ -62,17 +62,16 @@ class SftCounts(NamedTuple):
     """1 if this very training had been finished before."""
 
     compared: int = 0
-    """Dev rows that decided on the teacher's further rows; 0 where there are none, or where no dev row has a passage
-    that is known to be right."""
+    """Dev rows that decided on the teacher's further rows; 0 where nothing was compared."""
 
-    dev_without: float = 0.0
+    dev_without: float | None = None
     """Share of the compared rows with a right passage first, by the model without the further rows."""
 
-    dev_with: float = 0.0
+    dev_with: float | None = None
     """The same by the model with them."""
 
-    further: int = 0
-    """1 if the model learned from further rows of the teacher."""
+    unproved: int = 0
+    """1 if further rows were used although no dev row has a passage that is known to be right."""
 
 
 FIGURES = {
@@ -85,7 +84,6 @@ FIGURES = {
     "trimmed": "without the oldest turns, rows",
     "dev_without": "right passage first on dev, without further rows, %",
     "dev_with": "right passage first on dev, with further rows, %",
-    "further": "learned from further rows, 1 or 0",
 }
 """The figures on KFP's page, by field."""
 
@@ -122,10 +120,8 @@ def sft(
         trained, gain = train_student(base, chats, config, runner, gateway_url), None
     _hand_on(trained.work, model, log, gain)
     if gain is None:
-        return trained.counts._replace(further=int(further))
-    return trained.counts._replace(
-        compared=gain.rows, dev_without=gain.before, dev_with=gain.after, further=int(gain.taken)
-    )
+        return trained.counts._replace(unproved=int(further))
+    return trained.counts._replace(compared=gain.rows, dev_without=gain.before, dev_with=gain.after)
 
 
 def _train_both(
@@ -137,8 +133,8 @@ def _train_both(
     if not rows:
         say("[sft] No dev row has a passage that is known to be right: the further rows are used unproved.")
         return train_student(base, chats, config, runner, gateway_url), None
-    plain = train_student(base, without, config, runner, gateway_url)
-    trained = train_student(base, chats, config, runner, gateway_url)
+    plain = train_student(base, without, config, runner, gateway_url, "without further rows")
+    trained = train_student(base, chats, config, runner, gateway_url, "with further rows")
     gain = compare(plain.work, trained.work, rows, config, runner, gateway_url)
     say(f"[sft] {gain_in_words(gain)}")
     return trained if gain.taken else plain, gain
@@ -156,8 +152,13 @@ def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None
             write_gain(partial, gain)
 
 
-def train_student(base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str) -> Trained:
-    """Train on these chats, and check the model; a training that was finished before is only read."""
+def train_student(
+    base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str, name: str = ""
+) -> Trained:
+    """Train on these chats, and check the model; a training that was finished before is only read.
+
+    `name` tells two trainings of one step apart where they are shown.
+    """
     train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
     parents = {"base_model": base_digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
@@ -175,7 +176,7 @@ def train_student(base: Path, chats: Path, config: SftConfig, runner: Runner, ga
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
             base = base if shared else copy_to_scratch(base, parents["base_model"])
-        metrics = _train(base, chats, work, train.rows, config, runner, gateway_url)
+        metrics = _train(base, chats, work, train.rows, config, runner, gateway_url, name)
         card = RewriterCard(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens,
             max_prompt_tokens=config.max_prompt_tokens, parents=parents,
@@ -194,13 +195,13 @@ def train_student(base: Path, chats: Path, config: SftConfig, runner: Runner, ga
 
 
 def _train(
-    base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner, gateway_url: str
+    base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner, gateway_url: str, name: str
 ) -> list[dict[str, float]]:
     """Run ms-swift to its end, from its last checkpoint where there is one."""
     checkpoints, log = work / "checkpoints", work / "log" / "train.log"
     log.parent.mkdir(exist_ok=True)
     with live_training("sft", TITLE, CURVES, log, gateway_url) as live:
-        watch = TrainingMonitor(checkpoints / "logging.jsonl", live)
+        watch = TrainingMonitor(checkpoints / "logging.jsonl", live, name)
         paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints)
         command = train_command(config, paths, rows)
         with (

@@ -96,22 +96,21 @@ def test_further_rows_that_gain_on_dev_are_learned_from(
 
     counts = train(world, tmp_path, world.chats)
 
-    assert (counts.rows, counts.compared, counts.further) == (9, 12, 1)
+    assert (counts.rows, counts.compared, counts.unproved) == (9, 12, 0)
     assert (counts.dev_without, counts.dev_with) == pytest.approx((11 / 12, 1.0))
     gain = read_gain(tmp_path / "log")
     assert gain and gain.taken and gain.gain == pytest.approx(1 / 12) and gain.interval
     assert read_card(tmp_path / "model").left_out is None
 
 
-@pytest.mark.parametrize("lost", [0, 1], ids=["no more", "less"])
-def test_further_rows_that_gain_nothing_are_left_out_and_the_card_says_so(
-    world: World, trained: dict[str, list[str]], tmp_path: Path, lost: int
+def test_further_rows_with_which_less_is_found_are_left_out_and_the_card_says_so(
+    world: World, trained: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    trained |= {"further": ["" for _ in range(lost)] + world.good[lost:], WITHOUT_FURTHER: world.good}
+    trained |= {"further": ["", *world.good[1:]], WITHOUT_FURTHER: world.good}
 
     counts = train(world, tmp_path, world.chats)
 
-    assert (counts.rows, counts.further, counts.dev_without) == (8, 0, 1.0)
+    assert (counts.rows, counts.dev_without) == (8, 1.0)
     card, gain = read_card(tmp_path / "model"), read_gain(tmp_path / "log")
     assert card.left_out == (FURTHER_ROWS,)
     assert card.parents["train"] == sha256_file(world.chats / WITHOUT_FURTHER / "train.jsonl")
@@ -126,7 +125,7 @@ def test_rows_without_a_known_passage_cannot_decide_and_only_one_model_is_traine
 
     counts = train(world, tmp_path, with_further_rows(tmp_path / "further", rows))
 
-    assert (counts.rows, counts.compared, counts.further) == (9, 0, 1)
+    assert (counts.rows, counts.compared, counts.dev_with, counts.unproved) == (9, 0, None, 1)
     assert "used unproved" in capsys.readouterr().out
     assert read_gain(tmp_path / "log") is None and not (tmp_path / "work" / WITHOUT_FURTHER).exists()
 
@@ -136,7 +135,7 @@ def test_where_the_teacher_wrote_nothing_further_one_model_is_trained(
 ) -> None:
     counts = train(world, tmp_path, chats(tmp_path / "rows"))
 
-    assert (counts.compared, counts.further) == (0, 0)
+    assert (counts.compared, counts.dev_with, counts.unproved) == (0, None, 0)
 
 
 def test_a_knowledge_base_that_is_not_the_validated_one_ends_the_comparison(
@@ -178,6 +177,11 @@ def test_models_that_need_a_job_are_asked_where_they_were_trained(world: World, 
     written = orjson.loads((tmp_path / "work" / "further_rows-answer.json").read_bytes())["answer"]["rewrites"]
     assert len(written) == 2 and written[0] == written[1] and len(written[0]) == len(rows) == gain.rows
     assert not gain.taken and (tmp_path / "work" / "log" / "further_rows.log").is_file()
+
+
+def test_a_tie_keeps_the_rows_that_are_paid_for() -> None:
+    assert stage_gain([[1.0, 1.0]], [("t", "c")], seed=0).taken
+    assert not stage_gain([[1.0, 1.0], [1.0, 0.0]], [("t", "c"), ("t", "d")], seed=0).taken
 
 
 def test_a_single_conversation_has_no_interval() -> None:
