@@ -3,8 +3,8 @@
 import os
 import sys
 
-from tests.collected import SET_BY_IMPORTS
+if __name__ == "__main__":  # a process that a test spawns imports this module as another
+    from tests.collected import SET_BY_IMPORTS
 
-if __name__ == "__main__":
     os.environ.update(SET_BY_IMPORTS)
     exec(sys.argv[-1], {"__name__": "__main__"})  # xdist's first line, as `python -c` would

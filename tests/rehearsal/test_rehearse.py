@@ -37,7 +37,6 @@ def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weig
 
     What this image's Python runs is forked from one that has imported ms-swift.
     """
-    monkeypatch.setitem(SIZES["sft"], "epochs", 0.036)
     monkeypatch.setitem(SIZES, "augment", {"hindsight_calls": 0, "pseudo_calls": 0})
     rehearsal = Rehearsal("a100x4", tmp_path, 12, taught=1)
 
