@@ -93,7 +93,7 @@ def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_fa
     waiting = {step for step, one in result.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
 
     asking = (
-        {"gateway-state", "generate", "validate", "label", "augment", "ppo", "evaluate"}
+        {"gateway-state", "generate", "validate", "label", "augment", "sft", "ppo", "evaluate"}
         if name.startswith("rewriter")
         else set()
     )

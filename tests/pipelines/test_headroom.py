@@ -23,6 +23,7 @@ from qinglan.evaluation.headroom import ALL
 from qinglan.evaluation.stage_gain import StageGain, write_gain
 from qinglan.files import dump_line, sha256_file
 from qinglan.questions import Columns, read_questions
+from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import Hit, Question, Retrieval
 from standins.samples import write_sample
 from tests.pipelines.conftest import Here
@@ -58,7 +59,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
             validated(
                 id=row.id, conversation_id=row.conversation_id, question=row.question, gold=row.gold, split=row.split,
                 history_summary=row.history_summary, need=row.question, rewritten_query=f"{row.question} {number}",
-                snapshot=snapshot, plain=MISS, rewritten=hit if number % 2 else MISS,
+                snapshot=snapshot, retrieved_with=RetrievalConfig(score_threshold=0.0), plain=MISS, rewritten=hit if number % 2 else MISS,
             )
         )  # fmt: skip
     run.files.mkdir(parents=True)
