@@ -59,7 +59,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
             validated(
                 id=row.id, conversation_id=row.conversation_id, question=row.question, gold=row.gold, split=row.split,
                 history_summary=row.history_summary, need=row.question, rewritten_query=f"{row.question} {number}",
-                snapshot=snapshot, retrieved_with=RetrievalConfig(score_threshold=0.0), plain=MISS, rewritten=hit if number % 2 else MISS,
+                snapshot=snapshot, retrieved_with=RetrievalConfig(score_threshold=0.0), plain=MISS,
+                rewritten=hit if number % 2 else MISS,
             )
         )  # fmt: skip
     run.files.mkdir(parents=True)
