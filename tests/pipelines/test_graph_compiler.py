@@ -185,7 +185,8 @@ def test_a_training_reports_to_the_runs_gateway_and_no_other_is_asked_for(name: 
     tasks = compiled(name).spec["root"]["dag"]["tasks"]
 
     [stage] = {"sft", "style"} & set(tasks)
-    assert tasks[stage]["inputs"]["parameters"]["monitor_url"] == address
+    parameter = {"sft": "gateway_url", "style": "monitor_url"}[stage]
+    assert tasks[stage]["inputs"]["parameters"][parameter] == address
 
 
 def test_mlflow_on_a_cluster_needs_the_gateways_address_of_it(tmp_path: Path) -> None:
