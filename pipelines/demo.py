@@ -4,7 +4,6 @@
 """
 
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,8 @@ EXCHANGES = (
 def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     root = out / TENANTS[0]
     with run_lock(RunDir(root)):  # a demo that is under way reads what is about to be written
-        with ProcessPoolExecutor(len(TENANTS)) as pool:  # both at once, each on a core
-            samples = [pool.submit(_sample, tenant, out / "data" / tenant, conversations, seed) for tenant in TENANTS]
-            for sample in samples:
-                say(sample.result())
+        for tenant in TENANTS:
+            _sample(tenant, out / "data" / tenant, conversations, seed)
     data = out / "data" / TENANTS[0]
     questions, knowledge_base = data / "questions.xlsx", data / "knowledge_base.jsonl"
     config = load_config(
@@ -86,12 +83,11 @@ def _config_of(run: RunDir) -> RunConfig:
     return RunConfig.parse(load_yaml(run.config), str(run.config))
 
 
-def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> str:
-    """Write a tenant's sample; returns what came of it."""
+def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:
     started = time.monotonic()
     counts = write_sample(tenant, folder, conversations, seed)
     numbers = ", ".join(f"{value:,} {name}" for name, value in counts._asdict().items())
-    return f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)"
+    say(f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)")
 
 
 def run_demo_audit(out: Path) -> None:
