@@ -1,6 +1,8 @@
 """Do the teacher's further rows pay? The model that learned from them is asked dev questions beside one that did not.
 
-python -m components.training.sft.further_rows SETTINGS      the models' rewrites, where the training ran
+    python -m components.training.sft.further_rows SETTINGS
+
+The rewrites take whole models in memory, so they are written where the training ran (see qinglan/jobs/module_job.py).
 """
 
 import asyncio
