@@ -15,7 +15,7 @@ from qinglan.errors import DataError
 from qinglan.files import read_jsonl
 from qinglan.labels import RowLabels
 from qinglan.questions import read_questions
-from qinglan.rewriter.card import CARD, FURTHER_ROWS, read_card
+from qinglan.rewriter.card import CARD, read_card
 from qinglan.rows import QuarantinedRow, Question, Retrieval, Rewrite, ValidatedRewrite
 from qinglan.terminal import Verbatim, in_language, labelled
 
@@ -128,7 +128,7 @@ def _augment(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
     yield from _set_aside(run.shown("augment_left_out"), "augment", row_id)
     path, card = run.shown("augmented_chats") / "train.jsonl", run.shown("sft_model") / CARD
     if path.exists():
-        left_out = card.is_file() and FURTHER_ROWS in (read_card(card.parent).left_out or ())
+        left_out = card.is_file() and read_card(card.parent).leaves_out_further_rows
         result = "left out of SFT: less was found with such rows on dev" if left_out else "in SFT"
         for row in map(orjson.loads, path.read_bytes().splitlines()):
             if row["metadata"]["id"] == row_id and row["metadata"].get("kind", "sheet") != "sheet":

@@ -46,6 +46,10 @@ class RewriterCard(Config):
     left_out: tuple[str, ...] | None = None
     """Stages whose rows it did not learn from, since without them it finds more on dev; None where it is none."""
 
+    @property
+    def leaves_out_further_rows(self) -> bool:
+        return FURTHER_ROWS in (self.left_out or ())
+
     def prompt_tokens(self, context: int) -> int:
         """The most tokens of a prompt where prompt and rewrite together have `context`."""
         room = context - self.max_new_tokens

@@ -15,7 +15,7 @@ from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
-from qinglan.rewriter.card import FURTHER_ROWS, read_card
+from qinglan.rewriter.card import read_card
 from qinglan.training_rows import WITHOUT_FURTHER
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
@@ -75,7 +75,7 @@ class Fold(NamedTuple):
 def learned_rows(sft_model: Path, training: Mapping[str, Path]) -> dict[str, Path]:
     """SFT's rows as it learned them: without the teacher's further ones, where it left them out. PPO's prompts stay
     whole, though PPO leaves out the teacher's questions then: its card names the whole file."""
-    if FURTHER_ROWS in (read_card(sft_model).left_out or ()):
+    if read_card(sft_model).leaves_out_further_rows:
         return {**training, "sft": training["sft"] / WITHOUT_FURTHER}
     return {**training}
 

@@ -90,7 +90,7 @@ def build_report(
 
 
 def _gains(gains: Mapping[str, StageGain]) -> Blocks:
-    """What each training gained on dev, by which it was taken or left out."""
+    """Table of what each training gained on dev, by which it was taken or left out."""
     header = ["on dev", "rows", "measure", "before", "after", "gain, points", "95 %", "taken"]
     rows = []
     for name, gain in gains.items():

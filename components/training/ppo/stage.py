@@ -37,7 +37,7 @@ from qinglan.live.view import live_training
 from qinglan.llm.host_allowlist import check_called_hosts
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary
-from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card
+from qinglan.rewriter.card import RewriterCard, read_card
 from qinglan.rewriter.model import load_tokenizer
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
@@ -129,7 +129,7 @@ def ppo(
     work = scratch_folder("ppo", *parents.values(), settings, *sources)
     reused = (work / DONE).is_file()
     if not reused:
-        prompts = _prepare(sft_model, rows, work, config, further=FURTHER_ROWS not in (card.left_out or ()))
+        prompts = _prepare(sft_model, rows, work, config, further=not card.leaves_out_further_rows)
         if runner.remote:
             sft_model = copy_to_scratch(sft_model, parents["sft_model"])
         watched = _train(sft_model, work, gateway_url, config, prompts, reward_function, runner)

@@ -35,7 +35,6 @@ COUNTS = SftCounts(
 
 
 class World(NamedTuple):
-    folder: Path
     url: str
     chats: Path
     good: list[str]
@@ -49,7 +48,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     rows = locked_rows(sha256_file(knowledge_base))
     further = with_further_rows(folder / "further", rows)
     with gateway(folder, knowledge_base, WordRag(knowledge_base)) as url:
-        yield World(folder, url, further, [row.gold[0].replace("/", " ") for row in rows])
+        yield World(url, further, [row.gold[0].replace("/", " ") for row in rows])
 
 
 def with_further_rows(folder: Path, dev: list[Any]) -> Path:
