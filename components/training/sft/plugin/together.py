@@ -1,4 +1,4 @@
-"""Plug-in of ms-swift: stop if fewer processes train one model than the settings require.
+"""Plug-in of ms-swift: stop if fewer processes train one model than the settings require, and draw no figures.
 
 It looks from inside, after everything has been set up, at what will really happen: torch may know of all processes
 while the trainer does not, and then each would train a model of its own.
@@ -8,6 +8,7 @@ import os
 
 import torch.distributed
 from swift.callbacks import callbacks_map
+from swift.pipelines.train import sft
 from transformers import TrainerCallback
 
 from qinglan.errors import TrainingError
@@ -37,4 +38,9 @@ class ProcessCountCheck(TrainerCallback):  # type: ignore[misc]
         )
 
 
+def draw_nothing(*_: object) -> None:
+    """Save the seconds of a picture of each of TensorBoard's figures, in a folder that is removed at the end."""
+
+
 callbacks_map["together"] = ProcessCountCheck
+sft.plot_images = draw_nothing
