@@ -185,10 +185,17 @@ def _counted(tokenizer: Any, messages: list[Message]) -> StudentPrompt:
     return StudentPrompt(messages, text, tokenizer(text, add_special_tokens=False).input_ids)
 
 
-def refuse_unusable(written: Sequence[GeneratedRewrite], advice: str) -> None:
-    """Refuse a trained model that writes nothing, or never ends a rewrite."""
+def unusable_answer(written: Sequence[GeneratedRewrite]) -> str | None:
+    """The first answer of a model that writes nothing, or never ends a rewrite; None for any other model."""
     if not any(rewrite.text for rewrite in written) or all(rewrite.cut for rewrite in written):
-        raise TrainingError(f"The trained model answers nothing usable, such as {written[0].text[:60]!r}. {advice}")
+        return written[0].text[:60]
+    return None
+
+
+def refuse_unusable(answer: str | None, advice: str) -> None:
+    """Refuse a trained model with an unusable answer."""
+    if answer is not None:
+        raise TrainingError(f"The trained model answers nothing usable, such as {answer!r}. {advice}")
 
 
 def load_tokenizer(folder: Path) -> Any:

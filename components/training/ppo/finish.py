@@ -14,7 +14,7 @@ from components.training.ppo.export_model import export_checkpoint, export_untra
 from qinglan.files import atomic_folder
 from qinglan.jobs.module_job import module_job_main
 from qinglan.rewriter.card import RewriterCard
-from qinglan.rewriter.model import Student, refuse_unusable
+from qinglan.rewriter.model import Student, refuse_unusable, unusable_answer
 
 TRIED = 64
 """Dev prompts that the finished model is tried with."""
@@ -37,7 +37,7 @@ def _smoke_test(model: Path, dev: Path) -> None:
 
     written = Student.load(model).write_messages(pyarrow.parquet.read_table(dev)["prompt"].to_pylist()[:TRIED])
     refuse_unusable(
-        written,
+        unusable_answer(written),
         "Look at the curve and at the rollouts beside it: entropy and length say whether it collapsed. "
         "A lower learning rate may help.",
     )

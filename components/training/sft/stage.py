@@ -7,7 +7,7 @@ A training that was killed goes on from its last checkpoint; one that was finish
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -30,7 +30,7 @@ from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.live.view import live_training
 from qinglan.models.base_reference import base_digest, is_reference, weights_folder
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
-from qinglan.rewriter.model import load_tokenizer, render_prompt
+from qinglan.rewriter.model import load_tokenizer, refuse_unusable, render_prompt
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
 from qinglan.trackers import tracked
@@ -95,6 +95,8 @@ class Trained(NamedTuple):
     """Its folder, with `model` and `log`."""
 
     counts: SftCounts
+    unusable: str | None
+    """An answer of a model that gives none of use."""
 
 
 def sft(
@@ -118,6 +120,9 @@ def sft(
         trained, gain = _train_both(base, chats, config, runner, gateway_url)
     else:
         trained, gain = train_student(base, chats, config, runner, gateway_url), None
+    refuse_unusable(
+        trained.unusable, "Look at the loss curve: it has to fall; more epochs or another sft.learning_rate may help."
+    )
     _hand_on(trained.work, model, log, gain)
     if gain is None:
         return trained.counts._replace(unproved=int(further))
@@ -181,17 +186,19 @@ def train_student(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens,
             max_prompt_tokens=config.max_prompt_tokens, parents=parents,
         )  # fmt: skip
-        like = _finish(base, chats, work, card, config, runner)
+        tried = _finish(base, chats, work, card, config, runner)
         _write_log(work, metrics)
         best = min((row for row in metrics if "eval_loss" in row), key=lambda row: row["eval_loss"])
-        facts = {"steps": max(row["step"] for row in metrics), "eval_loss": best["eval_loss"], "like_teacher": like}
-        facts["trimmed"] = trimmed
-        facts["token_accuracy"] = best.get("eval_token_accuracy", 0.0)
+        facts = {
+            **tried, "steps": max(row["step"] for row in metrics), "eval_loss": best["eval_loss"], "trimmed": trimmed,
+            "token_accuracy": best.get("eval_token_accuracy", 0.0),
+        }  # fmt: skip
         with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(facts))
         shutil.rmtree(work / "checkpoints")
     facts = orjson.loads((work / DONE).read_bytes())
-    return Trained(work, SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts))
+    unusable = facts.pop("unusable")
+    return Trained(work, SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts), unusable)
 
 
 def _train(
@@ -225,8 +232,10 @@ def _train(
     return watch.metrics
 
 
-def _finish(base: Path, chats: Path, work: Path, card: RewriterCard, config: SftConfig, runner: Runner) -> float:
-    """Turn the best checkpoint into a model folder and try it; returns the share of answers that equal the teacher's.
+def _finish(
+    base: Path, chats: Path, work: Path, card: RewriterCard, config: SftConfig, runner: Runner
+) -> dict[str, Any]:
+    """Turn the best checkpoint into a model folder and try it, as `finish` says.
 
     A model that was trained on this machine's CPU is small: a process of its own would take longer than the work.
     """
@@ -235,10 +244,9 @@ def _finish(base: Path, chats: Path, work: Path, card: RewriterCard, config: Sft
         "config": config.model_dump(mode="json"), "card": card.model_dump(mode="json"),
     }  # fmt: skip
     if config.device == "cpu" and not runner.remote:
-        return finish(settings)["like_teacher"]
+        return finish(settings)
     module, log = "components.training.sft.finish", work / "log" / "finish.log"
-    answer = run_module_job(runner, "sft-finish", module, settings, work / "finish.json", log, config.processes)
-    return float(answer["like_teacher"])
+    return run_module_job(runner, "sft-finish", module, settings, work / "finish.json", log, config.processes)
 
 
 def _write_log(work: Path, metrics: list[dict[str, float]]) -> None:

@@ -12,7 +12,7 @@ from components.training.sft import further_rows, stage
 from components.training.sft.config import COMPARED_ROWS, SftConfig
 from components.training.sft.further_rows import compare, read_dev_rows, stage_gain
 from components.training.sft.stage import SftCounts, Trained, sft
-from qinglan.errors import DataError
+from qinglan.errors import DataError, TrainingError
 from qinglan.evaluation.stage_gain import StageGain, read_gain
 from qinglan.files import sha256_file
 from qinglan.jobs import LocalRunner
@@ -74,7 +74,9 @@ def trained(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
         (work / "log").mkdir(parents=True)
         (work / "model").mkdir()
         write_card(work / "model", RewriterCard(stage="sft", parents={"train": sha256_file(rows / "train.jsonl")}))
-        return Trained(work, COUNTS._replace(rows=len((rows / "train.jsonl").read_bytes().splitlines())))
+        unusable = None if any(texts.get(rows.name, ["usable"])) else ""
+        count = len((rows / "train.jsonl").read_bytes().splitlines())
+        return Trained(work, COUNTS._replace(rows=count), unusable)
 
     def write(settings: dict[str, Any]) -> dict[str, list[list[str]]]:
         return {"rewrites": [texts[Path(model).parent.name] for model in settings["models"]]}
@@ -114,6 +116,33 @@ def test_further_rows_with_which_less_is_found_are_left_out_and_the_card_says_so
     assert card.left_out == (FURTHER_ROWS,)
     assert card.parents["train"] == sha256_file(world.chats / WITHOUT_FURTHER / "train.jsonl")
     assert gain and not gain.taken
+
+
+@pytest.mark.parametrize(
+    ("unusable", "rows", "left_out"), [("further", 8, (FURTHER_ROWS,)), (WITHOUT_FURTHER, 9, None)]
+)
+def test_a_model_that_answers_nothing_loses_to_the_other(
+    world: World,
+    trained: dict[str, list[str]],
+    tmp_path: Path,
+    unusable: str,
+    rows: int,
+    left_out: tuple[str, ...] | None,
+) -> None:
+    trained |= {"further": world.good, WITHOUT_FURTHER: world.good, unusable: [""] * len(world.good)}
+
+    assert train(world, tmp_path, world.chats).rows == rows
+    assert read_card(tmp_path / "model").left_out == left_out
+
+
+def test_models_that_both_answer_nothing_are_handed_on_to_nobody(
+    world: World, trained: dict[str, list[str]], tmp_path: Path
+) -> None:
+    trained |= dict.fromkeys(("further", WITHOUT_FURTHER), [""] * len(world.good))
+
+    with pytest.raises(TrainingError, match=r"answers nothing usable, such as ''\. Look at the loss curve"):
+        train(world, tmp_path, world.chats)
+    assert not (tmp_path / "model").exists()
 
 
 def test_rows_without_a_known_passage_cannot_decide_and_only_one_model_is_trained(
