@@ -1,7 +1,9 @@
-"""The trainings of a run as recipes: what each gained on dev, for how much time and money, and whether it was taken.
+"""The trainings of a run as recipes.
 
-for recipe in recipes(run, config, None):
-    print(recipe.name, worth_in_words(recipe, "USD"))
+    for recipe in recipes(run, config, None):
+        print(recipe.name, worth_in_words(recipe, "USD"))
+
+Each says what it gained on dev, for how much time and money, and whether it was taken.
 """
 
 import math

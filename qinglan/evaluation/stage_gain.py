@@ -1,7 +1,9 @@
-"""The gain of a training stage on dev, which decides whether its model is taken. It lies in the stage's log folder.
+"""The gain of a training stage on dev, which decides whether its model is taken.
 
-write_gain(log, StageGain(rows=512, measure=RIGHT_FIRST, before=0.69, after=0.88, taken=True))
-read_gain(log)   # None where the stage compared nothing
+    write_gain(log, StageGain(rows=512, measure="right passage first", before=0.69, after=0.88, taken=True))
+    read_gain(log)   # None where the stage compared nothing
+
+It lies in the stage's log folder.
 """
 
 from collections.abc import Mapping
