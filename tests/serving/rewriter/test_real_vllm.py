@@ -5,7 +5,6 @@ both that the server goes on by itself and that this runtime writes the same.
 """
 
 import asyncio
-import os
 import signal
 import socket
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import orjson
+import psutil
 import pytest
 
 from components.evaluation.rewriter import engine_inference
@@ -40,6 +40,7 @@ from tests.real_vllm import (
     PPO_RANK,
     QUESTIONS,
     SFT_RANK,
+    engine_processes,
     exported_release,
     real_engine,
     runtime_options,
@@ -113,12 +114,18 @@ def is_ready(served: Served) -> bool:
 
 @contextmanager
 def stopped(engine: Engine) -> Iterator[None]:
-    """The engine's whole session neither answers nor ends: it hangs."""
-    os.killpg(engine.process.pid, signal.SIGSTOP)
+    """All of the engine's processes neither answer nor end: it hangs."""
+    processes = engine_processes(engine)
+    send(signal.SIGSTOP, processes)
     try:
         yield
     finally:
-        os.killpg(engine.process.pid, signal.SIGCONT)
+        send(signal.SIGCONT, processes)
+
+
+def send(number: signal.Signals, processes: list[psutil.Process]) -> None:
+    for process in processes:
+        process.send_signal(number)
 
 
 def instances() -> list[dict[str, str]]:
@@ -315,9 +322,9 @@ def test_under_overload_it_refuses_at_once_and_answers_all_that_it_took(serve: S
 
 
 def kill(engine: Engine) -> None:
-    """As the kernel does where memory is short: the whole session of an engine is gone, and says nothing."""
+    """As the kernel does where memory is short: all processes of an engine are gone, and say nothing."""
     if engine.process.poll() is None:
-        os.killpg(engine.process.pid, signal.SIGKILL)
+        send(signal.SIGKILL, engine_processes(engine))
         engine.process.wait()
 
 
@@ -342,7 +349,7 @@ def test_a_killed_engine_is_an_outage_for_users_and_for_the_evaluation(setup: Se
     """Also for a question that was under way: nobody waits for the deadline, and the RAG service searches on."""
     served = setup.served
     assert searched(rag)["rewriter_version"], "the rewriter answered it, guarded or not"
-    os.killpg(setup.engine.process.pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, engine_processes(setup.engine))
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(served.http.post, V1, json={"instances": [ASKED]})
         until(lambda: served.counted("qinglan_rewriter_under_way") == 1)
