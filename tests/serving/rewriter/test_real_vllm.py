@@ -5,14 +5,16 @@ both that the server goes on by itself and that this runtime writes the same.
 """
 
 import asyncio
+import os
 import signal
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import httpx
 import orjson
@@ -36,6 +38,7 @@ from qinglan.rewriter.engine_process import Engine
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import GeneratedRewrite, Student
 from qinglan.services import run_service
+from tests.forked_runs import fork_environment
 from tests.real_vllm import (
     PPO_RANK,
     QUESTIONS,
@@ -335,7 +338,9 @@ def rag(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     passages = f"fivedoctors={knowledge_base(root / 'kb.jsonl', 8)}"
     options = ["--kb", passages, "--index-root", str(root / "index"), "--port", "0", "--rewrite-cache", "0"]
     options += ["--rewriter", str(setup.served.http.base_url), "--rewriter-deadline", f"{DEADLINE}"]
-    with run_service("serving.rag", options, root / "rag.log") as url:
+    with ExitStack() as stack:
+        with patch.dict(os.environ, fork_environment(models=False)):
+            url = stack.enter_context(run_service("serving.rag", options, root / "rag.log"))
         yield url
 
 
