@@ -5,8 +5,8 @@ sheet, 资料/ -> init -> doctor -> check-rag -> plan -> run -> report.html
 The service speaks only the plan's contract: logits, a token, no snapshot. The provider has DeepSeek's rules: it
 refuses a JSON schema. No file of the project is edited; the trainings are too short to learn much.
 
-Commands, servers of the run and its steps start as a user starts them. The trainings and the students' servers are
-forks: that those start by themselves is tested in components/training and serving/rewriter.
+`init` and `run`, its servers and its steps start as a user starts them. The other commands, the trainings and the
+students' servers are forks: that those start by themselves is tested in components/training and serving/rewriter.
 """
 
 import os
@@ -24,7 +24,7 @@ import yaml
 from qinglan.config import load_yaml, merge_settings
 from qinglan.services import free_port, run_service
 from tests.forked_runs import forks_variables, swift_sockets, verl_socket
-from tests.forkserver import MODELS, socket_path
+from tests.forkserver import GATEWAY, MODELS, forked, socket_path
 from tests.pipelines.companies import write_company
 from tests.pipelines.new_tenant_run import SHORTEST
 
@@ -50,9 +50,11 @@ class User:
         self.environment = os.environ | forks | {"RAG_TOKEN": TOKEN}
 
     def types(self, line: str, *more: str) -> Ended:
-        command = [str(QINGLAN), *line.split(), *more]
+        command = line.split()[0]
+        program = [str(QINGLAN)] if command in ("init", "run") else forked("tests.qinglan_command", libraries=GATEWAY)
+        words = [*program, *line.split(), *more]
         ended = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=900, check=False
+            words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=900, check=False
         )
         return Ended(ended.returncode, ended.stdout, " ".join(ended.stderr.split()))
 

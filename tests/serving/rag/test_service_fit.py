@@ -156,8 +156,8 @@ def test_the_command_without_a_service_fits_the_local_score(
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_work(kbs: dict[str, Path], tmp_path: Path) -> None:
     """The command is started as a person starts it."""
-    files = ["--rows", tmp_path / "none.jsonl", "--kb", f"fivedoctors={kbs['fivedoctors']}"]
-    words = [*files, "--out", tmp_path / "o.json", "--report", tmp_path / "report.pdf"]
+    files = ["--rows", f"{tmp_path}/none.jsonl", "--kb", f"fivedoctors={kbs['fivedoctors']}"]
+    words = [*files, "--out", f"{tmp_path}/o.json", "--report", f"{tmp_path}/report.pdf"]
     command = [sys.executable, "-m", "serving.rag.fit", *words]
     told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
