@@ -10,7 +10,7 @@ import orjson
 from pipelines import cli, demo
 from pipelines.rewriter import RunConfig
 from standins.samples import fresh_questions
-from standins.samples.fresh_questions import Turn
+from standins.samples.conversations import Turn
 
 sampled = fresh_questions.fresh_turns
 
