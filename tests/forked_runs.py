@@ -2,8 +2,8 @@
 
     subprocess.run([sys.executable, "-c", "from pipelines.cli import main; main()", ...], env=fork_environment())
 
-A step of its own Python takes five seconds of a core before it begins, and a run has a dozen. That a run needs none
-of this is tested in pipelines/test_company_to_report.py.
+A step of its own Python takes five seconds of a core before it begins, and a run has a dozen. That commands, steps
+and servers of a run need none of this is tested in pipelines/test_company_to_report.py.
 """
 
 import json

@@ -116,6 +116,7 @@ def client(path: str, argv: list[str]) -> NoReturn:
     connection.sendmsg([len(content).to_bytes(8)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
     connection.sendall(content)
     fork = int.from_bytes(_read(connection, 8) or _forkserver_gone())
+    Path("/proc/self/comm").write_text(f"fork {fork}")
     for number in range(3):
         os.close(number)  # whoever reads them must see the fork's end, not ours
 
@@ -132,6 +133,11 @@ def client(path: str, argv: list[str]) -> NoReturn:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+def fork_of(client: int) -> int:
+    """Process id of a client's fork."""
+    return int(Path(f"/proc/{client}/comm").read_text().removeprefix("fork "))
 
 
 def _umask() -> int:

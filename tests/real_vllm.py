@@ -1,7 +1,7 @@
 """A real vLLM on this machine's CPU, started with the options of the GPU runtime, and an exported release for it.
 
-It runs in an environment made from images/serve/cpu.lock, which the first test makes (6 GB, kept in our cache). A
-start takes some 14 s of a core, so a test file starts it once.
+It runs in an environment made from images/serve/cpu.lock, which the first test makes (6 GB, kept in our cache), as a
+fork of a process that has imported vLLM. That takes ten seconds of a core, once for all tests of a run.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import orjson
+import psutil
 import yaml
 
 from components.training.ppo.export_model import LORA_META, export_checkpoint
@@ -21,9 +22,13 @@ from qinglan.digests import digest
 from qinglan.files import cache_folder
 from qinglan.prompts import Question
 from qinglan.rewriter.card import RewriterCard, read_card, write_card
+from qinglan.rewriter.engine import ENGINE_ENVIRONMENT
 from qinglan.rewriter.engine_process import Engine, run_engine
 from qinglan.rewriter.model import GeneratedRewrite
+from tests.forked_runs import forks_variables
+from tests.forkserver import fork_of, socket_path
 from tests.manifests.manifest_objects import MANIFESTS
+from tests.run_forks.sitecustomize import FORKS_VARIABLE
 from tests.tiny_rewriter import VLLM_SHAPE, taught_model
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GB; vLLM's own default is far more than a test needs
@@ -33,6 +38,13 @@ CPU_OPTIONS = (
 )  # fmt: skip
 """The only differences from the GPU runtime: one process, the precision that the comparison needs, the tiny model's
 length, and no compiled graphs."""
+
+ENGINE = (
+    "vllm.entrypoints.cli.serve", "vllm.entrypoints.openai.api_server", "vllm.v1.engine.async_llm",
+    "vllm.v1.engine.core", "vllm.v1.worker.cpu_worker", "vllm.v1.attention.backends.cpu_attn",
+    "vllm.model_executor.models.qwen3", "kserve", "serving.rewriter.app",
+)  # fmt: skip
+"""What both processes of an engine import, and our server before it."""
 
 START_SECONDS = 600.0
 SFT_RANK, PPO_RANK = 16, 64
@@ -58,6 +70,22 @@ def serve_python() -> str:
     return str(make_environment("serve", cpu=True))
 
 
+def serve_environment() -> dict[str, str]:
+    """Environment in which that interpreter's engines, and our servers before them, are forks."""
+    variables = {**os.environ, **vllm_environment("serve")}
+    with patch.dict(os.environ, variables | ENGINE_ENVIRONMENT):
+        path = socket_path(ENGINE, serve_python())
+    modules = ("vllm.entrypoints.cli.main", "serving.rewriter")
+    forks = forks_variables(dict.fromkeys(modules, path), serve_python())
+    return variables | {FORKS_VARIABLE: forks[FORKS_VARIABLE]}
+
+
+def engine_processes(engine: Engine) -> list[psutil.Process]:
+    """The engine's fork, and what it has started."""
+    process = psutil.Process(fork_of(engine.process.pid))
+    return [process, *process.children(recursive=True)]
+
+
 def runtime_options(runtime: str, release: Path) -> list[str]:
     """A runtime's options of `vllm serve`, as KServe fills them in, for a release that lies here."""
     [server, _] = yaml.safe_load((RUNTIMES / f"{runtime.removeprefix('qinglan-')}.yaml").read_text())["spec"][
@@ -74,7 +102,7 @@ def runtime_options(runtime: str, release: Path) -> list[str]:
 def real_engine(weights: Path, options: list[str], log: Path, port: int = 0) -> Iterator[Engine]:
     print("vllm serve", weights.name, *options, "; overridden here:", *CPU_OPTIONS)
     with ExitStack() as running:
-        with patch.dict(os.environ, vllm_environment("serve")):
+        with patch.dict(os.environ, serve_environment()):
             engine = running.enter_context(
                 run_engine(weights, [*options, *CPU_OPTIONS], log, START_SECONDS, serve_python(), port)
             )

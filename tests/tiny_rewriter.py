@@ -79,9 +79,10 @@ def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...], shape: 
     student = Student.load(tiny_model(folder, seed=seed, shape=shape))
     end = student.tokenizer.eos_token
     rows = [(student.prompt(Question("fivedoctors", asked)).text, f"{written}{end}") for asked, written in taught]
+    tokens, labels = _batch(student, rows)
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
     for _ in range(100):
-        loss = sum(_loss(student, *row) for row in rows)
+        loss = len(rows) * student.model(input_ids=tokens, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -89,9 +90,14 @@ def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...], shape: 
     write_card(folder, read_card(folder).model_copy(update={"max_new_tokens": 32}))
 
 
-def _loss(student: Any, prompt: str, written: str) -> Any:
+def _batch(student: Any, rows: list[tuple[str, str]]) -> tuple[Any, Any]:
+    """Tokens and labels of all rows, padded at their ends, which no earlier token sees."""
     import torch
 
-    before, after = (student.tokenizer(text, add_special_tokens=False).input_ids for text in (prompt, written))
-    labels = [-100] * len(before) + after
-    return student.model(input_ids=torch.tensor([before + after]), labels=torch.tensor([labels])).loss
+    tokens, labels = [], []
+    for prompt, written in rows:
+        before, after = (student.tokenizer(text, add_special_tokens=False).input_ids for text in (prompt, written))
+        tokens.append(torch.tensor(before + after))
+        labels.append(torch.tensor([-100] * len(before) + after))
+    pad = torch.nn.utils.rnn.pad_sequence
+    return pad(tokens, batch_first=True), pad(labels, batch_first=True, padding_value=-100)

@@ -68,11 +68,12 @@ def _wait_until_healthy(engine: Engine, seconds: float) -> None:
     import httpx
 
     deadline = time.monotonic() + seconds
-    while engine.process.poll() is None:
-        with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(engine.url + HEALTH_PATH, trust_env=False, timeout=5).status_code == 200:
-                return
-        if time.monotonic() > deadline:
-            raise engine.outage(f"was not ready after {seconds:.0f} s")
-        time.sleep(POLL_SECONDS)
+    with httpx.Client(trust_env=False, timeout=5) as http:
+        while engine.process.poll() is None:
+            with contextlib.suppress(httpx.HTTPError):
+                if http.get(engine.url + HEALTH_PATH).status_code == 200:
+                    return
+            if time.monotonic() > deadline:
+                raise engine.outage(f"was not ready after {seconds:.0f} s")
+            time.sleep(POLL_SECONDS)
     raise engine.outage("did not start")

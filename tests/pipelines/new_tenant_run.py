@@ -16,11 +16,15 @@ from standins.samples import write_sample
 ROOT = Path(__file__).parents[2]
 SHORT = {
     "base": {"tiny": {"hidden": 32, "layers": 2, "heads": 2, "steps": 120, "learning_rate": 6e-3}},
+    "augment": {"pseudo_calls": 90},
     "sft": {"epochs": 4.0, "validations": 4, "batch": 8},
     "ppo": {"steps": 2, "validations": 2, "collection": 16, "batch": 16, "dev_rows": 16},
     "evaluate": {"examined_rows": 10, "agreement_rows": 5, "latency_rows": 3, "draws": 200, "blind_rows": 4},
     # More requests than there will be: this canary is always taken back.
-    "loopback": {"rollout": {"steps": [50, 100], "stepSeconds": 2, "minimumSample": 1000000, "deadlineSeconds": 10}},
+    "loopback": {
+        "requests_a_second": 8,
+        "rollout": {"steps": [50, 100], "stepSeconds": 2, "minimumSample": 1000000, "deadlineSeconds": 5},
+    },
 }
 """Trainings too short to learn much."""
 

@@ -4,6 +4,9 @@ sheet, 资料/ -> init -> doctor -> check-rag -> plan -> run -> report.html
 
 The service speaks only the plan's contract: logits, a token, no snapshot. The provider has DeepSeek's rules: it
 refuses a JSON schema. No file of the project is edited; the trainings are too short to learn much.
+
+`init` and `run`, its servers and its steps start as a user starts them. The other commands, the trainings and the
+students' servers are forks: that those start by themselves is tested in components/training and serving/rewriter.
 """
 
 import os
@@ -20,6 +23,8 @@ import yaml
 
 from qinglan.config import load_yaml, merge_settings
 from qinglan.services import free_port, run_service
+from tests.forked_runs import forks_variables, swift_sockets, verl_socket
+from tests.forkserver import GATEWAY, MODELS, forked, socket_path
 from tests.pipelines.companies import write_company
 from tests.pipelines.new_tenant_run import SHORTEST
 
@@ -27,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 QINGLAN = Path(sys.executable).parent / "qinglan"
 TOKEN = "the-companys-own-token"
-MODELS = ("deepseek-flash", "deepseek-v4-pro", "gpt-5.6-sol")
+PAID_MODELS = ("deepseek-flash", "deepseek-v4-pro", "gpt-5.6-sol")
 
 
 class Ended(NamedTuple):
@@ -41,12 +46,15 @@ class User:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = os.environ | {"RAG_TOKEN": TOKEN}
+        forks = forks_variables(swift_sockets() | verl_socket() | {"serving.rewriter": socket_path(MODELS)})
+        self.environment = os.environ | forks | {"RAG_TOKEN": TOKEN}
 
     def types(self, line: str, *more: str) -> Ended:
-        command = [str(QINGLAN), *line.split(), *more]
+        command = line.split()[0]
+        program = [str(QINGLAN)] if command in ("init", "run") else forked("tests.qinglan_command", libraries=GATEWAY)
+        words = [*program, *line.split(), *more]
         ended = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=900, check=False
+            words, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=900, check=False
         )
         return Ended(ended.returncode, ended.stdout, " ".join(ended.stderr.split()))
 
@@ -57,7 +65,7 @@ def company_services(tenant: Path, port: int) -> Iterator[str]:
     base, logs = f"acme={tenant / 'knowledge_base.jsonl'}", tenant.parents[1] / "logs"
     rag = ["--kb", base, "--index-root", str(logs / "index"), "--token", TOKEN, "--port", str(port)]
     teacher = ["--kb", base, "--port", "0"]
-    for model in MODELS:
+    for model in PAID_MODELS:
         teacher += ["--variant", f'{model}={{"tenant": "acme"}}']
     with (
         run_service("standins.company_rag", rag, logs / "rag.log"),

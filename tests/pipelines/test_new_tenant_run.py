@@ -6,7 +6,6 @@ The trainings are too short to learn much: the gate has to hold.
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,22 +27,10 @@ from qinglan.rewriter.model import Student
 from qinglan.store import open_store
 from tests.browser import open_page
 from tests.forked_runs import fork_environment, swift_sockets, verl_socket
+from tests.forkserver import GATEWAY, forked
 from tests.pipelines.new_tenant_run import Ran, acme, guide_settings, qinglan
 
 pytestmark = pytest.mark.slow
-
-DEMO = """
-import sys
-from pathlib import Path
-import orjson
-from pipelines import cli, demo
-from standins.samples import fresh_questions
-demo.run_pipeline = lambda config, root: orjson.loads((root / "run.json").read_bytes())
-sampled = fresh_questions.fresh_turns
-fresh_questions.fresh_turns = lambda tenant, *seeds: sampled("fivedoctors", *seeds)
-cli.main()
-"""
-"""`qinglan`, whose demo finds its run done; acme's users ask what the users of its sample tenant ask."""
 
 
 def with_forks() -> dict[str, str]:
@@ -234,7 +221,7 @@ def shown(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Shown:
 
 
 def demo(command: str, out: Path, *more: str) -> Shown:
-    words = [sys.executable, "-c", DEMO, command, "--out", str(out), *more]
+    words = forked("tests.pipelines.held_demo", command, "--out", str(out), *more, libraries=GATEWAY)
     run = subprocess.run(words, capture_output=True, text=True, timeout=1200, check=False, env=with_forks())
     return Shown(out, run.returncode, run.stdout, run.stderr)
 

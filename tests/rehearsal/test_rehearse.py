@@ -4,6 +4,7 @@ The whole is `make rehearse`. The environment of the image `sft` is installed th
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import patch
 
@@ -35,8 +36,12 @@ def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weig
     """Two steps, each with a validation: each computes with all 151,936 tokens of Qwen3, for two CPU seconds. The
     teacher writes no further rows, so that SFT trains once.
 
-    What this image's Python runs is forked from one that has imported ms-swift.
+    What this image's Python runs is forked from one that has imported ms-swift. The base's weights are written in
+    this process, which has imported torch, not in one of their own.
     """
+    monkeypatch.setattr(
+        "tests.rehearsal.rehearse.ProcessPoolExecutor", lambda workers, _: ThreadPoolExecutor(workers)
+    )
     monkeypatch.setitem(SIZES, "augment", {"hindsight_calls": 0, "pseudo_calls": 0})
     rehearsal = Rehearsal("a100x4", tmp_path, 12, taught=1)
 

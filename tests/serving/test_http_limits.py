@@ -152,6 +152,7 @@ def test_the_size_of_a_head_is_that_of_its_bytes() -> None:
     assert head_size(b"/ab", [(b"x", b"yz"), (b"a", b"")]) == len(b"/ab" + b"x: yz\r\n" + b"a: \r\n")
 
 
+@pytest.mark.slow
 def test_others_do_not_wait_for_endless_and_slow_senders(url: str) -> None:
     def p99(calls: int = 200) -> float:
         seconds = []

@@ -1,11 +1,13 @@
 """The content check: a verdict from the style service in time, or a reason; never a made-up score."""
 
+import os
 import re
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import orjson
@@ -20,6 +22,7 @@ from serving.rag.content_check import CONTENT_PATH, ContentChecker, is_flagged
 from serving.rag.engine import TantivyEngine
 from tests.echo_servers import Reply, Scripted
 from tests.echo_servers import running as answering
+from tests.forked_runs import fork_environment
 from tests.forkserver import forked
 from tests.serving.rewriter.conftest import announced
 from tests.tiny_style import tiny_style_model
@@ -204,7 +207,10 @@ def test_both_services_together_say_what_the_model_says(tmp_path: Path) -> None:
         arguments = ["--kb", f"fivedoctors={knowledge_base(tmp_path / 'kb.jsonl', 8)}", "--port", "0"]
         arguments += ["--index-root", str(tmp_path / "index"), "--style", style, "--style-deadline", "10"]
         arguments += ["--called-for-threshold", "0", "--harmless-threshold", "1"]
-        with run_service("serving.rag", arguments, tmp_path / "rag.log") as rag:
+        with (
+            patch.dict(os.environ, fork_environment(models=False)),
+            run_service("serving.rag", arguments, tmp_path / "rag.log") as rag,
+        ):
             data = httpx.post(rag + CONTENT_PATH, json=ASKED, trust_env=False, timeout=120).json()["data"]
 
     assert (data["checked"], data["flagged"], data["predicted_label"]) == (True, True, answered["predicted_label"])

@@ -151,8 +151,9 @@ def test_where_it_fails_for_the_need_alone_the_query_is_scored_again_by_the_same
     world.stand_in.behaviour = Behaviour(fault="broken", error_rate=0.5)
     tried = [{"rewritten_query": f"{QUERY}{number}"} for number in range(9)]
     query = next(one for one in tried if world.answers(one)[0][0].reranker == "service")
+    needs = [f"鱼油{number}" for number in range(9)]
 
-    result = {need: world.answers({**query, "need": need})[0][0] for need in (f"鱼油{n}" for n in range(9))}
+    result = dict(zip(needs, world.answers(*({**query, "need": need} for need in needs))[0], strict=True))
 
     assert {data.reranker for data in result.values()} == {"local", "service"}
     for need, data in result.items():

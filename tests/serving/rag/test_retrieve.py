@@ -34,7 +34,7 @@ def recall(
     return asyncio.run(retrieve(engines["fivedoctors", "default"], query, top_k, threshold, need)).recall
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(query=TEXTS, need=TEXTS, top_k=st.integers(1, 30), threshold=st.sampled_from([0.0, 0.01, 0.1, 0.5, 0.9]))
 def test_need_changes_scores_and_never_order_cut_or_threshold(
     engines: Engines, query: str, need: str, top_k: int, threshold: float

@@ -113,6 +113,7 @@ def test_after_a_few_questions_that_waited_in_vain_the_others_are_searched_at_on
     assert rewriter.received == FAILURES
 
 
+@pytest.mark.slow
 def test_under_load_few_questions_wait_for_a_rewriter_that_hangs(
     engines: Engines, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,6 +21,7 @@ from qinglan.rewriter.card import RewriterCard, write_card
 from serving.rag.__main__ import main
 from serving.rag.config import KnowledgeBaseSource, RagConfig, RewriterConfig
 from serving.rag.server import open_engines, open_rewriter
+from tests.forkserver import GATEWAY, forked
 from tests.hostile_senders import assert_endless_header_is_cut
 
 Running = Callable[[Any], AbstractContextManager[str]]
@@ -30,8 +30,8 @@ Ask = Callable[..., httpx.Response]
 
 @contextmanager
 def process(*arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """`python -m serving.rag` on a free port, and the address it announces."""
-    command = [sys.executable, "-m", "serving.rag", "--port", "0", *arguments]
+    """`serving.rag` on a free port, in a fork, and the address it announces."""
+    command = forked("serving.rag", "--port", "0", *arguments, libraries=GATEWAY)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         try:
@@ -40,6 +40,7 @@ def process(*arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
             child.kill()
 
 
+@pytest.mark.slow
 def test_a_service_told_to_stop_finishes_what_is_under_way(
     kbs: dict[str, Path], tmp_path: Path, running: Running, ask: Ask
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
         ask(url)
 
 
+@pytest.mark.slow
 def test_an_endless_header_is_cut(kbs: dict[str, Path], tmp_path: Path) -> None:
     with process("--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", str(tmp_path)) as (_, url):
         assert_endless_header_is_cut(url)
@@ -91,14 +93,15 @@ def test_a_knowledge_base_with_a_file_needs_no_further_option(
     assert [path.name for path in (tmp_path / "runs" / "index").iterdir()] == ["fivedoctors"]
 
 
+@pytest.mark.slow
 def test_a_damaged_index_stops_the_start_with_the_way_to_rebuild_it(kbs: dict[str, Path], tmp_path: Path) -> None:
     folder = build_index(kbs["fivedoctors"], tmp_path, "fivedoctors")
     (folder / PASSAGES).write_bytes(b"")
 
+    arguments = ["--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", str(tmp_path)]
     ended = subprocess.run(
-        [sys.executable, "-m", "serving.rag", "--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", tmp_path],
-        capture_output=True, timeout=120,
-    )  # fmt: skip
+        forked("serving.rag", *arguments, libraries=GATEWAY), capture_output=True, timeout=120, check=False
+    )
 
     assert ended.returncode == 3
     assert b"Delete the folder and build it again" in ended.stderr

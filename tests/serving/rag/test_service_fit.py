@@ -23,6 +23,7 @@ from serving.rag.lexical_reranker import FitReport
 from serving.rag.service_fit import fit_service
 from standins.reranker.app import FakeReranker, create_app
 from standins.reranker.behaviour import Behaviour
+from tests.forkserver import GATEWAY, forked
 from tests.serving.rag.test_lexical_reranker import Row, labelled, write
 from tests.serving.rag.test_server import process
 
@@ -154,10 +155,11 @@ def test_the_command_without_a_service_fits_the_local_score(
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_work(kbs: dict[str, Path], tmp_path: Path) -> None:
-    told = fit(
-        "--rows", tmp_path / "none.jsonl", "--kb", f"fivedoctors={kbs['fivedoctors']}", "--out", tmp_path / "o.json",
-        "--report", tmp_path / "report.pdf",
-    )  # fmt: skip
+    """The command is started as a person starts it."""
+    files = ["--rows", f"{tmp_path}/none.jsonl", "--kb", f"fivedoctors={kbs['fivedoctors']}"]
+    words = [*files, "--out", f"{tmp_path}/o.json", "--report", f"{tmp_path}/report.pdf"]
+    command = [sys.executable, "-m", "serving.rag.fit", *words]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     assert told.returncode == 2
     assert "let it end in .html or .json" in told.stderr
@@ -197,5 +199,5 @@ def report(**found: float | None) -> FitReport:
 
 
 def fit(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "serving.rag.fit", *map(str, arguments)]
+    command = forked("serving.rag.fit", *map(str, arguments), libraries=GATEWAY)
     return subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -11,12 +11,14 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import httpx
 import orjson
+import psutil
 import pytest
 
 from components.evaluation.rewriter import engine_inference
@@ -36,10 +38,12 @@ from qinglan.rewriter.engine_process import Engine
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import GeneratedRewrite, Student
 from qinglan.services import run_service
+from tests.forked_runs import fork_environment
 from tests.real_vllm import (
     PPO_RANK,
     QUESTIONS,
     SFT_RANK,
+    engine_processes,
     exported_release,
     real_engine,
     runtime_options,
@@ -113,12 +117,18 @@ def is_ready(served: Served) -> bool:
 
 @contextmanager
 def stopped(engine: Engine) -> Iterator[None]:
-    """The engine's whole session neither answers nor ends: it hangs."""
-    os.killpg(engine.process.pid, signal.SIGSTOP)
+    """All of the engine's processes neither answer nor end: it hangs."""
+    processes = engine_processes(engine)
+    send(signal.SIGSTOP, processes)
     try:
         yield
     finally:
-        os.killpg(engine.process.pid, signal.SIGCONT)
+        send(signal.SIGCONT, processes)
+
+
+def send(number: signal.Signals, processes: list[psutil.Process]) -> None:
+    for process in processes:
+        process.send_signal(number)
 
 
 def instances() -> list[dict[str, str]]:
@@ -315,9 +325,9 @@ def test_under_overload_it_refuses_at_once_and_answers_all_that_it_took(serve: S
 
 
 def kill(engine: Engine) -> None:
-    """As the kernel does where memory is short: the whole session of an engine is gone, and says nothing."""
+    """As the kernel does where memory is short: all processes of an engine are gone, and say nothing."""
     if engine.process.poll() is None:
-        os.killpg(engine.process.pid, signal.SIGKILL)
+        send(signal.SIGKILL, engine_processes(engine))
         engine.process.wait()
 
 
@@ -328,7 +338,9 @@ def rag(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     passages = f"fivedoctors={knowledge_base(root / 'kb.jsonl', 8)}"
     options = ["--kb", passages, "--index-root", str(root / "index"), "--port", "0", "--rewrite-cache", "0"]
     options += ["--rewriter", str(setup.served.http.base_url), "--rewriter-deadline", f"{DEADLINE}"]
-    with run_service("serving.rag", options, root / "rag.log") as url:
+    with ExitStack() as stack:
+        with patch.dict(os.environ, fork_environment(models=False)):
+            url = stack.enter_context(run_service("serving.rag", options, root / "rag.log"))
         yield url
 
 
@@ -342,7 +354,7 @@ def test_a_killed_engine_is_an_outage_for_users_and_for_the_evaluation(setup: Se
     """Also for a question that was under way: nobody waits for the deadline, and the RAG service searches on."""
     served = setup.served
     assert searched(rag)["rewriter_version"], "the rewriter answered it, guarded or not"
-    os.killpg(setup.engine.process.pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, engine_processes(setup.engine))
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(served.http.post, V1, json={"instances": [ASKED]})
         until(lambda: served.counted("qinglan_rewriter_under_way") == 1)

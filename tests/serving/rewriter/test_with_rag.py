@@ -1,7 +1,11 @@
 """The RAG service and its own rewriter, two real processes: a question comes in without a rewrite."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -11,6 +15,7 @@ from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter.model import Student
 from qinglan.services import run_service
 from serving.rewriter.protocols import Instance
+from tests.forked_runs import fork_environment
 from tests.serving.rewriter.conftest import Serve
 from tests.tiny_rewriter import tiny_model
 from tests.training_rows import knowledge_base
@@ -36,6 +41,15 @@ def test_the_deployed_student_rewrites_and_is_named_by_its_bytes(folder: Path, t
     assert digest(folder).startswith(data["rewriter_version"]) and data["rewriter_version"]
 
 
+@contextmanager
+def forked_rag(arguments: list[str], folder: Path) -> Iterator[str]:
+    with (
+        patch.dict(os.environ, fork_environment(models=False)),
+        run_service("serving.rag", arguments, folder / "rag.log") as url,
+    ):
+        yield url
+
+
 def test_a_guarded_rewrite_is_searched_as_the_question_and_reported_with_its_version(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -44,7 +58,7 @@ def test_a_guarded_rewrite_is_searched_as_the_question_and_reported_with_its_ver
     with serve(model=model) as served:
         rewriter = str(served.http.base_url)
         arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
-        with run_service("serving.rag", [*arguments, "--rewriter", rewriter], tmp_path / "rag.log") as rag:
+        with forked_rag([*arguments, "--rewriter", rewriter], tmp_path) as rag:
             answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
             metrics = httpx.get(f"{rag}/metrics", trust_env=False).text
 
@@ -60,7 +74,7 @@ def test_without_the_student_the_plain_question_is_searched_and_that_is_said(tmp
     passages = knowledge_base(tmp_path / "kb.jsonl", 8)
     arguments = ["--kb", f"fivedoctors={passages}", "--index-root", str(tmp_path / "index"), "--port", "0"]
     arguments += ["--rewriter", "http://127.0.0.1:9"]
-    with run_service("serving.rag", arguments, tmp_path / "rag.log") as rag:
+    with forked_rag(arguments, tmp_path) as rag:
         answer = httpx.post(rag + RAG_PATH, json=ASKED | {"score_threshold": 0.0}, trust_env=False, timeout=120)
 
     data = json.loads(answer.content)["data"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,11 +20,11 @@ from serving.rollout.state import State
 from standins.rollout_local.ledger import FileRollouts, parse_state
 from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.service import SERVICE_NAME, create_service, service_snapshot
-from tests.forkserver import forked
+from tests.forkserver import GATEWAY, forked
 from tests.registered_release import Made
-from tests.serving.rewriter.conftest import ASKED, V1, running
+from tests.serving.rewriter.conftest import ASKED, V1, announced
 
-USERS = 20
+USERS = 10
 POLICY: dict[str, Any] = {
     "steps": [20, 50, 100], "stepSeconds": 2, "minimumSample": 20, "deadlineSeconds": 300,
     "checks": [
@@ -77,10 +76,9 @@ class Place(NamedTuple):
     @contextmanager
     def serving(self) -> Iterator[str]:
         """The router's URL, once the stable model is ready."""
-        with running(
-            self.folder / "serve.log", "tests.serving.rollout.faulty_service", str(self.folder),
-            *forked("tests.serving.rollout.faulty_server"),
-        ) as (_, url):  # fmt: skip
+        server = forked("tests.serving.rollout.faulty_server")
+        service = forked("tests.serving.rollout.faulty_service", str(self.folder), *server, libraries=GATEWAY)
+        with announced(self.folder / "serve.log", service) as (_, url):
             wait(lambda: self.served.traffic == {self.address(self.stable): 100})
             yield url
 
@@ -88,7 +86,7 @@ class Place(NamedTuple):
     def controlled(self) -> Iterator["subprocess.Popen[bytes]"]:
         with (self.folder / "controller.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "standins.rollout_local", str(self.folder)], stdout=log, stderr=log
+                forked("standins.rollout_local", str(self.folder), libraries=GATEWAY), stdout=log, stderr=log
             )
         try:
             yield process
@@ -105,7 +103,7 @@ def wait(holds: Callable[[], bool], seconds: float = 120.0) -> None:
 
 
 async def asking(url: str, until: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> list[Answer]:
-    """Twenty users, each with one question after another on a connection of its own, until `until`."""
+    """Ten users, each with one question after another on a connection of its own, until `until`."""
     answers: list[Answer] = []
     over = asyncio.Event()
 

@@ -1,6 +1,5 @@
 """The students served by a real vLLM, in the environment that the evaluation has on a cluster."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from tests.real_vllm import (
     CPU_OPTIONS,
     QUESTIONS,
     exported_release,
+    serve_environment,
     serve_python,
-    vllm_environment,
     without_fragment,
 )
 
@@ -64,7 +63,7 @@ def test_vllm_writes_what_transformers_writes_and_is_timed_behind_our_server(tmp
 
     done = subprocess.run(
         [serve_python(), "-c", SCRIPT],
-        input=orjson.dumps(inputs), env={**os.environ, **vllm_environment("serve")},
+        input=orjson.dumps(inputs), env=serve_environment(),
         capture_output=True, timeout=900, cwd=Path(__file__).parents[4],
     )  # fmt: skip
 

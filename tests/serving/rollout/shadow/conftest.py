@@ -1,9 +1,11 @@
 """Two real rewriters, one of them spoiled, a real RAG service, and a payload log: processes on loopback."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -12,6 +14,7 @@ from qinglan.digests import digest
 from qinglan.files import dump_line
 from qinglan.services import run_service
 from serving.rollout.shadow.config import ModelPair
+from tests.forked_runs import fork_environment
 from tests.forkserver import forked
 from tests.patched_constants import with_constants
 from tests.serving.rag.conftest import passages
@@ -73,5 +76,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             return Server(url, digest(model)[:12], log)
 
         arguments = ["--kb", f"fivedoctors={known}", "--index-root", str(folder / "index"), "--port", "0"]
-        rag = stack.enter_context(run_service("serving.rag", arguments, folder / "rag.log"))
+        with patch.dict(os.environ, fork_environment(models=False)):
+            rag = stack.enter_context(run_service("serving.rag", arguments, folder / "rag.log"))
         yield World(serve("good", TAUGHT), serve("bad", SPOILED), rag)
