@@ -16,6 +16,8 @@ from tests.forked_workers import fork_workers
 
 # Tests read English, whatever the locale of whoever runs them.
 os.environ["QINGLAN_LANG"] = "en"
+# As under `make`: on a busy machine threads that wait for each other take minutes for a tiny model.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("qinglan", deadline=None, suppress_health_check=[HealthCheck.too_slow])
