@@ -52,6 +52,9 @@ TAUGHT = {
 }
 """What the taught model was shown: it ends its texts, and they differ."""
 
+IGNORED = -100
+"""Label of a token that is not to be learned, as torch's cross entropy has it."""
+
 
 def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT, shape: TinyConfig = SHAPE) -> Path:
     """A tiny model that has learned a few rewrites by heart: it answers, and comes to an end."""
@@ -80,8 +83,9 @@ def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...], shape: 
     end = student.tokenizer.eos_token
     rows = [(student.prompt(Question("fivedoctors", asked)).text, f"{written}{end}") for asked, written in taught]
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
+    inputs, labels = _batch(student, rows)
     for _ in range(100):
-        loss = sum(_loss(student, *row) for row in rows)
+        loss = _loss(student, inputs, labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -89,9 +93,25 @@ def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...], shape: 
     write_card(folder, read_card(folder).model_copy(update={"max_new_tokens": 32}))
 
 
-def _loss(student: Any, prompt: str, written: str) -> Any:
+def _batch(student: Any, rows: list[tuple[str, str]]) -> tuple[Any, Any]:
+    """The rows padded on the right, and the tokens to learn; the rest of the labels are ignored."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    inputs, labels = [], []
+    for row in rows:
+        before, after = (student.tokenizer(text, add_special_tokens=False).input_ids for text in row)
+        inputs.append(torch.tensor(before + after))
+        labels.append(torch.tensor([IGNORED] * len(before) + after))
+    return pad_sequence(inputs, batch_first=True), pad_sequence(labels, batch_first=True, padding_value=IGNORED)
+
+
+def _loss(student: Any, inputs: Any, labels: Any) -> Any:
+    """Sum of the rows' mean losses. Attention looks back only, so the padding behind a row changes none of them."""
     import torch
 
-    before, after = (student.tokenizer(text, add_special_tokens=False).input_ids for text in (prompt, written))
-    labels = [-100] * len(before) + after
-    return student.model(input_ids=torch.tensor([before + after]), labels=torch.tensor([labels])).loss
+    logits = student.model(input_ids=inputs, use_cache=False).logits[:, :-1]
+    losses = torch.nn.functional.cross_entropy(
+        logits.transpose(1, 2), labels[:, 1:], ignore_index=IGNORED, reduction="none"
+    )
+    return (losses.sum(1) / (labels[:, 1:] != IGNORED).sum(1)).sum()

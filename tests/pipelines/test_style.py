@@ -111,8 +111,8 @@ def test_an_unknown_profile_lists_those_there_are() -> None:
         load_style_config("big", labelled=Path("x.json"))
 
 
-def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
-    ran = qinglan("style", "run", tmp_path / "none.json", "--out", tmp_path / "run")
+def test_a_file_that_is_not_there_is_said_at_once(here: Here, tmp_path: Path) -> None:
+    ran = here("style", "run", tmp_path / "none.json", "--out", tmp_path / "run")
 
     assert ran.code == 2
     assert "qinglan sample style" in ran.errors
