@@ -265,9 +265,10 @@ def shown(out: Path, step: str, artifact: str) -> str:
 def test_a_run_of_other_data_leaves_no_file_of_the_one_before(folder: Path, promoted: Ran) -> None:
     words = ("--until", "prepare", "--out", folder / "run", "--json")
     command = ("style", "run", folder / "data" / "style.xlsx", *words)
-    refused = qinglan(*command)
+    environment = fork_environment(models=False)
+    refused = qinglan(*command, environment=environment)
     (folder / "run" / "config.yaml").unlink()
-    fresh = qinglan(*command)
+    fresh = qinglan(*command, environment=environment)
 
     assert refused.code == 2 and "its run began with --labelled" in refused.errors
     assert (fresh.code, fresh.record["verdict"]) == (0, {}), fresh.errors
