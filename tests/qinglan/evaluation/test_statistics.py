@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.evaluation.statistics import (
+    Columns,
     agreement,
     bootstrap_intervals,
     bootstrap_means,
@@ -49,7 +50,7 @@ def test_a_difference_of_means_needs_the_textbooks_number_of_pairs() -> None:
 def test_an_interval_holds_95_percent_of_the_known_draws_beside_a_column_with_unknown_ones() -> None:
     values = np.array([0.1, 0.5, 0.2, 0.9, 0.4, 0.7])
 
-    def statistic(times: np.ndarray) -> np.ndarray:
+    def statistic(times: Columns) -> Columns:
         means = times @ values / times.sum(axis=1)
         return np.column_stack([means, np.where(times[:, 0] > 0, means, NAN), np.full(len(times), NAN)])
 
