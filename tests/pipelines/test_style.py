@@ -111,8 +111,8 @@ def test_an_unknown_profile_lists_those_there_are() -> None:
         load_style_config("big", labelled=Path("x.json"))
 
 
-def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
-    ran = qinglan("style", "run", tmp_path / "none.json", "--out", tmp_path / "run")
+def test_a_file_that_is_not_there_is_said_at_once(here: Here, tmp_path: Path) -> None:
+    ran = here("style", "run", tmp_path / "none.json", "--out", tmp_path / "run")
 
     assert ran.code == 2
     assert "qinglan sample style" in ran.errors
@@ -265,9 +265,10 @@ def shown(out: Path, step: str, artifact: str) -> str:
 def test_a_run_of_other_data_leaves_no_file_of_the_one_before(folder: Path, promoted: Ran) -> None:
     words = ("--until", "prepare", "--out", folder / "run", "--json")
     command = ("style", "run", folder / "data" / "style.xlsx", *words)
-    refused = qinglan(*command)
+    environment = fork_environment(models=False)
+    refused = qinglan(*command, environment=environment)
     (folder / "run" / "config.yaml").unlink()
-    fresh = qinglan(*command)
+    fresh = qinglan(*command, environment=environment)
 
     assert refused.code == 2 and "its run began with --labelled" in refused.errors
     assert (fresh.code, fresh.record["verdict"]) == (0, {}), fresh.errors

@@ -62,7 +62,7 @@ look, looks = services.get_node, []
 
 def late(*args):
     looks.append(args)
-    if len(looks) < 3:
+    if len(looks) < 2:
         raise Exception("The current node timed out during startup.")
     return look(*args)
 
@@ -70,7 +70,7 @@ services.get_node = late
 ray.init(num_cpus=1, include_dashboard=False)
 servers = [one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server"]
 running = [one for one in servers if one.status() != psutil.STATUS_ZOMBIE]
-print(ray.is_initialized(), len(looks) >= 3, len(running))
+print(ray.is_initialized(), len(looks) >= 2, len(running))
 """
     # A machine with other work may need one more start of its own. A Ray that was ended leaves its agents behind.
     with process_cleanup(tmp_path / "running") as (mark, folder):

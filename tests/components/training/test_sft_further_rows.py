@@ -25,6 +25,8 @@ from tests.components.evaluation.rewriter.sample_evaluation import (
     locked_rows,
     write_knowledge_base,
 )
+from tests.forked_runs import forks_variables
+from tests.forkserver import MODELS, socket_path
 from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chats
 
@@ -195,7 +197,11 @@ class Elsewhere(LocalRunner):
 
 
 @pytest.mark.slow
-def test_models_that_need_a_job_are_asked_where_they_were_trained(world: World, tmp_path: Path) -> None:
+def test_models_that_need_a_job_are_asked_where_they_were_trained(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in forks_variables({further_rows.__name__: socket_path(MODELS)}).items():
+        monkeypatch.setenv(name, value)
     model = tiny_model(tmp_path / "work" / "model")
     (tmp_path / "work" / "log").mkdir()
     rows = read_dev_rows(world.chats / WITHOUT_FURTHER / "dev.parquet", seed=0)

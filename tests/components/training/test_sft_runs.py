@@ -170,7 +170,7 @@ def test_lora_is_trained_and_merged_and_the_two_say_the_same(inputs: Inputs, tmp
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    train(inputs, tmp_path, SMALL.model_copy(update={"tuner": "lora", "epochs": 16.0}), LOCAL_RUNNER)
+    train(inputs, tmp_path, SMALL.model_copy(update={"tuner": "lora"}), LOCAL_RUNNER)
 
     model = tmp_path / "model"
     ids = torch.tensor(

@@ -3,13 +3,11 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -22,8 +20,9 @@ from components.evaluation.style.stage import evaluate
 from components.evaluation.style.teacher import TeacherFiles
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.stage import text_base
+from components.training.style import distil as distil_module
 from components.training.style.config import DistilConfig, StyleConfig
-from components.training.style.distil import compare, distil
+from components.training.style.distil import DistilCounts, compare, distil
 from components.training.style.stage import train_style
 from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
@@ -31,9 +30,10 @@ from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import sha256_file
 from qinglan.models.model_files import disallowed_files
 from qinglan.models.weights import count_parameters
-from qinglan.style.model import StyleModel, read_card
+from qinglan.style.model import ONNX_FILE, StyleModel, read_card
 from qinglan.style.rows import CROSS_FITTED_FILE, FOLDS_FILE, read_folds, read_split
 from standins.samples.style import write_style_sample
+from tests.forkserver import KILL, forked
 
 pytestmark = pytest.mark.slow
 TINY = TinyConfig(vocabulary=900, hidden=32, layers=2, heads=2, steps=30, batch=16)
@@ -41,6 +41,7 @@ CONFIG = StyleConfig(
     device="cpu", max_length=256, epochs=3, learning_rate=4e-3, batch=16, eval_batch=64, patience=0, smoothing=0.1,
     evaluations=2, demo_inference=True,
 )  # fmt: skip
+SMALLER = DistilConfig(device="cpu", layers=1, epochs=1, learning_rate=2e-3, batch=32, eval_batch=64)
 
 
 @pytest.fixture(scope="module")
@@ -153,21 +154,16 @@ def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = trained(made, tmp_path / "whole")
-    program = (
-        "import sys; from pathlib import Path; from components.training.style.config import StyleConfig; "
-        "from components.training.style.stage import train_style; made, out, config = sys.argv[1:]; "
-        "train_style(Path(made) / 'base', Path(made) / 'rows', Path(out) / 'model', Path(out) / 'log', "
-        "StyleConfig.model_validate_json(config))"
-    )
     there = tmp_path / "killed-scratch"
     monkeypatch.setenv("QINGLAN_SCRATCH", str(there))
-    command = [sys.executable, "-c", program, str(made), str(tmp_path / "killed"), CONFIG.model_dump_json()]
+    words = [str(made), str(tmp_path / "killed"), CONFIG.model_dump_json()]
+    command = forked("tests.components.training.style_training", *words)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + 600
         while not list(there.glob("style/*/checkpoints/checkpoint-*/trainer_state.json")):
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(KILL)
     assert not (tmp_path / "killed" / "model").exists()
 
     resumed = trained(made, tmp_path / "killed")
@@ -209,47 +205,59 @@ def test_a_base_that_is_a_pickle_is_refused(made: Path, tmp_path: Path) -> None:
 
 def test_rare_labels_count_as_configured(made: Path, tmp_path: Path) -> None:
     sizes = {
-        balance: trained(made, tmp_path / balance, balance=balance, epochs=1).steps
+        balance: trained(made, tmp_path / balance, balance=balance, epochs=0.5).steps
         for balance in ("none", "sampling")
     }
 
     assert sizes["sampling"] > sizes["none"]
 
 
-def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(made: Path, tmp_path: Path) -> None:
-    trained(made, tmp_path)
-    config = DistilConfig(device="cpu", layers=1, epochs=1, learning_rate=2e-3, batch=32, eval_batch=64)
+class Distilled(NamedTuple):
+    """A smaller model, and what its distillation says."""
 
-    counts = distil(
-        tmp_path / "model", made / "rows", tmp_path / "student", tmp_path / "table.json", tmp_path / "log2", config
-    )
+    out: Path
+    counts: DistilCounts
+
+
+@pytest.fixture(scope="module")
+def distilled(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Distilled:
+    out = tmp_path_factory.mktemp("distilled")
+    trained(made, out)
+    return Distilled(out, distil_to(out, made, SMALLER))
+
+
+def distil_to(out: Path, made: Path, config: DistilConfig) -> DistilCounts:
+    return distil(out / "model", made / "rows", out / "student", out / "table.json", out / "log2", config)
+
+
+def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
+    made: Path, distilled: Distilled
+) -> None:
+    out, counts = distilled
 
     assert counts.texts == len(read_split(made / "rows", "train")[0]) + 1200
-    assert (counts.layers, counts.parameters) == (1, count_parameters(tmp_path / "student"))
-    assert counts.parameters < counts.teacher_parameters == count_parameters(tmp_path / "model")
-    assert 0 < counts.int8_difference <= config.bound
-    teacher, student, _ = compare(tmp_path / "model", tmp_path / "student", made / "rows")
+    assert (counts.layers, counts.parameters) == (1, count_parameters(out / "student"))
+    assert counts.parameters < counts.teacher_parameters == count_parameters(out / "model")
+    assert 0 < counts.int8_difference <= SMALLER.bound
+    teacher, student, _ = compare(out / "model", out / "student", made / "rows")
     assert student.megabytes < teacher.megabytes
     texts = [row.input for row in read_split(made / "rows", "test")[0]]
-    small = StyleModel.load(tmp_path / "student", "onnx")
-    both = [StyleModel.load(tmp_path / "student", "torch").probabilities(texts), small.probabilities(texts)]
+    small = StyleModel.load(out / "student", "onnx")
+    both = [StyleModel.load(out / "student", "torch").probabilities(texts), small.probabilities(texts)]
     assert (small.probabilities(texts[:1]) == both[1][:1]).all(), "an int8 answer does not depend on the other texts"
-    assert np.abs(both[0] - both[1]).max() <= 2 * config.bound
+    assert np.abs(both[0] - both[1]).max() <= 2 * SMALLER.bound
     assert (both[0].argmax(-1) == both[1].argmax(-1)).mean() > 0.95
-    assert read_card(tmp_path / "student").parents["teacher"] == digest(tmp_path / "model")
+    assert read_card(out / "student").parents["teacher"] == digest(out / "model")
 
 
-def test_an_int8_form_that_says_something_else_is_no_release(made: Path, tmp_path: Path) -> None:
+def test_an_int8_form_that_says_something_else_is_no_release(
+    made: Path, distilled: Distilled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its int8 form is the other student's: an export takes seconds."""
+    earlier = distilled.out / "student" / ONNX_FILE
+    monkeypatch.setattr(distil_module, "export_int8", lambda folder, target: shutil.copy(earlier, target))
     trained(made, tmp_path)
-    config = DistilConfig(device="cpu", layers=1, epochs=0.1, learning_rate=2e-3, batch=32, bound=1e-6)
 
     with pytest.raises(TrainingError, match=r"differ by up to .* Serve the float model"):
-        distil(
-            tmp_path / "model",
-            made / "rows",
-            tmp_path / "student",
-            tmp_path / "table.json",
-            tmp_path / "log2",
-            config,
-        )
+        distil_to(tmp_path, made, SMALLER.model_copy(update={"epochs": 0.1, "bound": 1e-6}))
     assert not (tmp_path / "student").exists()

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.evaluation.statistics import (
+    Columns,
     agreement,
     bootstrap_intervals,
     bootstrap_means,
+    bootstrap_sample,
     clustering_factor,
     group_numbers,
     holm,
@@ -43,6 +45,22 @@ def test_a_difference_of_means_needs_the_textbooks_number_of_pairs() -> None:
     assert mean_queries_needed(-0.05, 0.1, clustering=2.0) == 63
     assert mean_queries_needed(0.0, 1.0) is None
     assert mean_queries_needed(0.5, NAN) is None
+
+
+def test_an_interval_holds_95_percent_of_the_known_draws_beside_a_column_with_unknown_ones() -> None:
+    values = np.array([0.1, 0.5, 0.2, 0.9, 0.4, 0.7])
+
+    def statistic(times: Columns) -> Columns:
+        means = times @ values / times.sum(axis=1)
+        return np.column_stack([means, np.where(times[:, 0] > 0, means, NAN), np.full(len(times), NAN)])
+
+    low, high = bootstrap_intervals(6, statistic, 500, seed=1)
+
+    sample = bootstrap_sample(6, statistic, 500, seed=1)
+    assert 100 < np.isnan(sample[:, 1]).sum() < 400
+    expected = [np.percentile(column[~np.isnan(column)], (2.5, 97.5)) for column in sample[:, :2].T]
+    assert list(zip(low[:2], high[:2], strict=True)) == [tuple(pair) for pair in expected]
+    assert math.isnan(low[2]) and math.isnan(high[2])
 
 
 def test_holm_by_hand() -> None:

@@ -1,7 +1,10 @@
 """By labels, with a judge that errs in a tenth of its grades, the better student is promoted and no other."""
 
+import pytest
+
 from tests.components.evaluation.rewriter.judged_chance import DRAWS, TEACHER, Skill, count_verdicts, leaning_judge
 
+pytestmark = pytest.mark.slow
 ALPHA = 0.05
 
 

@@ -56,7 +56,7 @@ def test_a_label_that_is_neither_there_nor_said_does_not_count() -> None:
     assert math.isnan(macro_f1(np.zeros((1, 4, 4)))[0])
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(ANSWERS)
 def test_accuracy_f1_and_kappa_equal_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
