@@ -17,6 +17,7 @@ import yaml
 
 from qinglan.config import load_yaml
 from standins.samples import write_sample
+from tests.graph_yaml import LOADER
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,7 @@ def test_the_compiled_graph_has_the_stage_with_its_inputs_and_its_settings(
 ) -> None:
     qinglan(run, "compile", "--tenant", "fivedoctors", "--profile", copy / "own.yaml", "--out", copy / "graphs")
     [path] = (copy / "graphs").iterdir()
-    spec, platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    spec, platform = yaml.load_all(path.read_text(encoding="utf-8"), Loader=LOADER)
     tasks = spec["root"]["dag"]["tasks"]
 
     task = tasks["count"]
