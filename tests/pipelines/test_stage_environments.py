@@ -138,6 +138,7 @@ def test_the_interpreters_reach_the_process_that_runs_the_graph(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 def test_a_run_starts_each_stage_with_the_interpreter_of_its_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
