@@ -203,6 +203,7 @@ def test_kfp_that_is_away_is_exit_code_4(small: Graph, here: Here) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("number", "words", "code", "terminated", "said"),
     [
