@@ -74,6 +74,11 @@ def leads_to(module: str, text: ast.AST) -> set[str]:
     return {*imports(module, text), *started, *mains}
 
 
+@cache
+def _whole_module_leads_to(module: str) -> set[str]:
+    return leads_to(module, tree(module))
+
+
 def reached_modules(names: Iterable[str]) -> set[str]:
     """The modules that these lead to: ours, and the names that they import of packages outside this repository."""
     waiting, modules, outside = sorted(names), set(), set()
@@ -87,5 +92,5 @@ def reached_modules(names: Iterable[str]) -> set[str]:
         for part in parts:
             if part not in modules and location(part).is_file():
                 modules.add(part)
-                waiting += leads_to(part, tree(part))
+                waiting += _whole_module_leads_to(part)
     return modules | outside

@@ -13,7 +13,7 @@ from pipelines.submit.cluster_reader import connect, read_platform
 from pipelines.submit.cluster_snapshot import Finding, Platform
 from pipelines.submit.kfp_client import KfpClient, read_access
 from pipelines.submit.requirements import read_requirements
-from pipelines.submit.start_run import RunRequest, compile_profile, find_obstacles
+from pipelines.submit.start_run import RunRequest, compile_graph, find_obstacles, profile_target
 from qinglan.errors import ConfigError, QinglanError
 
 WEIGHTS: Mapping[str, State] = {"missing": "error", "warning": "warning", "unchecked": "warning"}
@@ -96,7 +96,7 @@ def kfp_check() -> Check:
 def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, namespace: str) -> Iterator[Check]:
     """All that `qinglan submit` looks for, by the same code; the run's files are named only when it is submitted."""
     with TemporaryDirectory(prefix="qinglan-") as folder:
-        graph, pipeline = compile_profile("rewriter", tenant, profile, "", (), Path(folder))
+        graph, pipeline = compile_graph(profile_target("rewriter", tenant, profile, ""), (), Path(folder))
     request = RunRequest(
         pipeline, {}, tenant, namespace=namespace, volumes=volume_bytes(config), gateway=config.gateway
     )

@@ -1,6 +1,7 @@
 """Needs of a run's stages: bytes on cards, in machines and on volumes, and how many there are."""
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,8 +126,13 @@ def style_needs(config: StyleRunConfig, shape: ModelShape, card: Card, machine: 
 
 def serving_runtime(config: RunConfig) -> Runtime | None:
     """The runtime that the profile deploys to, or its training file names, if vLLM serves in it."""
-    named = training_settings({"training": config.training}).get("deploy", {}).get("runtime", "")
-    return vllm_runtime(config.deploy.runtime if config.deploy else named)
+    return vllm_runtime(config.deploy.runtime if config.deploy else _named_runtime(config.training))
+
+
+@cache
+def _named_runtime(training: str) -> str:
+    """The runtime that a training file names."""
+    return str(training_settings({"training": training}).get("deploy", {}).get("runtime", ""))
 
 
 def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:

@@ -1,10 +1,12 @@
 """Estimated hours and price of the original plan's trainings, by the shipped profiles of the same machines."""
 
+from functools import cache
 from typing import NamedTuple
 
-from pipelines.sizing.check import planned_fit_report
+from pipelines.rewriter import RunConfig
 from pipelines.sizing.profiles import load_profile
-from pipelines.sizing.report import Workload
+from pipelines.sizing.report import Pace, Workload, rewriter_paces
+from qinglan.errors import DataError
 
 LORA, ALL_WEIGHTS = "a100x4", "a100x8-full"
 
@@ -19,14 +21,29 @@ class PlannedHours(NamedTuple):
 
 def planned_hours(rows: int) -> PlannedHours:
     """Hours for so many training rows."""
-    return PlannedHours(_hours(LORA, "sft", rows), _hours(ALL_WEIGHTS, "sft", rows), _hours(LORA, "ppo", rows))
+    lora, all_weights = _paces(LORA, rows), _paces(ALL_WEIGHTS, rows)
+    return PlannedHours(
+        _hours(LORA, lora.get("sft"), rows),
+        _hours(ALL_WEIGHTS, all_weights.get("sft"), rows),
+        _hours(LORA, lora.get("ppo"), rows),
+    )
 
 
-def _hours(profile: str, stage: str, rows: int) -> str:
-    report = planned_fit_report(load_profile(profile), profile, Workload(rows))
-    paces = [pace for pace in report.paces if pace.stage == stage] if report else []
-    if paces and not paces[0].steps:
+def _paces(profile: str, rows: int) -> dict[str, Pace]:
+    config = _shipped(profile)
+    try:
+        paces = rewriter_paces(config, Workload(rows)) if isinstance(config, RunConfig) else ()
+    except DataError:  # a model that cannot be read is reported elsewhere
+        return {}
+    return {pace.stage: pace for pace in paces}
+
+
+_shipped = cache(load_profile)
+
+
+def _hours(profile: str, pace: Pace | None, rows: int) -> str:
+    if pace and not pace.steps:
         return f"{rows:,} rows are too few for a step of {profile}"
-    if not paces or paces[0].hours is None:
+    if pace is None or pace.hours is None:
         return "not estimated"
-    return f"{paces[0].cost:.2f} for {paces[0].hours:.1f} h (estimate)"
+    return f"{pace.cost:.2f} for {pace.hours:.1f} h (estimate)"

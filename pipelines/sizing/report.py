@@ -157,6 +157,12 @@ def rewriter_report(
     )
 
 
+def rewriter_paces(config: RunConfig, load: Workload) -> tuple[Pace, ...]:
+    """Steps, hours and price of the trainings alone; none where a model's shape is not known."""
+    models = rewriter_models(config)
+    return tuple(_paces(config, models, profile_card(config), load)) if models else ()
+
+
 def style_report(
     config: StyleRunConfig,
     name: str,

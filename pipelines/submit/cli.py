@@ -10,6 +10,7 @@ import typer
 from qinglan.terminal import say, say_json
 
 if TYPE_CHECKING:
+    from pipelines.line import LineConfig
     from qinglan.llm.config import GatewayConfig
 
 Endpoint = Annotated[
@@ -71,7 +72,14 @@ def submit(
 
     from pipelines.overrides import is_setting, parse_overrides
     from pipelines.submit.kfp_client import KfpClient, read_access
-    from pipelines.submit.start_run import FILE_PARAMETERS, RunRequest, load_graph, parse_set_options
+    from pipelines.submit.start_run import (
+        FILE_PARAMETERS,
+        RunRequest,
+        compile_graph,
+        open_graph,
+        parse_set_options,
+        profile_target,
+    )
     from pipelines.submit.start_run import submit as start
 
     say = _progress_printer(as_json)
@@ -80,18 +88,22 @@ def submit(
         zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
     )
     kfp = KfpClient(read_access(endpoint))
+    target = None if line.endswith(".yaml") else profile_target(line, tenant, profile, training, overrides)
+    volumes: dict[str, float] = {}
+    gateway = None
+    if target and not skip_checks:  # before the graph is compiled, which takes seconds
+        volumes, gateway = _checked_settings(target.config)
     with tempfile.TemporaryDirectory() as folder:
-        graph, pipeline = load_graph(line, tenant, profile, training, image or (), Path(folder), overrides)
-        volumes: dict[str, float] = {}
-        gateway = None
-        if not skip_checks and not line.endswith(".yaml"):
-            volumes, gateway = _checked_settings(tenant or line, profile, training, overrides)
+        if target:
+            graph, pipeline = compile_graph(target, image or (), Path(folder))
+        else:
+            graph, pipeline = open_graph(line, (tenant, profile, training, image, overrides))
         request = RunRequest(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
             volumes, gateway,
         )  # fmt: skip
-        if line == "rewriter":
-            _say_promotion_notes(tenant, profile, training, overrides, say)
+        if target:
+            _say_promotion_notes(target.config, say)
         run = start(kfp, graph, request, say)
     say(f"page: {run.page}")
     if follow:
@@ -102,31 +114,23 @@ def submit(
         say(f"follow it: qinglan follow {run.run_id}")
 
 
-def _checked_settings(
-    name: str, profile: str, training: str, overrides: dict[str, Any]
-) -> tuple[dict[str, float], "GatewayConfig | None"]:
+def _checked_settings(config: "LineConfig") -> tuple[dict[str, float], "GatewayConfig | None"]:
     """Bytes that the profile's run keeps on each volume, and its gateway's settings.
 
     A training that does not fit its machine is refused.
     """
-    from pipelines.graph_compiler import target_of
     from pipelines.sizing.check import check_fit, volume_bytes
 
-    config = target_of(name, profile, training, overrides).config
     check_fit(config, volumes=False)
     return volume_bytes(config), getattr(config, "gateway", None)
 
 
-def _say_promotion_notes(
-    tenant: str, profile: str, training: str, overrides: dict[str, Any], say: Callable[[str], None]
-) -> None:
-    """Say why the profile's gate can only hold, if it can."""
-    from pipelines.config import load_config
-    from pipelines.overrides import PAID_PROFILE
+def _say_promotion_notes(config: "LineConfig", say: Callable[[str], None]) -> None:
+    """Say why the gate of a rewriter's profile can only hold, if it can."""
     from pipelines.promotion import cluster_promotion_notes
+    from pipelines.rewriter import RunConfig
 
-    options = {**overrides, **({"training": training} if training else {})}
-    for note in cluster_promotion_notes(load_config(tenant, profile or PAID_PROFILE, **options)):
+    for note in cluster_promotion_notes(config) if isinstance(config, RunConfig) else ():
         say(f"note: {note}")
 
 

@@ -4,10 +4,10 @@ submitted = submit(KfpClient(read_access()), graph, RunRequest(...), print)
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.lines import LINES
 from pipelines.overrides import NO_OVERRIDES
@@ -21,6 +21,9 @@ from pipelines.submit.requirements import Requirements, read_requirements
 from pipelines.submit.volume_checks import volume_findings
 from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
+
+if TYPE_CHECKING:
+    from pipelines.graph_compiler import CompileTarget
 
 FILE_PARAMETERS = ("questions", "knowledge_base", "labelled")
 """Parameters that name files, which a step on the cluster reads from an object store."""
@@ -81,31 +84,30 @@ def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str
     )
 
 
-def load_graph(
-    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path,
-    overrides: Mapping[str, Any] = NO_OVERRIDES,
-) -> tuple[Graph, str]:  # fmt: skip
-    """A compiled graph and the name of its pipeline; a profile's graph is compiled now, into `folder`."""
-    if line.endswith(".yaml"):
-        if tenant or profile or training or images or overrides:
-            raise ConfigError(f"{line} is compiled: tenant, profile, training, images and settings are part of it.")
-        graph = read_graph(Path(line))
-        return graph, "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(line).stem.lower())))
+def open_graph(path: str, options: Iterable[object]) -> tuple[Graph, str]:
+    """A graph that is compiled already, and the name of its pipeline; the options of a profile are part of it."""
+    if any(options):
+        raise ConfigError(f"{path} is compiled: tenant, profile, training, images and settings are part of it.")
+    return read_graph(Path(path)), "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(path).stem.lower())))
+
+
+def profile_target(
+    line: str, tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> "CompileTarget":
+    """The line's graph for a profile, as the command names both."""
+    from pipelines.graph_compiler import target_of
+
     if line not in LINES:
         raise ConfigError(f"No line {line!r}. There are: {', '.join(LINES)}; or give a path that ends in .yaml.")
     if (line == "rewriter") is not (tenant not in ("", "style")):
         raise ConfigError(f"{line}: {'whose? Give a tenant' if line == 'rewriter' else 'is no tenant`s'}.")
-    return compile_profile(line, tenant, profile, training, images, folder, overrides)
+    return target_of(tenant or line, profile, training, overrides)
 
 
-def compile_profile(
-    line: str, tenant: str, profile: str, training: str, images: Sequence[str], folder: Path,
-    overrides: Mapping[str, Any] = NO_OVERRIDES,
-) -> tuple[Graph, str]:  # fmt: skip
-    """Compile a profile's graph from the current code and settings."""
-    from pipelines.graph_compiler import compile_targets, read_images, target_of
+def compile_graph(target: "CompileTarget", images: Iterable[str], folder: Path) -> tuple[Graph, str]:
+    """Compile a profile's graph from the current code, into the folder; and the name of its pipeline."""
+    from pipelines.graph_compiler import compile_targets, read_images
 
-    target = target_of(tenant or line, profile, training, overrides)
     [path] = compile_targets([target], folder, read_images(images))
     return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
 

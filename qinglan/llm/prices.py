@@ -41,7 +41,7 @@ def worst_cost(price: Price, request: bytes, max_output: int) -> float:
 
 def estimate_tokens(text: str) -> int:
     """Estimate a text's tokens: 0.8 for a Chinese character, a quarter for an ASCII one. Not a bound."""
-    narrow = sum(character.isascii() for character in text)
+    narrow = len(text.encode("ascii", "ignore"))
     return round(narrow / CHARACTERS_PER_TOKEN + (len(text) - narrow) * TOKENS_PER_WIDE_CHARACTER)
 
 

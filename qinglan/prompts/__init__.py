@@ -9,7 +9,7 @@ The words around them are in the language of the system's text, Chinese or Engli
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -159,6 +159,7 @@ PSEUDO_FORMAT: dict[str, Any] = {
 }
 
 
+@lru_cache(maxsize=64)  # asked twice for each row, of a few system prompts
 def words_of(system: str) -> PromptWords:
     """The texts of a prompt: English if the system prompt is, else Chinese."""
     return CHINESE if not system.strip() or is_chinese(system) else ENGLISH

@@ -14,6 +14,7 @@ from components.training.ppo.plugin import COMMON_PLUGINS
 from images.locking import pins, source
 from pipelines.step_imports import PACKAGES, ROOT, processes, reached_modules, step_names, tree
 from standins.verl_cpu.settings import FORK_SERVER, MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS
+from tests.graph_yaml import LOADER
 
 BY_HAND = {
     "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3_backend"),
@@ -52,7 +53,7 @@ def servers() -> Iterator[tuple[str, str, set[str]]]:
         text = path.read_text(encoding="utf-8")
         if "image: qinglan/" not in text:  # some hold a template of another program, which is no YAML
             continue
-        for document in yaml.safe_load_all(text):
+        for document in yaml.load_all(text, Loader=LOADER):
             for container in containers(document):
                 command = container["command"]
                 if "-m" in command:
@@ -70,11 +71,15 @@ def containers(value: Any) -> Iterator[dict[str, Any]]:
             yield from containers(item)
 
 
+@cache
+def started() -> tuple[tuple[str, str, set[str]], ...]:
+    return *steps(), *servers()
+
+
 def running_in(image: str) -> dict[str, set[str]]:
     """What starts in an image, and what that leads to."""
     by_hand = {name: {name} for name in BY_HAND.get(image, ())}
-    started = [*steps(), *servers()]
-    return by_hand | {name: names for full, name, names in started if full.startswith(f"qinglan/{image}:")}
+    return by_hand | {name: names for full, name, names in started() if full.startswith(f"qinglan/{image}:")}
 
 
 packages_distributions = cache(metadata.packages_distributions)

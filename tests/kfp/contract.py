@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 
 import kfp_server_api
@@ -33,6 +34,7 @@ class Call(NamedTuple):
     query: frozenset[str]
 
 
+@cache
 def read_contract() -> dict[tuple[str, str], Call]:
     """Every call of the services that a client of runs needs, by method and path."""
     calls = [

@@ -19,6 +19,7 @@ import uvicorn
 import yaml
 
 from tests.echo_servers import Server
+from tests.graph_yaml import LOADER
 from tests.kfp.contract import Call, faults, read_contract
 
 NOW = "2026-11-22T03:00:00Z"
@@ -174,7 +175,9 @@ class StandIn:
     def _upload(self, query: dict[str, str], body: bytes, kind: str) -> Any:
         boundary = kind.split("boundary=")[1].encode()
         text = body.split(b"--" + boundary)[1].split(b"\r\n\r\n", 1)[1].removesuffix(b"\r\n")
-        spec, *platform = yaml.safe_load_all(text)  # one that does not parse would keep the real one busy for ever
+        spec, *platform = yaml.load_all(
+            text, Loader=LOADER
+        )  # one that does not parse would keep the real one busy for ever
         if any(version["name"] == query["name"] for version in self.versions.values()):
             raise Refused(409, 6, "Failed to create a pipeline version")
         self.uploaded.append(text)

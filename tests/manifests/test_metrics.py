@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import orjson
@@ -33,6 +34,7 @@ SELECTED = re.compile(r"([a-z_][\w:]*)\{([^}]*)\}")
 GROUPED = re.compile(r"(?:by|on) \(([^)]*)\)")
 
 
+@cache
 def exposed() -> dict[str, set[str]]:
     """Every series of ours, with its labels, as a scrape reads it after each thing happened once."""
     return {

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from pipelines.graph_compiler import COMPILED
+from tests.graph_yaml import LOADER
 
 GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
 
@@ -53,7 +54,7 @@ def compiled(name: str) -> Compiled:
 
 
 def parsed(text: str) -> Compiled:
-    spec, platform = yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    spec, platform = yaml.load_all(text, Loader=LOADER)
     return Compiled(spec, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"])
 
 

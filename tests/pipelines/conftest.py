@@ -3,14 +3,18 @@
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import typer
 from kfp.dsl import pipeline_task
+from typer.main import get_command
 
 from pipelines.cli import main
 from pipelines.submit.graph import Graph, read_graph
+from qinglan.messages import reads_chinese
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import StandIn, serving
 
@@ -42,6 +46,14 @@ def stack_without_source_lines() -> Iterator[None]:
         yield
 
 
+english_command = cache(get_command)
+
+
+def command_of(app: typer.Typer) -> Any:
+    """The command line, which typer builds from 50 signatures; in Chinese it is translated where it is."""
+    return get_command(app) if reads_chinese() else english_command(app)
+
+
 class Ended(NamedTuple):
     """A command that has ended."""
 
@@ -57,6 +69,7 @@ Here = Callable[..., Ended]
 def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
     """Run `qinglan` with these words in this process, which has imported what it needs."""
     before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(typer.main, "get_command", command_of)
 
     def run(*words: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["qinglan", *map(str, words)])

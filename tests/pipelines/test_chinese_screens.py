@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -23,19 +22,9 @@ from qinglan.rag.service_limits import sampled_snapshot
 from qinglan.rewriter.guard import GUARDS
 from standins.samples import write_sample
 from tests.english import english_left
+from tests.forkserver import GATEWAY, forked
 from tests.lineage_world import make_keys, write_run
 from tests.pipelines.row_history_files import write_stage_files
-
-RUN_ALL = """
-import json, sys
-from pipelines.cli import main
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["qinglan", *words]
-    try:
-        main()
-    except SystemExit:
-        pass
-"""
 
 MISTAKES = (
     "run nobody",
@@ -123,9 +112,9 @@ def screen(tmp_path_factory: pytest.TempPathFactory) -> str:
     sheet = f"--questions {folder / 'questions.xlsx'} --knowledge-base {folder / 'knowledge_base.jsonl'}"
     paths = {"sheet": sheet, "bad": folder / "bad", "stages": folder / "stages", "holes": folder / "holes.csv"}
     commands = [words.format(**paths, **runs).split() for words in (*MISTAKES, *COMMANDS)]
+    command = forked("tests.qinglan_commands", json.dumps(commands), libraries=GATEWAY)
     run = subprocess.run(
-        [sys.executable, "-c", RUN_ALL, json.dumps(commands)], capture_output=True, text=True, check=True,
-        cwd=folder, env=_environment(folder),
+        command, capture_output=True, text=True, check=True, cwd=folder, env=_environment(folder)
     )  # fmt: skip
     return run.stdout + run.stderr
 

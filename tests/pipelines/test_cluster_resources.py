@@ -12,6 +12,7 @@ from pipelines.cluster_resources import Cluster, Machine, Pod
 from pipelines.graph import GraphInputs, wire_stages
 from pipelines.graph_checks import check_compiled
 from pipelines.line import Line, LineConfig, Stage
+from tests.graph_yaml import LOADER
 
 PASSED = [
     dsl.TaskConfigField.RESOURCES,
@@ -57,7 +58,7 @@ def compiled(machine: Machine, out: Path) -> str:
 
 def of_step(text: str) -> tuple[dict[str, bool], Any, Any]:
     """What is handed on (and whether the step keeps it too), the container's resources, the pod."""
-    spec, platform = yaml.safe_load_all(text)
+    spec, platform = yaml.load_all(text, Loader=LOADER)
     handed = {
         task_config_passthrough["field"]: task_config_passthrough.get("applyToTask", False)
         for task_config_passthrough in spec["components"]["comp-launches"]["taskConfigPassthroughs"]

@@ -11,6 +11,7 @@ import yaml
 
 from pipelines.graph_checks import check_compiled
 from pipelines.graph_compiler import COMPILED
+from tests.graph_yaml import DUMPER, LOADER
 
 Spec = dict[str, Any]
 Change = Callable[[Spec, Spec], None]
@@ -23,9 +24,9 @@ def golden(name: str) -> str:
 
 def changed(change: Change, name: str = "style.a100") -> str:
     """A golden copy that somebody has changed: its steps, and what Kubernetes is told of them."""
-    spec, platform = yaml.safe_load_all(golden(name))
+    spec, platform = yaml.load_all(golden(name), Loader=LOADER)
     change(spec, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"])
-    return yaml.safe_dump_all([spec, platform], allow_unicode=True)
+    return yaml.dump_all([spec, platform], allow_unicode=True, Dumper=DUMPER)
 
 
 def container(spec: Spec, step: str = "style") -> Spec:
@@ -47,9 +48,8 @@ def test_the_golden_copies_hold_everything(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_compiled_graph_without_image_digests_is_no_release(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    steps = sum(
-        "container" in executor for executor in next(yaml.safe_load_all(text))["deploymentSpec"]["executors"].values()
-    )
+    executors = next(yaml.load_all(text, Loader=LOADER))["deploymentSpec"]["executors"].values()
+    steps = sum("container" in executor for executor in executors)
     released = re.sub(r"(qinglan/[a-z-]+):0\.1\.0", rf"\1@sha256:{'0' * 64}", text)
 
     assert len([one for one in check_compiled(text, release=True) if "has no digest" in one]) == steps

@@ -28,18 +28,15 @@ from tests.pipelines.compiled_graphs import DIGEST, GOLDENS, ON_GPUS, compiled, 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-def test_the_golden_copies_are_fresh_under_any_hash_seed(tmp_path: Path) -> None:
-    compile_targets(golden_targets(), tmp_path / "here", {})
-    command = [sys.executable, "-m", "pipelines.graph_compiler", str(tmp_path / "there")]
+def test_the_golden_copies_are_fresh_under_another_hash_seed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pipelines.graph_compiler", str(tmp_path)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "4242"})
 
-    for out in (tmp_path / "here", tmp_path / "there"):
-        assert sorted(path.stem for path in out.iterdir()) == GOLDENS, "run `make golden`"
-        for name in GOLDENS:
-            assert (out / f"{name}.yaml").read_bytes() == (COMPILED / f"{name}.yaml").read_bytes(), (
-                "run `make golden`"
-            )
+    assert sorted(path.stem for path in tmp_path.iterdir()) == GOLDENS, "run `make golden`"
+    for name in GOLDENS:
+        assert (tmp_path / f"{name}.yaml").read_bytes() == (COMPILED / f"{name}.yaml").read_bytes(), (
+            "run `make golden`"
+        )
 
 
 def test_each_machine_of_each_line_has_a_golden_graph() -> None:

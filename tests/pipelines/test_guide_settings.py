@@ -5,7 +5,11 @@ test_new_tenant_run.py runs the whole line with them.
 
 from pathlib import Path
 
+import pytest
+
 from tests.pipelines.new_tenant_run import acme, guide_settings, qinglan
+
+pytestmark = pytest.mark.usefixtures("forks")
 
 
 def test_both_guides_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture
-def trained(world: World) -> World:
+def trained(world: World, forks: None) -> World:
     if not world.run.shown("sft_model").exists():
         tiny_model(world.run.shown("sft_model"))
     return world

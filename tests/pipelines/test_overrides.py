@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from pipelines.cli import app
 from pipelines.config import load_config, load_style_config
+from pipelines.graph_compiler import target_of
 from pipelines.overrides import DEFAULT_PROFILE, is_setting, parse_overrides, with_overrides
+from pipelines.rewriter import RunConfig
 from pipelines.submit.graph import read_graph
 from qinglan.errors import ConfigError
 
@@ -70,8 +72,15 @@ def test_every_command_with_a_profile_takes_settings_and_checks_them(command: li
     assert "nonsense" in f"{result.exception} {result.output}"
 
 
-def test_a_submitted_run_takes_settings_with_dots_and_its_own_parameters_without(tmp_path: Path) -> None:
+def test_a_submitted_run_takes_settings_with_dots_and_its_own_parameters_without() -> None:
     assert [is_setting(option) for option in ("gateway.budget=3", "gateway_url=http://a.b")] == [True, False]
+    config = target_of("fivedoctors", "", "", parse_overrides(["sft.epochs=9"])).config
+
+    assert isinstance(config, RunConfig) and config.sft.epochs == 9
+
+
+@pytest.mark.slow
+def test_a_setting_is_part_of_the_compiled_graph(tmp_path: Path) -> None:
     compiled = ["compile", "--tenant", "fivedoctors", "--out", str(tmp_path), "--set", "sft.epochs=9"]
     result = CliRunner().invoke(app, compiled)
 

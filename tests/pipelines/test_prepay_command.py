@@ -23,6 +23,7 @@ from qinglan.llm.journal_reader import read_report
 from qinglan.rag.contract import Passage
 from qinglan.rows import Rewrite
 from tests.echo_servers import PRICE, GatewayProcess, running
+from tests.forkserver import KILL
 from tests.pipelines.conftest import Here
 from tests.small_prepayments import Meddled, echoing, outcomes, pay_ahead, short_pauses, stats
 
@@ -178,7 +179,7 @@ def test_killed_at_any_point_it_goes_on_and_each_row_is_paid_once(
     def kill(status: int, body: bytes) -> tuple[int, bytes]:
         while not running_command:
             pass
-        os.kill(running_command[0].pid, signal.SIGKILL)
+        os.kill(running_command[0].pid, KILL)
         running_command[0].wait()
         return status or 200, body
 

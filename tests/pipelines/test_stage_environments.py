@@ -50,6 +50,7 @@ def test_a_laptop_runs_every_stage_in_the_environment_that_is_there(monkeypatch:
     assert prepare_environments(REWRITER, load_config("fivedoctors", "demo"), STAGES) == {}
 
 
+@pytest.mark.slow
 def test_processes_that_a_step_starts_are_among_what_is_imported() -> None:
     started = {"swift.cli.main", "swift.cli.export", "components.training.sft.finish", "torch", "deepspeed"}
     assert started <= needed_modules(REWRITER, "sft", "sft")
@@ -138,6 +139,7 @@ def test_the_interpreters_reach_the_process_that_runs_the_graph(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 def test_a_run_starts_each_stage_with_the_interpreter_of_its_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from pipelines.graph_compiler import (
 from pipelines.workflow_size import ARGO_LIMIT, METADATA, size_note, workflow_bytes
 from qinglan.config import load_yaml
 from qinglan.lineage.record import recorded
+from tests.graph_yaml import DUMPER, LOADER
 from tests.kfp_artifacts import File
 
 GOLDENS = sorted(COMPILED.glob("*.yaml"))
@@ -91,9 +92,9 @@ def test_each_byte_of_metadata_counts_for_every_input_in_six_nodes() -> None:
 
 def test_a_graph_with_too_long_settings_is_named() -> None:
     text = (COMPILED / "rewriter.laptop.yaml").read_text(encoding="utf-8")
-    spec, platform = yaml.safe_load_all(text)
+    spec, platform = yaml.load_all(text, Loader=LOADER)
     task = spec["root"]["dag"]["tasks"]["generate"]
     task["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]["system_prompt"] = "长" * 8000
 
     assert size_note(text) == ""
-    assert "KFP's list of tasks stops at 1,048,576" in size_note(yaml.safe_dump_all([spec, platform]))
+    assert "KFP's list of tasks stops at 1,048,576" in size_note(yaml.dump_all([spec, platform], Dumper=DUMPER))

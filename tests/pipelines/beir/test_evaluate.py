@@ -22,6 +22,8 @@ from tests.pipelines.beir.benchmark import TERMS, RewriterApp, right_rewrite, wr
 from tests.strict_html import Strict
 from tests.tiny_rewriter import tiny_model
 
+pytestmark = pytest.mark.usefixtures("forks")
+
 MEASURES = {"ndcg10": nDCG @ 10, "recall10": R @ 10, "recall100": R @ 100, "mrr": RR, "p1": P @ 1}
 
 
@@ -41,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> Any:
+def results(folder: Path, forks: None) -> Any:
     """SFT forgets the product of every third question, RL does not: servers play them."""
     sft = RewriterApp(lambda text: "买错了能退不" if TERMS["退换货政策"] in text else right_rewrite(text))
     rl, chat = RewriterApp(right_rewrite), RewriterApp(lambda text: "")

@@ -1,8 +1,6 @@
 """Every shipped profile fits its machines, and a hopeless one is refused with the settings that fit."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +21,7 @@ from pipelines.style import StyleRunConfig
 from qinglan.errors import ConfigError
 from qinglan.sizing.cards import card_of_size
 from qinglan.sizing.constants import GB
+from tests.pipelines.conftest import Here
 
 PROFILES = [path.stem for path in TRAINING.glob("*.yaml")] + [f"style/{path.stem}" for path in STYLES.glob("*.yaml")]
 
@@ -380,19 +379,23 @@ def test_a_style_model_too_large_for_its_card_is_refused() -> None:
         check_fit(large)
 
 
-def test_the_table_is_readable_at_eighty_columns_and_json_is_whole() -> None:
-    def fit(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [str(Path(sys.executable).with_name("qinglan")), "fit", "a100x4", *words]
-        return subprocess.run(command, capture_output=True, text=True, env={"COLUMNS": "80", "PATH": "/usr/bin:/bin"})
+def test_the_table_is_readable_at_eighty_columns_and_json_is_whole(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
 
-    table, printed, small = fit(), fit("--json"), fit("--gpu-memory", "24")
+    table, printed, small = (
+        here("fit", "a100x4"),
+        here("fit", "a100x4", "--json"),
+        here("fit", "a100x4", "--gpu-memory", "24"),
+    )
 
-    assert table.returncode == 0 and max(map(len, table.stdout.splitlines())) <= 80
-    assert "base weights 65.5" in table.stdout and "It fits." in table.stdout
-    assert "price, USD" in table.stdout and "4,398.0 *" in table.stdout and "515.4 *" not in table.stdout
-    report = FitReport.model_validate_json(printed.stdout)
+    assert table.code == 0 and max(map(len, table.out.splitlines())) <= 80
+    assert "base weights 65.5" in table.out and "It fits." in table.out
+    assert "price, USD" in table.out and "4,398.0 *" in table.out and "515.4 *" not in table.out
+    report = FitReport.model_validate_json(printed.out)
     assert report.fits and {part.basis for room in report.rooms for part in room.parts} > {"counted", "guessed"}
-    assert small.returncode == 2 and "Does not fit: sft needs" in small.stdout
+    assert small.code == 2 and "Does not fit: sft needs" in small.out
 
 
 def test_a_plan_says_in_a_few_lines_that_it_fits() -> None:

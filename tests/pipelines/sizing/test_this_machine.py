@@ -1,6 +1,7 @@
 """The disk and memory of this machine: what a run here needs of them, and what `qinglan fit` says of them."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -123,7 +124,8 @@ def test_a_disk_of_this_machine_that_does_not_hold_the_run_is_no_fit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "another").mkdir(parents=True)
-    (tmp_path / "runs" / "another" / "weights").write_bytes(bytes(300_000_000))  # no room of this run's
+    with (tmp_path / "runs" / "another" / "weights").open("wb") as weights:  # no room of this run's
+        os.posix_fallocate(weights.fileno(), 0, 300_000_000)
 
     def fit(free: float) -> tuple[int, str]:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=round(free * GB)))

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipelines.config import CONFIGS
+from pipelines.submit import start_run
 from pipelines.submit.follower import Follower
 from pipelines.submit.graph import Graph
 from qinglan.config import load_yaml
@@ -107,23 +108,24 @@ def test_a_profile_is_compiled_and_submitted(
 
 
 def test_a_profile_whose_examiner_is_its_judge_is_noted_before_the_run_is_sent(
-    server: StandIn, here: Here, tmp_path: Path
+    server: StandIn, small: Graph, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(start_run, "compile_graph", lambda *_: (small, "qinglan-rewriter"))
     gateway = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")["gateway"]
     (tmp_path / "alone.yaml").write_text(yaml.safe_dump({"gateway": gateway | {"examiner": gateway["judge"]}}))
     words = ("rewriter", "fivedoctors", "--profile", str(tmp_path / "alone.yaml"), "--endpoint", server.url)
-    given = ("--questions", "s3://b/q", "--knowledge-base", "s3://b/k")
 
-    code, out, err = here("submit", *words, *given, "--skip-checks", "--no-follow")
+    code, out, err = here("submit", *words, "--questions", "s3://b/q", "--skip-checks", "--no-follow")
 
     assert code == 0, err
     noted, started = out.index("note: - The examiner is the judge, gpt-5.6-sol"), out.index("started in experiment")
     assert noted < started
 
 
-def test_a_profile_that_does_not_fit_is_refused_before_anything_is_sent_to_kfp(
-    server: StandIn, here: Here, tmp_path: Path
+def test_a_profile_that_does_not_fit_is_refused_before_anything_is_compiled_or_sent_to_kfp(
+    server: StandIn, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(start_run, "compile_graph", lambda *_: pytest.fail("compiled"))
     profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml") | {"ppo": {"critic_model": ""}}
     (tmp_path / "hopeless.yaml").write_text(yaml.safe_dump(profile))
     words = ("rewriter", "fivedoctors", "--profile", str(tmp_path / "hopeless.yaml"), "--endpoint", server.url)
@@ -201,6 +203,7 @@ def test_kfp_that_is_away_is_exit_code_4(small: Graph, here: Here) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("number", "words", "code", "terminated", "said"),
     [

@@ -11,6 +11,7 @@ from pipelines.graph_compiler import COMPILED
 from pipelines.submit.graph import Graph, read_graph, read_parameters
 from pipelines.submit.requirements import ImportedInputs, read_requirements
 from qinglan.errors import ConfigError
+from tests.graph_yaml import DUMPER, LOADER
 from tests.kfp.graphs import A100, GPU, LABEL, compile_branch
 
 GIVEN = {"questions": "s3://bucket/questions.xlsx"}
@@ -25,10 +26,10 @@ def test_every_golden_copy_may_be_sent(path: Path) -> None:
 
 
 def changed(graph: Graph, change: Callable[[Any], None], folder: Path) -> Path:
-    documents = list(yaml.safe_load_all(graph.text))
+    documents = list(yaml.load_all(graph.text, Loader=LOADER))
     change(documents)
     path = folder / "changed.yaml"
-    path.write_text(yaml.safe_dump_all(documents), encoding="utf-8")
+    path.write_text(yaml.dump_all(documents, Dumper=DUMPER), encoding="utf-8")
     return path
 
 

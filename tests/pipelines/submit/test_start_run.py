@@ -10,9 +10,10 @@ from pipelines.submit.kfp_client import KfpAccess, KfpClient, read_access
 from pipelines.submit.start_run import (
     RunRequest,
     check_input_addresses,
-    load_graph,
     namespaces,
+    open_graph,
     parse_set_options,
+    profile_target,
     submit,
 )
 from qinglan.errors import ConfigError, OutageError
@@ -56,9 +57,11 @@ def test_the_same_bytes_are_uploaded_once(server: StandIn, small: Graph, tmp_pat
     assert (len(server.pipelines), len(server.experiments), len(server.runs)) == (1, 1, 3)
 
 
-def test_the_submitted_graph_is_the_checked_graph(server: StandIn, tmp_path: Path) -> None:
-    graph = read_graph(compile_graph(tmp_path / "small.yaml"))
-    (tmp_path / "small.yaml").write_text("foo: [")
+def test_the_submitted_graph_is_the_checked_graph(server: StandIn, small: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_bytes(small.text)
+    graph = read_graph(path)
+    path.write_text("foo: [")
 
     submit(KfpClient(KfpAccess(server.url)), graph, wanted(), lambda line: None)
 
@@ -242,17 +245,19 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         ("teleport", "", "", "No line 'teleport'. There are: rewriter, style"),
         ("rewriter", "", "gpt", "whose? Give a tenant"),
         ("style", "acme", "", "is no tenant"),
-        ("x.yaml", "acme", "", "is compiled: tenant"),
         ("rewriter", "style", "", "whose? Give a tenant"),
     ],
 )
-def test_a_line_that_cannot_be_compiled_is_explained(
-    tmp_path: Path, line: str, tenant: str, profile: str, said: str
-) -> None:
+def test_a_line_that_cannot_be_compiled_is_explained(line: str, tenant: str, profile: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
-        load_graph(line, tenant, profile, "", (), tmp_path)
+        profile_target(line, tenant, profile, "")
 
     assert said in str(error.value)
+
+
+def test_a_compiled_graph_takes_no_tenant() -> None:
+    with pytest.raises(ConfigError, match=r"x\.yaml is compiled: tenant"):
+        open_graph("x.yaml", ("", "acme"))
 
 
 def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:

@@ -61,6 +61,7 @@ def test_an_english_sheet_becomes_a_tenant_with_english_prompts(company: Path, h
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forks")
 def test_english_questions_find_english_passages_through_the_rag_service(company: Path, here: Here) -> None:
     assert here("init", "acme", "questions.csv", "--knowledge-base", "manual.md", "--yes").code == 0
     knowledge_base = company / "tenants" / "acme" / KNOWLEDGE_BASE_FILE

@@ -31,6 +31,8 @@ from tests.pipelines.tenant_setup.documents import write_pdf, write_word
 from tests.terminal_screen import ALL as ATTACKS_AT_ONCE
 from tests.terminal_screen import FORGED, on_terminal
 
+pytestmark = pytest.mark.usefixtures("forks")
+
 ASKED = ("能机洗吗", "保修多久", "怎么退货", "发票怎么开", "容量多大", "极限温度呢", "怎么晾干", "多重")
 GOODS = ("背包", "帐篷", "睡袋", "登山杖", "头灯", "炉头", "水袋", "防潮垫")
 
