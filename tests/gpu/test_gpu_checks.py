@@ -70,6 +70,7 @@ def test_every_carried_package_is_in_the_lock() -> None:
     assert set(WHEELS) <= locked
 
 
+@pytest.mark.slow
 def test_a_python_without_wheels_is_refused_and_leaves_no_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
