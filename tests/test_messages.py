@@ -35,6 +35,7 @@ def test_every_text_of_the_rooms_that_are_done_has_a_translation() -> None:
     assert missing() == {}, "`make messages` prints them in .po form"
 
 
+@pytest.mark.slow
 def test_no_translation_leaves_a_text_of_ours_in_english_where_it_is_put_in() -> None:
     assert untranslated_parts() == {}
 
