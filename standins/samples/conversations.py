@@ -135,8 +135,8 @@ def _ask(split: Split, term: str, drawn: TenantDraw, rng: random.Random) -> str:
 
 def _second_term(terms: list[str], term: str, drawn: TenantDraw, rng: random.Random) -> str:
     """Another of the item's terms; mostly empty where questions ask for one thing."""
-    others = [other for other in terms if other != term]
-    return rng.choice(others) if others and rng.random() < drawn.settings.two_things else ""
+    choices = [other for other in terms if other != term]
+    return rng.choice(choices) if choices and rng.random() < drawn.settings.two_things else ""
 
 
 def _wrong_pair(talk: ConversationTraits, by_item: Sized, drawn: TenantDraw, rng: random.Random) -> ItemAspect | None:
