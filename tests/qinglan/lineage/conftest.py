@@ -31,5 +31,5 @@ def trusted(world: tuple[Made, Made, Path]) -> TrustPolicy:
 @pytest.fixture
 def scene(world: tuple[Made, Made, Path], trusted: TrustPolicy, tmp_path: Path) -> Scene:
     made, other, foreign = world
-    shutil.copytree(made.folder, tmp_path / "release")
+    shutil.copytree(made.folder, tmp_path / "release", copy_function=shutil.copyfile)
     return Scene(tmp_path / "release", made, other, foreign, trusted)

@@ -112,7 +112,7 @@ def test_a_run_with_something_else_than_files_is_read_to_its_end(tmp_path: Path,
     files = [path for path in run.rglob("*") if path.is_file()]
     assert len(files) == 10
     for path in files:
-        shutil.copytree(run, tmp_path / "copy", symlinks=True)
+        shutil.copytree(run, tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
         put(tmp_path / "copy" / path.relative_to(run), special)
         with suppress(QinglanError):
             audit(str(tmp_path / "copy"), keys.policy, now=datetime.now(UTC))
