@@ -12,6 +12,8 @@ FILE_ALGORITHM, FOLDER_ALGORITHM = "sha256", "sha3_256"
 """The algorithms for a file and for a folder, by their keys in in-toto's DigestSet."""
 
 THREADS = min(4, os.cpu_count() or 1)
+SMALL_BYTES = 1 << 22
+"""A folder of less is hashed before threads have started."""
 
 
 def digest(path: Path) -> str:
@@ -31,6 +33,8 @@ def file_digests(folder: Path) -> dict[str, str]:
     """Each file's digest by its path in the folder, with forward slashes; several files are hashed at once."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths, key=os.fsencode)
+    if sum(path.stat().st_size for path in paths.values()) < SMALL_BYTES:
+        return {name: sha256_file(paths[name]) for name in names}
     with ThreadPoolExecutor(THREADS) as pool:
         return dict(zip(names, pool.map(lambda name: sha256_file(paths[name]), names), strict=True))
 

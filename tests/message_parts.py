@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from tests.syntax_trees import nodes_of
+
 IsProse = Callable[[str], bool]
 FOREIGN = frozenset({"str", "repr", "dumps", "read_text", "get", "strftime"})
 """Functions of libraries that have the name of one of ours, or whose texts come from elsewhere."""
@@ -110,7 +112,7 @@ READ = (
 
 @cache
 def _functions(tree: ast.AST) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [node for node in nodes_of(tree) if isinstance(node, ast.FunctionDef)]
 
 
 @cache

@@ -21,6 +21,7 @@ from qinglan.messages import chinese
 from qinglan.messages.catalogue import MARK, SLOT
 from qinglan.messages.po import read_po
 from tests.message_parts import OurTexts
+from tests.syntax_trees import nodes_of, parsed
 
 ROOT = Path(__file__).parents[1]
 CATALOGUE = ROOT / "qinglan" / "messages" / "zh"
@@ -43,12 +44,6 @@ HOLE, NUMBER_HOLE, OUR_HOLE = "\1", "\2", "\3"
 HOLES = re.compile(f"([{HOLE}{NUMBER_HOLE}{OUR_HOLE}]+)")
 
 
-@cache
-def parsed(path: Path) -> ast.Module:
-    """A file of the product, which several questions read."""
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def templates_of(tree: ast.AST) -> list[str]:
     """The templates of all literals of a file but docstrings."""
     return [*map(numbered, _raw_templates(tree, set()))]
@@ -63,14 +58,14 @@ def file_templates(path: Path) -> list[str]:
 def _raw_templates(tree: ast.AST, ours: Container[ast.expr]) -> Iterator[str]:
     """The templates with a mark in place of each hole; `ours` are the expressions that put a text of ours in."""
     inner = set(_parts_of_others(tree))
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.JoinedStr | ast.Constant) and node not in inner:
             yield from _texts(node, ours)
 
 
 def _parts_of_others(tree: ast.AST) -> Iterator[ast.AST]:
     """Docstrings, and the constants and formats inside of templates."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
         if isinstance(node, ast.JoinedStr):
@@ -188,7 +183,7 @@ def figure_names() -> dict[str, str]:
     return {
         field.target.id.replace("_", " "): str(path.relative_to(ROOT))
         for path in files
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(parsed(path))
         if isinstance(node, ast.ClassDef) and node.name.endswith(FIGURES)
         for field in node.body
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
@@ -204,7 +199,7 @@ def heading_texts() -> dict[str, str]:
         text: str(path.relative_to(ROOT))
         for room in ROOMS
         for path in sorted((ROOT / room).rglob("*.py"))
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(parsed(path))
         for text in _headings(node)
         if re.search("[a-z]{3}", text)
     }
@@ -230,7 +225,7 @@ def added_texts() -> dict[str, str]:
     result: dict[str, str] = {}
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
-            for node in ast.walk(parsed(path)):
+            for node in nodes_of(parsed(path)):
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
                     parts = [map(numbered, _texts(side, ())) for side in (node.left, node.right) if is_text(side)]
                     for text in (text for part in parts for text in part if is_prose(text) and text not in hidden):

@@ -1,6 +1,7 @@
 """The check of a model's bill of materials: strict CycloneDX 1.6, with the digests of the release's statement."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,18 @@ MODEL_FILE_PREFIX = "model/"
 """Files of the model are components by their path in the release."""
 
 
-def schema_fault(text: str) -> str:
-    """Why the text is no strict CycloneDX 1.6; "" where it is."""
+@cache
+def _validator() -> Any:
+    """A validator reads 400 kB of schemas, once for all bills."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    return JsonStrictValidator(SchemaVersion.V1_6)
+
+
+def schema_fault(text: str) -> str:
+    """Why the text is no strict CycloneDX 1.6; "" where it is."""
+    error = _validator().validate_str(text)
     return "" if error is None else str(error.data if hasattr(error, "data") else error).splitlines()[0][:200]
 
 

@@ -197,7 +197,8 @@ def code_version() -> dict[str, Any]:
     return {"version": qinglan.__version__, **({"revision": revision} if revision else _git_revision())}
 
 
-def versions() -> dict[str, str]:
+@cache
+def versions() -> Mapping[str, str]:
     """Versions of the packages that decide what a step makes."""
     packages = {"python": platform.python_version(), "qinglan": qinglan.__version__}
     for name in ("kfp", "torch", "transformers", "ms-swift", "verl", "trl"):

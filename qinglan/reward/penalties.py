@@ -1,7 +1,7 @@
 """Measures of faults that make a rewrite worse: length, repetition, invented words and numbers."""
 
 import unicodedata
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from itertools import groupby
 
@@ -55,7 +55,7 @@ def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> 
     knowledge base thus count as known.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
-    sources = frozenset().union(*map(_terms, (prompt.context, STOP_WORDS, *passages)))
+    sources = [*map(_terms, (prompt.context, STOP_WORDS, *passages))]
     runs = RUN.findall(_folded(NUMBER.sub(" ", unicodedata.normalize("NFKC", rewrite))))
     total = sum(map(len, runs))
     return sum(_unsupported_characters(run, sources) for run in runs) / total if total else 0.0
@@ -77,13 +77,17 @@ def _terms(text: str) -> frozenset[str]:
     return frozenset(terms) | {term[:STEM_LENGTH] for term in terms}
 
 
-def _unsupported_characters(run: str, sources: Set[str]) -> int:
+def _unsupported_characters(run: str, sources: Sequence[Set[str]]) -> int:
     """Count the run's unsupported characters, without single ones."""
+
+    def is_known(term: str) -> bool:
+        return any(term in terms for terms in sources)
+
     supported = [False] * len(run)
     for index in range(len(run) - 1):
-        if run[index : index + 2] in sources:
+        if is_known(run[index : index + 2]):
             supported[index] = supported[index + 1] = True
     for word in WORD.finditer(run):
-        supported[word.start() : word.end()] = [stem(word[0])[:STEM_LENGTH] in sources] * len(word[0])
+        supported[word.start() : word.end()] = [is_known(stem(word[0])[:STEM_LENGTH])] * len(word[0])
     stretches = [len(list(group)) for known, group in groupby(supported) if not known]
     return sum(length for length in stretches if length > 1)

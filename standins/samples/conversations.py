@@ -4,7 +4,7 @@ Each conversation has its own random numbers, so asking for more of them changes
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sized
 from typing import NamedTuple
 
 from qinglan.rows import Split
@@ -69,9 +69,10 @@ def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) ->
         split = SPLITS[number % len(SPLITS)]
         talk = _talk(f"{tenant}-c{number:06d}", split, list(by_item[split]), drawn, rng)
         terms = by_item[split][talk.item]
+        chosen = rng.sample(terms, min(len(terms), rng.choice(TURNS)))
         # Hardships have random numbers of their own, so that the plain sample stays as it is.
         hardships = random.Random(f"{tenant}-{seed}-{number}-hardships")
-        yield from _talk_turns(talk, rng.sample(terms, min(len(terms), rng.choice(TURNS))), drawn, rng, hardships)
+        yield from _talk_turns(talk, chosen, by_item[split], drawn, rng, hardships)
 
 
 def _by_item(drawn: TenantDraw, split: Split) -> dict[str, list[str]]:
@@ -90,13 +91,19 @@ def _talk(id: str, split: Split, items: list[str], drawn: TenantDraw, rng: rando
 
 
 def _talk_turns(
-    talk: ConversationTraits, terms: list[str], drawn: TenantDraw, rng: random.Random, hardships: random.Random
+    talk: ConversationTraits,
+    terms: list[str],
+    by_item: Mapping[str, list[str]],
+    drawn: TenantDraw,
+    rng: random.Random,
+    hardships: random.Random,
 ) -> Iterator[Turn]:
+    """The turns about these terms; `by_item` are all terms of the split's items."""
     old = rng.choice(list(drawn.world.aspects)) if rng.random() < 0.5 else ""
     for number, term in enumerate(terms):
         complete = rng.random() < drawn.settings.self_contained
         ask = "" if complete else _ask(talk.split, term, drawn, rng)
-        second = "" if complete else _second_term(talk, term, drawn, hardships)
+        second = "" if complete else _second_term(by_item[talk.item], term, drawn, hardships)
         more = JOINER + _ask(talk.split, second, drawn, hardships) if second else ""
         yield Turn(
             id=f"{talk.id}-{number}",
@@ -114,7 +121,7 @@ def _talk_turns(
             new_ask=ask == drawn.unseen[term],
             self_contained=complete,
             second_term=second,
-            wrong=_wrong_pair(talk, drawn, hardships),
+            wrong=_wrong_pair(talk, by_item, drawn, hardships),
         )
         old = term
 
@@ -126,16 +133,17 @@ def _ask(split: Split, term: str, drawn: TenantDraw, rng: random.Random) -> str:
     return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.unseen[term]])
 
 
-def _second_term(talk: ConversationTraits, term: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """Another aspect of the item, of the same split; mostly empty where questions ask for one thing."""
-    terms = [aspect for item, aspect in drawn.pairs[talk.split] if item == talk.item and aspect != term]
-    return rng.choice(terms) if terms and rng.random() < drawn.settings.two_things else ""
+def _second_term(terms: list[str], term: str, drawn: TenantDraw, rng: random.Random) -> str:
+    """Another of the item's terms; mostly empty where questions ask for one thing."""
+    choices = [other for other in terms if other != term]
+    return rng.choice(choices) if choices and rng.random() < drawn.settings.two_things else ""
 
 
-def _wrong_pair(talk: ConversationTraits, drawn: TenantDraw, rng: random.Random) -> ItemAspect | None:
+def _wrong_pair(talk: ConversationTraits, by_item: Sized, drawn: TenantDraw, rng: random.Random) -> ItemAspect | None:
     """A pair of the same split about another item, where the sheet is mistaken."""
-    pairs = [pair for pair in drawn.pairs[talk.split] if pair[0] != talk.item]
-    return rng.choice(pairs) if pairs and rng.random() < drawn.settings.wrong else None
+    if len(by_item) == 1 or rng.random() >= drawn.settings.wrong:
+        return None
+    return rng.choice([pair for pair in drawn.pairs[talk.split] if pair[0] != talk.item])
 
 
 def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:

@@ -4,7 +4,9 @@ import argparse
 import random
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.chaos.disturb import disturb
@@ -41,11 +43,11 @@ def main() -> None:
     print(f"{len(rounds)} runs: nothing lost, {again} answers lost on their way and paid again; worst {worst:.0f} s")
 
 
-def undisturbed(thread: Thread) -> dict[str, str]:
-    """The digests of a run that was left alone."""
+def undisturbed(thread: Thread, environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The digests of a run that was left alone, with these variables too."""
     out = thread.folder / "alone"
     with thread.teacher(thread.folder / "alone.teacher.log") as teacher:
-        finish(thread.command(out, teacher), thread.folder / "alone.log", thread.environment)
+        finish(thread.command(out, teacher), thread.folder / "alone.log", {**environment, **thread.environment})
     return digests(out)
 
 

@@ -15,15 +15,17 @@ from tests.chaos.__main__ import play, undisturbed
 from tests.chaos.disturb import KINDS, act
 from tests.chaos.set_clock import SetClock
 from tests.chaos.thread import Thread, start
+from tests.forked_runs import fork_environment
 
 pytestmark = pytest.mark.slow
 SEED = 7
 
 
 def test_a_run_that_is_disturbed_ends_as_one_that_was_left_alone(tmp_path: Path) -> None:
+    """Its processes are its own, to be killed and paused; those of the run left alone are forks."""
     thread = Thread.make(tmp_path)
 
-    played = play(thread, undisturbed(thread), SEED)
+    played = play(thread, undisturbed(thread, fork_environment(models=False)), SEED)
 
     assert played.disturbances
 

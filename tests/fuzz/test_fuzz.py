@@ -64,6 +64,7 @@ def test_a_fault_behind_a_row_of_conditions_is_found_and_printed_smallest(
     assert "ZeroDivisionError" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_parser_that_nothing_broke_ends_well_with_its_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

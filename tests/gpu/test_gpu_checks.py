@@ -11,6 +11,7 @@ import pytest
 
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
+from tests.forkserver import forked
 from tests.gpu import adapter, wheels
 from tests.gpu.card_memory import peak_gib
 from tests.gpu.checks import CHECKS, DRY, Device, fits, step_figures
@@ -39,8 +40,7 @@ def test_without_a_gpu_each_check_says_so_and_the_last_line_is_json() -> None:
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU: `make test-gpu` measures it")
-    command = [sys.executable, "-m", "tests.gpu"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(forked("tests.gpu"), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("skipped: needs a GPU") == len(CHECKS)
@@ -70,6 +70,7 @@ def test_every_carried_package_is_in_the_lock() -> None:
     assert set(WHEELS) <= locked
 
 
+@pytest.mark.slow
 def test_a_python_without_wheels_is_refused_and_leaves_no_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

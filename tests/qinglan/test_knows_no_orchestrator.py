@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import qinglan
+from tests.syntax_trees import nodes_of, parsed
 
 ROOM = Path(qinglan.__file__).parent
 CLIENT = ROOM / "kubernetes"
@@ -18,9 +19,9 @@ ALLOWED = {("lineage/record.py", "kfp")}
 
 def code_words(path: Path) -> Iterator[str]:
     """Every name and every text in a module's code; its docstrings and comments are prose."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = nodes_of(parsed(path))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         match node:
             case ast.Constant(value=str(text)) if id(node) not in prose:
                 yield text

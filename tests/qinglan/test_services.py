@@ -13,6 +13,8 @@ from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.services import UNASSIGNED_PORTS, free_port, run_service, start_command
 from standins.samples import write_sample
 
+pytestmark = pytest.mark.usefixtures("forks")
+
 
 def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
     write_sample("fivedoctors", tmp_path, conversations=8, seed=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.lineage.trust import ensure_keys
+from qinglan.lineage.trust import TrustPolicy, ensure_keys
 from tests.qinglan.lineage.attacks import OTHER
 from tests.qinglan.lineage.tampering import Scene
 from tests.registered_release import Made, make_release, use_keys
@@ -23,8 +23,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Made
         yield release, other, folder / "foreign"
 
 
+@pytest.fixture(scope="module")
+def trusted(world: tuple[Made, Made, Path]) -> TrustPolicy:
+    return world[0].policy
+
+
 @pytest.fixture
-def scene(world: tuple[Made, Made, Path], tmp_path: Path) -> Scene:
+def scene(world: tuple[Made, Made, Path], trusted: TrustPolicy, tmp_path: Path) -> Scene:
     made, other, foreign = world
-    shutil.copytree(made.folder, tmp_path / "release")
-    return Scene(tmp_path / "release", made, other, foreign, made.policy)
+    shutil.copytree(made.folder, tmp_path / "release", copy_function=shutil.copyfile)
+    return Scene(tmp_path / "release", made, other, foreign, trusted)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import orjson
@@ -74,8 +75,17 @@ RELEASE_FILES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("special", SPECIAL)
-@pytest.mark.parametrize("name", RELEASE_FILES)
+FAST = ("a pipe", "an endless device")
+"""The kinds by which the fast tests try each place; all kinds are tried in one place."""
+
+KINDS = [pytest.param(special, marks=() if special in FAST else pytest.mark.slow) for special in SPECIAL]
+PAIRS = [
+    pytest.param(name, special, marks=() if special == "a pipe" or name == RELEASE_FILES[0] else pytest.mark.slow)
+    for name, special in product(RELEASE_FILES, SPECIAL)
+]
+
+
+@pytest.mark.parametrize(("name", "special"), PAIRS)
 def test_a_release_with_something_else_than_a_file_is_refused_at_once(scene: Scene, name: str, special: str) -> None:
     put(scene.path(name), special)
 
@@ -95,14 +105,14 @@ def test_a_release_with_something_else_than_a_file_is_refused_at_once(scene: Sce
             read_card(scene.folder / "model")
 
 
-@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("special", KINDS)
 def test_a_run_with_something_else_than_files_is_read_to_its_end(tmp_path: Path, special: str) -> None:
     keys = make_keys(tmp_path / "keys")
     run = write_run(tmp_path / "run", keys)
     files = [path for path in run.rglob("*") if path.is_file()]
     assert len(files) == 10
     for path in files:
-        shutil.copytree(run, tmp_path / "copy", symlinks=True)
+        shutil.copytree(run, tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
         put(tmp_path / "copy" / path.relative_to(run), special)
         with suppress(QinglanError):
             audit(str(tmp_path / "copy"), keys.policy, now=datetime.now(UTC))
@@ -118,7 +128,7 @@ def store(scene: Scene, tmp_path: Path) -> Store:
     return store
 
 
-@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("special", KINDS)
 def test_a_store_with_something_else_than_files_answers_with_an_error(
     store: Store, scene: Scene, tmp_path: Path, special: str
 ) -> None:

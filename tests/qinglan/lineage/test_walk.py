@@ -295,10 +295,10 @@ def test_a_circle_is_altered(keys: Keys) -> None:
 def test_a_chain_of_thousands_is_walked(keys: Keys) -> None:
     chain = [
         sealed(keys.builder, "s", [made(f"t{n}")], [made(f"t{n - 1}") if n else given("root")], (n, n + 1))
-        for n in range(5000)
+        for n in range(2000)
     ]
 
-    graph = walk([sha("t4999")], Statements(*chain), keys.policy, TENANT, now=NOW + timedelta(days=999))
+    graph = walk([sha("t1999")], Statements(*chain), keys.policy, TENANT, now=NOW + timedelta(days=999))
 
-    assert len(graph.things) == 5001
+    assert len(graph.things) == 2001
     assert set(states(graph).values()) == {"attested"}

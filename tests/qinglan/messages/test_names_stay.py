@@ -61,7 +61,6 @@ QUOTING = sorted(
 """Sentences that quote something: what they quote is put into the Chinese one as it is."""
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(NAMES, min_size=1, max_size=3, unique=True), st.sampled_from(SENTENCES))
 def test_the_names_before_a_sentence_stay(names: list[str], sentence: str) -> None:
     text = chinese().translate(": ".join([*names, sentence]))
@@ -73,7 +72,7 @@ def test_the_names_before_a_sentence_stay(names: list[str], sentence: str) -> No
 IN_BACKQUOTES = re.compile(r"`[^`]*\{\d[^}]*\}[^`]*`")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(QUOTING), QUOTED)
 def test_an_example_in_a_sentence_stays(template: str, example: str) -> None:
     assume("`" not in example or not IN_BACKQUOTES.search(template))  # backquotes within backquotes end these
@@ -82,7 +81,6 @@ def test_an_example_in_a_sentence_stays(template: str, example: str) -> None:
     assert chinese().translate(english).count(example) == english.count(example)
 
 
-@settings(max_examples=200, deadline=None)
 @given(NAMES, QUOTED, st.sampled_from(SENTENCES))
 def test_an_example_before_a_sentence_stays(name: str, example: str, sentence: str) -> None:
     assert example in chinese().translate(f"{name}: {example}: {sentence}")

@@ -105,7 +105,10 @@ def taught(case: Case) -> int:
 
 
 def policy(weights: Any, features: Any) -> Any:
-    logits = features @ weights
+    return softmax(features @ weights)
+
+
+def softmax(logits: Any) -> Any:
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return odds / odds.sum(axis=1, keepdims=True)
 
@@ -122,14 +125,21 @@ def imitated(data: Rows) -> Any:
 
 
 def reinforced(start: Any, data: Rows) -> Any:
-    """The exact policy gradient of the mean reward, held to the start by a KL term."""
-    weights, before = start.copy(), policy(start, data.features)
+    """The exact policy gradient of the mean reward, held to the start by a KL term.
+
+    A step moves the weights within the span of the rows' features: of each row it keeps the sum of its moves, and the
+    logits follow by the rows' similarities, of which there are fewer than features.
+    """
+    logits = data.features @ start
+    before, similarities, moved = softmax(logits), data.features @ data.features.T, np.zeros_like(logits)
     for _ in range(RL_STEPS):
-        odds = policy(weights, data.features)
+        odds = softmax(logits)
         value = data.rewards - KL * np.log(odds / before + 1e-12)
         advantage = value - (odds * value).sum(axis=1, keepdims=True)
-        weights += RL_RATE * data.features.T @ (odds * advantage) / len(odds)
-    return weights
+        move = RL_RATE * odds * advantage / len(odds)
+        moved += move
+        logits += similarities @ move
+    return start + data.features.T @ moved
 
 
 def top1(weights: Any, data: Rows) -> float:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.live.alarms import Alarm
@@ -150,6 +150,7 @@ NAMES = st.sampled_from(
 
 
 @pytest.mark.parametrize("monitor", MONITORS)
+@settings(max_examples=50)
 @given(steps=st.lists(st.dictionaries(NAMES, NUMBERS), max_size=30))
 def test_no_monitor_fails_on_any_steps(
     monitor: Callable[[list[StepMetrics]], Alarm | None], steps: list[StepMetrics]

@@ -74,6 +74,7 @@ def test_a_step_of_sft_peaks_where_the_formula_says(rank: int, vocabulary: int) 
     )
 
 
+@pytest.mark.slow
 def test_activations_grow_with_the_layers_that_are_held() -> None:
     more = {"num_hidden_layers": 5}
 
@@ -84,6 +85,7 @@ def test_activations_grow_with_the_layers_that_are_held() -> None:
     assert added == expected[0] - expected[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [16, 0])
 @pytest.mark.parametrize("width", [BF16, FP32])
 def test_without_checkpointing_each_layer_holds_what_the_formula_says(rank: int, width: int) -> None:

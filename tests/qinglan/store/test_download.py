@@ -8,10 +8,19 @@ import pytest
 from qinglan.digests import digest, file_digests
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.store import Store, open_store
-from qinglan.store.backend import MIN_PART_SIZE
-from qinglan.store.download import PIECE_SIZE, staging_folder
+from qinglan.store.download import staging_folder
 
-LARGE = 3 * MIN_PART_SIZE + 256
+PART_SIZE = 1 << 20
+PIECE_SIZE = PART_SIZE // 2
+LARGE = 3 * PART_SIZE + 256
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts and pieces a sixteenth as large as they are, so that a file of many takes no time."""
+    for module in ("backend", "manifest", "download"):
+        monkeypatch.setattr(f"qinglan.store.{module}.MIN_PART_SIZE", PART_SIZE)
+    monkeypatch.setattr("qinglan.store.download.PIECE_SIZE", PIECE_SIZE)
 
 
 class Counted:

@@ -1,7 +1,6 @@
 """The stand-in for a company's RAG service as a process: its token, its path, and what it does not know."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -9,15 +8,16 @@ import orjson
 import pytest
 
 from tests.company_rags import company_rag, write_passages
+from tests.forkserver import GATEWAY, forked
 
 BODY = {"query": "虾青素一天吃几次", "tenant_id": "acme", "need": "虾青素一天吃几次", "top_k": 3}
 
 
 def test_it_starts_as_a_process_and_lets_nobody_in_without_its_token(tmp_path: Path) -> None:
-    command = [
-        sys.executable, "-m", "standins.company_rag", "--kb", f"acme={write_passages(tmp_path)}", "--index-root",
-        str(tmp_path / "index"), "--port", "0", "--path", "/v2/search", "--token", "t0ken",
-    ]  # fmt: skip
+    command = forked(
+        "standins.company_rag", "--kb", f"acme={write_passages(tmp_path)}", "--index-root", str(tmp_path / "index"),
+        "--port", "0", "--path", "/v2/search", "--token", "t0ken", libraries=GATEWAY,
+    )  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         try:

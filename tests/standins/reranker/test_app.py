@@ -1,7 +1,6 @@
 """The stand-in reranker as a process: it speaks as vLLM and Text Embeddings Inference do, refusals included."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,13 +8,15 @@ import httpx
 import orjson
 import pytest
 
+from tests.forkserver import GATEWAY, forked
+
 ASKED = {"query": "鱼油软胶囊", "documents": ["益生菌", "鱼油软胶囊一天吃几次"]}
 TEXTS = {"query": ASKED["query"], "texts": ASKED["documents"]}
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    command = [sys.executable, "-m", "standins.reranker", "--port", "0", "--max-batch", "2"]
+    command = forked("standins.reranker", "--port", "0", "--max-batch", "2", libraries=GATEWAY)
     with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         try:
@@ -72,9 +73,8 @@ def test_a_malformed_request_is_refused_as_each_server_would(url: str, path: str
 
 
 def test_a_fault_that_nobody_knows_stops_the_start() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "standins.reranker", "--fault", "fire"], capture_output=True, text=True, timeout=300
-    )
+    command = forked("standins.reranker", "--fault", "fire", libraries=GATEWAY)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     assert ended.returncode == 2
     assert "fault" in ended.stderr

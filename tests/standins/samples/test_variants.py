@@ -1,6 +1,7 @@
 """Harder worlds of a sample tenant: each has its one hardship, and the plain sample stays as it was."""
 
 import re
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 
@@ -28,10 +29,12 @@ PLAIN = {
 HARDSHIPS = sorted(set(VARIANTS) - {"plain", "all"})
 
 
+@cache
 def turns(tenant: str, variant: str) -> list[Turn]:
     return list(conversation_turns(tenant, SEED, draw_tenant(tenant, SEED, VARIANTS[variant]), CONVERSATIONS))
 
 
+@cache
 def passages(tenant: str, variant: str) -> list[Passage]:
     return make_passages(tenant, SEED, draw_tenant(tenant, SEED, VARIANTS[variant]))[0]
 

@@ -43,6 +43,7 @@ def run_batch(behaviour: Behaviour, content: bytes, cancel: bool = False) -> tup
             if cancel:
                 assert (await client.batches.cancel(batch.id)).status == "cancelling"
             while batch.status not in ("completed", "failed", "expired", "cancelled"):
+                await asyncio.sleep(0.02)
                 batch = await client.batches.retrieve(batch.id)
             assert [one.metadata async for one in client.batches.list()] == [{"k": "v"}]
             return batch, await lines(client, batch.output_file_id), await lines(client, batch.error_file_id)
