@@ -112,6 +112,7 @@ def client(path: str, argv: list[str]) -> NoReturn:
     connection = connect(path)
     streams = array.array("i", [0, 1, 2])
     request = {"argv": argv, "environment": dict(os.environ), "folder": str(Path.cwd()), "umask": _umask()}
+    request["hears_ctrl_c"] = signal.getsignal(signal.SIGINT) != signal.SIG_IGN
     content = json.dumps(request).encode()
     connection.sendmsg([len(content).to_bytes(8)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
     connection.sendall(content)
@@ -241,6 +242,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # What a shell starts in the background ignores Ctrl-C: the fork server may, where the client does not.
+        signal.signal(signal.SIGINT, signal.default_int_handler if request["hears_ctrl_c"] else signal.SIG_IGN)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.closerange(3, 256)

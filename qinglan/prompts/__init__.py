@@ -159,10 +159,15 @@ PSEUDO_FORMAT: dict[str, Any] = {
 }
 
 
-@lru_cache(maxsize=64)  # asked twice for each row, of a few system prompts
 def words_of(system: str) -> PromptWords:
     """The texts of a prompt: English if the system prompt is, else Chinese."""
-    return CHINESE if not system.strip() or is_chinese(system) else ENGLISH
+    return CHINESE if _chinese_prompt(system) else ENGLISH
+
+
+@lru_cache(maxsize=64)
+def _chinese_prompt(system: str) -> bool:
+    """Asked twice for each row, of a few system prompts."""
+    return not system.strip() or is_chinese(system)
 
 
 def prompt_file(name: str) -> Path:

@@ -21,7 +21,7 @@ TOKEN = (
 def test_a_file_that_is_no_kubeconfig_is_named_in_one_sentence(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(text)
 
-    with pytest.raises(ConfigError, match=rf"^KUBECONFIG {tmp_path}/config(:1)?: .*[^.]\.$"):
+    with pytest.raises(ConfigError, match=rf"^KUBECONFIG {tmp_path}/config(:[12])?: .*[^.]\.$"):
         load_login(str(tmp_path / "config"), client.Configuration())
 
 
