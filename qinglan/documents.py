@@ -135,7 +135,7 @@ def _parse_yaml(text: str, where: str, load: Callable[[Any], Value]) -> Value:
         line = f":{mark.line + 1}" if mark else ""
         problem = " ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{where}{line}: not readable as YAML: {visible(problem)}.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeEncodeError) as error:  # half characters
         raise ConfigError(f"{where}: not readable as YAML: {visible(' '.join(str(error).split()))}.") from error
 
 
@@ -179,7 +179,7 @@ def _loader_class() -> Any:
             try:
                 return super().construct_object(node, deep)
             except (ValueError, OverflowError, LookupError, AttributeError) as error:  # so PyYAML reads `!!int ''`
-                raise _fault(node, f"{str(node.value)[:40]!r} is no {node.tag.rpartition(':')[2]}") from error
+                raise _fault(node, f"{str(node.value)[:40]!r} is no YAML {node.tag.rpartition(':')[2]}") from error
 
         def construct_yaml_float(self, node: Any) -> float:
             if not math.isfinite(number := float(super().construct_yaml_float(node))):

@@ -7,7 +7,7 @@ for a fork that runs the module with the client's arguments, environment, folder
 SIGINT on; and ends as the fork ends. When the client is killed, the fork server kills the fork.
 
 That a program starts without any of this, as an operator starts it, is tested in
-serving/rewriter/test_with_rag.py, and by the demos of tests/pipelines.
+serving/rewriter/test_with_rag.py, and by tests/pipelines/test_company_to_report.py.
 """
 
 import array

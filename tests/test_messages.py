@@ -26,9 +26,11 @@ from tests.messages import (
 @pytest.fixture(scope="module", autouse=True)
 def without_collector() -> Iterator[None]:
     """No question leaves garbage, and the collector would go through all trees again and again."""
+    before = gc.isenabled()
     gc.disable()
     yield
-    gc.enable()
+    if before:
+        gc.enable()
 
 
 def test_every_text_of_the_rooms_that_are_done_has_a_translation() -> None:

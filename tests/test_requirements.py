@@ -20,7 +20,7 @@ DISTRIBUTIONS = {"google": "protobuf"}
 
 
 IMPORT = re.compile(
-    r"(?:^|[;:])[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w. ,\t]+?)[ \t]*(?:$|[;#]))", re.MULTILINE
+    r"(?:^|[;:])[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b|import[ \t]+([\w. ,\t]+?)[ \t]*(?=$|[;#]))", re.MULTILINE
 )
 """All statements that import, and a line of prose that reads as one."""
 
@@ -79,7 +79,7 @@ def test_every_package_that_is_imported_is_named_with_what_it_saves() -> None:
 @pytest.mark.parametrize(
     "text",
     ["import a.b", "import a", "if x:\n    from a.b import (\n        c,\n    )", "import b as c, a as d  # why",
-     "x = 1; import a", "try: import a\nexcept ImportError: pass", "import b, \\\n    c, a"],
+     "x = 1; import a", "try: import a\nexcept ImportError: pass", "import b, \\\n    c, a", "import os; import a"],
 )  # fmt: skip
 def test_no_import_escapes_the_search_of_a_files_text(text: str) -> None:
     imported = {module.partition(".")[0] for node in ast.walk(ast.parse(text)) for module in modules_of(node)}

@@ -34,7 +34,8 @@ def train(out: Path, training: str) -> dict[str, Any]:
         card_phases(config, shape_of(settings(name), name)),
         out / "card.csv",
     )
-    logs = [path.read_bytes().splitlines() for path in log_folder(out, "sft").rglob("logging.jsonl")]
+    names = ("logging.jsonl", "metrics.jsonl")  # the first one's folder goes when the training has ended
+    logs = [path.read_bytes().splitlines() for name in names for path in log_folder(out, "sft").rglob(name)]
     return {"training": training, **figures, "steps": [orjson.loads(line) for lines in logs for line in lines]}
 
 

@@ -77,11 +77,12 @@ YAML_FAULTS = [
     ("[" * 20_000, "nested too deep"), ("a: " * 1 + "{a: " * 20_000, "nested too deep"),
     ("a: .inf\n", "x.yaml:1: .*no number"), ("a: -.INF\n", "x.yaml:1: .*no number"),
     ("a: .nan\n", "x.yaml:1: .*no number"), ("a: 1.0e+400\n", "x.yaml:1: .*no number"),
-    ("a: " + "9" * 5_000 + "\n", "x.yaml"), ("a: 2026-13-45\n", "x.yaml:1: .*'2026-13-45' is no timestamp"),
+    ("a: " + "9" * 5_000 + "\n", "x.yaml"), ("a: 2026-13-45\n", "x.yaml:1: .*'2026-13-45' is no YAML timestamp"),
     ("a: !!python/object/apply:os.system [x]\n", "x.yaml:1: .*constructor"), ("a: 1\n---\na: 2\n", "x.yaml:2"),
-    ("a: 1\nb: !!int ''\n", "x.yaml:2: .*'' is no int"), ("!!bool maybe", "x.yaml:1: .*'maybe' is no bool"),
-    ("!!timestamp soon", "x.yaml:1: .*'soon' is no timestamp"), ("a: !!float ''", "x.yaml:1: .*'' is no float"),
-    ("a: [\n", "x.yaml:2"), ("a: \x1b[2J\n", "x.yaml: .*not readable"),
+    ("a: 1\nb: !!int ''\n", "x.yaml:2: .*'' is no YAML int"), ("!!bool maybe", "x.yaml:1: .*'maybe' is no YAML bool"),
+    ("!!timestamp soon", "x.yaml:1: .*'soon' is no YAML timestamp"),
+    ("a: !!float ''", "x.yaml:1: .*'' is no YAML float"),
+    ("a: \udcff\n", "x.yaml: .*surrogates"), ("a: [\n", "x.yaml:2"), ("a: \x1b[2J\n", "x.yaml: .*not readable"),
 ]  # fmt: skip
 
 

@@ -141,6 +141,9 @@ def _train_both(
     plain = train_student(base, without, config, runner, gateway_url, "without further rows")
     trained = train_student(base, chats, config, runner, gateway_url, "with further rows")
     gain = compare(plain.work, trained.work, rows, config, runner, gateway_url)
+    if (plain.unusable is None) != (trained.unusable is None):
+        gain = gain.model_copy(update={"taken": trained.unusable is None})
+        say(f"[sft] The model {'without' if gain.taken else 'with'} further rows answers nothing usable.")
     say(f"[sft] {gain_in_words(gain)}")
     return trained if gain.taken else plain, gain
 

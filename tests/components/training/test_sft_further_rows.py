@@ -76,7 +76,7 @@ def trained(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
         (work / "log").mkdir(parents=True)
         (work / "model").mkdir()
         write_card(work / "model", RewriterCard(stage="sft", parents={"train": sha256_file(rows / "train.jsonl")}))
-        unusable = None if any(texts.get(rows.name, ["usable"])) else ""
+        unusable = "的的的" if rows.name in texts.get("unusable", ()) else None
         count = len((rows / "train.jsonl").read_bytes().splitlines())
         return Trained(work, COUNTS._replace(rows=count), unusable)
 
@@ -120,18 +120,22 @@ def test_further_rows_with_which_less_is_found_are_left_out_and_the_card_says_so
     assert gain and not gain.taken
 
 
+@pytest.mark.parametrize("found", [True, False])
 @pytest.mark.parametrize(
     ("unusable", "rows", "left_out"), [("further", 8, (FURTHER_ROWS,)), (WITHOUT_FURTHER, 9, None)]
 )
-def test_a_model_that_answers_nothing_loses_to_the_other(
+def test_a_model_that_answers_nothing_usable_loses_to_the_other_whatever_it_finds(
     world: World,
     trained: dict[str, list[str]],
     tmp_path: Path,
     unusable: str,
     rows: int,
     left_out: tuple[str, ...] | None,
+    found: bool,
 ) -> None:
-    trained |= {"further": world.good, WITHOUT_FURTHER: world.good, unusable: [""] * len(world.good)}
+    """Rewrites that never end can find all; where nobody finds anything it is a tie."""
+    texts = world.good if found else ["完全无关"] * len(world.good)
+    trained |= {"further": texts, WITHOUT_FURTHER: texts, "unusable": [unusable]}
 
     assert train(world, tmp_path, world.chats).rows == rows
     assert read_card(tmp_path / "model").left_out == left_out
@@ -140,9 +144,9 @@ def test_a_model_that_answers_nothing_loses_to_the_other(
 def test_models_that_both_answer_nothing_are_handed_on_to_nobody(
     world: World, trained: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    trained |= dict.fromkeys(("further", WITHOUT_FURTHER), [""] * len(world.good))
+    trained |= {"further": world.good, WITHOUT_FURTHER: world.good, "unusable": ["further", WITHOUT_FURTHER]}
 
-    with pytest.raises(TrainingError, match=r"answers nothing usable, such as ''\. Look at the loss curve"):
+    with pytest.raises(TrainingError, match=r"answers nothing usable, such as '的的的'\. Look at the loss curve"):
         train(world, tmp_path, world.chats)
     assert not (tmp_path / "model").exists()
 

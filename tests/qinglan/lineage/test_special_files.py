@@ -76,7 +76,8 @@ RELEASE_FILES = (
 
 
 FAST = ("a pipe", "an endless device")
-"""The kinds by which the fast tests try each place; all kinds are tried in one place."""
+"""The kinds that the fast tests try in a run and in a store. Each place of a release they try by a pipe, and one by
+all kinds."""
 
 KINDS = [pytest.param(special, marks=() if special in FAST else pytest.mark.slow) for special in SPECIAL]
 PAIRS = [

@@ -11,7 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -128,7 +128,8 @@ def stopped(engine: Engine) -> Iterator[None]:
 
 def send(number: signal.Signals, processes: list[psutil.Process]) -> None:
     for process in processes:
-        process.send_signal(number)
+        with suppress(psutil.NoSuchProcess):  # it ended with its parent
+            process.send_signal(number)
 
 
 def instances() -> list[dict[str, str]]:
