@@ -45,7 +45,7 @@ def check_compiled(text: str, release: bool = False) -> list[str]:
     import yaml
 
     try:
-        documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        documents = list(yaml.load_all(text, Loader=yaml.CSafeLoader))
     except yaml.YAMLError as error:
         return [f"No YAML: {' '.join(str(error).split())}."]
     if len(documents) != 2 or not all(isinstance(document, dict) for document in documents):

@@ -86,7 +86,7 @@ def size_note(compiled: str) -> str:
     """A sentence about a graph whose finished workflow is too long to be shown; "" for any other."""
     import yaml
 
-    spec, platform = yaml.load_all(compiled, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    spec, platform = yaml.load_all(compiled, Loader=yaml.CSafeLoader)
     if (size := workflow_bytes(spec, platform)) <= ARGO_LIMIT:
         return ""
     return (

@@ -179,7 +179,7 @@ def _loader_class() -> Any:
             try:
                 return super().construct_object(node, deep)
             except (ValueError, OverflowError, LookupError, AttributeError) as error:  # so PyYAML reads `!!int ''`
-                raise _fault(node, f"{str(node.value)[:40]!r} is no YAML {node.tag.rpartition(':')[2]}") from error
+                _refuse(node, f"{str(node.value)[:40]!r} is no YAML {node.tag.rpartition(':')[2]}", error)
 
         def construct_yaml_float(self, node: Any) -> float:
             if not math.isfinite(number := float(super().construct_yaml_float(node))):
@@ -229,11 +229,7 @@ def _children(node: Any) -> Iterator[Any]:
         yield from node.value
 
 
-def _refuse(node: Any, problem: str) -> NoReturn:
-    raise _fault(node, problem)
-
-
-def _fault(node: Any, problem: str) -> Exception:
+def _refuse(node: Any, problem: str, cause: Exception | None = None) -> NoReturn:
     import yaml
 
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from cause

@@ -15,6 +15,7 @@ import yaml
 from tests.cluster.api_server import ApiServer, api_server
 from tests.cluster.binaries import binary
 from tests.cluster.waiting import until
+from tests.graph_yaml import LOADER
 from tests.manifests.manifest_objects import MANIFESTS, Object
 
 SECONDS = 300.0
@@ -139,8 +140,7 @@ def rendered(folder: Path) -> list[Object]:
     """What `kubectl apply -k` would send."""
     said = kustomized(folder)
     assert said.code == 0, said.text
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [one for one in yaml.load_all(said.text, Loader=loader) if one]
+    return [one for one in yaml.load_all(said.text, Loader=LOADER) if one]
 
 
 def kustomized(folder: Path) -> Said:

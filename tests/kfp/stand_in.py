@@ -175,9 +175,8 @@ class StandIn:
     def _upload(self, query: dict[str, str], body: bytes, kind: str) -> Any:
         boundary = kind.split("boundary=")[1].encode()
         text = body.split(b"--" + boundary)[1].split(b"\r\n\r\n", 1)[1].removesuffix(b"\r\n")
-        spec, *platform = yaml.load_all(
-            text, Loader=LOADER
-        )  # one that does not parse would keep the real one busy for ever
+        # One that does not parse would keep the real one busy for ever.
+        spec, *platform = yaml.load_all(text, Loader=LOADER)
         if any(version["name"] == query["name"] for version in self.versions.values()):
             raise Refused(409, 6, "Failed to create a pipeline version")
         self.uploaded.append(text)

@@ -19,6 +19,7 @@ from components.step_summary import SPACE, write_summary
 from pipelines.graph_compiler import COMPILED, golden_targets
 from pipelines.lines import LINES
 from qinglan.config import Config
+from tests.graph_yaml import LOADER
 
 GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
 MADE_BY_KFP = "pipelinechannel--"
@@ -28,7 +29,7 @@ MADE_BY_KFP = "pipelinechannel--"
 @cache
 def spec(name: str) -> Any:
     text = (COMPILED / f"{name}.yaml").read_text(encoding="utf-8")
-    return next(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return next(yaml.load_all(text, Loader=LOADER))
 
 
 def definitions(name: str) -> Iterator[tuple[str, str]]:

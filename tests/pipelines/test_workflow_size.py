@@ -29,7 +29,7 @@ HEADROOM = 0.99
 
 
 def documents(path: Path) -> tuple[Any, Any]:
-    spec, platform = yaml.load_all(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    spec, platform = yaml.load_all(path.read_bytes(), Loader=LOADER)
     return spec, platform
 
 

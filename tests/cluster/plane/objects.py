@@ -13,11 +13,10 @@ import yaml
 from qinglan.errors import QinglanError
 from tests.cluster.binaries import binary
 from tests.cluster.plane.processes import Folder
+from tests.graph_yaml import LOADER
 
 OWN = Path(__file__).parent / "manifests"
 CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace")
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where it is there: KServe's kinds alone are megabytes."""
 
 Object = dict[str, Any]
 
