@@ -42,11 +42,18 @@ def advance(context: DecisionContext) -> Decision:
         return _check_serving(context)
     if context.state.percent:
         return end_rollout(context, "Refused", (describe_edit(context), "nothing is there to go back to"))
-    if context.service.desired != context.state.desired:
-        return Decision(
-            context.with_record("verify again", describe_edit(context)).with_state(phase="Verify", intent=None).state
-        )
+    if changed := _change_since_verified(context):
+        return Decision(context.with_record("verify again", changed).with_state(phase="Verify", intent=None).state)
     return request_change(context, context.canary_at(None), "first", UNCOMPARED)
+
+
+def _change_since_verified(context: DecisionContext) -> str:
+    """What makes this no longer the first model: an edit, or pods that serve by now. What is written next is held to
+    the version in which there are neither, however late the copy was by which it began."""
+    if context.service.desired != context.state.desired:
+        return describe_edit(context)
+    serving = context.service.rolled_out
+    return f"{serving.uri} serves by now: the release is compared with it" if serving else ""
 
 
 def _check_serving(context: DecisionContext) -> Decision:

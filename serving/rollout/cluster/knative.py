@@ -61,6 +61,13 @@ def settled(objects: ServiceObjects) -> bool:
     return latest == (100 if desired.percent is None or first_model else desired.percent)
 
 
+def named_revisions(service: Object) -> set[str]:
+    """The revisions of which its status says that they were made, are ready, or have users."""
+    status = predictor_status(service)
+    latest = (status.get(f"latest{what}Revision") for what in ("Created", "Ready", "Rolledout"))
+    return {str(name) for name in (*latest, *_shares(service)) if name}
+
+
 def predictor_status(service: Object) -> Object:
     status: Object = service.get("status", {}).get("components", {}).get("predictor") or {}
     return status

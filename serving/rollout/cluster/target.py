@@ -7,6 +7,7 @@ from serving.rollout.cluster import standard_mode
 from serving.rollout.cluster.api_errors import translate_refusals
 from serving.rollout.cluster.first_inference_service import first_inference_service
 from serving.rollout.cluster.inference_service import NO_SERVICE, Object, ServiceObjects, deployment_mode
+from serving.rollout.cluster.knative import named_revisions
 from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
 from serving.rollout.cluster.snapshot import service_snapshot
 from serving.rollout.ports import ServiceSnapshot
@@ -47,16 +48,20 @@ class ClusterTarget:
 
     def _objects(self, service: Object) -> ServiceObjects:
         if deployment_mode(service) == "Serverless":
-            return ServiceObjects(service, revisions=self.cache.revisions(self.name))
-        query = {"labelSelector": f"{SERVICE_LABEL}={self.name}"}
+            return ServiceObjects(service, revisions=self._revisions(service))
+        deployments, pods = self._listed("deployments"), self._listed("pods")
+        return ServiceObjects(service, deployments=deployments, pods=tuple(pods.values()))
+
+    def _revisions(self, service: Object) -> dict[str, Object]:
+        """Its revisions. The API server is asked where the cache lacks one that the service names: they are watched
+        apart, and a model whose revision is not known yet would be taken for one that does not serve."""
+        revisions = self.cache.revisions(self.name)
+        return revisions if named_revisions(service) <= revisions.keys() else self._listed("revisions")
+
+    def _listed(self, kind: str) -> dict[str, Object]:
         with translate_refusals(self.api):
-            deployments = self.api.all("deployments", query)["items"]
-            pods = self.api.all("pods", query)["items"]
-        return ServiceObjects(
-            service,
-            deployments={deployment["metadata"]["name"]: deployment for deployment in deployments},
-            pods=tuple(pods),
-        )
+            items = self.api.all(kind, {"labelSelector": f"{SERVICE_LABEL}={self.name}"})["items"]
+        return {item["metadata"]["name"]: item for item in items}
 
     def _patch(self, desired: DesiredModel) -> dict[str, Any]:
         service = self.cache.get(SERVICES, self.name)

@@ -83,6 +83,26 @@ def test_a_service_that_never_served_gets_a_new_first_model() -> None:
     assert decided(verified.state, broken).desired == WHOLE
 
 
+def test_a_model_that_serves_before_the_first_is_asked_for_is_compared() -> None:
+    """By a late copy nothing served; the write that it led to was refused, or has yet to be sent."""
+    other = Revision("rev-1", OTHER, True)
+    starting = MADE._replace(desired=DesiredModel(uri=OTHER), newest=other._replace(ready=False))
+    serving = starting._replace(resource_version="6", newest=other, rolled_out=other, traffic={OTHER: 100})
+    verified = decided(State(), starting, PROOF).state
+    refused = decided(verified, starting)
+    assert refused.desired == WHOLE
+
+    for state in (verified, refused.state):
+        again = decided(state, serving)
+
+        assert again.desired is None and (again.state.phase, again.state.intent) == ("Verify", None)
+        assert f"{OTHER} serves by now" in again.state.history[-1].why
+
+    proofs = (PROOF, Proof("d1", "m1", ()))
+    compared = decide(Observation(spec(), again.state, serving, None, proofs), 1_790_000_000.0)
+    assert compared.state.phase == "Apply" and compared.state.stable and compared.state.stable.uri == OTHER
+
+
 def test_a_model_set_by_another_editor_is_checked_before_and_named_after_our_own() -> None:
     others = MADE._replace(desired=DesiredModel(uri=OTHER), editor="kubectl-create")
     faster = decided(asked(), others)

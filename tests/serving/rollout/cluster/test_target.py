@@ -1,0 +1,59 @@
+"""The InferenceService that a rollout reads, where the cache is late."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from qinglan.kubernetes.client import Api
+from serving.rollout.cluster.inference_service import Object
+from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
+from serving.rollout.cluster.target import ClusterTarget
+from tests.serving.rollout.cluster.test_snapshot import NEW, OLD, knative
+
+ROLLOUT = {"spec": {"inferenceService": "rewriter"}}
+
+
+class Server:
+    """The API server's revisions, and how often it was asked for them."""
+
+    def __init__(self, revisions: Sequence[Object]) -> None:
+        self.revisions, self.asked = revisions, 0
+
+    def all(self, kind: str, query: Any) -> dict[str, Any]:
+        assert (kind, query) == ("revisions", {"labelSelector": f"{SERVICE_LABEL}=rewriter"})
+        self.asked += 1
+        return {"items": [*self.revisions]}
+
+
+def target_of(*watched: str) -> tuple[ClusterTarget, Server]:
+    """A target whose cache has the service, and of its revisions those that were watched."""
+    objects = knative()
+    labelled = [
+        {**one, "metadata": {**one["metadata"], "labels": {SERVICE_LABEL: "rewriter"}}}
+        for one in objects.revisions.values()
+    ]
+    server = Server(labelled)
+    cache = ObjectCache(cast(Api, server), lambda kind, thing, gone: None)
+    cache._informers["inferenceservices"].handler("ADDED", objects.service)
+    for one in labelled:
+        if one["metadata"]["name"] in watched:
+            cache._informers["revisions"].handler("ADDED", one)
+    for informer in cache._informers.values():
+        informer.begun.set()
+    return ClusterTarget(cast(Api, server), cache, ROLLOUT), server
+
+
+def test_a_revision_that_the_cache_lacks_is_asked_for() -> None:
+    """Else what serves would be taken for nothing, and the canary for a first model, which gets everything."""
+    for watched in ((), ("rev-1",), ("rev-2",)):
+        target, server = target_of(*watched)
+
+        observed = target.read()
+
+        assert observed.rolled_out and observed.rolled_out.uri == OLD and observed.traffic == {NEW: 20, OLD: 80}
+        assert server.asked == 1
+
+
+def test_where_the_cache_has_them_nobody_is_asked() -> None:
+    target, server = target_of("rev-1", "rev-2")
+
+    assert target.read().traffic == {NEW: 20, OLD: 80} and server.asked == 0
