@@ -158,6 +158,7 @@ def test_a_foreign_key_that_cannot_be_loaded_ends_no_step_that_has_its_own(
     assert step_clock.step_clock(load_signer("builder"), None).began <= datetime.now(UTC)
 
 
+@pytest.mark.slow
 def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_once_its_time_has_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_run_whose_clock_was_ahead_and_then_corrected_is_released_and_counts_o
     assert [str(finding) for finding in later.findings if finding.state in GRAVE] == []
 
 
+@pytest.mark.slow
 def test_a_deployment_that_waits_for_its_date_says_so_and_the_same_steps_under_the_right_clock_are_deployed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
 ) -> None:
@@ -198,6 +200,7 @@ def test_a_deployment_that_waits_for_its_date_says_so_and_the_same_steps_under_t
     assert may_deploy(right.folder, right.policy, NAME).allowed
 
 
+@pytest.mark.slow
 def test_the_finding_names_the_rotation_without_which_keys_of_the_wrong_clock_date_every_step_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Callable[[float], None]
 ) -> None:
@@ -451,5 +454,6 @@ def wall_clock_readers() -> Iterator[str]:
                 yield str(path.relative_to(REPOSITORY))
 
 
+@pytest.mark.slow
 def test_each_file_that_reads_the_time_of_day_is_known_with_its_reason() -> None:
     assert set(wall_clock_readers()) == WALL_CLOCK

@@ -33,6 +33,7 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_every_text_of_the_rooms_that_are_done_has_a_translation() -> None:
     assert missing() == {}, "`make messages` prints them in .po form"
 
@@ -42,10 +43,12 @@ def test_no_translation_leaves_a_text_of_ours_in_english_where_it_is_put_in() ->
     assert untranslated_parts() == {}
 
 
+@pytest.mark.slow
 def test_no_text_is_joined_by_a_sign_of_which_no_template_knows() -> None:
     assert added_texts() == {}, "write it as one f-string"
 
 
+@pytest.mark.slow
 def test_no_translation_is_left_over() -> None:
     assert unused() == set()
 

@@ -63,6 +63,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@pytest.mark.slow
 def test_every_package_that_is_imported_is_named_with_what_it_saves() -> None:
     known = metadata.packages_distributions()
     requirements = named()

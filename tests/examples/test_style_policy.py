@@ -112,6 +112,7 @@ def test_an_answer_that_cannot_be_scored_is_an_error_and_no_zero(tmp_path: Path)
         style_score(Broken(), ("诚实",))(["问"], ["好"])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_reward_is_the_probability_of_the_wanted_manners(tmp_path: Path) -> None:
     model = StyleModel.load(tiny_style_model(tmp_path))
     prompt = format_training_text("一天吃几次", "")

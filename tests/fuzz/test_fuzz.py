@@ -26,6 +26,7 @@ def test_a_good_input_is_taken(name: str) -> None:
             target.parse(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", targets())
 @settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink])
 @given(random=st.randoms(use_true_random=False))

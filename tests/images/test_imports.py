@@ -106,11 +106,13 @@ def test_an_image_has_what_its_steps_import(image: str) -> None:
     assert {name: packages for name, packages in missing.items() if packages} == {}
 
 
+@pytest.mark.slow
 def test_an_import_inside_a_function_is_found() -> None:
     assert "openpyxl" in reached({"qinglan.tables"})
     assert "torch" in reached({"components.training.style.stage"})
 
 
+@pytest.mark.slow
 def test_modules_that_are_started_as_processes_are_followed() -> None:
     text = ast.parse(
         '[sys.executable, "-m", "swift.cli.sft"]\nservice("serving.rewriter", [])\nSTART = "qinglan.jobs.inside"'

@@ -49,6 +49,7 @@ def test_an_answer_that_breaks_kfps_model_is_found(change: dict[str, object], wh
     assert result.startswith(where)
 
 
+@pytest.mark.slow
 def test_every_call_of_the_client_is_in_the_contract(tmp_path: Path) -> None:
     graph = read_graph(compile_graph(tmp_path / "small.yaml"))
     with serving(StandIn(scenes=(Scene("RUNNING"),))) as server:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from qinglan.http_client import CA_VARIABLE
@@ -18,6 +19,7 @@ def gateway(path: str) -> tuple[str, dict[str, Any], list[Any]]:
     return deployment["metadata"]["name"], pod["containers"][0], pod["volumes"]
 
 
+@pytest.mark.slow
 def test_the_gateway_reads_the_authority_from_a_config_map() -> None:
     base_name, base_container, base_volumes = gateway("base/gateway.yaml")
     name, container, volumes = gateway("company-ca/gateway.yaml")

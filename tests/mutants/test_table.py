@@ -13,6 +13,7 @@ FAULT = Fault(
 Change = Callable[[Fault], Fault]
 
 
+@pytest.mark.slow
 def test_every_fault_can_be_put_in_and_names_tests_that_there_are() -> None:
     assert list(problems(read_faults(FOLDER), ROOT)) == []
 

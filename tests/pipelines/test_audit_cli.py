@@ -91,6 +91,7 @@ def test_which_models_finds_the_descendants_of_a_file(
     assert [(hit["what"], hit["fault"]) for hit in hits] == [("sft_model", ""), ("rewrites", "")]
 
 
+@pytest.mark.slow
 def test_why_and_diff_answer_in_words(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +108,7 @@ def test_why_and_diff_answer_in_words(
     assert qinglan(monkeypatch, "audit", one, "--diff", other) == ALTERED
 
 
+@pytest.mark.slow
 def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

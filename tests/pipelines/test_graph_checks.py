@@ -40,11 +40,13 @@ def task(spec: Spec, name: str) -> Spec:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_golden_copies_hold_everything(path: Path) -> None:
     assert check_compiled(path.read_text(encoding="utf-8")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_compiled_graph_without_image_digests_is_no_release(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -151,6 +153,7 @@ BREAKS: dict[str, tuple[Change, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "said"), BREAKS.values(), ids=BREAKS)
 def test_a_broken_rule_of_a_graph_is_named_and_no_other(change: Change, said: str) -> None:
     findings = check_compiled(changed(change))

@@ -12,6 +12,7 @@ from tests.pipelines.new_tenant_run import acme, guide_settings, qinglan
 pytestmark = pytest.mark.usefixtures("forks")
 
 
+@pytest.mark.slow
 def test_both_guides_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: Path) -> None:
     settings = guide_settings()
     plan = qinglan(["plan", *acme(tmp_path, settings)], tmp_path)
@@ -23,6 +24,7 @@ def test_both_guides_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: 
     assert plan.record["promotion"]["possible"] is False
 
 
+@pytest.mark.slow
 def test_a_plan_without_them_says_what_to_set(tmp_path: Path) -> None:
     plan = qinglan(["plan", *acme(tmp_path, {})], tmp_path)
 

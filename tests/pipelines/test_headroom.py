@@ -107,6 +107,7 @@ def best_query_of(world: World, prompt: str) -> str:
     return world.best_queries[row]
 
 
+@pytest.mark.slow
 def test_without_an_sft_model_validations_retrievals_stand_in_and_nothing_is_asked(world: World) -> None:
     report = headroom_report(world.run, K, most_rows=10_000)
 

@@ -103,6 +103,7 @@ def test_names_of_arguments_stay_as_they_are_typed() -> None:
     assert any(line.strip(" │*").startswith("run ") for line in lines)
 
 
+@pytest.mark.slow
 def test_english_reads_no_catalogue() -> None:
     code = f"import sys\ntry:\n    {MAIN}\nfinally:\n    print(*sorted(n for n in sys.modules if 'messages' in n))"
     run = subprocess.run(

@@ -1,5 +1,7 @@
 """docs/imports.svg shows the imports of the code as it is."""
 
+import pytest
+
 from pipelines.imports_picture import PICTURE, drawn, in_order, picture, room_imports, room_of
 
 MODULES = {
@@ -12,6 +14,7 @@ MODULES = {
 }
 
 
+@pytest.mark.slow
 def test_the_picture_in_docs_is_that_of_the_code() -> None:
     assert PICTURE.read_text(encoding="utf-8") == picture(), "run `make docs`"
 

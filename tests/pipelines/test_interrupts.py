@@ -29,6 +29,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["typer", "asyncio.coroutines", "pipelines.cli", "pipelines.doctor.cli"])
 def test_ctrl_c_while_the_commands_are_imported_is_no_traceback(module: str, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(PRESSES)

@@ -106,6 +106,7 @@ def test_a_gate_by_labels_pays_for_the_first_passage_of_every_system_at_most(que
     assert (counted(config), counted(by_labels(config))) == ([], [5 * 1])
 
 
+@pytest.mark.slow
 def test_by_labels_the_rows_of_the_test_need_no_gold(tmp_path: Path) -> None:
     sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "")] * 200)
     config = load_config("fivedoctors", "gpt", questions=sheet)
@@ -244,6 +245,7 @@ def test_the_verdict_that_is_shown_is_that_of_the_runs_gate_and_else_the_evaluat
     assert headline(with_verdict(evaluation, {})).startswith("Promote")
 
 
+@pytest.mark.slow
 def test_rows_that_convert_will_leave_out_as_near_duplicates_are_told_before_anything_is_paid(tmp_path: Path) -> None:
     marks = [*[("train", "")] * 150, ("dev", ""), ("test", "")]
     rows = [
@@ -341,6 +343,7 @@ def test_the_sheets_own_division_is_counted_and_not_the_usual_shares(tmp_path: P
     assert calls["evaluate", "retrievals"] == 5 * 60
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_can_only_be_held_and_why(tmp_path: Path) -> None:
     sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "k1")] * 199 + [("test", "")] * 50)
     config = load_config("fivedoctors", "gpt", questions=sheet)

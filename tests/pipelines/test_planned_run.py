@@ -34,6 +34,7 @@ def words(tmp_path: Path) -> list[str]:
     return ["plan", "fivedoctors", "--questions", str(questions), "--knowledge-base", str(base)]
 
 
+@pytest.mark.slow
 def test_a_plan_until_a_stage_counts_what_comes_before_it_and_asks_for_no_gate(words: list[str], here: Here) -> None:
     whole = json.loads(here(*words, "--json").out)
     short = json.loads(here(*words, "--until", "convert", "--json").out)
@@ -59,6 +60,7 @@ def test_a_plan_until_an_unknown_stage_ends_as_the_run_does(words: list[str], he
     assert plan == run and "No stage 'nowhere'" in plan
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothing(
     words: list[str], here: Here, tmp_path: Path
 ) -> None:
@@ -77,6 +79,7 @@ def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothi
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_plan_tells_the_stand_ins_answers_from_those_of_models_that_are_paid(
     words: list[str], here: Here, tmp_path: Path
 ) -> None:

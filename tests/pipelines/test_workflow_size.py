@@ -90,6 +90,7 @@ def test_each_byte_of_metadata_counts_for_every_input_in_six_nodes() -> None:
     assert longer == 10 * 6 * inputs
 
 
+@pytest.mark.slow
 def test_a_graph_with_too_long_settings_is_named() -> None:
     text = (COMPILED / "rewriter.laptop.yaml").read_text(encoding="utf-8")
     spec, platform = yaml.load_all(text, Loader=LOADER)

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import qinglan
 from tests.syntax_trees import nodes_of, parsed
 
@@ -37,6 +39,7 @@ def orchestrator_words(path: Path) -> set[str]:
     return {word for word in code_words(path) if THEIRS.search(word)}
 
 
+@pytest.mark.slow
 def test_nothing_of_kfp_and_kserve_is_named_outside_the_client() -> None:
     modules = [path for path in ROOM.rglob("*.py") if CLIENT not in path.parents]
     result = {(str(path.relative_to(ROOM)), word) for path in modules for word in orchestrator_words(path)}

@@ -28,6 +28,7 @@ def two_sets(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     return known, [*draw(st.lists(texts, max_size=6)), *near, *shorter, *(f"{text}变" for text in known), *known[:3]]
 
 
+@pytest.mark.slow
 @given(two_sets(), st.sampled_from([0.3, 0.5, 0.75, 0.8, 0.9, 0.95, 1.0]))
 def test_the_search_finds_what_comparing_each_with_each_finds(
     sets: tuple[list[str], list[str]], threshold: float
@@ -42,6 +43,7 @@ def test_the_search_finds_what_comparing_each_with_each_finds(
         assert len(result) == len(by_hand)
 
 
+@pytest.mark.slow
 @given(st.lists(texts, max_size=12), st.sampled_from([0.5, 0.8, 0.9]))
 def test_groups_are_what_alike_texts_connect(some: list[str], threshold: float) -> None:
     numbers = group_near_duplicates(some, threshold)

@@ -84,6 +84,7 @@ HISTORY = 20_000
 """Characters that a history may have. Found by `make fuzz`: 4,000 digits took seven seconds, more were an error."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numerals",
     ["9", "1亿", "亿", "一", "一亿", "壹", "hundred ", "two hundred ", "1,111,", "½", "Ⅷ", "1.", "1 million ", "٣"],

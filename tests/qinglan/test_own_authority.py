@@ -108,6 +108,7 @@ async def ask_as_gateway(url: str, folder: Path) -> int:
         await client.aclose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", [ask_directly, ask_as_gateway])
 def test_a_service_of_the_companys_own_authority_is_trusted_by_its_file(
     ask: object, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -140,6 +140,7 @@ def test_the_tokenizer_of_these_tests_would_read_a_users_turn(tokenizer: Any) ->
     assert control_tokens(tokenizer, [user]).count("<|im_start|>") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prompt", PROMPTS)
 @given(text=HOSTILE)
 def test_no_text_holds_a_control_token_of_the_models_tokenizer(tokenizer: Any, prompt: str, text: str) -> None:
@@ -148,6 +149,7 @@ def test_no_text_holds_a_control_token_of_the_models_tokenizer(tokenizer: Any, p
     assert control_tokens(tokenizer, hostile) == control_tokens(tokenizer, plain)
 
 
+@pytest.mark.slow
 @given(HOSTILE)
 def test_a_rendered_question_renders_to_itself(text: str) -> None:
     """An application that renders the prompt itself sends what serving would render from its fields."""

@@ -16,6 +16,7 @@ from standins.samples import write_sample
 pytestmark = pytest.mark.usefixtures("forks")
 
 
+@pytest.mark.slow
 def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
     write_sample("fivedoctors", tmp_path, conversations=8, seed=0)
     arguments = ["--kb", f"fivedoctors={tmp_path / 'knowledge_base.jsonl'}", "--port", "0"]
@@ -32,6 +33,7 @@ def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
     assert [child for child in mine if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
 
 
+@pytest.mark.slow
 def test_a_worker_that_outlives_its_server_is_ended_with_it(tmp_path: Path) -> None:
     """It holds the server's pipe, on which the end would else wait for ever."""
     code = (
@@ -51,6 +53,7 @@ def test_a_worker_that_outlives_its_server_is_ended_with_it(tmp_path: Path) -> N
     assert ended.wait(60)
 
 
+@pytest.mark.slow
 def test_a_service_that_cannot_start_ends_with_its_own_error(tmp_path: Path) -> None:
     settings = tmp_path / "gateway.json"
     settings.write_text("{}")
@@ -67,6 +70,7 @@ def test_a_service_that_cannot_start_ends_with_its_own_error(tmp_path: Path) -> 
         run_service("serving.gateway", arguments, tmp_path / "gateway.log").__enter__()
 
 
+@pytest.mark.slow
 def test_a_broken_knowledge_base_is_the_datas_fault(tmp_path: Path) -> None:
     (tmp_path / "kb.jsonl").write_text('{"id": "a"}\n')
     arguments = ["--kb", f"t={tmp_path / 'kb.jsonl'}", "--index-root", str(tmp_path / "index"), "--port", "0"]

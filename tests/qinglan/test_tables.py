@@ -64,6 +64,7 @@ def test_merged_cells_are_refused_by_name(tmp_path: Path) -> None:
         list(read_table(path))
 
 
+@pytest.mark.slow
 def test_a_bomb_of_300_mb_is_refused_unread(tmp_path: Path) -> None:
     path = sheet(tmp_path / "q.xlsx", [["问题"], ["怎么吃"]])
     bomb = zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED, compresslevel=1)

@@ -87,6 +87,7 @@ def test_the_end_is_not_repeated_for_profiles_whose_later_commands_and_model_fil
     assert alike == {(first, second) for number, second in enumerate(lora) for first in lora[:number]}
 
 
+@pytest.mark.slow
 def test_a_step_with_a_job_of_several_machines_starts_its_pods_here(tmp_path: Path) -> None:
     code = (
         "from components.training.kubeflow import job_runner as it; print(type(it.job_runner('cpu', None)).__name__)"

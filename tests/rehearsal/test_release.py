@@ -31,6 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         return make_whole_release(folder / "made", use_keys(folder / "keys", patch), model=folder / "model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_release_is_deployed_to_the_runtime_of_its_training_file(
     profile: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -187,6 +187,7 @@ def test_others_do_not_wait_for_endless_and_slow_senders(url: str) -> None:
     assert beside < 50 * max(alone, 0.01)
 
 
+@pytest.mark.slow
 def test_no_server_of_ours_listens_without_the_limits() -> None:
     own = re.compile(r"uvicorn\.(Config|run)\(|HTTPServer\(|start_http_server\(|make_server\(|\bserve_forever\(")
     rooms = ("qinglan", "serving", "standins", "components", "pipelines", "examples")

@@ -204,6 +204,7 @@ def test_the_shares_are_those_asked_for() -> None:
     assert abs(splits.count("test") / 4000 - 0.1) < 0.02
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30).map(str)), min_size=1, max_size=200))
 def test_no_tenant_outweighs_the_smallest(training: list[tuple[str, str]]) -> None:
     out = left_out_for_balance(training, ratio=2.0, seed=1)

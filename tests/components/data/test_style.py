@@ -248,6 +248,7 @@ def test_groups_are_transitive() -> None:
     assert len(set(group_near_duplicates(["完全不同的一句话", "毫不相干的另外几个字", *chain], 0.9))) == 3
 
 
+@pytest.mark.slow
 def test_the_sample_is_the_same_bytes_for_the_same_seed_and_no_one_can_be_right_in_all_of_it(tmp_path: Path) -> None:
     counts = write_style_sample(tmp_path / "a", 400, seed=5)
     write_style_sample(tmp_path / "b", 400, seed=5)

@@ -108,6 +108,7 @@ def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(ma
     assert release[:12] in done.message and "rewriter-1" in to_markdown(done, config(store))
 
 
+@pytest.mark.slow
 def test_a_server_with_the_base_is_given_the_adapter_alone(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +190,7 @@ def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made
     assert len(same.kept) == 1
 
 
+@pytest.mark.slow
 def test_missing_lineage_is_listed_and_no_rollout_is_written(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +244,7 @@ SPEC: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from("rs"), st.sampled_from(["Promoted", "RolledBack"]))))
 def test_the_next_number_is_free_and_the_highest(before: list[tuple[int, str, str]]) -> None:
     """Whatever was deleted meanwhile, and whatever other services have."""

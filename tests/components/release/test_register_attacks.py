@@ -56,6 +56,7 @@ def another_run_of_ours(lineage: Path, folder: Path) -> None:
     shutil.copyfile(path, lineage / "convert-other.dsse.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", [unsigned_twin, signed_by_a_stranger, another_run_of_ours])
 def test_only_a_step_that_counts_and_that_the_model_comes_from_says_what_its_rows_showed(
     attack: Callable[[Path, Path], None], keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +76,7 @@ def test_only_a_step_that_counts_and_that_the_model_comes_from_says_what_its_row
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [register, partial(release_baseline, system="rl")], ids=["judged", "baseline"])
 def test_a_statement_that_nobody_signed_adds_no_rows_to_the_bill(
     make: Callable[[Inputs, Path, RegisterConfig], Registered], inputs: Inputs, tmp_path: Path

@@ -48,6 +48,7 @@ def prompts(tmp_path: Path) -> Path:
     return tmp_path / "prompts"
 
 
+@pytest.mark.slow
 @given(st.text())
 @settings(max_examples=200)
 def test_the_tokenizer_loses_no_character(text: str) -> None:
@@ -100,6 +101,7 @@ def test_a_tenant_without_prompt_files_is_taught_under_the_prompt_that_convert_r
     assert shown == {"你为acme改写", "你为beta改写"}
 
 
+@pytest.mark.slow
 def test_base_weights_are_made_once_for_the_same_texts(prompts: Path, tmp_path: Path) -> None:
     passages = knowledge_base(tmp_path / "kb.jsonl", 12)
 
@@ -152,6 +154,7 @@ def test_of_a_long_text_the_seed_draws_a_piece_and_of_a_long_prompt_the_end_stay
     assert len(asked.ids) == LONGEST
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, LONGEST), min_size=1, max_size=50), st.integers(1, 9))
 def test_every_text_comes_once_before_any_comes_again(lengths: list[int], size: int) -> None:
     drawn: list[int] = []

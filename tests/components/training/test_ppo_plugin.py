@@ -124,6 +124,7 @@ def test_the_names_that_the_check_of_workers_replaces_are_verls() -> None:
     assert "class AgentLoopManagerTQ" in manager and "worker.generate_sequences.remote(chunk)" in manager
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "tries"), [("Can't connect", 1), ("The node timed out during startup.", 5)])
 def test_a_ray_that_fails_otherwise_or_again_and_again_is_an_error(words: str, tries: int) -> None:
     code = f"""
@@ -171,6 +172,7 @@ def test_a_plugin_that_is_not_there_or_not_wanted_is_an_error(changes: dict[str,
         load_device(Hardware(**laptop().hardware.model_dump() | changes))
 
 
+@pytest.mark.slow
 def test_processes_of_a_training_are_ended_even_outside_its_process_group(tmp_path: Path) -> None:
     sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
     child = f"import subprocess; subprocess.Popen({sleep}, start_new_session=True)"
@@ -193,6 +195,7 @@ def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_pat
     assert agent.wait(60) == -signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_processes_left_by_a_killed_stage_are_ended_when_it_runs_again(tmp_path: Path) -> None:
     note = tmp_path / "running"
     earlier = uuid.uuid4().hex

@@ -21,6 +21,7 @@ from tests.ppo_world import laptop, validated, write_rows
 from tests.tiny_rewriter import SYSTEM, tiny_model
 
 
+@pytest.mark.slow
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(0, 1), st.integers(0, 9))
 def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: float, seed: int) -> None:
     chosen = oversample_hard(hard, share, seed)
@@ -32,6 +33,7 @@ def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: 
         assert chosen == list(range(len(hard)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9))
 def test_no_row_comes_twice_more_than_another_of_its_kind(hard: list[bool], seed: int) -> None:
     times = Counter(oversample_hard(hard, 0.5, seed))

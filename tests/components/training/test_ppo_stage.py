@@ -233,6 +233,7 @@ def watched(*golds: float, stopped: str = "") -> Any:
     return SimpleNamespace(steps=steps, stopped=alarm, outage=None)
 
 
+@pytest.mark.slow
 def test_a_training_whose_checkpoints_are_all_worse_hands_on_the_sft_model(
     small: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_without_gold_checkpoints_are_compared_by_reward() -> None:
     assert dev_score({"avg_reward": 0.3}) is None
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.integers(0, 50), st.floats(0, 1), max_size=12))
 def test_the_best_step_is_the_earliest_of_the_highest_and_never_the_start(golds: dict[int, float]) -> None:
     best = training_monitor.best_step({at: {"gold_dev": gold} for at, gold in golds.items()})

@@ -59,6 +59,7 @@ def test_every_number_of_the_plan_reaches_ms_swift() -> None:
     assert given(SftConfig()).items() >= plan.items()
 
 
+@pytest.mark.slow
 def test_ms_swift_itself_accepts_the_command() -> None:
     """Its own parser reads every flag; an old name would end in an error after an hour of loading."""
     known = ask(argument_names, environment=os.environ)
@@ -96,6 +97,7 @@ def test_validations_are_spread_over_the_steps_that_there_are(
     assert flags["--eval_steps"] == flags["--save_steps"] == str(every)
 
 
+@pytest.mark.slow
 def test_a_kill_costs_at_most_one_interval_and_transformers_saves_none_between_validations(tmp_path: Path) -> None:
     """The README says why a training that is killed before its first validation begins anew."""
     from transformers import TrainingArguments
@@ -337,6 +339,7 @@ class Recording:
         return Outcome(1)
 
 
+@pytest.mark.slow
 def test_the_pods_of_a_job_read_a_base_that_is_handed_on_by_reference_from_its_volume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_knowledge_base_that_is_not_the_validated_one_ends_the_comparison(
         train(world, tmp_path, rows)
 
 
+@pytest.mark.slow
 def test_of_many_dev_rows_the_seed_draws_some_of_those_that_can_decide(tmp_path: Path) -> None:
     first, *rest = locked_rows("snapshot")
     rows = [first.model_copy(update={"id": f"r{at}", "conversation_id": f"c{at}"}) for at in range(COMPARED_ROWS + 8)]

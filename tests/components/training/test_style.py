@@ -68,6 +68,7 @@ def test_some_questions_are_shown_without_their_answer_and_keep_their_label() ->
     assert without_answer(rows[0].input) == format_training_text("问0", "")
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.floats(0, 1))
 def test_targets_are_distributions_with_the_label_on_top(labels: list[int], smoothing: float) -> None:
     targets = one_hot(labels, 5, smoothing)
@@ -124,6 +125,7 @@ def test_layers_are_kept_evenly_and_the_last_always(layers: int, wanted: int, ke
     assert kept_layers(layers, wanted) == kept
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.floats(0.5, 5.0), st.integers(0, 50))
 def test_a_temperature_that_was_put_in_is_found_again(temperature: float, seed: int) -> None:

@@ -118,6 +118,7 @@ def test_another_architecture_is_refused_by_its_name(rows: Path, tmp_path: Path)
         train(base, rows, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_another_model_is_refused(rows: Path, tmp_path: Path) -> None:
     base = make_base(tmp_path / "base", "bert", texts_of(rows), layers=1, vocab_size=500)
 
@@ -132,6 +133,7 @@ def test_a_tokenizer_that_cannot_read_the_rows_is_refused(rows: Path, tmp_path: 
         train(base, rows, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_without_a_pad_token_is_refused(rows: Path, tmp_path: Path) -> None:
     base = make_base(tmp_path / "base", "bert", texts_of(rows), layers=1)
     settings = orjson.loads((base / "tokenizer_config.json").read_bytes())
@@ -150,6 +152,7 @@ def test_a_longer_text_than_the_base_reads_is_refused(architecture: str, rows: P
         train(base, rows, tmp_path, max_length=POSITIONS + 1)
 
 
+@pytest.mark.slow
 def test_weights_of_another_shape_or_half_of_them_are_refused(rows: Path, tmp_path: Path) -> None:
     base = make_base(tmp_path / "base", "bert", texts_of(rows), layers=1)
     deeper = make_base(tmp_path / "deeper", "bert", texts_of(rows), layers=2)

@@ -27,6 +27,7 @@ def test_a_candidate_differs_from_the_tenants_profile_in_its_seeds_alone(tmp_pat
     assert before.model_copy(update=with_seeds) == candidate
 
 
+@pytest.mark.slow
 def test_images_are_named_by_a_digest_as_a_release_names_them() -> None:
     options = [f"{name}={reference}" for name, reference in digests_of_images().items()]
 

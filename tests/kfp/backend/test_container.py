@@ -36,6 +36,7 @@ def run(root: Path, command: Sequence[str], mounts: Sequence[tuple[Path, str]] =
     return returncode, (root / "log").read_text()
 
 
+@pytest.mark.slow
 def test_what_a_container_writes_stays_out_of_the_machine(tmp_path: Path) -> None:
     target = tmp_path / "machine.txt"
     target.write_text("the machine's")
@@ -48,6 +49,7 @@ def test_what_a_container_writes_stays_out_of_the_machine(tmp_path: Path) -> Non
     assert target.read_text() == "the machine's"
 
 
+@pytest.mark.slow
 def test_a_mounted_folder_is_shared_and_hosts_are_the_pods(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
@@ -58,6 +60,7 @@ def test_a_mounted_folder_is_shared_and_hosts_are_the_pods(tmp_path: Path) -> No
     assert (volume / "file").read_text() == "written\n"
 
 
+@pytest.mark.slow
 def test_a_container_sees_its_own_processes_alone(tmp_path: Path) -> None:
     code, log = run(tmp_path / "c", ["sh", "-c", "echo $$; ls /proc | grep -c '^[0-9]'"])
 
@@ -112,6 +115,7 @@ def test_killing_a_container_ends_all_that_it_started(tmp_path: Path) -> None:
     assert until_gone(root)
 
 
+@pytest.mark.slow
 def test_a_container_may_end_in_order(tmp_path: Path) -> None:
     root = tmp_path / f"{tmp_path.parent.name}-asked"
     container = start(root, process(["sh", "-c", f"trap 'echo saved; exit 3' TERM; {LOOP.format(root.name)} & wait"]))
@@ -123,6 +127,7 @@ def test_a_container_may_end_in_order(tmp_path: Path) -> None:
     assert (root / "log").read_text() == "saved\n"
 
 
+@pytest.mark.slow
 def test_a_container_ends_with_the_thread_that_started_it(tmp_path: Path) -> None:
     root = tmp_path / f"{tmp_path.parent.name}-orphan"
     end, started = threading.Event(), []

@@ -151,6 +151,7 @@ def test_a_paid_teacher_is_asked_after_a_yes_alone(folder: Path, monkeypatch: py
         evaluate(folder, "--teacher", "gpt")
 
 
+@pytest.mark.slow
 def test_a_rewriter_that_is_away_is_an_outage_and_no_score(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.beir.rewriters.PAUSE", 0.0)
 
@@ -161,6 +162,7 @@ def test_a_rewriter_that_is_away_is_an_outage_and_no_score(folder: Path, monkeyp
         evaluate(folder, "--rewriter", f"mine={url}")
 
 
+@pytest.mark.slow
 def test_a_question_that_a_rewriter_refuses_is_searched_as_asked_and_counted(folder: Path) -> None:
     """As the RAG service does: a model that reads 500 tokens refuses a long question with a 400."""
     too_long = Reply(400, b'{"error": "914 tokens; the model reads 492 at most."}')
@@ -177,6 +179,7 @@ def test_a_question_that_a_rewriter_refuses_is_searched_as_asked_and_counted(fol
     assert searched.count(True) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
@@ -190,6 +193,7 @@ def test_a_rewriter_that_refuses_everything_is_no_score(folder: Path, reply: Rep
         evaluate(folder, "--rewriter", f"mine={url}")
 
 
+@pytest.mark.slow
 def test_an_answer_of_another_protocol_is_told_with_the_query(folder: Path) -> None:
     with (
         running(Scripted(Reply(200, b'{"text": "x"}'))) as url,

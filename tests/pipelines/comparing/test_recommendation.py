@@ -251,6 +251,7 @@ def test_of_three_equal_ones_the_cheapest_is_taken_in_whatever_order(
     assert (result.word, result.take) == (word, "B")
 
 
+@pytest.mark.slow
 @given(
     difference=st.floats(-0.3, 0.3), below=st.floats(0, 0.2), above=st.floats(0, 0.2), p=st.floats(0, 1),
     costs=st.tuples(st.floats(0.01, 10), st.floats(0.01, 10)),

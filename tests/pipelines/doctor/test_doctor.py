@@ -56,6 +56,7 @@ def teacher(folder: Path, **behaviour: Any) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 def test_a_model_that_answers_in_its_form_is_fine_and_costs_less_than_a_cent(tmp_path: Path) -> None:
     with teacher(tmp_path) as url:
         models = {"teacher": paid_model(url), "judge": paid_model(url, answer_format="tool")}
@@ -104,6 +105,7 @@ def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
     assert states == ["ok", "warning", "error"]
 
 
+@pytest.mark.slow
 def test_doctor_says_of_a_sheet_and_of_the_disk_what_the_plan_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +165,7 @@ def test_a_platform_is_told_part_by_part() -> None:
     assert (bare["storage"].state, bare["Knative"].state) == ("warning", "ok")
 
 
+@pytest.mark.slow
 def test_the_command_checks_a_profile_with_its_rag_service_and_ends_with_its_worst_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def checked(folder: Path, *options: str, **behaviour: Any) -> Iterator[Outcome]:
         yield Outcome(CliRunner().invoke(app, [*command, *options]))
 
 
+@pytest.mark.slow
 def test_the_plans_contract_with_logits_works_and_the_lines_for_the_profile_say_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_the_plans_contract_with_logits_works_and_the_lines_for_the_profile_say_
     assert "secret-token" not in str(outcome.json)
 
 
+@pytest.mark.slow
 def test_a_service_of_another_shape_is_read_by_guessed_fields(tmp_path: Path) -> None:
     with checked(tmp_path, layout="flat") as refused:
         assert isinstance(refused.error, DataError) and "422" in str(refused.error)
@@ -113,6 +115,7 @@ def test_a_service_of_another_shape_is_read_by_guessed_fields(tmp_path: Path) ->
     assert any("rewrites it once more" in limit for limit in outcome.json["limits"])
 
 
+@pytest.mark.slow
 def test_a_service_that_ignores_rewrites_is_told_from_one_that_searches_them(tmp_path: Path) -> None:
     with checked(tmp_path, rewrites=False) as outcome:
         assert outcome.code == 3
@@ -123,6 +126,7 @@ def test_a_service_that_ignores_rewrites_is_told_from_one_that_searches_them(tmp
         assert (again.code, again.states["rewrite"]) == (0, "ok")
 
 
+@pytest.mark.slow
 def test_a_service_that_scores_the_need_allows_more(tmp_path: Path) -> None:
     with checked(tmp_path, needs=True, scores="probability") as outcome:
         assert outcome.code == 0
@@ -267,6 +271,7 @@ def test_wrong_options_are_refused_before_anything_is_sent(options: tuple[str, .
     assert said in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_profile_that_starts_our_service_is_switched_to_the_checked_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """Sizes and options that fit reads from the manifests."""
 
+import pytest
+
 from pipelines.sizing.runtimes import vllm_runtime
 from pipelines.sizing.volumes import claimed_bytes
 from qinglan.sizing.cards import MEMORY, PRODUCT, card_of_labels, card_of_size, known_cards
@@ -14,6 +16,7 @@ def test_the_gpu_runtime_is_read_from_its_manifest() -> None:
     assert vllm_runtime("qinglan-rewriter-cpu") is None
 
 
+@pytest.mark.slow
 def test_an_overlays_claim_counts_before_the_bases() -> None:
     assert claimed_bytes("qinglan-knowledge") == 10 * GIB
     assert claimed_bytes("qinglan-scratch") > 500 * GIB

@@ -17,6 +17,7 @@ from tests.kfp.graphs import A100, GPU, LABEL, compile_branch
 GIVEN = {"questions": "s3://bucket/questions.xlsx"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_golden_copy_may_be_sent(path: Path) -> None:
     graph = read_graph(path)
@@ -138,6 +139,7 @@ def test_an_input_that_a_branch_takes_and_a_constant_address_are_seen(tmp_path: 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "service"),
     [

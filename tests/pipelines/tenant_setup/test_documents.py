@@ -55,6 +55,7 @@ def test_word_keeps_headings_and_the_rows_of_tables(folder: Path) -> None:
     assert documents.passages[0].id == "背包_手册.docx#1"
 
 
+@pytest.mark.slow
 def test_each_page_of_a_pdf_is_named(folder: Path) -> None:
     write_pdf(folder / "tent.pdf", "The tent weighs two kilograms and\npacks small.\nDry it.", "Page two.")
     documents = read(folder)
@@ -144,6 +145,7 @@ def test_each_file_without_a_passage_is_a_line_of_the_error(folder: Path) -> Non
     assert archive.startswith(f"- {folder / 'b.zip'}: is no format that is read here.")
 
 
+@pytest.mark.slow
 def test_a_word_file_that_unpacks_to_gigabytes_is_not_unpacked(folder: Path) -> None:
     (folder / "a.txt").write_text("可以退货。", encoding="utf-8")
     bomb = zipfile.ZipFile(folder / "bomb.docx", "w", zipfile.ZIP_DEFLATED, compresslevel=1)
@@ -154,6 +156,7 @@ def test_a_word_file_that_unpacks_to_gigabytes_is_not_unpacked(folder: Path) -> 
     assert "unpacks to 300 MB" in next(report.note for report in read(folder).files if report.note)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
@@ -174,6 +177,7 @@ def test_the_work_of_a_document_grows_with_its_length_alone(
     assert [passage.content for passage in read(folder).passages] == [text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["<!--", "<a "])
 def test_a_page_whose_parser_would_work_without_end_is_reported(
     ending: str, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ def test_a_paid_profile_shows_the_sheets_longest_prompts_whole(longest: int) -> 
     assert PpoConfig.parse(settings["ppo"], "ppo").max_prompt_tokens >= longest
 
 
+@pytest.mark.slow
 def test_options_name_the_columns_of_conversations_and_of_users(company: Path, here: Here) -> None:
     book = Workbook()
     sheet = book.active
@@ -98,6 +99,7 @@ def test_options_name_the_columns_of_conversations_and_of_users(company: Path, h
     assert "of conversation v 0" in made.out and "user profile: 会员0级" in made.out
 
 
+@pytest.mark.slow
 def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: Here) -> None:
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
     made = here("init", "acme", *words)
@@ -127,6 +129,7 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
     assert here("plan", "acme").code == 0
 
 
+@pytest.mark.slow
 def test_a_second_init_changes_nothing(company: Path, here: Here) -> None:
     words = ["init", "acme", "客服记录.xlsx", "--yes"]
     assert here(*words).code == 0
@@ -138,6 +141,7 @@ def test_a_second_init_changes_nothing(company: Path, here: Here) -> None:
     assert prompt.read_text() == "我改过的提示词"
 
 
+@pytest.mark.slow
 def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
     options = [
         "--teacher",
@@ -198,6 +202,7 @@ def test_the_last_of_too_many_wrong_answers_is_an_error(monkeypatch: pytest.Monk
     assert _answer("teacher", Question("Who?", "gpt", ("gpt", "deepseek"))) == "gpt"
 
 
+@pytest.mark.slow
 def test_the_words_for_the_trade_are_in_the_language_of_the_prompts(company: Path, here: Here) -> None:
     english = here("init", "acme", "客服记录.xlsx", "--language", "en", "--yes")
     chinese = here("init", "bcme", "客服记录.xlsx", "--language", "en", "--domain", "户外用品", "--yes")
@@ -328,6 +333,7 @@ def test_an_option_that_is_no_answer_is_refused_before_the_sheet_is_shown(
     assert f"{option[0]} {option[1]!r} is none of" in refused.errors
 
 
+@pytest.mark.slow
 def test_without_a_knowledge_base_the_next_command_names_it(company: Path, here: Here) -> None:
     assert (
         here("init", "acme", "客服记录.xlsx", "--yes")
@@ -344,6 +350,7 @@ def test_a_folder_of_questions_is_called_a_folder(tmp_path: Path, here: Here) ->
     )
 
 
+@pytest.mark.slow
 def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, here: Here) -> None:
     """A column with one value for all rows; a chat alone; and a sheet of too few rows for the trial."""
     rows = [f"{GOODS[at % 8]}{ASKED[at // 8]}" for at in range(64)]
@@ -365,6 +372,7 @@ def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, he
     assert here("plan", "few", "--profile", "demo").code == 3
 
 
+@pytest.mark.slow
 def test_a_plan_names_a_conversation_of_all_rows_as_the_cause(company: Path, here: Here) -> None:
     made = here("init", "acme", "客服记录.xlsx", "--knowledge-base", "资料", "--yes")
     assert made.code == 0

@@ -37,6 +37,7 @@ BROKEN_OLD_SPREADSHEETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "reason"), [row[1:] for row in BROKEN_OLD_SPREADSHEETS])
 def test_an_old_spreadsheet_that_ends_its_reader_is_refused_in_words(
     tmp_path: Path, change: Callable[[bytes], bytes], reason: str

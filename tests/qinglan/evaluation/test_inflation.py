@@ -80,6 +80,7 @@ def test_a_factor_of_one_question_in_many_is_bounded_by_nothing() -> None:
     assert "0.95 [−∞, ∞] times" in describe(orjson.loads(orjson.dumps(part._asdict())), "need score", "gold")
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_factor_about_19_times_in_20() -> None:
     rng = np.random.default_rng(7)
     parts = [inflation(*gains(rng, 0.24, 0.10), 300, number) for number in range(300)]

@@ -23,6 +23,7 @@ def outside(grades: dict[str, int], run: dict[str, float]) -> dict[str, float]:
     return {name: measured[measure] for name, measure in OUTSIDE.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 10_000), judged=st.integers(1, 40), retrieved=st.integers(0, 100), levels=st.integers(1, 50)

@@ -216,6 +216,7 @@ def test_an_sft_model_alone_is_judged_by_its_own_numbers() -> None:
 numbers = st.one_of(st.floats(-1, 1), st.just(math.nan), st.just(math.inf), st.none(), st.text(max_size=2))
 
 
+@pytest.mark.slow
 @given(numbers, numbers, numbers, numbers)
 def test_nothing_but_a_sure_gain_is_ever_promoted(low: Any, p: Any, ndcg: Any, cost: Any) -> None:
     evaluation = good()
@@ -231,6 +232,7 @@ def test_nothing_but_a_sure_gain_is_ever_promoted(low: Any, p: Any, ndcg: Any, c
         assert verdict.reasons
 
 
+@pytest.mark.slow
 @given(st.floats(-0.5, 0.5), st.floats(0, 0.5), st.floats(-0.2, 0.2), st.floats(0, 0.2))
 def test_a_better_candidate_is_never_held_where_a_worse_one_is_promoted(
     low: float, more: float, recall: float, more_recall: float
@@ -243,6 +245,7 @@ def test_a_better_candidate_is_never_held_where_a_worse_one_is_promoted(
     assert verdict(low, recall) <= verdict(low + more, recall + more_recall)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=3), lambda inner: st.dictionaries(
     st.sampled_from(["paired", "systems", "rl_vs_teacher", "low", "tenants", "candidate"]), inner, max_size=4
 ), max_leaves=12))  # fmt: skip

@@ -31,6 +31,7 @@ def test_seeds_that_differ_widen_the_interval() -> None:
     assert apart.high - apart.low > 2 * (alike.high - alike.low)
 
 
+@pytest.mark.slow
 def test_the_interval_of_five_seeds_holds_the_recipes_own_mean_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(3)
     held = [

@@ -70,6 +70,7 @@ def test_holm_by_hand() -> None:
     )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), max_size=8))
 def test_holm_never_makes_a_p_smaller_and_keeps_their_order(ps: dict[str, float]) -> None:
     adjusted = holm(ps)
@@ -87,6 +88,7 @@ def conversations(rng: np.random.Generator, level: float, size: int = 60) -> tup
     return effects[names] + rng.normal(0, 0.3, len(names)), names
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(7)
     covered = 0
@@ -98,6 +100,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     assert 0.89 <= covered / 200 <= 0.985
 
 
+@pytest.mark.slow
 def test_p_is_uniform_when_nothing_differs() -> None:
     rng = np.random.default_rng(11)
     ps = []
@@ -151,6 +154,7 @@ def test_a_single_conversation_has_no_interval_and_no_significance(unknown: int)
     assert result.p == 1.0
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([-1.0, 0.0, 1.0, NAN])), min_size=1, max_size=30))
 def test_an_interval_holds_its_value_and_the_opposite_comparison_mirrors_it(rows: list[tuple[int, float]]) -> None:

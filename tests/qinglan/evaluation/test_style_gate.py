@@ -147,6 +147,7 @@ BROKEN = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(NUMBERS), BROKEN)
 def test_an_unreadable_value_holds_the_style_model(path: str, value: Any) -> None:
     assert not decide(changed(path, value), GATE).promote

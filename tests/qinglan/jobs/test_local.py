@@ -69,6 +69,7 @@ def test_a_command_whose_log_cannot_be_written_does_not_succeed(tmp_path: Path) 
     assert isinstance(failure.value.__cause__, IsADirectoryError)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_what_was_started_and_what_that_started(tmp_path: Path) -> None:
     # One write a line: print would write the line's end by itself, and the other's number might come between.
     ours = (

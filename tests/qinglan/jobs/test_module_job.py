@@ -42,15 +42,18 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict
     return follow
 
 
+@pytest.mark.slow
 def test_the_answer_comes_back(run: Callable[[str], dict[str, int]]) -> None:
     assert run("well") == {"twice": 42}
 
 
+@pytest.mark.slow
 def test_its_error_is_raised_as_what_it_was(run: Callable[[str], dict[str, int]]) -> None:
     with pytest.raises(DataError, match=r"^the shards are of two models\.$"):
         run("wrong")
 
 
+@pytest.mark.slow
 def test_a_killed_module_job_does_not_return_an_earlier_answer(
     run: Callable[[str], dict[str, int]],
 ) -> None:

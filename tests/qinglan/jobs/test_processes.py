@@ -53,6 +53,7 @@ def test_a_step_that_takes_its_time_to_end_is_awaited_for_as_long_as_it_may(
     assert not goes_on(step)
 
 
+@pytest.mark.slow
 def test_a_note_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a note names another folder than the training's, and would be read by the next attempt."""
 

@@ -31,6 +31,7 @@ def abandoned(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_what_nobody_holds_is_removed_after_a_training(name: str, tmp_path: Path) -> None:
     with process_cleanup(tmp_path / "running"):
         left = [abandoned(FOLDER / f"{start}{name}") for start in ("psm_", "sem.mp-", "verl_weights_", "0-cpushm_")]
@@ -38,6 +39,7 @@ def test_what_nobody_holds_is_removed_after_a_training(name: str, tmp_path: Path
     assert not any(path.exists() for path in left)
 
 
+@pytest.mark.slow
 def test_what_a_process_has_open_or_mapped_stays(name: str) -> None:
     opened, mapped = abandoned(FOLDER / f"psm_a{name}"), abandoned(FOLDER / f"psm_b{name}")
     with mapped.open("r+b") as file:
@@ -51,6 +53,7 @@ def test_what_a_process_has_open_or_mapped_stays(name: str) -> None:
     assert not opened.exists() and not mapped.exists()
 
 
+@pytest.mark.slow
 def test_segments_of_another_process_that_runs_stay(name: str) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD.format(name=f"psm_{name}") + "; time.sleep(60)"])
     path = FOLDER / f"psm_{name}"
@@ -72,6 +75,7 @@ def test_a_semaphore_that_its_maker_holds_stays() -> None:
     assert lock.acquire(block=False)
 
 
+@pytest.mark.slow
 def test_what_is_older_than_the_training_or_has_a_foreign_name_stays(name: str) -> None:
     older, other = abandoned(FOLDER / f"psm_{name}"), abandoned(FOLDER / f"app_{name}")
 

@@ -177,6 +177,7 @@ def plain(name: str) -> str:
     return re.sub(r"^[0-9a-f]{12}$", MADE_BY_NOBODY, re.sub(r"(?<=.) [0-9a-f]{12}$", "", name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_fault_in_the_statements_before_the_release_is_found(
     row: Row, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

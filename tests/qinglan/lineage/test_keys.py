@@ -168,6 +168,7 @@ def test_a_key_made_under_a_clock_ahead_is_rotated_for_one_that_signs_todays_dat
     assert done.clock_behind == timedelta(days=900)
 
 
+@pytest.mark.slow
 def test_a_rotation_says_up_to_when_the_old_key_counts_and_when_the_clock_is_in_doubt(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,6 +209,7 @@ ROWS: list[tuple[str, Callable[[World], object], State | str, bool]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack, state, refused", [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_an_attack_on_a_history_is_named_by_the_audit(
     world: World, attack: Callable[[World], object], state: str, refused: bool

@@ -106,6 +106,7 @@ def test_a_release_with_something_else_than_a_file_is_refused_at_once(scene: Sce
             read_card(scene.folder / "model")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("special", KINDS)
 def test_a_run_with_something_else_than_files_is_read_to_its_end(tmp_path: Path, special: str) -> None:
     keys = make_keys(tmp_path / "keys")
@@ -129,6 +130,7 @@ def store(scene: Scene, tmp_path: Path) -> Store:
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("special", KINDS)
 def test_a_store_with_something_else_than_files_answers_with_an_error(
     store: Store, scene: Scene, tmp_path: Path, special: str

@@ -292,6 +292,7 @@ def test_a_circle_is_altered(keys: Keys) -> None:
     assert "made from its own output" in graph.things[sha("x")].why
 
 
+@pytest.mark.slow
 def test_a_chain_of_thousands_is_walked(keys: Keys) -> None:
     chain = [
         sealed(keys.builder, "s", [made(f"t{n}")], [made(f"t{n - 1}") if n else given("root")], (n, n + 1))

@@ -41,6 +41,7 @@ def ask(folder: Path, formats: str, **model: Any) -> tuple[dict[str, Any], str]:
         return asyncio.run(run(url))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formats", "model"),
     [
@@ -61,6 +62,7 @@ def test_every_form_gives_the_same_judgement_and_leaves_rewrites_alone(
     assert rewrite and "{" not in rewrite
 
 
+@pytest.mark.slow
 def test_a_form_that_the_provider_refuses_is_the_rows_error_and_no_score(tmp_path: Path) -> None:
     with pytest.raises(RowError, match="response_format type is unavailable"):
         ask(tmp_path, "json_object")

@@ -101,6 +101,7 @@ def write_version_2(folder: Path) -> None:
         database.commit()
 
 
+@pytest.mark.slow
 def test_a_journal_of_version_2_is_read_and_its_open_batch_is_fetched(tmp_path: Path) -> None:
     write_version_2(tmp_path)
     journal = tmp_path / "journal.sqlite"

@@ -11,6 +11,7 @@ from qinglan.llm.budget import Budget
 CALLS = st.lists(st.tuples(st.integers(1, 40), st.floats(0, 1), st.integers(0, 5)), max_size=60)
 
 
+@pytest.mark.slow
 @given(cap=st.integers(1, 200), calls=CALLS, seed=st.integers(0, 1000))
 def test_spent_and_reserved_never_pass_the_cap_whatever_the_interleaving(
     cap: int, calls: list[tuple[int, float, int]], seed: int

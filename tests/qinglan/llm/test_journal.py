@@ -180,6 +180,7 @@ def test_the_digest_changes_with_an_answer(path: Path) -> None:
     assert len(digests) == 2
 
 
+@pytest.mark.slow
 def test_a_second_owner_is_refused_in_this_process_and_in_another(path: Path) -> None:
     other = (
         "import asyncio, pathlib; from qinglan.llm.journal import Journal\n"

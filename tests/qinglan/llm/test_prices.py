@@ -18,6 +18,7 @@ def test_cached_tokens_cost_the_cached_price_and_reasoning_is_part_of_the_output
     assert cost(PRICE, input=0, output=1_000_000) == pytest.approx(10.0)
 
 
+@pytest.mark.slow
 @example(text="虾青素一天吃几次", spent=1.0, output=500, cached=0.0)
 @given(text=st.text(), spent=st.floats(0, 1), output=st.integers(0, 500), cached=st.floats(0, 1))
 def test_no_answer_costs_more_than_what_was_reserved_for_it(

@@ -34,6 +34,7 @@ def test_a_key_is_removed_in_every_spelling(spelling: str) -> None:
     assert SPELLED[spelling].strip('"') not in cleaned and KEY not in cleaned
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 3), min_size=len(KEY), max_size=len(KEY)), st.text(), st.text())
 def test_no_answer_holds_the_key_after_it_is_decoded(ways: list[int], before: str, after: str) -> None:
     spell = (
@@ -46,6 +47,7 @@ def test_no_answer_holds_the_key_after_it_is_decoded(ways: list[int], before: st
     assert KEY not in "".join(json.loads(key_remover(KEY)(body)))
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_another_text_stays_as_it_is(text: str) -> None:
     assert key_remover(KEY)(text) == text
@@ -55,6 +57,7 @@ def test_a_short_word_is_no_key() -> None:
     assert key_remover("none")("none of these") == "none of these"
 
 
+@pytest.mark.slow
 def test_a_long_answer_of_backslashes_takes_no_long_work() -> None:
     """Half a megabyte: with an unbounded pattern the work would be their square."""
     text, started = "\\" * 500_000, time.process_time()

@@ -61,6 +61,7 @@ QUOTING = sorted(
 """Sentences that quote something: what they quote is put into the Chinese one as it is."""
 
 
+@pytest.mark.slow
 @given(st.lists(NAMES, min_size=1, max_size=3, unique=True), st.sampled_from(SENTENCES))
 def test_the_names_before_a_sentence_stay(names: list[str], sentence: str) -> None:
     text = chinese().translate(": ".join([*names, sentence]))
@@ -72,6 +73,7 @@ def test_the_names_before_a_sentence_stay(names: list[str], sentence: str) -> No
 IN_BACKQUOTES = re.compile(r"`[^`]*\{\d[^}]*\}[^`]*`")
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.sampled_from(QUOTING), QUOTED)
 def test_an_example_in_a_sentence_stays(template: str, example: str) -> None:
@@ -81,6 +83,7 @@ def test_an_example_in_a_sentence_stays(template: str, example: str) -> None:
     assert chinese().translate(english).count(example) == english.count(example)
 
 
+@pytest.mark.slow
 @given(NAMES, QUOTED, st.sampled_from(SENTENCES))
 def test_an_example_before_a_sentence_stays(name: str, example: str, sentence: str) -> None:
     assert example in chinese().translate(f"{name}: {example}: {sentence}")

@@ -100,6 +100,7 @@ def test_a_length_that_cannot_be_is_refused(tmp_path: Path, content: bytes) -> N
         read_header(tmp_path / "w.safetensors")
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200))
 @settings(max_examples=200)
 def test_no_bytes_are_more_than_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:

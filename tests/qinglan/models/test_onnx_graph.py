@@ -90,6 +90,7 @@ def test_functions_are_refused(tmp_path: Path) -> None:
     assert "functions of its own" in graph_fault(tmp_path / "model.onnx")
 
 
+@pytest.mark.slow
 @given(cut=st.integers(0, 400))
 def test_a_file_that_is_cut_or_changed_never_raises(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     whole = small_graph().SerializeToString()

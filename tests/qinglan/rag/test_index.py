@@ -65,6 +65,7 @@ def test_a_query_of_unknown_words_finds_nothing(index: Index) -> None:
     assert index.search("zzzz ！？", 5) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(max_size=300) | st.sampled_from(["body:*", '"虾青素', "a AND (b", "^~[1 TO 2]", "虾青素" * 1500]))
 def test_no_text_is_query_syntax_and_none_breaks_the_search(index: Index, query: str) -> None:

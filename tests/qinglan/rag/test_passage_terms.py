@@ -24,6 +24,7 @@ BATCH = st.lists(st.tuples(TEXT, TEXT.filter(len)), min_size=1, max_size=6).map(
 )
 
 
+@pytest.mark.slow
 @given(BATCH)
 def test_a_batch_is_cut_as_each_text_alone(batch: list[Passage]) -> None:
     cut = extract_terms(batch)
@@ -32,6 +33,7 @@ def test_a_batch_is_cut_as_each_text_alone(batch: list[Passage]) -> None:
     assert cut.counts.tolist() == [len(set(search_terms(searched_text(passage)))) for passage in batch]
 
 
+@pytest.mark.slow
 @given(BATCH, BATCH)
 def test_passages_weigh_the_idf_of_their_distinct_pairs_whatever_the_batches(
     first: list[Passage], second: list[Passage]

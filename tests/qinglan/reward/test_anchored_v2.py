@@ -235,6 +235,7 @@ TEXTS = st.text(alphabet="虾青素软胶囊每日服用频次 一天吃几\n<{�
 RANKS = st.one_of(st.none(), st.integers(1, 10))
 
 
+@pytest.mark.slow
 @given(TEXTS, RANKS, RANKS, RANKS, st.floats(0.2, 1), st.floats(0.2, 1))
 def test_the_score_is_the_sum_of_its_parts_or_the_floor(
     text: str, mine: int | None, theirs: int | None, plain: int | None, judge: float, judge_teacher: float

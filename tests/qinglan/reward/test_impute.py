@@ -57,6 +57,7 @@ def test_then_it_follows_what_the_judge_rewards() -> None:
     assert imputer.predict((1.0, 0.5)) == pytest.approx(0.8, abs=0.02)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(LEAST, MOST)), min_size=MIN_JUDGED_SCORES, max_size=60

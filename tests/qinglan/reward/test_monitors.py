@@ -149,6 +149,7 @@ NAMES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("monitor", MONITORS)
 @settings(max_examples=50)
 @given(steps=st.lists(st.dictionaries(NAMES, NUMBERS), max_size=30))

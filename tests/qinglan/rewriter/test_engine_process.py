@@ -18,6 +18,7 @@ def interpreter(folder: Path, body: str) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "seconds", "message"),
     [

@@ -74,6 +74,7 @@ def test_a_text_without_any_end_goes_as_a_whole_and_the_question_stays(tokenizer
     assert prompt_of(tokenizer, chat_lines(TURNS), 5) == alone._replace(trimmed=True), "the caller decides"
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200), st.integers(1, 200))
 def test_any_history_fits_or_is_gone(tokenizer: Any, history: str, budget: int) -> None:
     prompt = prompt_of(tokenizer, history, budget)

@@ -155,6 +155,7 @@ def test_a_clause_of_the_history_may_stand_beside_the_question_and_a_paragraph_m
     assert [failed_guards(asked, text) for text in (beside, alone, paragraph)] == [(), ("history",), ("history",)]
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=300), st.text(max_size=300))
 def test_the_users_own_question_is_taken_back_only_where_it_says_nothing(question: str, history: str) -> None:
     assert set(failed_guards(Question("fivedoctors", question, "", history), question)) <= {"empty"}

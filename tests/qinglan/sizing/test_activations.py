@@ -62,6 +62,7 @@ def total(amounts: Iterable[Amount]) -> float:
     return sum(amount.bytes for amount in amounts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [16, 0])
 @pytest.mark.parametrize("vocabulary", [64, 20_000])
 def test_a_step_of_sft_peaks_where_the_formula_says(rank: int, vocabulary: int) -> None:
@@ -97,6 +98,7 @@ def test_without_checkpointing_each_layer_holds_what_the_formula_says(rank: int,
     assert held[0] - held[1] == pytest.approx(peaks[0] - peaks[1], rel=0.05)
 
 
+@pytest.mark.slow
 def test_verls_loss_with_entropy_takes_what_the_formula_says() -> None:
     tokens, vocabulary = 64, 5_000
     with FakeTensorMode():

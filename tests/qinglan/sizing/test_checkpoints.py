@@ -28,6 +28,7 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuner", ["lora", "full"])
 def test_a_checkpoint_of_sft_is_as_large_as_what_the_trainer_saves(tuner: Any, tmp_path: Path) -> None:
     """The Trainer saves the model by save_pretrained, and the optimizer by torch.save."""
@@ -41,6 +42,7 @@ def test_a_checkpoint_of_sft_is_as_large_as_what_the_trainer_saves(tuner: Any, t
     assert size(tmp_path) == pytest.approx(sft.checkpoint_bytes(config, SHAPE), rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [16, 0])
 def test_a_checkpoint_of_verl_is_trained_weights_and_adamw_in_fp32(rank: int, tmp_path: Path) -> None:
     """verl saves both by torch.save; of an actor with an adapter the adapter alone."""

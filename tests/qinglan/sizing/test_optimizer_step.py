@@ -25,6 +25,7 @@ def step_peak(foreach: bool) -> float:
     return float(memory.peak) / (64 * 64 * 4)
 
 
+@pytest.mark.slow
 def test_as_verl_is_told_a_step_takes_no_other_copy_of_the_weights() -> None:
     """All at once, PyTorch's default on a GPU, takes one; `fit` has no room for it."""
     assert step_peak(foreach=True) == pytest.approx(WEIGHTS, rel=0.01)

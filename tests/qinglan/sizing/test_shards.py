@@ -25,6 +25,7 @@ def world() -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [8, 0])
 def test_fsdp2_gives_each_card_what_the_formula_says(world: None, rank: int) -> None:
     model = causal_lm(SMALL, "cpu")

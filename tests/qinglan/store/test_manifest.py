@@ -16,6 +16,7 @@ PIECES = st.sampled_from(["..", ".", "", "a", "分词", "~", "a\x00b", "\\", "..
 PATHS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), min_size=1).map("/".join))
 
 
+@pytest.mark.slow
 @given(PATHS)
 def test_a_path_that_passes_stays_in_its_folder_and_on_its_line(path: str) -> None:
     if path_fault(path):
@@ -28,6 +29,7 @@ def test_a_path_that_passes_stays_in_its_folder_and_on_its_line(path: str) -> No
     assert "\n" not in path
 
 
+@pytest.mark.slow
 @given(PATHS)
 def test_a_manifest_takes_a_path_only_if_it_passes(path: str) -> None:
     data = Manifest.model_construct(files={path: FILE})

@@ -25,6 +25,7 @@ def test_a_history_that_nobody_rewrote_has_no_faults(length: int) -> None:
     assert check_history(history(length)) == []
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_every_change_but_of_the_newest_entry_shows(data: st.DataObject) -> None:
     entries = history(data.draw(st.integers(2, 9)))

@@ -27,6 +27,7 @@ PIECES = st.sampled_from(
 PATHS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), min_size=1).map("/".join))
 
 
+@pytest.mark.slow
 @given(PATHS)
 def test_a_key_in_s3_begins_with_its_prefix_or_is_refused(key: str) -> None:
     shelf = S3Backend(S3Settings.of("s3://bucket/tenants/fivedoctors", SET))
@@ -40,6 +41,7 @@ def test_a_key_in_s3_begins_with_its_prefix_or_is_refused(key: str) -> None:
     assert "//" not in whole
 
 
+@pytest.mark.slow
 @given(PATHS)
 def test_a_key_in_a_folder_stays_under_it_or_is_refused(key: str) -> None:
     with tempfile.TemporaryDirectory() as folder, suppress(DataError):
@@ -62,6 +64,7 @@ def asks(store: Store, folder: Path, word: str) -> list[Callable[[], object]]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(PATHS)
 def test_no_word_reads_or_changes_what_another_tenant_has(word: str) -> None:

@@ -37,6 +37,7 @@ def plans_own(text: str, model: Any, tokenizer: Any, id_to_label: dict[str, str]
     }
 
 
+@pytest.mark.slow
 def test_answers_are_the_plans_in_form_and_number(folder: Path) -> None:
     loaded = StyleModel.load(folder)
     id_to_label = json.loads((folder / "label_mapping.json").read_bytes())["id_to_label"]

@@ -30,6 +30,7 @@ def test_a_size_is_short(count: int) -> None:
     assert len(size_of(count)) <= len("999.9 MB")
 
 
+@pytest.mark.slow
 def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -> None:
     with transfer_progress("push", 8000) as tally, ThreadPoolExecutor(8) as pool:
         for _ in range(1000):

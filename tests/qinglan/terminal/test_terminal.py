@@ -61,6 +61,7 @@ def test_a_text_stays_on_its_line_and_shows_itself_once(text: str) -> None:
     assert visible(once) == once
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), st.text() | st.none() | st.floats(allow_nan=False)))
 def test_json_reads_back_as_it_was(value: dict[str, object]) -> None:
     printed = _printed(value)

@@ -383,6 +383,7 @@ def test_a_service_that_counts_more_tokens_than_there_are_is_charged_at_the_wors
     assert 0 < report["cost"] < 1
 
 
+@pytest.mark.slow
 def test_a_request_that_is_larger_than_the_gateway_takes_fails_alone(tmp_path: Path) -> None:
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
         answers, _ = ask_all(gateway_config(teacher), tmp_path, ["一", "长" * 10**6, "二"])

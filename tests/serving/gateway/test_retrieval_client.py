@@ -61,6 +61,7 @@ async def ask(client: httpx.AsyncClient, query: str, **more: Any) -> httpx.Respo
     return await client.post("/api/chat/general_rag", content=orjson.dumps(body))
 
 
+@pytest.mark.slow
 def test_a_retrieval_is_asked_once_even_at_the_same_time_and_in_the_next_run(tmp_path: Path) -> None:
     rag = Rag()
 
@@ -199,6 +200,7 @@ def test_a_refusal_of_the_rag_service_is_passed_on_and_not_retried(tmp_path: Pat
     assert (answer.status_code, answer.json()["msg"], rag.asked) == (422, "top_k: too large", 1)
 
 
+@pytest.mark.slow
 def test_no_more_retrievals_are_under_way_than_the_limit_and_the_report_counts_them(tmp_path: Path) -> None:
     rag = Rag()
 

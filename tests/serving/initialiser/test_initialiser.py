@@ -178,6 +178,7 @@ SPOILT: list[tuple[Callable[[Path], None], str]] = [
 
 
 # Merged weights, which are other bytes in the second, stay in the store of a server with the base.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "said", "adapter"),
     [(*one, False) for one in SPOILT] + [(*one, True) for one in SPOILT if "safe" not in one[1]],

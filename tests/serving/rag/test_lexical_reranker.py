@@ -44,6 +44,7 @@ def index(kbs: dict[str, Path], tmp_path: Path) -> Index:
     return Index.open(build_index(kbs["fivedoctors"], tmp_path / "indexes", "fivedoctors"))
 
 
+@pytest.mark.slow
 def test_a_fit_separates_and_calibrates_on_conversations_it_never_saw(
     kbs: dict[str, Path], index: Index, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ def recall(
     return asyncio.run(retrieve(engines["fivedoctors", "default"], query, top_k, threshold, need)).recall
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(query=TEXTS, need=TEXTS, top_k=st.integers(1, 30), threshold=st.sampled_from([0.0, 0.01, 0.1, 0.5, 0.9]))
 def test_need_changes_scores_and_never_order_cut_or_threshold(
@@ -49,6 +51,7 @@ def test_need_changes_scores_and_never_order_cut_or_threshold(
     assert all(hit.reranker_score == alone[hit.id] for hit in by_need if hit.id in alone)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(query=TEXTS, need=TEXTS, threshold=st.sampled_from([0.0, 0.01, 0.1, 0.5, 0.9]))
 def test_whole_ranks_cut_afterwards_are_the_beginning_of_what_the_service_cuts(

@@ -78,6 +78,7 @@ def test_a_new_version_never_answers_from_the_memory_of_the_old_one() -> None:
     assert rewrite and rewrite.version == "v2"
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["stable", "canary"]), max_size=60))
 def test_while_two_versions_answer_nothing_is_answered_from_memory(versions: list[str]) -> None:
     cache, last = RewriteCache(10), ""

@@ -94,6 +94,7 @@ async def rag_before(rewriter: Rewriter, engines: Engines, running: Running, **s
                 yield Rag(http)
 
 
+@pytest.mark.slow
 def test_after_a_few_questions_that_waited_in_vain_the_others_are_searched_at_once(
     engines: Engines, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def test_under_load_few_questions_wait_for_a_rewriter_that_hangs(
     assert rewriter.received <= reasons["timeout"] < reasons["circuit_open"]
 
 
+@pytest.mark.slow
 def test_once_it_answers_again_questions_are_rewritten_again(
     engines: Engines, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_rewriter_that_refuses_keeps_nobody_waiting_and_is_asked_on(engines: E
     assert rewriter.received == 3 * FAILURES
 
 
+@pytest.mark.slow
 def test_a_known_question_keeps_its_rewrite_while_the_rewriter_hangs(engines: Engines, running: Running) -> None:
     rewriter = Rewriter()
 
@@ -196,6 +199,7 @@ def test_answers_from_memory_count_for_no_version(engines: Engines, running: Run
     assert rewriter.received == 1
 
 
+@pytest.mark.slow
 def test_during_a_rollout_every_question_reaches_the_models(engines: Engines, running: Running) -> None:
     """So each version's share of requests, and of answers without a passage, is that of the traffic split."""
     rewriter = Rewriter()

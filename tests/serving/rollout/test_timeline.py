@@ -1,5 +1,7 @@
 """What people are shown of a rollout: decisions once, progress in between, and reasons that match their numbers."""
 
+import pytest
+
 from serving.rollout.canary_analysis import enter_step, fold_window, harmful_checks
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Count
@@ -26,6 +28,7 @@ def measured(state: State, *windows: tuple[float, float, float, float]) -> State
 ANALYSED = measured(enter_step(State(phase="Analyse"), SPEC, 0), *[(50, 1, 950, 10)] * 3)
 
 
+@pytest.mark.slow
 def test_every_decision_is_printed_once_also_where_the_beginning_of_the_history_is_forgotten() -> None:
     follower, state, lines = TimelineFollower(), State(), list[str]()
     for number in range(250):

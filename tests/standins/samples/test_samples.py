@@ -45,6 +45,7 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return read(request.param, out, write_sample(request.param, out, conversations=400, seed=7))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
     for name, seed in (("one", 3), ("again", 3), ("other", 4)):
         write_sample("fivedoctors", tmp_path / name, conversations=8, seed=seed)

@@ -50,6 +50,7 @@ def test_the_plain_sample_keeps_its_bytes(tenant: str, tmp_path: Path) -> None:
     assert tuple(sha256_file(tmp_path / name)[:16] for name in (KNOWLEDGE_BASE, QUESTIONS, SLICES)) == PLAIN[tenant]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenant", TENANTS)
 @pytest.mark.parametrize("variant", HARDSHIPS)
 def test_a_variant_changes_passages_or_questions(tenant: str, variant: str) -> None:
@@ -73,6 +74,7 @@ def test_plain_titles_tell_no_two_answers_about_an_item_apart(tenant: str) -> No
     assert all(any(row.content.startswith(f"{term}：") for term in terms) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_of_one_number_every_item_has_a_sibling_that_differs_in_a_digit_alone(tenant: str) -> None:
     items = {str(row.metadata["item"]) for row in answers(tenant, "one-number")}
@@ -96,6 +98,7 @@ def test_wandering_histories_are_long_and_name_other_items_before_and_after(tena
     assert len(about) > 0.9 * len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_one_row_in_twenty_names_a_wrong_passage_in_every_split(tenant: str, tmp_path: Path) -> None:
     write_sample(tenant, tmp_path, CONVERSATIONS, SEED, "wrong-rows")
@@ -111,6 +114,7 @@ def test_one_row_in_twenty_names_a_wrong_passage_in_every_split(tenant: str, tmp
         assert right != (row in wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_half_of_the_incomplete_questions_ask_for_two_things_and_both_passages_are_gold(
     tenant: str, tmp_path: Path

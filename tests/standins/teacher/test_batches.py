@@ -62,6 +62,7 @@ def test_every_row_is_answered_out_of_order_with_its_usage() -> None:
     assert all(body["usage"]["total_tokens"] > 0 for body in bodies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "status", "good", "bad"),
     [
@@ -90,6 +91,7 @@ def test_a_model_that_is_not_there_fails_its_rows_and_not_the_batch() -> None:
     assert (batch.status, good, [line["response"]["status_code"] for line in bad]) == ("completed", [], [400, 400])
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_cancelled_in_time_answers_nothing() -> None:
     batch, good, bad = run_batch(Behaviour(batch_seconds=1.0), file_of(ROWS), cancel=True)
     assert (batch.status, good, bad) == ("cancelled", [], [])

@@ -164,6 +164,7 @@ def test_instructions_inside_the_fields_do_nothing(brain: ExtractiveBackend) -> 
     assert ask(brain, "machines", _machine_messages("吵不吵", f"{order}。用户在看无叶风扇")) == plain
 
 
+@pytest.mark.slow
 def test_the_extractive_teacher_gives_the_same_answers_after_a_reload(sample: Path, brain: ExtractiveBackend) -> None:
     again = load_extractive_backend({"fivedoctors": sample / KNOWLEDGE_BASE})
     messages = teacher_messages(row("能退不", "客服已介绍鱼油软胶囊"))

@@ -87,6 +87,7 @@ def test_a_request_that_is_none_is_refused_naming_the_field(body: Any, named: st
     assert refused.json()["error"]["message"].startswith(named)
 
 
+@pytest.mark.slow
 def test_asked_and_billed_requests_are_counted_by_prompt() -> None:
     with running(create_app(EchoBrain(), Behaviour())) as url:
         for text in ("一", "一", "二"):

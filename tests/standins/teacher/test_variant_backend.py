@@ -33,6 +33,7 @@ def answers(house: Any, rows: int = 400, **settings: Any) -> list[str | Refusal]
     return [brain.answer("m", list(teacher_messages(asked(n))), None) for n in range(rows)]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_weaker_model_gives_back_its_share_of_questions_as_they_were(house: Any) -> None:
     best, weak = answers(house), answers(house, skill=0.75)
     kept = [one == other for one, other in zip(best, weak, strict=True)]
@@ -41,6 +42,7 @@ def test_a_weaker_model_gives_back_its_share_of_questions_as_they_were(house: An
     assert all(kept[n] or weak[n] == asked(n).question for n in range(len(kept)))
 
 
+@pytest.mark.slow
 def test_another_seed_fails_at_other_questions(house: Any) -> None:
     assert answers(house, skill=0.75, seed=1) != answers(house, skill=0.75, seed=2)
     assert answers(house, skill=0.75, seed=1) == answers(house, skill=0.75, seed=1)

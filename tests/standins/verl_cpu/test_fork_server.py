@@ -42,6 +42,7 @@ fork_server.request_worker([sys.argv[1], "worked"])
 """
 
 
+@pytest.mark.slow
 def test_a_client_that_is_gone_does_not_end_the_fork_server(tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text("import sys; print(sys.argv[1], flush=True)")

@@ -87,6 +87,7 @@ def evaluate(tmp_path: Path, released: Path) -> Any:
     return out
 
 
+@pytest.mark.slow
 def test_each_row_is_rewritten_by_the_model_that_did_not_learn_from_it(tmp_path: Path, folds: list[Path]) -> None:
     out = evaluate(tmp_path, folds[-1])
 
@@ -105,6 +106,7 @@ def test_each_row_is_rewritten_by_the_model_that_did_not_learn_from_it(tmp_path:
     assert "12 cross-fitted questions, each rewritten by one of 2 models" in page
 
 
+@pytest.mark.slow
 def test_a_sibling_that_learned_from_its_own_test_stops_everything(tmp_path: Path, folds: list[Path]) -> None:
     (folds[0] / FILES["locked_test"]).write_bytes((folds[1] / FILES["locked_test"]).read_bytes())
 

@@ -94,6 +94,7 @@ def test_figures_that_were_judged_do_not_pass_a_gate_that_goes_by_gold(judged: E
     assert "The examiner judged 11 rows without gold, and this gate goes by gold alone (gate.by)." in by_gold.reasons
 
 
+@pytest.mark.slow
 def test_by_gold_nobody_is_asked_about_a_passage(tmp_path: Path) -> None:
     by_gold: dict[str, Any] = evaluate(tmp_path, CONFIG).value
 

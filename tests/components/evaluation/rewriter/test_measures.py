@@ -88,6 +88,7 @@ def test_without_gold_nothing_is_known_of_gold() -> None:
     assert all(math.isnan(metric(("a",), ())) for metric in (top1, ndcg, recall))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.sets(st.sampled_from("abcdefgh"), min_size=1))
 def test_ranks_make_shares_and_a_gold_passage_moved_up_never_costs(ids: list[str], gold: set[str]) -> None:
     labels = tuple(gold)

@@ -115,6 +115,7 @@ def test_a_report_without_rl_says_that_nothing_was_trained_by_the_reward() -> No
     assert "no model here was trained by the reward" in next(inflation_lines({}))
 
 
+@pytest.mark.slow
 def test_a_chinese_report_has_no_english_sentence(
     evaluated: Evaluated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def test_greedy_rewrites_come_with_k_samples_of_each_prompt(model: Path, student
     assert written.seconds > 0
 
 
+@pytest.mark.slow
 def test_samples_are_the_seeds_and_no_matter_of_the_batch(student: Student) -> None:
     prompts = [student.messages(question) for question in QUESTIONS]
 

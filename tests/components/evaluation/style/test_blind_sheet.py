@@ -133,6 +133,7 @@ def test_a_row_that_is_not_as_it_was_is_named(tmp_path: Path, changes: dict[str,
         sheets.read(sheets.filled(LABEL, **changes))
 
 
+@pytest.mark.slow
 def test_another_key_other_predictions_and_no_labels_are_refused(tmp_path: Path) -> None:
     sheets = Sheets(tmp_path)
     (tmp_path / "other").mkdir()

@@ -56,6 +56,7 @@ def test_a_label_that_is_neither_there_nor_said_does_not_count() -> None:
     assert math.isnan(macro_f1(np.zeros((1, 4, 4)))[0])
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(ANSWERS)
 def test_accuracy_f1_and_kappa_equal_scikit_learns(pairs: list[tuple[int, int]]) -> None:
@@ -120,6 +121,7 @@ def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], se
     assert ((np.nan_to_num(drawn[:, :4]) >= 0) & (np.nan_to_num(drawn[:, :4]) <= 1 + 1e-9)).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.7]), st.booleans(), st.integers(0, 2)), min_size=2, max_size=30)

@@ -45,6 +45,7 @@ def test_the_temperature_changes_no_answer(found: dict[str, Any]) -> None:
     assert pair["ece"]["difference"] < 0
 
 
+@pytest.mark.slow
 def test_a_student_is_compared_with_its_teacher_on_the_same_rows() -> None:
     one = table()
     swapped = {**one.probabilities, "large": one.probabilities["baseline"]}

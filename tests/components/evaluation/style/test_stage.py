@@ -113,6 +113,7 @@ def test_an_empty_split_is_named(tmp_path: Path, part: str) -> None:
         stage.evaluate(rows, tmp_path / "model", outputs(tmp_path), CONFIG)
 
 
+@pytest.mark.slow
 def test_labels_in_another_order_are_other_labels(world: tuple[Path, Path], tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows")
     own = StyleModel.load(world[1]).labels

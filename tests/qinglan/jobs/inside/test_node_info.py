@@ -71,6 +71,7 @@ def test_a_pod_without_its_place_says_which_variable_is_missing(name: str) -> No
         read_node_info(environment, 2, 4)
 
 
+@pytest.mark.slow
 def test_nothing_is_run_in_a_pod_that_contradicts(tmp_path: Path) -> None:
     run = tmp_path / "ran"
     process = pod(inside("torchrun", 2, 8, ["touch", str(run)]), on_loopback(2, 4)[0], tmp_path / "log")
@@ -80,6 +81,7 @@ def test_nothing_is_run_in_a_pod_that_contradicts(tmp_path: Path) -> None:
     assert "qinglan.errors.ConfigError: 2 nodes with 8 processes each" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.slow
 def test_the_pod_becomes_the_training_and_ends_with_its_code(tmp_path: Path) -> None:
     program = "import os, sys; print(sorted(set(sys.argv[1].split(',')) & os.environ.keys())); sys.exit(41)"
     argv = [sys.executable, "-c", program, ",".join(OPERATOR_VARIABLES)]
