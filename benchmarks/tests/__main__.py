@@ -72,7 +72,7 @@ def measure(command: Sequence[str]) -> Ring:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, VARIABLE: folder, "PYTEST_ADDOPTS": "-p benchmarks.tests.plugin"}
         began, cpu = time.monotonic(), cpu_seconds()
-        code = wait_with_orphans(subprocess.Popen(command, env=environment).pid)
+        code = exit_code_of(subprocess.Popen(command, env=environment).pid)
         seconds = time.monotonic() - began
         wait_for_orphans(60.0)
         used = cpu_seconds() - cpu
@@ -80,7 +80,7 @@ def measure(command: Sequence[str]) -> Ring:
         return Ring(seconds, used, code, [json.loads(path.read_bytes()) for path in written])
 
 
-def wait_with_orphans(process: int) -> int:
+def exit_code_of(process: int) -> int:
     """Wait for a process and give its exit code. Orphans that end before it are waited for too: tests look whether a
     process is gone, and one that nobody waits for stays as a zombie."""
     while True:
