@@ -48,12 +48,12 @@ def advance(context: DecisionContext) -> Decision:
 
 
 def _change_since_verified(context: DecisionContext) -> str:
-    """What makes this no longer the first model: an edit, or pods that serve by now. What is written next is held to
-    the version in which there are neither, however late the copy was by which it began."""
+    """What makes this no longer the first model: an edit, or another that serves by now. In Serverless mode the next
+    write is held to a version in which there is neither, however late the copy was by which the rollout began."""
     if context.service.desired != context.state.desired:
         return describe_edit(context)
     serving = context.service.rolled_out
-    return f"{serving.uri} serves by now: the release is compared with it" if serving else ""
+    return f"{serving.uri or serving.name} serves by now" if serving else ""
 
 
 def _check_serving(context: DecisionContext) -> Decision:

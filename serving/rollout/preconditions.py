@@ -31,7 +31,7 @@ def _service_problems(spec: RolloutSpec, service: ServiceSnapshot) -> list[str]:
         reasons.append(f"the InferenceService is {service.mode}, and the rollout asks for {spec.mode}")
     if service.desired.percent is not None:
         reasons.append(f"a canary of {service.desired} is under way already: end it first")
-    rolled_out = service.rolled_out.uri if service.rolled_out else "nothing"
+    rolled_out = (service.rolled_out.uri or "a revision that is gone") if service.rolled_out else "nothing"
     if not service.settled or rolled_out != service.desired.uri:
         reasons.append(f"{service.desired.uri} is asked for, and {rolled_out} is served: wait until they agree")
     return reasons

@@ -31,9 +31,9 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
+    """The revision that the status names, also where it is gone: a service that has served had its first model."""
     name = predictor_status(objects.service).get("latestRolledoutRevision", "")
-    revision = objects.revisions.get(name)
-    return _read_revision(name, revision, True) if revision else None
+    return _read_revision(name, objects.revisions.get(name, {"metadata": {}}), True) if name else None
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
@@ -62,7 +62,7 @@ def settled(objects: ServiceObjects) -> bool:
 
 
 def named_revisions(service: Object) -> set[str]:
-    """The revisions of which its status says that they were made, are ready, or have users."""
+    """The revisions of which its status says that they were made, are ready, or are routed to."""
     status = predictor_status(service)
     latest = (status.get(f"latest{what}Revision") for what in ("Created", "Ready", "Rolledout"))
     return {str(name) for name in (*latest, *_shares(service)) if name}

@@ -1,6 +1,7 @@
 """Copies of the objects that decide rollouts, held by one watch of each kind: an idle rollout costs no call.
 
-A copy may be late. That costs a reconcile and no more, since every write is held to the version that was read.
+A copy may be late. That costs a reconcile and no more: every write is held to the version that was read, and the API
+server is asked for revisions that an InferenceService names and that are not here yet.
 """
 
 import threading

@@ -64,7 +64,7 @@ class ClusterTarget:
         return {item["metadata"]["name"]: item for item in items}
 
     def _patch(self, desired: DesiredModel) -> dict[str, Any]:
-        service = self.cache.get(SERVICES, self.name)
+        service = self._service()
         if service is not None and deployment_mode(service) == "Standard":
             return standard_mode.spec_patch(service, desired)
         return {"predictor": {"canaryTrafficPercent": desired.percent, "model": {"storageUri": desired.uri}}}

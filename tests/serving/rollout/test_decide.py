@@ -81,6 +81,7 @@ def decided(
         (served(NEW, 10), PROOFS, "under way already"),
         (served(OLD, None, rolled_out=None), PROOFS, "nothing is served: wait"),
         (served(OLD, None, rolled_out=CANARY), PROOFS, "wait until they agree"),
+        (served(OLD, None, rolled_out=Revision("rev-0", "", False)), PROOFS, "a revision that is gone is served"),
         (served(OLD, None, unsupported="KServe 0.20 sends a Standard canary no traffic"), PROOFS, "no traffic"),
         (served(OLD, None, mode="Standard"), PROOFS, "asks for Serverless"),
     ],

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+import pytest
+
 from qinglan.kubernetes.client import Api
-from serving.rollout.cluster.inference_service import Object
+from serving.rollout.cluster.inference_service import Object, ServiceObjects
 from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
 from serving.rollout.cluster.target import ClusterTarget
 from tests.serving.rollout.cluster.test_snapshot import NEW, OLD, knative
 
+FIELDS = "latestCreatedRevision", "latestReadyRevision", "latestRolledoutRevision"
 ROLLOUT = {"spec": {"inferenceService": "rewriter"}}
 
 
@@ -24,9 +27,9 @@ class Server:
         return {"items": [*self.revisions]}
 
 
-def target_of(*watched: str) -> tuple[ClusterTarget, Server]:
+def target_of(*watched: str, objects: ServiceObjects | None = None) -> tuple[ClusterTarget, Server]:
     """A target whose cache has the service, and of its revisions those that were watched."""
-    objects = knative()
+    objects = objects or knative()
     labelled = [
         {**one, "metadata": {**one["metadata"], "labels": {SERVICE_LABEL: "rewriter"}}}
         for one in objects.revisions.values()
@@ -51,6 +54,27 @@ def test_a_revision_that_the_cache_lacks_is_asked_for() -> None:
 
         assert observed.rolled_out and observed.rolled_out.uri == OLD and observed.traffic == {NEW: 20, OLD: 80}
         assert server.asked == 1
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_each_field_that_names_a_revision_counts(field: str) -> None:
+    named: dict[str, Any] = dict.fromkeys(
+        ("latestCreatedRevision", "latestReadyRevision", "latestRolledoutRevision"), "rev-2"
+    )
+    target, server = target_of("rev-2", objects=knative(traffic=[], **{**named, field: "rev-1"}))
+
+    target.read()
+
+    assert server.asked == 1
+
+
+def test_a_service_whose_revision_is_gone_has_had_its_first_model() -> None:
+    target, server = target_of("rev-2")
+    server.revisions = [one for one in server.revisions if one["metadata"]["name"] == "rev-2"]
+
+    observed = target.read()
+
+    assert observed.rolled_out and observed.rolled_out.uri == "" and not observed.rolled_out.ready
 
 
 def test_where_the_cache_has_them_nobody_is_asked() -> None:
