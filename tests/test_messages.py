@@ -33,7 +33,6 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-@pytest.mark.slow
 def test_every_text_of_the_rooms_that_are_done_has_a_translation() -> None:
     assert missing() == {}, "`make messages` prints them in .po form"
 
