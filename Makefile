@@ -58,7 +58,7 @@ demo-rollout: $(READY) ## the demo's model is rolled out once more, on loopback:
 test: $(READY) ## every test
 	@$(PYTEST)
 
-test-fast: $(READY) ## the tests that take a minute and a half together
+test-fast: $(READY) ## the tests that take a minute together
 	@$(PYTEST) -m "not slow"
 
 test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
