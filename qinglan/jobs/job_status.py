@@ -53,13 +53,17 @@ def _failed(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
     message = condition_message(job, "Failed") or ""
     if "longer than specified deadline" in message:
         return JobStatus("failed", _deadline_message(deadline(job), pods), TIMEOUT_EXIT_CODE, final=True)
-    replaced = [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
-    for candidates in (pods, replaced):
+    for candidates in (pods, _replaced(pods)):
         if culprit := first_pod_failure(candidates):
             return JobStatus("failed", culprit.explained(), culprit.code, culprit)
     if culprit := first_deleted_pod(pod for pod in pods if _is_in_failed_role(pod, message)):
         return JobStatus("failed", culprit.explained(), culprit.code, culprit)
     return JobStatus("failed", f"{message} See its events: kubectl describe pytorchjob {job['metadata']['name']}", 1)
+
+
+def _replaced(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The pods that stand in another's place, with the status in which that one failed."""
+    return [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
 
 
 def _is_in_failed_role(pod: Mapping[str, Any], message: str) -> bool:
@@ -118,9 +122,17 @@ def _deadline_message(limit: float, pods: list[Mapping[str, Any]]) -> str:
 
 
 def _lost_pod_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]], now: float) -> JobStatus | None:
-    """A pod that was taken away: the operator makes a new one, which the others do not know."""
+    """A pod that was taken away: the operator makes a new one, which the others do not know.
+
+    It notes that the job failed, too; where that note meets another write it is refused, and forgotten.
+    """
     deleted = [pod for pod in pods if pod["ran"] and pod["gone"] and now - pod["gone"] > POD_GONE_SECONDS]
-    ended = first_pod_failure(deleted) or first_deleted_pod(deleted)
+    replaced = [
+        pod
+        for pod in _replaced(pods)
+        if now - parse_timestamp(pod["metadata"]["creationTimestamp"]) > POD_GONE_SECONDS
+    ]
+    ended = first_pod_failure([*deleted, *replaced]) or first_deleted_pod(deleted)
     return JobStatus("hopeless", ended.explained(), ended.code, ended) if ended else None
 
 

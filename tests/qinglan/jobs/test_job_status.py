@@ -187,6 +187,21 @@ def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> No
     assert result.text.startswith("pod sft-0a-master-0 ended with code 3")
 
 
+def test_a_worker_that_is_made_anew_ends_the_job_also_where_the_operator_has_forgotten_its_failure() -> None:
+    """Its note of the failure met another write, and was refused: by its status the job runs on, with a stranger."""
+    drained = pod("worker", conditions=[DRAINED])
+    anew = {**pod("worker"), "metadata": {**pod("worker")["metadata"], "uid": "another"}}
+    state = seen(job(nodes=2, conditions=said("Running")), pod())
+    pods = {**state.pods, "sft-0a-worker-0": slim_pod(anew, slim_pod(drained, None))}
+
+    at_once, later = (
+        job_status(state._replace(pods=pods), MADE_AT + seconds) for seconds in (0, POD_GONE_SECONDS + 1)
+    )
+
+    assert (at_once.phase, later.phase) == ("running", "hopeless")
+    assert later.text.startswith("pod sft-0a-worker-0 ") and "Its node was drained" in later.text
+
+
 def test_a_pod_that_ran_is_remembered_as_having_run() -> None:
     ran = slim_pod(pod(), None)
 
