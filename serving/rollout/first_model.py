@@ -48,8 +48,10 @@ def advance(context: DecisionContext) -> Decision:
 
 
 def _change_since_verified(context: DecisionContext) -> str:
-    """What makes this no longer the first model: an edit, or another that serves by now. In Serverless mode the next
-    write is held to a version in which there is neither, however late the copy was by which the rollout began."""
+    """Why the release must be verified again: the service was edited, or another model serves by now. Else "".
+
+    In Serverless mode this holds for the write that follows: it is taken at the version that was read here alone.
+    """
     if context.service.desired != context.state.desired:
         return describe_edit(context)
     serving = context.service.rolled_out

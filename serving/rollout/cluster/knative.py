@@ -15,6 +15,9 @@ from serving.rollout.cluster.inference_service import (
 )
 from serving.rollout.ports import Revision
 
+GONE: Object = {"metadata": {}}
+"""Stands for a revision that a status names and that is no longer there: it fetches nothing, and is not ready."""
+
 ROUTED = "PredictorRouteReady"
 """Statuses of a condition that is not decided yet."""
 
@@ -33,14 +36,14 @@ def newest(objects: ServiceObjects) -> Revision | None:
 def rolled_out(objects: ServiceObjects) -> Revision | None:
     """The revision that the status names, also where it is gone: a service that has served had its first model."""
     name = predictor_status(objects.service).get("latestRolledoutRevision", "")
-    return _read_revision(name, objects.revisions.get(name, {"metadata": {}}), True) if name else None
+    return _read_revision(name, objects.revisions.get(name, GONE), True) if name else None
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
     """Percent by URI."""
     shares: dict[str, int] = {}
     for name, percent in _shares(objects.service).items():
-        uri = fetched_uri(objects.revisions.get(name, {"metadata": {}}))
+        uri = fetched_uri(objects.revisions.get(name, GONE))
         shares[uri] = shares.get(uri, 0) + percent
     return {uri: percent for uri, percent in shares.items() if percent}
 

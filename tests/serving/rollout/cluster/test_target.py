@@ -58,9 +58,7 @@ def test_a_revision_that_the_cache_lacks_is_asked_for() -> None:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_each_field_that_names_a_revision_counts(field: str) -> None:
-    named: dict[str, Any] = dict.fromkeys(
-        ("latestCreatedRevision", "latestReadyRevision", "latestRolledoutRevision"), "rev-2"
-    )
+    named: dict[str, Any] = dict.fromkeys(FIELDS, "rev-2")
     target, server = target_of("rev-2", objects=knative(traffic=[], **{**named, field: "rev-1"}))
 
     target.read()
