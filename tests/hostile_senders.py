@@ -3,6 +3,7 @@
 import contextlib
 import socket
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from itertools import repeat
 from urllib.parse import urlsplit
 
@@ -37,6 +38,13 @@ def send(url: str, pieces: list[bytes]) -> tuple[int, bytes]:
         while received := connection.recv(65_536):
             answer += received
     return sent, answer
+
+
+def read_response(connection: socket.socket) -> tuple[int, bytes]:
+    """Status and body of one response, whose head may come before its body."""
+    response = HTTPResponse(connection)
+    response.begin()
+    return response.status, response.read()
 
 
 def assert_endless_header_is_cut(url: str) -> None:

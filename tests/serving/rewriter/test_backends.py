@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.client import parse_headers
 
 import orjson
 import pytest
@@ -27,6 +28,13 @@ COMPLETION = (
 )
 
 
+def read_request(connection: socket.socket) -> None:
+    """Read a request to its end: httpx sends its body after its head, and a close before it resets the answer."""
+    with connection.makefile("rb") as request:
+        request.readline()
+        request.read(int(parse_headers(request)["content-length"]))
+
+
 @contextmanager
 def answering(*bodies: bytes) -> Iterator[str]:
     """A socket that reads each request and answers with the next body; an empty one closes the connection."""
@@ -36,7 +44,7 @@ def answering(*bodies: bytes) -> Iterator[str]:
             for body in bodies:
                 connection, _ = listening.accept()
                 with connection:
-                    connection.recv(100_000)
+                    read_request(connection)
                     head = f"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
                     connection.sendall(head.encode() + body if body else b"")
 
