@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 def objects(path: Path) -> list[Object]:
     """What a file holds."""
-    return [one for one in yaml.safe_load_all(path.read_text()) if one]
+    return [one for one in yaml.load_all(path.read_text(), yaml.CSafeLoader) if one]
 
 
 def resources() -> list[tuple[Path, Object]]:

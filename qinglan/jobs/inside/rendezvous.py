@@ -62,9 +62,13 @@ class RendezvousServer:
         while self._listening.fileno() >= 0:
             try:
                 client, _ = self._listening.accept()
-                connection = JsonConnection(client)
             except OSError:
                 time.sleep(0.1)  # such as too many open files
+                continue
+            try:
+                connection = JsonConnection(client)
+            except OSError:  # such as a peer that is gone
+                client.close()
                 continue
             threading.Thread(target=self._follow, args=(connection,), daemon=True).start()
 

@@ -47,5 +47,6 @@ def test_a_connection_that_breaks_at_once_is_not_the_last(monkeypatch: pytest.Mo
         time.sleep(0.01)
 
     assert worker is not None and head.missing() == []
+    assert [connection.fileno() for connection in broken] == [-1]
     worker.close()
     head.dismiss(0, 0.0)
