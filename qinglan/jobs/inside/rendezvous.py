@@ -56,6 +56,9 @@ class RendezvousServer:
         while time.monotonic() < until and len(self.lost) < len(self._lines):
             time.sleep(0.1)
         self._listening.close()
+        with self._lock:
+            for line in self._lines.values():
+                line.close()
 
     def _accept(self) -> None:
         """Take connections until the server is closed; one that breaks at once must not be the last."""

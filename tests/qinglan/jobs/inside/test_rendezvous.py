@@ -29,24 +29,24 @@ def test_a_stranger_is_sent_away_whatever_its_token_is(token: object) -> None:
 def test_a_connection_that_breaks_at_once_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     head, until = RendezvousServer(port, TOKEN, nodes=2), time.monotonic() + SECONDS
-    broken: list[socket.socket] = []
+    connections: list[socket.socket] = []
 
     class Connection(JsonConnection):
         def __init__(self, connected: socket.socket) -> None:
-            if not broken:
-                broken.append(connected)
+            connections.append(connected)
+            if len(connections) == 1:
                 raise ConnectionResetError
             super().__init__(connected)
 
     monkeypatch.setattr("qinglan.jobs.inside.rendezvous.JsonConnection", Connection)
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS):
-        while not broken and time.monotonic() < until:
+        while not connections and time.monotonic() < until:
             time.sleep(0.01)
     worker = connect_to_head("127.0.0.1", port, {"token": TOKEN, "rank": 1}, SECONDS)
     while head.missing() and time.monotonic() < until:
         time.sleep(0.01)
 
     assert worker is not None and head.missing() == []
-    assert [connection.fileno() for connection in broken] == [-1]
     worker.close()
     head.dismiss(0, 0.0)
+    assert {connection.fileno() for connection in connections} == {-1}
