@@ -11,6 +11,7 @@ serving/rewriter/test_with_rag.py, and by tests/pipelines/test_company_to_report
 """
 
 import array
+import atexit
 import contextlib
 import functools
 import gc
@@ -264,10 +265,13 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
 
         traceback.print_exc()
     finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        try:
+            atexit._run_exitfuncs()  # temporary folders go, as when a Python of its own ends
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+        finally:
+            os._exit(code)
 
 
 def _open_standard_streams() -> None:

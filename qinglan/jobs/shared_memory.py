@@ -1,7 +1,7 @@
-"""Shared memory that a training left behind: names in /dev/shm that no process holds any more.
+"""Shared memory that a training or an engine left behind: names in /dev/shm that no process holds any more.
 
 verl has vLLM's processes killed, also at the end of a good run, so they remove nothing: each training would leave its
-message queues and semaphores, and the machine's shared memory fill up.
+message queues and semaphores, and the machine's shared memory fill up. So would a vLLM that has to be killed.
 """
 
 import os

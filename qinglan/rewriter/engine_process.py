@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from qinglan.errors import OutageError
 from qinglan.files import open_private
+from qinglan.jobs.shared_memory import remove_abandoned_segments
 from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, HEALTH_PATH
 from qinglan.services import end_with_parent, failure_lines, free_port, stop_process
 
@@ -50,18 +52,22 @@ def run_engine(
     port = port or free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open_private(log, "ab") as output:
-        process = subprocess.Popen(
-            [*command, "--host=127.0.0.1", f"--port={port}"],
-            stdout=output, stderr=output, start_new_session=True, preexec_fn=end_with_parent,
-            env={**os.environ, **ENGINE_ENVIRONMENT},
-        )  # fmt: skip
-    engine = Engine(f"http://127.0.0.1:{port}", log, process)
-    try:
-        _wait_until_healthy(engine, ready_seconds)
-        yield engine
-    finally:
-        stop_process(process)
+    # vLLM leaves its sockets in the temporary folder and, where it must be killed, its shared memory: both go here.
+    with TemporaryDirectory(prefix="qinglan-") as scratch:
+        started = Path(scratch).stat().st_mtime
+        with open_private(log, "ab") as output:
+            process = subprocess.Popen(
+                [*command, "--host=127.0.0.1", f"--port={port}"],
+                stdout=output, stderr=output, start_new_session=True, preexec_fn=end_with_parent,
+                env={**os.environ, **ENGINE_ENVIRONMENT, "TMPDIR": scratch},
+            )  # fmt: skip
+        engine = Engine(f"http://127.0.0.1:{port}", log, process)
+        try:
+            _wait_until_healthy(engine, ready_seconds)
+            yield engine
+        finally:
+            stop_process(process)
+            remove_abandoned_segments(started)
 
 
 def _wait_until_healthy(engine: Engine, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """Stages in environments of their own, on a machine with GPUs and without containers."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -127,7 +128,8 @@ def test_a_step_starts_with_its_interpreter_whatever_its_path_is_called(tmp_path
 
     assert command[3] == sft.component_spec.implementation.container.command[3], "the component's own code"
     local = replace_python_executable(command, "/kfp/puts/its/own/here")
-    done = subprocess.run([*local, "--help"], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([*local, "--help"], env=environment, capture_output=True, text=True, check=False)
     assert f"started by {python}" in done.stdout, done.stderr
 
 

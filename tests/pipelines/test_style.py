@@ -247,7 +247,8 @@ def run_compiled(folder: Path, out: Path) -> dict[str, Any]:
     graph.write_text(text.replace("outputArtifactKey: labelled\n", "outputArtifactKey: artifact\n"), encoding="utf-8")
     records = out / "records"
     records.mkdir()
-    env = {**fork_environment(), "QINGLAN_RECORDS": str(records), "QINGLAN_SCRATCH": str(folder / "run" / "scratch")}
+    folders = {"QINGLAN_RECORDS": records, "QINGLAN_SCRATCH": folder / "run" / "scratch", "TMPDIR": out}
+    env = fork_environment() | {name: str(path) for name, path in folders.items()}
     words = [sys.executable, "-c", PROGRAM, str(graph), str(folder / "data"), str(out / "artifacts")]
     ran = subprocess.run(words, env=env, capture_output=True, text=True, timeout=1200, check=False)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-2000:]
