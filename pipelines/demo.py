@@ -86,8 +86,7 @@ def _config_of(run: RunDir) -> RunConfig:
 def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:
     started = time.monotonic()
     counts = write_sample(tenant, folder, conversations, seed)
-    numbers = ", ".join(f"{value:,} {name}" for name, value in counts._asdict().items())
-    say(f"✓ sample {tenant}: {numbers}  ({time.monotonic() - started:.1f} s)")
+    say(f"✓ sample {tenant}: {counts.in_words()}  ({time.monotonic() - started:.1f} s)")
 
 
 def run_demo_audit(out: Path) -> None:

@@ -210,6 +210,8 @@ def _headings(node: ast.AST) -> Iterator[str]:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords):
             words = (*args, *(keyword.value for keyword in keywords if keyword.arg in ("footer", "title")))
             values = words if name in HEADING_CALLS else ()
+        case ast.Assign(targets=[ast.Name(id="header")], value=value):
+            values = (value,)
         case ast.For(iter=values, body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_column"))), *_]):
             values = (values,)
         case _:
