@@ -34,7 +34,7 @@ from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.rag.contract import RAG_PATH
 from qinglan.services import READY_SECONDS, end_with_parent, run_service
 from qinglan.store import Store, open_store
-from qinglan.terminal import say
+from qinglan.terminal import Verbatim, say
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State
 from standins.rollout_local.ledger import FileRollouts, parse_state
@@ -173,7 +173,7 @@ def _run_controller(folder: Path, rag: str) -> State:
     with _controller(folder, rag) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            say(f"  {line}".rstrip("\n"))
+            say(Verbatim(f"  {line}".rstrip("\n")))
         code = process.wait()
     if code:
         raise error_class_for(code)(f"{folder}: the rollout's controller ended with {code}. What it wrote is above.")

@@ -88,6 +88,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
+@pytest.fixture
+def in_chinese(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process prints for a person who reads Chinese."""
+    from qinglan.terminal import use_language
+
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+    use_language()
+    yield
+    monkeypatch.setenv("QINGLAN_LANG", "en")
+    use_language()
+
+
 @pytest.fixture(scope="module")
 def forks() -> Iterator[None]:
     """Commands, steps and servers that the module's tests start are forks of a small process, without torch."""

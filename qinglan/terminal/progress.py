@@ -159,10 +159,10 @@ def _byte_lines(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
 
 
 def bytes_line(label: str, total: int, moved: int, existing: int, seconds: float) -> str:
-    """A line for a log: `[push] 1.3 GB of 4.0 GB, 210.0 MB a second, 13 s left, 600.0 MB were there already`."""
+    """A line for a log: `[push] 1.3 GB / 4.0 GB, 210.0 MB/s, 13 s left, 600.0 MB were there already`."""
     rate = moved / seconds if seconds > 0 else 0.0
     left = total - moved - existing
-    parts = [f"{size_of(moved + existing)} of {size_of(total)}", f"{size_of(rate)} a second"]
+    parts = [f"{size_of(moved + existing)} / {size_of(total)}", f"{size_of(rate)}/s"]
     if rate > 0 and left > 0:
         parts.append(f"{left / rate:.0f} s left")
     if existing:

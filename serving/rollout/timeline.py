@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
+from qinglan.terminal import Verbatim, in_language
 from serving.rollout.canary_analysis import judged_scores, missing_for_check, missing_measurements
 from serving.rollout.sequential import Count, safe_needed
 from serving.rollout.spec import RolloutSpec
@@ -19,8 +20,9 @@ def timeline(state: State) -> list[str]:
 
 
 def decision_lines(record: DecisionRecord) -> list[str]:
-    head = f"{record.at}  {record.phase:<9}  {record.action:<{ACTION_WIDTH}}{record.why}"
-    return [head, *(_figures(figure) for figure in record.figures)]
+    """The words of the record stay English; its reason and figures are in the language of the person who looks."""
+    head = f"{record.at}  {record.phase:<9}  {record.action:<{ACTION_WIDTH}}{in_language(record.why)}"
+    return [Verbatim(line) for line in (head, *map(_figures, record.figures))]
 
 
 class TimelineFollower:
@@ -63,11 +65,12 @@ def progress_line(state: State, spec: RolloutSpec) -> str:
 
 
 def _figures(figure: CheckFigures) -> str:
-    counts = f"canary {_share(figure.canary)}"
-    if figure.check != "quality":
-        counts += f", stable {_share(figure.stable)}"
-    odds = f"worse {figure.harm:.3g} to 1, within {100 * figure.margin:.3g} points {figure.safe:.3g} to 1"
-    return f"{'':<38}{figure.check:<10} {counts}; {odds}"
+    of_both = figure.check != "quality"
+    text = (
+        f"canary {_share(figure.canary)}{f', stable {_share(figure.stable)}' if of_both else ''}; "
+        f"worse {figure.harm:.3g} to 1, within {100 * figure.margin:.3g} points {figure.safe:.3g} to 1"
+    )
+    return f"{'':<38}{figure.check:<10} {in_language(text)}"
 
 
 def _share(count: Count) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qinglan.errors import QinglanError
 from qinglan.lineage.trust import default_trust
-from qinglan.terminal import say, say_error
+from qinglan.terminal import say, say_error, use_language
 from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.history import HistorySigner
 from serving.rollout.ports import Ports
@@ -37,6 +37,7 @@ def main() -> None:
         help="another server whose /metrics count: RAG, shadow",
     )
     options = parser.parse_args()
+    use_language()
     try:
         run(options.folder, options.metrics)
     except QinglanError as error:

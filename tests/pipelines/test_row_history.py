@@ -11,10 +11,10 @@ from pipelines.execution import run_lock
 from pipelines.row_history import StageNote, note_lines, row_history
 from pipelines.rundir import RunDir, write_json
 from pipelines.sheet import in_folds
-from qinglan import terminal
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import dump_line
 from qinglan.labels import JudgedPassage, RowLabels
+from qinglan.terminal import say
 from tests.pipelines.row_history_files import row, write, write_stage_files
 
 
@@ -81,8 +81,9 @@ def test_a_row_that_goes_no_further_says_at_which_stage(run: RunDir, row_id: str
     assert (note.stage, note.outcome) == (stage, outcome)
 
 
+@pytest.mark.usefixtures("in_chinese")
 def test_words_of_the_sheet_and_of_a_model_are_the_same_in_chinese(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A need may hold the marks that divide our own sentences, and words that a template has."""
     other = RunDir(tmp_path)
@@ -97,12 +98,8 @@ def test_words_of_the_sheet_and_of_a_model_are_the_same_in_chinese(
     sheet.write_text(json.dumps(row), encoding="utf-8")
     other.link("questions", sheet)
     dump_config(load_config("fivedoctors", "demo"), other.config)
-    for name in ("_in_language", "_comma", "_colon"):
-        monkeypatch.setattr(terminal, name, getattr(terminal, name))
-    monkeypatch.setenv("QINGLAN_LANG", "zh")
-    terminal.use_language()
 
-    terminal.say(*(line for note in row_history(other, "r1") for line in note_lines(note)))
+    say(*(line for note in row_history(other, "r1") for line in note_lines(note)))
 
     assert capsys.readouterr().out.splitlines() == [
         "表格        in SFT; 1 passage, with 0.50",

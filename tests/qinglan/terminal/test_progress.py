@@ -11,10 +11,10 @@ from qinglan.terminal.progress import bytes_line, size_of, step_progress, transf
 
 def test_a_line_says_how_much_how_fast_and_how_long_yet() -> None:
     assert bytes_line("push", 4_000_000_000, 700_000_000, 600_000_000, 3.5) == (
-        "[push] 1.3 GB of 4.0 GB, 200.0 MB a second, 14 s left, 600.0 MB were there already"
+        "[push] 1.3 GB / 4.0 GB, 200.0 MB/s, 14 s left, 600.0 MB were there already"
     )
-    assert bytes_line("pull", 10, 0, 0, 0.0) == "[pull] 0 B of 10 B, 0 B a second"
-    assert bytes_line("pull", 10, 10, 0, 2.0) == "[pull] 10 B of 10 B, 5 B a second"
+    assert bytes_line("pull", 10, 0, 0, 0.0) == "[pull] 0 B / 10 B, 0 B/s"
+    assert bytes_line("pull", 10, 10, 0, 2.0) == "[pull] 10 B / 10 B, 5 B/s"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -
             pool.submit(tally.add_existing, 3)
 
     *_, last = capsys.readouterr().out.splitlines()  # on a busy machine a line every two seconds comes before it
-    assert last.startswith("[push] 8.0 kB of 8.0 kB, ")
+    assert last.startswith("[push] 8.0 kB / 8.0 kB, ")
     assert last.endswith(", 3.0 kB were there already")
 
 

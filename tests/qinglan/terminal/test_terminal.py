@@ -1,7 +1,6 @@
 """What is shown as a code, and what stays as it is."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,7 @@ from rich.table import Table
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.page import render_page
-from qinglan.terminal import quoted, say, say_error, say_json, use_language, visible
+from qinglan.terminal import quoted, say, say_error, say_json, visible
 from qinglan.terminal.console import Console
 from tests.terminal_screen import ATTACKS, faults, shown
 
@@ -110,15 +109,6 @@ def test_a_page_shows_codes_too(tmp_path_factory: pytest.TempPathFactory) -> Non
     page = render_page(template, "a\u202eb", text="一\n<\u200b>", number=3)
 
     assert page == r"a\u202eb<pre>一" + "\n" + r"&lt;\u200b&gt;</pre>3"
-
-
-@pytest.fixture
-def in_chinese(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("QINGLAN_LANG", "zh")
-    use_language()
-    yield
-    monkeypatch.setenv("QINGLAN_LANG", "en")
-    use_language()
 
 
 @pytest.mark.usefixtures("in_chinese")

@@ -2,12 +2,13 @@
 
 import pytest
 
+from qinglan.terminal import say
 from serving.rollout.canary_analysis import enter_step, fold_window, harmful_checks
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Check, Release, RolloutSpec
-from serving.rollout.state import State
-from serving.rollout.timeline import PROGRESS_SECONDS, TimelineFollower, progress_line
+from serving.rollout.state import CheckFigures, DecisionRecord, State
+from serving.rollout.timeline import PROGRESS_SECONDS, TimelineFollower, decision_lines, progress_line
 
 SPEC = RolloutSpec(
     inference_service="rewriter",
@@ -85,3 +86,29 @@ def test_a_status_from_before_periods_were_counted_shows_the_counts_of_its_step(
     [reason] = harmful_checks(State.model_validate(stored))
 
     assert reason.startswith("errors 31 of 350 (8.86 %) beside 67 of 6,650 (1.01 %): worse")
+
+
+@pytest.mark.usefixtures("in_chinese")
+def test_a_decision_is_told_in_the_language_of_the_person_who_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    check = CheckFigures(
+        check="zero_hits",
+        canary=Count(47, 0),
+        stable=Count(90, 8),
+        margin=0.2,
+        harm=0.103,
+        safe=300.0,
+    )
+    record = DecisionRecord(
+        at="2026-11-27T07:58:24+00:00",
+        phase="Analyse",
+        action="pass",
+        why="20 % is earned: every check is passed",
+        figures=(check,),
+    )
+
+    say(*decision_lines(record))
+
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-11-27T07:58:24+00:00  Analyse    pass         已赢得 20% 的流量：每项检查都通过",
+        f"{'':<38}zero_hits  金丝雀 0/47（0.00 %），稳定版 8/90（8.89 %）；变差 0.103:1，不超过 20 个百分点 300:1",
+    ]
