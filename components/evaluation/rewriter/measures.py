@@ -1,20 +1,19 @@
 """Measures of one rewrite and its retrieval, without a model: pure functions of one row."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.rewriter_gate import By
 from qinglan.labels import Label, graded_ndcg, passage_gains
+from qinglan.number_readings import numbers_without_source
 from qinglan.rows import Question
 from qinglan.text import is_copied, normalise
 
 TOP_K = 10
 """Passages looked at: nDCG@10, recall@10."""
 
-NUMBER = re.compile(r"\d+(?:\.\d+)?")
 NAN = math.nan
 
 
@@ -153,6 +152,6 @@ def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
 
 
 def invented_numbers(rewrite: str, row: Question) -> set[str]:
-    """Numbers that neither the question nor what is known of the user holds."""
-    known = " ".join((row.question, row.history_summary, row.user_profile, row.need))
-    return set(NUMBER.findall(rewrite)) - set(NUMBER.findall(known))
+    """Numbers, as the server's guard and the reward read them, that neither the question nor what is known of the
+    user holds."""
+    return numbers_without_source(rewrite, (row.question, row.history_summary, row.user_profile, row.need))

@@ -79,7 +79,7 @@ def test_an_index_shows_its_progress_and_is_built_once(folder: Path, capsys: pyt
         index_with_progress(knowledge_base, "fivedoctors", folder.parent / "index")
 
     first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"[index] {size} of {size}") and "already" not in first
+    assert first.startswith(f"[index] {size} / {size}") and "already" not in first
     assert second.endswith(f"{size} were there already")
     assert len(passages) == 12
 

@@ -19,6 +19,7 @@ from components.evaluation.rewriter.measures import (
     top1,
 )
 from qinglan.labels import Label
+from qinglan.rewriter.guard import failed_guards
 from qinglan.rows import Question
 from qinglan.text import is_copied
 
@@ -125,6 +126,15 @@ def test_every_metric_but_the_examiners_is_measured() -> None:
     assert set(values) == set(METRICS) - {"quality"}
     assert (values["invented"], values["top1"], values["judged_top1"], values["zero_hit"]) == (1.0, 0.0, 0.4, 0.0)
     assert values["length_ratio"] == pytest.approx(15 / 7)
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "invented"),
+    [("虾青素 八岁能喝不", 1.0), ("虾青素 一次三百毫克", 1.0), ("虾青素 四十五岁", 0.0), ("虾青素 Q10", 0.0)],
+)
+def test_a_spelled_number_is_invented_where_the_guard_says_so(rewrite: str, invented: float) -> None:
+    assert measure_rewrite(ASKED, rewrite, RetrievalResult())["invented"] == invented
+    assert ("invented_number" in failed_guards(ASKED, rewrite)) == bool(invented)
 
 
 def test_numbers_of_the_profile_are_not_invented_and_an_empty_rewrite_finds_nothing() -> None:
