@@ -68,9 +68,11 @@ def judged_rows(evaluation: Json) -> str:
 def headline(evaluation: Json) -> str:
     """The verdict in one sentence."""
     if evaluation["verdict"]["promote"]:
-        close = ", and it stays close to its teacher." if "model_vs_large" in evaluation["paired"] else "."
-        words = "Promote: the style model beats a bag of characters, loses no label to it, and knows how sure it is"
-        return words + close
+        small = "model_vs_large" in evaluation["paired"]
+        return (
+            "Promote: the style model beats a bag of characters, loses no label to it, and knows how sure it is"
+            f"{', and it stays close to its teacher' if small else ''}."
+        )
     return "Hold: the style model stays where it is."
 
 
