@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import product
@@ -199,26 +199,32 @@ def heading_texts() -> dict[str, str]:
         text: str(path.relative_to(ROOT))
         for room in ROOMS
         for path in sorted((ROOT / room).rglob("*.py"))
-        for node in nodes_of(parsed(path))
-        for text in _headings(node)
+        for text in _headings(nodes_of(parsed(path)))
         if re.search("[a-z]{3}", text)
     }
 
 
-def _headings(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords):
-            words = (*args, *(keyword.value for keyword in keywords if keyword.arg in ("footer", "title")))
-            values = words if name in HEADING_CALLS else ()
-        case ast.Assign(targets=[ast.Name(id="header")], value=value):
-            values = (value,)
-        case ast.For(iter=values, body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_column"))), *_]):
-            values = (values,)
-        case _:
-            values = ()
+def _headings(nodes: list[ast.AST]) -> Iterator[str]:
+    """The texts that a file gives to its tables, in the call itself or by a name."""
+    values = [value for node in nodes for value in _heading_values(node)]
+    names = {value.id for value in values if isinstance(value, ast.Name)}
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in names:
+                values.append(value)
     for value in values:
         texts = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
         yield from (text.value for text in texts if isinstance(text, ast.Constant) and isinstance(text.value, str))
+
+
+def _heading_values(node: ast.AST) -> Sequence[ast.expr]:
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args, keywords=keywords):
+            words = (*args, *(keyword.value for keyword in keywords if keyword.arg in ("footer", "title")))
+            return words if name in HEADING_CALLS else ()
+        case ast.For(iter=values, body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_column"))), *_]):
+            return (values,)
+    return ()
 
 
 def added_texts() -> dict[str, str]:
