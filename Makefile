@@ -4,6 +4,9 @@ SHELL := /bin/bash
 export OMP_NUM_THREADS ?= 1
 # Python keeps what it compiled: else each of the tests' processes compiles all modules and tests anew, 10 CPU seconds.
 unexport PYTHONDONTWRITEBYTECODE
+# uv trusts its own list of authorities unless told to use the system's, as pip and curl do: behind a company's proxy
+# only the system knows the company's authority. https://docs.astral.sh/uv/concepts/authentication/certificates/
+export UV_SYSTEM_CERTS ?= true
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv

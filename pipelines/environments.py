@@ -9,6 +9,7 @@ lock makes a new environment, and the old one stays for the run that uses it.
 
 import argparse
 import fcntl
+import os
 import re
 import shutil
 import subprocess
@@ -31,6 +32,9 @@ DONE = ".whole"
 
 SHOWN = 12
 """Lines of uv's output in an error."""
+
+SYSTEM_CERTIFICATES = {"UV_SYSTEM_CERTS": "true"}
+"""Makes uv trust the authorities that the system trusts, among them a company's own. The Makefile sets it as well."""
 
 
 def make_environment(image: str, cpu: bool = False) -> Path:
@@ -96,7 +100,8 @@ def _uv(folder: Path, *arguments: str) -> None:
     command = [sys.executable, "-m", "uv", *arguments]
     shown = sys.stderr.isatty()
     errors = None if shown else subprocess.PIPE
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=errors, text=True, check=False)
+    environment = SYSTEM_CERTIFICATES | os.environ
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, text=True, check=False)
     if done.returncode:
         raise installation_error(folder, "" if shown else done.stderr, shutil.disk_usage(folder.parent).free)
 
