@@ -4,6 +4,7 @@ for number, cells in read_table(path): ...          # {"问题": "那它一天�
 with write_table(path, ["问题", "改写"]) as add: add([question, rewrite])
 """
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,10 @@ from qinglan.sheet_reader import Cell, Row, Sheet, visible_sheets
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 CELL_LIMIT = 32_767
+
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 refuses (https://www.w3.org/TR/xml/#charsets): one of them makes a whole sheet unreadable.
+openpyxl's own list lacks U+FFFE, U+FFFF and lone surrogates."""
 
 WIDTH_ROWS = 100
 """The first rows decide how wide the columns are shown."""
@@ -85,7 +90,7 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
     book = Workbook(write_only=True)
     sheet = book.create_sheet("数据")
     sheet.freeze_panes = "A2"
-    first: list[list[Cell]] = [list(columns)]
+    first: list[list[Cell]] = [[safe_cell(name) for name in columns]]
 
     def add(row: Sequence[Cell]) -> None:
         cells = [safe_cell(value) for value in row]
@@ -128,10 +133,19 @@ def _width(value: Cell) -> int:
 
 
 def safe_cell(value: Cell) -> Cell:
-    """Text that a spreadsheet would run as a formula gets a leading apostrophe; the rest is as it was."""
+    """A value as it is written: text that a spreadsheet would run as a formula gets a leading apostrophe, and a
+    character that XML refuses becomes a space."""
     if not isinstance(value, str):
         return value
-    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-
-    text = ILLEGAL_CHARACTERS_RE.sub(" ", value)[: CELL_LIMIT - 1]
+    text = NOT_XML.sub(" ", value)[: CELL_LIMIT - 1]
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def cell_label(value: Cell) -> str:
+    """An id or a name that was written by `write_table` and read again: without the apostrophe of `safe_cell`, on one
+    line as XML's readers leave it, and 1001 where a spreadsheet program made 1001.0 of it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = NOT_XML.sub(" ", str(value))
+    escaped = text.startswith("'") and text[1:].startswith(FORMULA_STARTS)
+    return " ".join(text[escaped:].split())

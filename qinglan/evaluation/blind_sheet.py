@@ -5,7 +5,7 @@ for row in read_sheet(sheet, read_key(key, sheet), ["问题", ...], shown): ... 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from qinglan.errors import DataError
 from qinglan.files import atomic_write, sha256_text
 from qinglan.plain_files import read_plain
 from qinglan.sheet_reader import Cell
-from qinglan.tables import Cells, read_table, safe_cell, write_table
+from qinglan.tables import Cells, cell_label, read_table, safe_cell, write_table
 from qinglan.text import one_line
 
 NUMBER_COLUMN = "编号"
@@ -72,13 +72,13 @@ def read_sheet(
 ) -> Iterator[FilledRow]:
     """The rows that people filled in, none of them twice, each with its key; changed texts are refused."""
     rows = list(read_table(sheet, [NUMBER_COLUMN, *columns]))
-    numbers = Counter(str(cells[NUMBER_COLUMN]) for _, cells in rows)
+    numbers = Counter(cell_label(cells[NUMBER_COLUMN]) for _, cells in rows)
     if twice := [number for number, times in numbers.items() if times > 1]:
         raise DataError(
             f"{sheet}: {NUMBER_COLUMN} {', '.join(twice)} stands there twice. Leave the rows as they were."
         )
     for number, cells in rows:
-        where, name = f"{sheet}, row {number}", str(cells[NUMBER_COLUMN])
+        where, name = f"{sheet}, row {number}", cell_label(cells[NUMBER_COLUMN])
         if (row := key.get(name)) is None:
             raise DataError(f"{where}: {NUMBER_COLUMN} {name!r} is not in the key. Use the key of this very sheet.")
         if _digest(shown(cells, row)) != row["shown"]:
@@ -87,6 +87,14 @@ def read_sheet(
                 "as they are."
             )
         yield FilledRow(where, cells, row)
+
+
+def refuse_other_run(key: Path, rows: Iterable[KeyRow], known: Container[str]) -> None:
+    """Raise a DataError for a row of the key that the run's predictions do not have: it would not be compared."""
+    if unknown := [row["id"] for row in rows if row["id"] not in known]:
+        raise DataError(
+            f"{key}: row {unknown[0]} is not in the predictions. Use key and predictions of the same run."
+        )
 
 
 def _digest(texts: Iterable[Any]) -> str:

@@ -138,3 +138,31 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
         raise RuntimeError
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["=1+1", '=HYPERLINK("http://x","y")', "+1", "-1", "@sum", "=cmd|' /C calc'!A0"])
+def test_a_columns_name_that_a_spreadsheet_would_run_is_written_as_text(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "out.xlsx"
+    with write_table(path, [name]) as add:
+        add(["虾青素"])
+
+    cell = load_workbook(path).active["A1"]  # type: ignore[index]
+
+    assert (cell.data_type, cell.value) == ("s", f"'{name}")
+
+
+@pytest.mark.parametrize("character", ["\ufffe", "\uffff", "\ud800", "\udfff", "\0", "\x0b", "\x1b", "\x1f"])
+def test_a_character_that_xml_refuses_does_not_make_a_sheet_unreadable(tmp_path: Path, character: str) -> None:
+    path = tmp_path / "out.xlsx"
+    with write_table(path, [f"问{character}题"]) as add:
+        add([f"虾青{character}素"])
+
+    assert list(read_table(path)) == [(2, {"问 题": "虾青 素"})]
+
+
+@pytest.mark.parametrize("text", ["\U0001f34a", "\ufffd", "a\tb", "a\nb", "\x7f", "\u200b", "\U0010ffff"])
+def test_a_character_that_xml_allows_is_written_as_it_is(tmp_path: Path, text: str) -> None:
+    with write_table(tmp_path / "out.xlsx", ["问题"]) as add:
+        add([f"虾{text}青"])
+
+    assert [cells["问题"] for _, cells in read_table(tmp_path / "out.xlsx")] == [f"虾{text}青"]

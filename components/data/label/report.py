@@ -1,12 +1,13 @@
 """The label report in words, for a log and for a run's summary."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.data.label.agreement import in_words
+from qinglan.terminal import visible
 
 SHOWN = 5
-"""Phrasings that are named."""
+"""Phrasings, rows and passages that are named."""
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
@@ -26,11 +27,33 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
     ]
     if phrasings := report["phrasings_without_answer"][:SHOWN]:
         lines.append(f"most often without an answer: {_phrasings(phrasings)}")
+    lines += _corrections(report)
     if again:
         lines.append("warn: judge and examiner are one model; name another as gateway.examiner")
     if foreign := report["reasons_without_chinese"]:
         lines.append(f"warn: {foreign:,} reasons hold no Chinese: does the judge follow the prompt?")
     return lines
+
+
+def _corrections(report: Mapping[str, Any]) -> list[str]:
+    """Warnings of people's grades that changed nothing, or that no judge's grade stands beside."""
+    unused = report.get("unused_corrections", {})  # an older report lacks these
+    lines = []
+    if unknown := unused.get("unknown"):
+        lines.append(f"warn: {len(unknown):,} corrected rows are unknown in this run: {_first(unknown)}")
+    if gold := unused.get("with_gold"):
+        lines.append(f"warn: {len(gold):,} corrected rows have gold passages, so no grade is used: {_first(gold)}")
+    if people := report.get("graded_by_people_only"):
+        lines.append(
+            f"warn: {len(people):,} passages were graded by people only; a mistyped id would count as an answer: "
+            f"{_first(people)}"
+        )
+    return lines
+
+
+def _first(names: Sequence[str]) -> str:
+    more = [f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else []
+    return ", ".join([*map(visible, names[:SHOWN]), *more])
 
 
 def _repeats(trials: list[Mapping[str, Any]]) -> str:

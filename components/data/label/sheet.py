@@ -7,19 +7,30 @@ read_corrections(...)    people's grades by row and passage
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from qinglan.errors import DataError
 from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
-from qinglan.rows import Question
+from qinglan.rows import Question, ValidatedRewrite
 from qinglan.sheet_reader import Cell
-from qinglan.tables import read_table, write_table
+from qinglan.tables import cell_label, read_table, write_table
 from qinglan.text import is_blank
 
 ROW, PASSAGE, PERSON = "编号", "段落编号", "人工评分"
 COLUMNS = [ROW, "问题", "检索需求", PASSAGE, "段落标题", "段落", "评分", "理由", PERSON]
 
 Corrections = Mapping[str, Mapping[str, int]]
-"""People's grades, by row and passage."""
+"""People's grades, by row and passage, both as `cell_label` reads them."""
+
+
+class UnusedCorrections(NamedTuple):
+    """Rows of a filled sheet whose grades change nothing."""
+
+    unknown: tuple[str, ...] = ()
+    """Ids that no row of this run has."""
+
+    with_gold: tuple[str, ...] = ()
+    """Ids of rows that have gold passages, so that no judge labels them."""
 
 
 def write_sheet(path: Path, rows: Iterable[tuple[Question, RowLabels]]) -> int:
@@ -52,15 +63,11 @@ def read_corrections(path: Path) -> dict[str, dict[str, int]]:
             raise DataError(
                 f"{path} row {number}: a grade without {ROW} or {PASSAGE}. Copy them from the label sheet."
             )
-        row, passage, grade = _label(cells[ROW]), _label(cells[PASSAGE]), _grade(path, number, cells[PERSON])
+        row, passage = cell_label(cells[ROW]), cell_label(cells[PASSAGE])
+        grade = _grade(path, number, cells[PERSON])
         if grades[row].setdefault(passage, grade) != grade:
             raise DataError(f"{path} row {number}: row {row}, passage {passage} has two grades. Keep one.")
     return dict(grades)
-
-
-def _label(value: Cell) -> str:
-    """An id; sheets make 1001.0 of 1001."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _grade(path: Path, number: int, value: Cell) -> int:
@@ -73,11 +80,23 @@ def _grade(path: Path, number: int, value: Cell) -> int:
     return int(grade)
 
 
+def unused_corrections(path: Path, corrections: Corrections, rows: Iterable[ValidatedRewrite]) -> UnusedCorrections:
+    """The corrected rows that this run does not label; a DataError if it has none of them at all."""
+    with_gold = {cell_label(row.id): bool(row.gold) for row in rows if cell_label(row.id) in corrections}
+    unknown = tuple(row for row in corrections if row not in with_gold)
+    if corrections and len(unknown) == len(corrections):
+        raise DataError(
+            f"{path}: none of its {len(unknown):,} graded rows is a row of this run; the first is {unknown[0]!r}. "
+            "label.corrections names the filled label sheet of an earlier run with the same questions."
+        )
+    return UnusedCorrections(unknown, tuple(row for row, gold in with_gold.items() if gold))
+
+
 def corrected(labels: RowLabels, corrections: Corrections) -> RowLabels:
     """The labels with people's grades in place of the judges', and with those of passages that no judge saw."""
-    if not (grades := corrections.get(labels.id)):
+    if not (grades := corrections.get(cell_label(labels.id))):
         return labels
-    known = {passage.id: passage for passage in labels.judged}
+    known = {cell_label(passage.id): passage for passage in labels.judged}
     for passage, grade in grades.items():
         before = known.get(passage, JudgedPassage(id=passage, grade=grade))
         known[passage] = before.model_copy(update={"grade": grade, "source": "person"})

@@ -17,7 +17,14 @@ from components.data.label.config import LabelConfig
 from components.data.label.judges import Judges, SecondJudge
 from components.data.label.measure import drawn, measure_gold
 from components.data.label.report import report_lines
-from components.data.label.sheet import Corrections, corrected, read_corrections, write_sheet
+from components.data.label.sheet import (
+    Corrections,
+    UnusedCorrections,
+    corrected,
+    read_corrections,
+    unused_corrections,
+    write_sheet,
+)
 from components.data.label.tally import Tally
 from components.data.label.trial import refuse_too_few, refuse_unfit, try_judges
 from qinglan.concurrency import map_in_order
@@ -79,6 +86,8 @@ def label(validated: Path, out: Outputs, config: LabelConfig, gateway_url: str) 
     """Write labels, the sheet for people, the rows without a relevant passage, and how far judges agree."""
     corrections = read_corrections(config.corrections) if config.corrections else {}
     if config.calls == 0 or not any(True for _ in _without_gold(validated)):
+        if corrections:
+            say(f"[label] warn: {config.corrections} is not used, since no row is labelled")
         return _nothing_to_label(validated, out)
     return asyncio.run(_label(validated, out, config, corrections, gateway_url))
 
@@ -99,6 +108,10 @@ def _nothing_to_label(validated: Path, out: Outputs) -> LabelCounts:
 async def _label(
     validated: Path, out: Outputs, config: LabelConfig, corrections: Corrections, gateway_url: str
 ) -> LabelCounts:
+    unused = UnusedCorrections()
+    if config.corrections:
+        rows = (row for _, row in read_jsonl(validated, ValidatedRewrite))
+        unused = unused_corrections(config.corrections, corrections, rows)
     async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
         models = {role: str(about["model"]) for role, about in (await gateway.report())["models"].items()}
         second = second_judge(models)
@@ -123,7 +136,7 @@ async def _label(
     write_sheet(out.label_sheet, tally.sheet())
     report = tally.report() | {
         "models": models, "confirmed_by": second._asdict(), "trial": [trial._asdict() for trial in trials],
-        "gold": measured,
+        "gold": measured, "unused_corrections": unused._asdict(),
     }  # fmt: skip
     _write(out.label_report, orjson.dumps(report, option=orjson.OPT_INDENT_2))
     say(*(f"[label] {line}" for line in report_lines(report)))

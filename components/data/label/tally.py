@@ -29,6 +29,7 @@ class Tally:
         self.unusable: Counter[str] = Counter()
         self._confirmed: list[tuple[tuple[str, str], bool]] = []
         self._people: list[Measured] = []
+        self._people_only: list[str] = []
         self._unanswered: list[str] = []
         self._drawn: list[tuple[bytes, ValidatedRewrite, RowLabels]] = []
 
@@ -53,6 +54,8 @@ class Tally:
             if passage.grades:
                 agreed = (min(passage.grades) >= RELEVANT) == (passage.grade >= RELEVANT)
                 self._people.append(Measured(row.question, agreed))
+            else:
+                self._people_only.append(f"{passage.id} of {row.id}")
 
     def _draw(self, row: ValidatedRewrite, labels: RowLabels) -> None:
         """Keep the rows whose draw is lowest: a sample by the seed alone, in the memory of the sheet."""
@@ -73,6 +76,7 @@ class Tally:
             "calls": self.calls, "unusable": dict(self.unusable), "reasons_without_chinese": self.foreign_reasons,
             "second_judge_agrees": share(agreed, groups, self._config.seed),
             "people_agree": by_phrasing(self._people, self._config.seed),
+            "graded_by_people_only": self._people_only,
             "phrasings_without_answer": self._phrasings_without_answer(),
         }  # fmt: skip
 

@@ -15,7 +15,15 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.evaluation import statistics
-from qinglan.evaluation.blind_sheet import FilledRow, KeyRow, SheetRow, read_key, read_sheet, write_sheet
+from qinglan.evaluation.blind_sheet import (
+    FilledRow,
+    KeyRow,
+    SheetRow,
+    read_key,
+    read_sheet,
+    refuse_other_run,
+    write_sheet,
+)
 from qinglan.evaluation.evaluation_file import Json, read_predictions
 from qinglan.tables import Cells
 
@@ -74,9 +82,11 @@ def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, 
             f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')}, {SCORE.format('B')} and so on "
             "with 1 to 5."
         )
+    lines = list(read_predictions(predictions))
+    refuse_other_run(key, rows.values(), {line["id"] for line in lines})
     examiner = {
         (row["id"], name): answer["quality"]
-        for row in read_predictions(predictions)
+        for row in lines
         for name, answer in row["systems"].items()
         if answer.get("quality") is not None
     }

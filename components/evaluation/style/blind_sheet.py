@@ -16,12 +16,13 @@ import numpy as np
 from components.evaluation.style.measures import accuracy, confusions, kappa
 from qinglan.errors import DataError
 from qinglan.evaluation import statistics
-from qinglan.evaluation.blind_sheet import KeyRow, SheetRow, read_key, read_sheet, write_sheet
+from qinglan.evaluation.blind_sheet import KeyRow, SheetRow, read_key, read_sheet, refuse_other_run, write_sheet
 from qinglan.evaluation.evaluation_file import read_predictions
 from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.report import markdown_table
 from qinglan.evaluation.statistics import Columns
 from qinglan.style.rows import StyleRow
+from qinglan.tables import cell_label
 
 TEXT, LABEL, ALLOWED = "问答", "人工标签", "可选标签"
 PAIRS = (("data", "people"), ("model", "people"), ("model", "data"))
@@ -69,7 +70,7 @@ def read_human_labels(
     known = {row["id"]: row for row in read_predictions(predictions)}
     labels = _labels(list(known.values()))
     labelled = _human_labels(sheet, rows, labels)
-    _refuse_strangers(key, labelled, known)
+    refuse_other_run(key, (row for row, _ in labelled), known)
     lines = [known[row["id"]] for row, _ in labelled]
     number = {label: at for at, label in enumerate(labels)}
     votes = {
@@ -93,7 +94,7 @@ def _human_labels(sheet: Path, key: Mapping[str, KeyRow], labels: Sequence[str])
     """The key's row and people's label of each row that they labelled."""
     labelled = []
     for row in read_sheet(sheet, key, [TEXT, LABEL], lambda cells, _: [cells[TEXT]]):
-        if not (label := str(row.cells[LABEL] or "").strip()):
+        if not (label := cell_label(row.cells[LABEL] or "")):
             continue
         if label not in labels:
             raise DataError(f"{row.where}: {LABEL} is {label!r}. Write one of {', '.join(labels)}.")
@@ -101,13 +102,6 @@ def _human_labels(sheet: Path, key: Mapping[str, KeyRow], labels: Sequence[str])
     if not labelled:
         raise DataError(f"{sheet}: no labels yet. Fill the column {LABEL} with one of {', '.join(labels)}.")
     return labelled
-
-
-def _refuse_strangers(key: Path, labelled: Sequence[tuple[KeyRow, str]], known: Mapping[str, Any]) -> None:
-    if strange := [row["id"] for row, _ in labelled if row["id"] not in known]:
-        raise DataError(
-            f"{key}: row {strange[0]} is not in the predictions. Use key and predictions of the same run."
-        )
 
 
 def _labels(predictions: Sequence[Prediction]) -> list[str]:

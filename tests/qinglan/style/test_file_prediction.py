@@ -152,3 +152,14 @@ def test_names_must_say_what_the_files_are(tmp_path: Path) -> None:
         target_file(tmp_path / "other.jsonl", None)
     with pytest.raises(DataError, match=f"{tmp_path}: this is a folder. Name a file of answers"):
         target_file(tmp_path, None)
+
+
+def test_a_column_that_a_spreadsheet_would_run_is_written_as_text(model: StyleModel, tmp_path: Path) -> None:
+    row = {"text": format_training_text("好吗", "很好"), "=HYPERLINK(1)": "a\uffff"}
+
+    predict_file(model, write(tmp_path / "in.jsonl", [row]), tmp_path / "out.xlsx")
+    predict_file(model, tmp_path / "out.xlsx", tmp_path / "again.xlsx")
+
+    for name in ("out.xlsx", "again.xlsx"):
+        [(_, cells)] = read_table(tmp_path / name)
+        assert cells["'=HYPERLINK(1)"] == "a "

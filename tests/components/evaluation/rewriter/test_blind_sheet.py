@@ -108,3 +108,32 @@ def test_a_formula_in_a_rewrite_stays_text_in_the_sheet(evaluated: Evaluated, tm
 
     [(_, cells)] = read_table(tmp_path / "blind.xlsx")
     assert '\'=HYPERLINK("http://x","y")' in cells.values()
+
+
+@pytest.mark.parametrize("text", ["=1+1", "-5度", "+86", "@anna", "'=1", "a\uffffb", "a\x01b"])
+def test_a_text_that_is_escaped_in_the_sheet_is_known_by_its_key(
+    evaluated: Evaluated, tmp_path: Path, text: str
+) -> None:
+    line = orjson.loads(evaluated.predictions.read_bytes().splitlines()[0])
+    line["question"] = line["systems"]["rl"]["rewrite"] = text
+    sheet, key, predictions = tmp_path / "blind.xlsx", tmp_path / "key.json", tmp_path / "p.jsonl"
+    predictions.write_bytes(orjson.dumps(line))
+    write_blind_sheet(predictions, sheet, key, 1, seed=0)
+    score = dict.fromkeys(line["systems"], 4.0)
+
+    people = read_scores(fill(sheet, key, tmp_path / "filled.xlsx", score), key, predictions, 50)
+
+    assert people["systems"]["rl"]["value"] == 4
+
+
+def test_the_predictions_of_another_run_are_refused(evaluated: Evaluated, tmp_path: Path) -> None:
+    sheet, key, predictions = tmp_path / "blind.xlsx", tmp_path / "key.json", tmp_path / "p.jsonl"
+    write_blind_sheet(evaluated.predictions, sheet, key, 2, seed=0)
+    lines = evaluated.predictions.read_bytes().splitlines()
+    predictions.write_bytes(
+        b"\n".join(orjson.dumps(orjson.loads(line) | {"id": f"other-{at}"}) for at, line in enumerate(lines))
+    )
+    score = dict.fromkeys(orjson.loads(lines[0])["systems"], 3.0)
+
+    with pytest.raises(DataError, match="is not in the predictions"):
+        read_scores(fill(sheet, key, tmp_path / "filled.xlsx", score), key, predictions)
