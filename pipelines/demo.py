@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.config import load_config, load_style_config
-from pipelines.demo_audit import check_may_serve, show_audit, show_refusal
+from pipelines.demo_audit import check_audit, check_may_serve, show_refusal
 from pipelines.execution import raise_if_held, run_lock
 from pipelines.held_release import release_held
 from pipelines.loopback_rollout import roll_out
@@ -48,19 +48,22 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
         evaluate={"slices": str((data / "slices.jsonl").resolve())},
     )  # fmt: skip
     record = run_pipeline(config, root)
-    print_summary(config, root, record)
-    show_rest(root, record["verdict"])
+    try:
+        show_rest(root, record["verdict"])
+    finally:  # last, so that it is what a terminal shows; also if the rollout found no time on a busy machine
+        print_summary(config, root, record)
+    say("One changed byte of the training data, and who notices: `make demo-audit`. Your own data: `qinglan init`.")
 
 
 def show_rest(root: Path, verdict: dict[str, Any]) -> None:
-    """Show the verdict, the rollout and the audit; a hold, or a canary that was rolled back, is a result too."""
+    """Show the rollout and the audit; a hold, or a canary that was rolled back, is a result too."""
     run = RunDir(root)
     with run_lock(run):
         config = _config_of(run)
         if verdict.get("word") == "hold":
             release_held(config, run, verdict["reasons"])
         _show_rollout(config, root)
-    show_audit(root, config.register_.store)
+    check_audit(root, config.register_.store)
 
 
 def run_demo_rollout(out: Path) -> None:
@@ -104,13 +107,14 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
         f"{counts.unlabelled:,} texts without a label  ({time.monotonic() - started:.1f} s)"
     )  # fmt: skip
     record = run_style(load_style_config("laptop", labelled=out / "data"), root)
-    print_style_summary(root, record)
-    raise_if_held(record)
-    show_audit(root, StyleRunConfig.parse(load_yaml(run.config), str(run.config)).register_.store)
-    if (release := run.files / ARTIFACT_FILES["small_release"]).is_dir():
-        check_may_serve(release)
-        _ask_small_model(run, release / MODEL)
-    say(f"In all {time.monotonic() - started:.0f} s.")
+    try:
+        raise_if_held(record)
+        check_audit(root, StyleRunConfig.parse(load_yaml(run.config), str(run.config)).register_.store)
+        if (release := run.files / ARTIFACT_FILES["small_release"]).is_dir():
+            check_may_serve(release)
+            _ask_small_model(run, release / MODEL)
+    finally:
+        print_style_summary(root, record)
 
 
 def _ask_small_model(run: RunDir, model: Path) -> None:

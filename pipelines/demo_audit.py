@@ -1,4 +1,4 @@
-"""Demonstrate the audit of a release: print its lineage, and show that one changed byte is detected."""
+"""Demonstrate the audit of a release: check its lineage, and show that one changed byte is detected."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from qinglan.errors import AlteredError, ConfigError
-from qinglan.lineage.audit import Audit, audit, audit_error, audit_target
+from qinglan.lineage.audit import Audit, audit, audit_error, audit_target, counts
 from qinglan.lineage.audit_targets import open_target
 from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.evidence import RunFolder
@@ -15,21 +15,22 @@ from qinglan.lineage.release_folder import read_release
 from qinglan.lineage.terminal_tree import print_audit
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.store import open_store
-from qinglan.terminal import say
+from qinglan.terminal import in_language, listed, say
 
 LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrievals.sqlite*")
 """Files that the audit of a copied run does not need."""
 
 
-def show_audit(root: Path, store: str) -> None:
-    """Print the run's audit, with the notes beside its release in the store.
+def check_audit(root: Path, store: str) -> None:
+    """Audit the run, with the notes beside its release in the store, and print the result in a line.
 
     Raises the audit's error, unless a signed override names everything that is missing.
     """
     with open_target(str(root)) as run:
         notes = tuple(open_store(store).notes(run.digest)) if run.release else ()
         result = audit_target(run._replace(notes=notes), load_trust(keys_folder() / TRUST_FILE))
-    print_audit(result)
+    states = listed(f"{count:,} {in_language(state)}" for state, count in counts(result.graph).items() if count)
+    say(f"✓ audit: {result.name} {result.digest[:12]} {result.verdict}: {states}. `qinglan audit {root}` shows each.")
     if is_overridden(result):
         say("What is missing is what the signed override names; only a model that the gate promotes needs none.")
     elif error := audit_error(result):

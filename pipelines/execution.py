@@ -388,7 +388,7 @@ def gate_verdict(steps: dict[str, Any], stages: Sequence[str], gate: str = "gate
 def raise_if_held(record: dict[str, Any]) -> None:
     """End as the gate has said: a hold is no fault, but what follows must not happen."""
     if record["verdict"].get("word") == "hold":
-        raise GateHeldError(f"The gate says hold: {' '.join(record['verdict']['reasons'])}")
+        raise GateHeldError("The gate says hold, so there is no release. The verdict names its reasons.")
 
 
 def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) -> str:

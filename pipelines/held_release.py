@@ -23,30 +23,22 @@ from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.terminal import in_language
 
 REASON = "only to show a demo's rollout, although the gate says hold:"
-GOES_ON = (
-    "This goes on only because it is a demo: the held model becomes a release that says so, and a signed override "
-    "lets it be rolled out here. `qinglan run` ends at a hold with code 7 and makes no release."
-)
 
 
 def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None:
-    """Print why the gate holds, register the held model, and sign the override by which the demo may roll it out."""
+    """Register the held model, and sign the override by which the demo may roll it out."""
     from qinglan.terminal.console import Console, styled
 
-    console = Console(highlight=False, soft_wrap=True)
-    for line in ("The gate holds:", *(f"  {reason}" for reason in reasons)):
-        console.print(styled((in_language(line), "bold red")))
-    console.print(GOES_ON)
     release, registered = _register(config, run)
     store = release_store(config)
     store.push(release, registered.release)
-    policy = load_trust(keys_folder() / TRUST_FILE)
     reason = f"{REASON} {' '.join(reasons)}"
-    override, *missing = break_glass(str(release), store.address, (), policy, reason, BY)
-    console.print(styled((in_language(override), "bold white on red")))
-    for line in missing:
-        console.print(line)
-    console.print(f"Its audit shows the override: qinglan audit {registered.release[:12]} --store {store.address}")
+    break_glass(str(release), store.address, (), load_trust(keys_folder() / TRUST_FILE), reason, BY)
+    message = (
+        f"The gate holds. Only because this is a demo, a signed override lets release {registered.release[:12]} be "
+        "rolled out; `qinglan run` ends here with code 7."
+    )
+    Console(highlight=False, soft_wrap=True).print(styled((in_language(message), "bold white on red")))
 
 
 def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:

@@ -34,13 +34,16 @@ from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.rag.contract import RAG_PATH
 from qinglan.services import READY_SECONDS, end_with_parent, run_service
 from qinglan.store import Store, open_store
-from qinglan.terminal import Verbatim, say
+from qinglan.terminal import Verbatim, in_language, say
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State
 from standins.rollout_local.ledger import FileRollouts, parse_state
 from standins.rollout_local.power_analysis import describe_power, estimate_power
 from standins.rollout_local.service import FileTarget, create_service
 from standins.users import PLAIN, RequestBody, Traffic, simulated_users
+
+ROLLOUT_LOG, POWER_FILE = "rollout.log", "power.txt"
+"""Files of the rollout's folder: the controller's decisions with their figures, and what its policy can tell."""
 
 FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
 BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
@@ -87,8 +90,8 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
     baseline = release_baseline(inputs, baseline_folder, config.register_, "sft")
     store.push(baseline_folder, baseline.release)
     policy = load_trust(keys_folder() / TRUST_FILE)
-    override = break_glass(str(baseline_folder), store.address, (), policy, REASON, BY)
-    say(f"Stable is the SFT model, release {baseline.release[:12]}. {UNJUDGED}", *override)
+    break_glass(str(baseline_folder), store.address, (), policy, REASON, BY)
+    say(f"✓ stable: the SFT model, release {baseline.release[:12]}, by a signed override. {UNJUDGED}")
     return ReleaseAddress(store.address, baseline.release).uri
 
 
@@ -101,14 +104,15 @@ def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Pa
     say(f"✓ deploy: {done.message}")
 
 
-def _tell_power(chosen: LoopbackConfig, folder: Path) -> None:
-    """Print how well the rollout policy can detect a worse model at this rate of requests."""
+def _write_power(chosen: LoopbackConfig, folder: Path) -> None:
+    """Write how well the rollout policy can detect a worse model at this rate of requests."""
     [rollout] = FileRollouts(folder).all()
     spec = RolloutSpec.parse(rollout["spec"], "loopback.rollout")
     per_look = round(chosen.requests_a_second * spec.step_seconds / LOOKS_A_STEP)
     estimates = list(estimate_power(spec, chosen.supposed, per_look, POWER_RUNS))
-    say(f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:")
-    say(*(f"  {line}" for line in describe_power(estimates, POWER_RUNS)))
+    lines = [f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:"]
+    lines += [f"  {line}" for line in describe_power(estimates, POWER_RUNS)]
+    (folder / POWER_FILE).write_text("".join(f"{in_language(line)}\n" for line in lines), encoding="utf-8")
 
 
 def _start_servers(
@@ -121,13 +125,12 @@ def _start_servers(
         arguments += ["--kb", f"{tenant}={path}"]
         if (reranker := run.index / f"{tenant}-reranker.json").is_file():
             arguments += ["--reranker", f"{tenant}={reranker}"]
-    _tell_power(chosen, folder)  # while the first model starts
+    _write_power(chosen, folder)  # while the first model starts
     _wait_for_stable(folder)
     rag = stack.enter_context(run_service("serving.rag", arguments, folder / "logs" / "rag.log"))
     traffic = stack.enter_context(
         simulated_users(f"{rag}{RAG_PATH}", _questions(config, run), chosen.requests_a_second)
     )
-    say(f"Users ask the RAG service at {rag}, which asks the router at {router}.")
     return traffic, rag
 
 
@@ -172,17 +175,22 @@ def _controller(folder: Path, rag: str) -> Iterator["subprocess.Popen[str]"]:
 def _run_controller(folder: Path, rag: str) -> State:
     with _controller(folder, rag) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            say(Verbatim(f"  {line}".rstrip("\n")))
+        with (folder / ROLLOUT_LOG).open("w", encoding="utf-8") as log:
+            for line in process.stdout:
+                log.write(line)
+                if not line.startswith(" "):  # figures of a decision
+                    say(Verbatim(f"  {line}".rstrip("\n")))
         code = process.wait()
     if code:
-        raise error_class_for(code)(f"{folder}: the rollout's controller ended with {code}. What it wrote is above.")
+        raise error_class_for(code)(
+            f"{folder}: the rollout's controller ended with {code}. {folder / ROLLOUT_LOG} holds what it wrote."
+        )
     [rollout] = FileRollouts(folder).all()
     return parse_state(rollout)
 
 
 def _show_signed(config: RunConfig, folder: Path) -> None:
-    """Print the rollout's history that the controller signed and stored beside the release."""
+    """Print the outcome that the controller signed and stored beside the release."""
     [rollout] = FileRollouts(folder).all()
     release, policy = rollout["spec"]["release"], load_trust(keys_folder() / TRUST_FILE)
     histories = read_rollout_notes(

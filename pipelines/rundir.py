@@ -3,6 +3,7 @@
 runs/<run>/
   config.yaml        the resolved configuration
   run.json           how the run went
+  summary.txt        the same for people: steps, rows, figures, cost, files
   journal.sqlite     every paid answer; keep it, and nothing is paid twice
   retrievals.sqlite  the retrieval cache
   records/           one JSON per step: inputs, outputs, digests, code, failure
@@ -49,6 +50,7 @@ class RunDir:
     root: Path
 
     config, record, lock = Under("config.yaml"), Under("run.json"), Under("lock")
+    summary = Under("summary.txt")
     journal, retrievals = Under("journal.sqlite"), Under("retrievals.sqlite")
     records, logs, index, scratch = Under("records"), Under("logs"), Under("index"), Under("scratch")
     live, live_page = Under("live"), Under(f"live/{PAGE_FILE}")

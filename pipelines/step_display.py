@@ -9,12 +9,24 @@ from types import TracebackType
 from typing import Any, Self
 
 from pipelines.rundir import RunDir
+from qinglan.evaluation.verdict import DIGEST
 from qinglan.terminal import in_language, listed, say
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
-LINE_SECONDS = 5.0
+LINE_SECONDS = 30.0
+"""Seconds between two lines about a running step in a log, where no line can be written over."""
+
+SHOWN_FACTS = 3
+"""Facts at the beginning and at the end of a step's line; summary.txt in the run's folder has all of them."""
+
 FIGURES = re.compile(r"(\w+ )*\d[\d,]*(/\d+)?(, |$)")
 """The beginning of a line of progress, such as `rl 3/40, 2 a second` or `step 3/8, loss 0.2`."""
+
+SHARES = {
+    "plain_top1": "gold passage first by the plain question",
+    "rewritten_top1": "by the teacher's rewrite",
+}
+"""Names of two shares of the labelled rows, by the fact of `validate` that counts them; the test is left out."""
 
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "failed": "red"}
 
@@ -25,8 +37,8 @@ class StepDisplay:
     def __init__(self, run: RunDir, stages: tuple[str, ...], log: Path, quiet: bool) -> None:
         self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
         self._printed: dict[str, tuple[str, str]] = {}
-        self._announced: set[str] = set()
-        self._last_line = 0.0
+        self._announced = False
+        self._last_line = time.monotonic()
         self._screen: Any = None
 
     def __enter__(self) -> Self:
@@ -61,11 +73,10 @@ class StepDisplay:
         return [stage for stage, status, _ in states if status == "running" and (self._run.live / stage).is_dir()]
 
     def _announce(self, states: list[tuple[str, str, str]]) -> None:
-        """Print once where a training shows itself."""
-        for stage in self._trains(states):
-            if stage not in self._announced:
-                self._announced.add(stage)
-                say(f"  {stage} while it trains: {self._run.live_page}")
+        """Print the path of the live page once, which shows every training of the run."""
+        if not self._announced and self._trains(states):
+            self._announced = True
+            say(f"  Trainings while they run: {self._run.live_page}")
 
     def _progress(self, stage: str) -> str:
         """Read the stage's newest progress line: the text after `[stage]`, or after `[stage part]`."""
@@ -79,12 +90,10 @@ class StepDisplay:
         return " ".join(progress[-1]).strip() if progress else ""
 
     def _say(self, states: list[tuple[str, str, str]]) -> None:
-        """Print a line when a step changes, and one every few seconds while it runs."""
+        """Print a line when a step ends, and every LINE_SECONDS one with the progress of a step that runs."""
         for stage, status, text in states:
-            before = self._printed.get(stage, ("waiting", ""))
-            news = status != before[0]
-            due = text not in ("", before[1]) and time.monotonic() - self._last_line > LINE_SECONDS
-            if news or (status == "running" and due):
+            news = status != "waiting" and (status, text) != self._printed.get(stage)
+            if news and (status != "running" or time.monotonic() - self._last_line > LINE_SECONDS):
                 self._printed[stage], self._last_line = (status, text), time.monotonic()
                 say(f"{MARKS[status]} {stage} {in_language(status)} {text_in_language(text)}".rstrip())
 
@@ -97,14 +106,27 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
         return stage, "running", progress
     text = in_language(f"{duration_seconds(record):.1f} s")
     if record["status"] == "done":
-        text = f"{text}  {format_facts(record['facts'])}"
+        text = f"{text}  {format_facts(record['facts'], SHOWN_FACTS)}"
     return stage, record["status"], text
 
 
-def format_facts(facts: dict[str, Any]) -> str:
-    """Format a step's counts; integers that are 0 and empty texts are left out."""
-    counts = ((figure_name(name), value) for name, value in facts.items() if _counts(value))
-    return listed(f"{in_language(name)} {_shown(value)}" for name, value in counts)
+def format_facts(facts: dict[str, Any], ends: int = 0) -> str:
+    """Format a step's counts; integers that are 0 and empty texts are left out.
+
+    With `ends`, only so many of the first and of the last are kept if there are more.
+    """
+    counts = [(figure_name(name), value) for name, value in _with_shares(facts).items() if _counts(value)]
+    texts = [f"{in_language(name)} {_shown(value)}" for name, value in counts]
+    return listed([*texts[:ends], "...", *texts[-ends:]] if 0 < 2 * ends < len(texts) else texts)
+
+
+def _with_shares(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts of `validate` with shares of the labelled rows in place of counts: the first figures of a run that
+    say whether its teacher helps."""
+    if not (labelled := facts.get("labelled")) or "rewritten_top1" not in facts:
+        return facts
+    counts = {name: value for name, value in facts.items() if name not in SHARES}
+    return counts | {words: f"{facts[name] / labelled:.1%}" for name, words in SHARES.items()}
 
 
 def text_in_language(text: str) -> str:
@@ -130,7 +152,7 @@ def _counts(value: Any) -> bool:
 
 def _shown(value: int | float | str) -> str:
     if isinstance(value, str):
-        return in_language(value)
+        return value[:12] if DIGEST.fullmatch(value) else in_language(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
 
 
@@ -148,5 +170,5 @@ def _tree(name: str, states: list[tuple[str, str, str]], page: Path | None) -> A
     for stage, status, text in states:
         tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text_in_language(text)}"))
     if page is not None:
-        tree.add(styled((in_language(f"while it trains: {page}"), "dim")))
+        tree.add(styled((in_language(f"Trainings while they run: {page}"), "dim")))
     return tree

@@ -1,16 +1,29 @@
-"""Summary of a run: its steps, how many rows each stage left, its cost, and its files."""
+"""The end of a run for people: a screen (end_screen.py), and RUN/summary.txt with all that does not fit on it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.end_screen import (
+    answered_calls,
+    gated_evaluation,
+    is_done,
+    journal_share,
+    print_screen,
+    print_style_screen,
+)
 from pipelines.line import Line
 from pipelines.recipes import gain_lines
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import ARTIFACT_FILES, RunDir
-from pipelines.small_style import without_small_model
 from pipelines.step_display import duration_seconds, format_facts
 from pipelines.style import STYLE
+from qinglan.files import PRIVATE, atomic_write
 from qinglan.terminal import in_language
+
+SUMMARY_WIDTH = 160
+"""Columns of summary.txt: wide enough that no table of it folds a cell."""
 
 
 class FunnelRow(NamedTuple):
@@ -58,32 +71,32 @@ def left_out(steps: dict[str, Any]) -> list[tuple[str, int, str]]:
 
 
 def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None:
+    """Print the screen that ends a run, and write everything else to its summary.txt."""
+    from components.evaluation.rewriter.report import to_markdown
+    from qinglan.terminal.console import markdown
+
+    run = RunDir(root)
+    with written_summary(run) as console:
+        console.print(steps_table(record["steps"]))
+        console.print(_funnel_table(funnel(record["steps"])))
+        for why, rows, file in left_out(record["steps"]):
+            console.print(f"  {rows:,} rows {why}: {run.files / file}", highlight=False, soft_wrap=True)
+        for line in (*label_lines(run), *augment_lines(run), *gain_lines(run, config)):
+            console.print(f"  {line}", highlight=False, soft_wrap=True)
+        console.print(_totals_table(config, record))
+        if evaluation := gated_evaluation(run, record):
+            console.print(markdown(to_markdown(evaluation)))
+        print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
+    print_screen(config, run, record)
+
+
+@contextmanager
+def written_summary(run: RunDir) -> Iterator[Any]:
+    """A console that writes the run's summary.txt, whole or not at all."""
     from qinglan.terminal.console import Console
 
-    console, run = Console(), RunDir(root)
-    console.print(steps_table(record["steps"]))
-    console.print(_funnel_table(funnel(record["steps"])))
-    for why, rows, file in left_out(record["steps"]):
-        console.print(f"  {rows:,} rows {why}: {run.files / file}", highlight=False, soft_wrap=True)
-    for line in (*label_lines(run), *augment_lines(run), *gain_lines(run, config)):
-        console.print(f"  {line}", highlight=False, soft_wrap=True)
-    console.print(_totals_table(config, record))
-    if (record["steps"].get("evaluate") or {}).get("status") == "done":
-        console.print(_evaluation(run, record["verdict"]))
-    print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
-    if line := next_step(record):
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-def next_step(record: dict[str, Any]) -> str:
-    """The next command after a run that --until ended early; empty after the last stage, a hold or a stage alone."""
-    ran, order = record["ran"], REWRITER.until(REWRITER.last)
-    if len(ran) < 2 or ran[-1] == order[-1] or record.get("verdict", {}).get("word") == "hold":
-        return ""
-    return (
-        f"Next: the same command with --until {order[order.index(ran[-1]) + 1]}, or without --until to the end; it "
-        "goes on from here."
-    )
+    with atomic_write(run.summary, mode=PRIVATE) as partial, partial.open("w", encoding="utf-8") as file:
+        yield Console(file=file, width=SUMMARY_WIDTH)
 
 
 def label_lines(run: RunDir) -> list[str]:
@@ -109,30 +122,22 @@ def augment_lines(run: RunDir) -> list[str]:
 
 
 def print_style_summary(root: Path, record: dict[str, Any]) -> None:
+    """Print the screen that ends a style model's run, and write everything else to its summary.txt."""
     import orjson
 
-    from components.evaluation.style.report import headline
     from components.evaluation.style.report import to_markdown as evaluated
     from components.training.style.distil import to_markdown as sizes
-    from qinglan.terminal.console import Console, markdown
+    from qinglan.terminal.console import markdown
 
-    console, run = Console(), RunDir(root)
-    ran = {stage: record["steps"][stage] for stage in record["ran"]}
-    done = {stage for stage, step in ran.items() if step and step["status"] == "done"}
-    console.print(steps_table(ran))
-    if "evaluate" in done:
-        console.print(markdown(evaluated(orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes()))))
-    if "distil" in done:
-        console.print(markdown(sizes(run.files / ARTIFACT_FILES["distil_table"])))
-    if "evaluate_small" in done:
-        small = orjson.loads((run.files / ARTIFACT_FILES["small_evaluation"]).read_bytes())
-        reasons = [f"- {reason}" for reason in small["verdict"]["reasons"]]
-        console.print(markdown("\n".join(["**The small model, int8:**", f"- {headline(small)}", *reasons])))
-    if record["small_verdict"].get("word") == "hold":
-        console.print("The small model is held, so it is no release. The large one is.", highlight=False)
-    if line := without_small_model(record):
-        console.print(line, highlight=False, soft_wrap=True)
-    print_files(console, STYLE, run, f"config.yaml, run.json, records/, logs/  ({record['seconds']:.0f} s)")
+    run = RunDir(root)
+    with written_summary(run) as console:
+        console.print(steps_table({stage: record["steps"][stage] for stage in record["ran"]}))
+        if is_done(record, "evaluate"):
+            console.print(markdown(evaluated(orjson.loads(run.shown("evaluation").read_bytes()))))
+        if is_done(record, "distil"):
+            console.print(markdown(sizes(run.shown("distil_table"))))
+        print_files(console, STYLE, run, "config.yaml, run.json, records/, logs/")
+    print_style_screen(run, record)
 
 
 def print_files(console: Any, line: Line, run: RunDir, rest: str) -> None:
@@ -165,27 +170,6 @@ def print_human_scores(scores: dict[str, Any]) -> None:
     )
 
 
-def _evaluation(run: RunDir, verdict: dict[str, Any]) -> Any:
-    import orjson
-
-    from components.evaluation.rewriter.report import to_markdown
-    from qinglan.terminal.console import markdown
-
-    evaluation = orjson.loads((run.files / ARTIFACT_FILES["evaluation"]).read_bytes())
-    return markdown(to_markdown(with_verdict(evaluation, verdict)))
-
-
-def with_verdict(evaluation: dict[str, Any], verdict: dict[str, Any]) -> dict[str, Any]:
-    """Replace the evaluation's verdict by that of this run's gate, if it was reached.
-
-    The file holds the verdict of the settings at evaluation time; a gate that is run alone may have other settings.
-    """
-    if not verdict:
-        return evaluation
-    promote = verdict["word"] == "promote"
-    return evaluation | {"verdict": {"promote": promote, "reasons": verdict["reasons"]}}
-
-
 def steps_table(steps: dict[str, Any]) -> Any:
     from rich.table import Table
 
@@ -213,17 +197,6 @@ def _funnel_table(rows: list[FunnelRow]) -> Any:
     return table
 
 
-def answered_calls(report: dict[str, Any]) -> int:
-    """Requests that a model answered, and that were paid; one that was refused was not."""
-    return sum(step["answered"] for step in report.get("by_step", []))
-
-
-def journal_share(report: dict[str, Any], before: dict[str, Any], paid: int) -> str:
-    """Answers that this run took from the journal, and their share of all that it was given."""
-    hits = report["hits"] - before.get("hits", 0)
-    return f"{hits:,} ({hits / (hits + paid):.0%})" if hits + paid else "0"
-
-
 def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
     from rich.table import Table
 
@@ -245,8 +218,8 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
                 "cost" if config.pays else "cost, as if paid",
                 f"{money['cost']:.4f} {currency} of {config.gateway.budget:g}",
             ),
-            ("paid calls, this time", f"{paid:,}"),
-            ("paid calls, in the journal", f"{answered:,}"),
+            ("paid calls, this time" if config.pays else "calls, this time", f"{paid:,}"),
+            ("paid calls, in the journal" if config.pays else "calls, in the journal", f"{answered:,}"),
         ]
         if unanswered := money["attempts"] - answered:
             rows.append(("requests without an answer, in the journal", f"{unanswered:,}"))

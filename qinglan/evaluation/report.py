@@ -19,6 +19,8 @@ from qinglan.svg_charts import ChartRow, bar_chart, forest_plot
 from qinglan.terminal import visible
 
 Json = Mapping[str, Any]
+SHORT_REASONS = 6
+"""Reasons of a verdict that a screen shows."""
 
 
 class Cell(NamedTuple):
@@ -153,6 +155,14 @@ def to_markdown(report: Report, notes: bool = False) -> str:
     parts.append(report.lead)
     parts += ["\n".join(f"- {note}" for note in report.notes)] if notes else []
     return "\n\n".join(parts) + "\n"
+
+
+def to_short_markdown(headline: str, reasons: Sequence[str], table: Table) -> str:
+    """The verdict with its first reasons, and one table: what fits on a screen."""
+    rest = len(reasons) - SHORT_REASONS
+    more = [f"- and {rest} more, in the report"] if rest > 0 else []
+    lines = [f"**{headline}**", *(f"- {reason}" for reason in reasons[:SHORT_REASONS]), *more]
+    return "\n".join([*lines, "", table.markdown(), ""])
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pipelines import execution
+from pipelines.end_screen import answered_calls, journal_share
 from pipelines.execution import run_lock, step_failure
 from pipelines.local_execution import LocalJob
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
-from pipelines.summary import answered_calls, journal_share, next_step
 from qinglan.errors import TrainingError
 from serving.gateway.paid_calls import RUN_AGAIN
 
@@ -45,14 +45,6 @@ def test_a_resumed_run_that_pays_nothing_took_every_answer_from_the_journal() ->
     assert journal_share({"hits": 40}, {"hits": 0}, paid=0) == "40 (100%)"
     assert journal_share({"hits": 40}, {"hits": 30}, paid=30) == "10 (25%)"
     assert journal_share({"hits": 0}, {}, paid=0) == "0"
-
-
-def test_a_run_that_ends_early_names_the_next_command() -> None:
-    stages = REWRITER.until("convert")
-
-    assert "with --until augment, or without --until" in next_step({"ran": stages})
-    assert next_step({"ran": REWRITER.until(REWRITER.last)}) == next_step({"ran": ("evaluate",)}) == ""
-    assert next_step({"ran": REWRITER.until("gate"), "verdict": {"word": "hold"}}) == ""
 
 
 def test_records_name_the_inputs_for_an_audit_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

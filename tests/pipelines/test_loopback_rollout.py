@@ -13,7 +13,7 @@ from components.release.register.baseline import UNJUDGED, release_baseline
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs
 from pipelines.config import load_config
-from pipelines.loopback_rollout import FOLDER, REASON, _questions, roll_out
+from pipelines.loopback_rollout import FOLDER, POWER_FILE, REASON, ROLLOUT_LOG, _questions, roll_out
 from pipelines.rewriter import LoopbackConfig, RunConfig
 from pipelines.rundir import RunDir
 from qinglan.digests import digest
@@ -97,8 +97,12 @@ def test_the_promoted_model_earns_all_users_from_one_that_serves_by_a_signed_ove
     output = capfd.readouterr().out
 
     assert state.outcome == "Promoted", state.reasons
-    assert UNJUDGED in output and REASON in output and "evaluation.json is about another model" in output
-    assert "a canary as good passes after" in output and "the canary is given 50 %" in output
+    assert UNJUDGED in output and "by a signed override" in output
+    folder = ran.run.root / FOLDER
+    assert "a canary as good passes after" in (folder / POWER_FILE).read_text(encoding="utf-8")
+    assert "the canary is given 50 %" in output and "within 30 points" not in output
+    assert "within 30 points" in (folder / ROLLOUT_LOG).read_text(encoding="utf-8"), "figures are in the log"
+    assert len(output.splitlines()) < 20
     assert " and got 0 errors" in output
     model = ran.released.registered.model[:12]
     assert f"its server counts as {model} and answers as {model}" in output

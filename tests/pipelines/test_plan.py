@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from components.evaluation.rewriter.report import headline
 from pipelines.config import load_config, profiles
 from pipelines.plan import make_plan
 from pipelines.plan_table import prepayment_in_words, print_plan
 from pipelines.promotion import promotion_lines
 from pipelines.rewriter import REWRITER, RunConfig, StandIns
 from pipelines.sizing.original_hours import planned_hours
-from pipelines.summary import funnel, left_out, with_verdict
+from pipelines.summary import funnel, left_out
 from qinglan.errors import DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from tests.pipelines.conftest import Here
@@ -233,16 +232,6 @@ def test_left_out_rows_are_counted_with_the_file_that_lists_them() -> None:
     steps = {"convert": {"facts": {"near_duplicates": 7, "left_out_for_balance": 0}}, "ppo": None}
 
     assert left_out(steps) == [("near duplicates of dev or test", 7, "left_out.jsonl")]
-
-
-def test_the_verdict_that_is_shown_is_that_of_the_runs_gate_and_else_the_evaluations() -> None:
-    evaluation = {"candidate": "rl", "verdict": {"promote": True, "reasons": ["better"]}}
-    held = {"word": "hold", "reasons": ["Too few: 3 queries"]}
-
-    shown = with_verdict(evaluation, held)
-
-    assert headline(shown).startswith("Hold") and shown["verdict"]["reasons"] == held["reasons"]
-    assert headline(with_verdict(evaluation, {})).startswith("Promote")
 
 
 @pytest.mark.slow

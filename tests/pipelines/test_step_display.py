@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.rundir import RunDir, write_json
-from pipelines.step_display import StepDisplay, format_facts, step_line, text_in_language
+from pipelines.step_display import SHOWN_FACTS, StepDisplay, format_facts, step_line, text_in_language
 from qinglan.messages import chinese
 
 DONE = {
@@ -29,7 +29,7 @@ def test_a_step_is_shown_by_what_its_record_says(record: object, shown: tuple[st
     assert step_line("generate", record, "12/40, 3 a second") == shown  # type: ignore[arg-type]
 
 
-def test_a_log_gets_a_line_for_each_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_one_line_for_each_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, log = RunDir(tmp_path), tmp_path / "run.log"
     log.write_text("    [generate] 5/40, 3 a second\n    [generate] 12/40, 3 a second\nsomething else\n")
     with StepDisplay(run, ("generate", "validate"), log, quiet=False) as live:
@@ -39,11 +39,9 @@ def test_a_log_gets_a_line_for_each_change(tmp_path: Path, capsys: pytest.Captur
         live.update()
         write_json(run.records / "generate.json", DONE)
         live.update()
+        live.update()
 
-    assert capsys.readouterr().out.splitlines() == [
-        "▶ generate running 12/40, 3 a second",
-        "✓ generate done 2.5 s  rows 4,614",
-    ]
+    assert capsys.readouterr().out.splitlines() == ["✓ generate done 2.5 s  rows 4,614"], "it ran no 30 s"
 
 
 def test_a_line_is_not_said_twice(
@@ -74,6 +72,27 @@ def test_facts_are_said_whatever_they_are() -> None:
     assert format_facts(facts) == "rows 1,200, loss 0.164, verdict hold"
 
 
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        (
+            {"labelled": 382, "plain_top1": 262, "rewritten_top1": 39},
+            "labelled 382, gold passage first by the plain question 68.6%, by the teacher's rewrite 10.2%",
+        ),
+        (
+            {"labelled": 3, "plain_top1": 0, "rewritten_top1": 3},
+            "labelled 3, gold passage first by the plain question 0.0%, by the teacher's rewrite 100.0%",
+        ),
+        ({"rows": 5, "labelled": 0, "plain_top1": 0, "rewritten_top1": 0}, "rows 5"),
+        ({"release": "0b" * 32}, "release 0b0b0b0b0b0b"),
+        (dict.fromkeys("abcdef", 1), "a 1, b 1, c 1, d 1, e 1, f 1"),
+        (dict.fromkeys("abcdefg", 1), "a 1, b 1, c 1, ..., e 1, f 1, g 1"),
+    ],
+)
+def test_a_steps_line_has_its_shares_and_its_first_and_last_facts(facts: dict[str, int | str], shown: str) -> None:
+    assert format_facts(facts, SHOWN_FACTS) == shown
+
+
 def test_a_training_says_once_where_it_shows_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, log = RunDir(tmp_path), tmp_path / "run.log"
     write_json(run.records / "sft.json", {"status": "running"})
@@ -83,9 +102,7 @@ def test_a_training_says_once_where_it_shows_itself(tmp_path: Path, capsys: pyte
         live.update()
         live.update()
 
-    assert capsys.readouterr().out.splitlines() == [
-        "▶ sft running", f"  sft while it trains: {tmp_path / 'live' / 'index.html'}",
-    ]  # fmt: skip
+    assert capsys.readouterr().out.splitlines() == [f"  Trainings while they run: {tmp_path / 'live' / 'index.html'}"]
 
 
 @pytest.mark.parametrize(

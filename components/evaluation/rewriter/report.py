@@ -8,9 +8,16 @@ from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRIC
 from qinglan.evaluation import report as kernel
 from qinglan.evaluation.evaluation_file import Json, read_predictions
 from qinglan.evaluation.leaks import describe_leaks
-from qinglan.evaluation.metrics import Metric
+from qinglan.evaluation.metrics import Metric, is_number
 from qinglan.evaluation.question_kinds import KINDS
-from qinglan.evaluation.rewriter_gate import FIRST_IN_WORDS, By, GateConfig, decided_by, loss_ps
+from qinglan.evaluation.rewriter_gate import (
+    FIRST_IN_WORDS,
+    UNGATED_METRICS,
+    By,
+    GateConfig,
+    decided_by,
+    loss_ps,
+)
 from qinglan.evaluation.stage_gain import StageGain
 from qinglan.evaluation.verdict import EvaluationNumbers
 
@@ -22,6 +29,9 @@ STAND_IN_NOTE = (
     "machinery works, and nothing about a real teacher. "
 )
 NO_ROWS = "no rows"
+SHORT = ("top1", "ndcg", "recall", "quality", "invented")
+"""Metrics on the screen that ends a run; a model may get worse at the last without a loss at the others."""
+
 PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
 GAINS = {"sft": "SFT on the teacher's further rows, over SFT without", "ppo": "the best step of PPO, over SFT"}
@@ -34,6 +44,26 @@ Blocks = Iterator[kernel.Block]
 def to_markdown(evaluation: Json) -> str:
     """The evaluation for a terminal or a log."""
     return kernel.to_markdown(build_report(evaluation))
+
+
+def to_short_markdown(evaluation: Json) -> str:
+    """The verdict, its reasons and the systems by a few metrics: what ends a run's output."""
+    systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
+    metrics = metrics_by(decided_by(EvaluationNumbers(evaluation)))
+    table = kernel.levels_table(systems, {name: metrics[name] for name in SHORT})._replace(brief=True)
+    verdict = evaluation["verdict"]
+    worse = [] if verdict["promote"] else list(_below_teacher(evaluation))
+    return kernel.to_short_markdown(headline(evaluation), [*verdict["reasons"], *worse], table)
+
+
+def _below_teacher(evaluation: Json) -> Iterator[str]:
+    """Metrics in which the held candidate is surely below the teacher and which no reason of the gate names."""
+    pair = evaluation["paired"].get(f"{evaluation['candidate']}_vs_teacher", {})
+    for name in UNGATED_METRICS:
+        gap, metric = pair.get(name) or {}, METRICS[name]
+        if is_number(gap.get("high")) and gap["high"] < 0:
+            change = f"{metric.difference(gap['difference'])} {metric.difference_interval(gap)}"
+            yield f"Below the teacher too: {metric.name}, {change}."
 
 
 def build_report(

@@ -33,6 +33,13 @@ def to_markdown(evaluation: Json) -> str:
     return kernel.to_markdown(build_report(evaluation))
 
 
+def to_short_markdown(evaluation: Json) -> str:
+    """The verdict, its reasons and the systems by each metric: what ends a run's output."""
+    systems = {SYSTEMS[name]: evaluation["systems"][name] for name in SYSTEMS if name in evaluation["systems"]}
+    table = kernel.levels_table(systems, METRICS)._replace(brief=True)
+    return kernel.to_short_markdown(headline(evaluation), evaluation["verdict"]["reasons"], table)
+
+
 def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
     """The report, with examples by kind where there are any."""
     counts, taught = evaluation["counts"], []
