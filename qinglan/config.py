@@ -146,10 +146,14 @@ def yaml_mapping(text: str, where: str) -> dict[str, Any]:
     return values
 
 
+REPLACED = frozenset({"gpu_nodes"})
+"""Mappings that are one value: of two node selectors mixed, Kubernetes requires all labels, and no node has them."""
+
+
 def merge_settings(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """One mapping laid over another, level by level."""
+    """One mapping laid over another, level by level; those of REPLACED are replaced as a whole."""
     out = dict(under)
     for name, value in over.items():
-        both = isinstance(value, dict) and isinstance(out.get(name), dict)
+        both = name not in REPLACED and isinstance(value, dict) and isinstance(out.get(name), dict)
         out[name] = merge_settings(out[name], value) if both else value
     return out

@@ -61,7 +61,7 @@ class ProgressReporter:
     def progress(self, reading: JobStatus) -> None:
         now = time.monotonic()
         if reading.phase != "waiting":
-            self._waiting_since = 0.0
+            self._waiting_since, self._warned = 0.0, 0
             self._once(reading.text, now, again=False)
             return
         self._waiting_since = self._waiting_since or now

@@ -20,8 +20,6 @@ from qinglan.jobs.processes import PROCESS_MARK_VARIABLE
 from qinglan.jobs.spec import JobSpec
 
 GPU = "nvidia.com/gpu"
-PRODUCT = "nvidia.com/gpu.product"
-A100 = "NVIDIA-A100-SXM4-80GB"
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 CONTAINER = "pytorch"
 """The operator looks for a container of this name."""
@@ -79,13 +77,14 @@ def _body(spec: JobSpec, launch: LaunchContext, labels: Mapping[str, str]) -> di
 
 def _pod(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
     task = launch.task
-    selector = {PRODUCT: A100, **(task.get("node_selector") or {})}
     user = {"runAsUser": launch.user} if launch.user else {}
     group = {"runAsGroup": launch.group} if launch.group else {}
     return {
         "containers": [_container(spec, launch)],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *_volumes_without_secrets(task)],
-        "nodeSelector": selector,
+        # The profile's `cluster.gpu_nodes`, and nothing else: Kubernetes requires all labels of a selector at once.
+        # https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodeselector
+        "nodeSelector": dict(task.get("node_selector") or {}),
         "tolerations": _tolerations(task.get("tolerations") or ()),
         **({"affinity": task["affinity"]} if task.get("affinity") else {}),
         **({"imagePullSecrets": list(launch.pull_secrets)} if launch.pull_secrets else {}),

@@ -16,8 +16,8 @@ FAILURE_REMEDIES = {
     "DeletionByPodGC": f"Its node is gone. {RESUMES}",
 }
 PENDING_REMEDIES = (
-    ("node affinity/selector", "No node is such as the job selects. Ask for A100 nodes, or change the profile's node "
-     "selector"),
+    ("node affinity/selector", "No node has all labels that the job selects. Label the GPU nodes, or change "
+     "cluster.gpu_nodes in the profile"),
     ("Insufficient nvidia.com/gpu", "All GPUs are taken, or no node has as many. Wait, end other jobs, or ask "
      "for fewer in the profile"),
     ("Insufficient", "No node has that much left. Lower what the profile asks for, or wait"),

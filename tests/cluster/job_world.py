@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipelines.cluster_resources import ClusterConfig
 from qinglan.jobs import Command, JobSpec, Outcome
 from qinglan.jobs.follower import FollowTimeouts
 from qinglan.jobs.launch_context import LaunchContext
@@ -18,7 +19,8 @@ from tests.cluster.waiting import until
 ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
 TWO = ONE._replace(nodes=2, per_node=4, join="torchrun")
 PATIENCE = FollowTimeouts(pending=0.5, outage=240.0, deletion=240.0, log=2.0)
-TASK: Mapping[str, Any] = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+A100_NODES = ClusterConfig().gpu_nodes
+TASK: Mapping[str, Any] = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "node_selector": A100_NODES}
 IMAGE = "qinglan/sft@sha256:" + "0" * 64
 WAIT_SECONDS = 240.0
 

@@ -17,13 +17,14 @@ from qinglan.errors import ConfigError, OutageError
 from qinglan.jobs import Outcome
 from qinglan.jobs.follower import FollowTimeouts
 from qinglan.jobs.job_status import TIMEOUT_EXIT_CODE
-from qinglan.jobs.manifest import GPU, PRODUCT
+from qinglan.jobs.manifest import GPU
 from qinglan.jobs.rbac import LAUNCHER_PERMISSIONS
 from qinglan.jobs.spec import JobSpec
 from qinglan.kubernetes import client as api_module
 from qinglan.kubernetes.client import Api
 from tests.cluster.api_proxy import wire
 from tests.cluster.job_world import (
+    A100_NODES,
     ENDS_BADLY,
     ENDS_WELL,
     HELD,
@@ -119,7 +120,7 @@ def test_pods_are_placed_on_a100s_with_what_the_task_was_given(world: World) -> 
     with running(world, ONE):
         [pod] = world.pods()
 
-    assert pod["spec"]["nodeSelector"][PRODUCT].startswith("NVIDIA-A100")
+    assert pod["spec"]["nodeSelector"] == A100_NODES
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {**TASK["resources"]["limits"], GPU: "1"}
     assert pod["spec"]["nodeName"]
     assert pod["metadata"]["labels"].items() >= {
@@ -254,13 +255,13 @@ def test_a_quota_that_refuses_a_pod_is_said_and_its_sister_holds_no_gpu_on(world
 
 
 def test_without_a100s_it_says_after_a_while_what_the_scheduler_says(world: World) -> None:
-    task = {**TASK, "node_selector": {PRODUCT: "NVIDIA-A100-of-tomorrow"}}
+    task = {**TASK, "node_selector": {"nvidia.com/gpu.product": "NVIDIA-A100-of-tomorrow"}}
     runner = world.runner(RUNS_ON, task=task)
 
     runner.run(ONE, world.log, stop=lambda: world.heard("has waited"))
 
     assert world.heard("didn't match Pod's node affinity/selector")
-    assert world.heard("Ask for A100 nodes, or change the profile's node selector; or cancel the run.")
+    assert world.heard("change cluster.gpu_nodes in the profile; or cancel the run.")
 
 
 def test_a_job_over_its_time_limit_is_ended_by_the_runner(world: World, aside: ThreadPoolExecutor) -> None:

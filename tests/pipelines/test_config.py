@@ -241,3 +241,22 @@ def test_every_setting_says_what_it_is_for() -> None:
             if not field.description:
                 silent.append(f"{model.__name__}.{name}")
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("training", "labels"),
+    [
+        ("one-gpu-24", {"cloud.google.com/gke-accelerator": "nvidia-l4"}),
+        ("one-gpu-24", {"nvidia.com/gpu.product": "NVIDIA-A10G", "pool": "training"}),
+        ("a100x4", {"pool": "training"}),
+    ],
+)
+def test_a_profiles_nodes_replace_those_of_its_training_file(
+    tmp_path: Path, training: str, labels: dict[str, str]
+) -> None:
+    """Kubernetes requires all labels of a selector: with the file's label beside the profile's no node matches."""
+    profile = tmp_path / "own.yaml"
+    settings = {**yaml.safe_load((CONFIGS / "fivedoctors" / "gpt.yaml").read_text()), "training": training}
+    profile.write_text(yaml.safe_dump({**settings, "cluster": {"gpu_nodes": labels}}))
+
+    assert load_config("fivedoctors", str(profile)).cluster.gpu_nodes == labels

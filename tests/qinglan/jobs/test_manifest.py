@@ -18,7 +18,7 @@ from qinglan.jobs.job_labels import (
     label_value,
 )
 from qinglan.jobs.launch_context import LaunchContext
-from qinglan.jobs.manifest import A100, GPU, PRODUCT, TOLERATION, render_pytorchjob
+from qinglan.jobs.manifest import GPU, TOLERATION, render_pytorchjob
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE
 
 SPEC_OF_TWO = JobSpec(
@@ -80,12 +80,29 @@ def test_the_jobs_pods_get_the_resources_of_the_task() -> None:
         "limits": {"cpu": "64", "memory": "800Gi", GPU: "8"}, "requests": {"cpu": "32", GPU: "8"},
     }  # fmt: skip
     assert pod["tolerations"] == [TOLERATION, {"key": "team", "operator": "Exists"}]
-    assert pod["nodeSelector"] == {PRODUCT: A100, "pool": "training"}
     assert pod["affinity"] == {"nodeAffinity": {}}
     assert VOLUME in pod["volumes"]
     assert MOUNT in container["volumeMounts"]
     assert container["image"] == PLACE.image
     assert container["workingDir"] == "/work"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"},
+        {"nvidia.com/gpu.product": "NVIDIA-H200", "pool": "training"},
+        {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"},
+        {"eks.amazonaws.com/nodegroup": "p5"},
+        {"pool": "training"},
+        {},
+    ],
+)
+def test_the_jobs_pods_go_to_the_nodes_that_the_profile_names_and_no_label_is_added(labels: dict[str, str]) -> None:
+    """Kubernetes requires all labels of a selector at once: an A100's beside those of another cloud match no node."""
+    pod = pod_of(render_pytorchjob(SPEC_OF_TWO, PLACE._replace(task={**TASK, "node_selector": labels})))
+
+    assert pod["nodeSelector"] == labels
 
 
 def test_the_command_s_environment_wins_over_the_task_s_and_secrets_stay_references() -> None:
