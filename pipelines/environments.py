@@ -87,10 +87,10 @@ def _packages(locks: tuple[Path, ...]) -> int:
 
 
 def _install(folder: Path, python: Path, locks: tuple[Path, ...]) -> None:
-    """Install the locks as the images do: hashes checked, nothing resolved, and what has no wheel built by the locked
-    setuptools."""
+    """Install the locks as the images do: hashes checked, nothing resolved, what has no wheel built by the locked
+    setuptools, and all compiled to bytecode: else each of the processes that verl starts at once compiles it."""
     _uv(folder, "venv", "--clear", "--no-project", "--python", sys.executable, str(folder))
-    install = ["pip", "install", "--python", str(python), "--require-hashes", "--no-deps"]
+    install = ["pip", "install", "--python", str(python), "--require-hashes", "--no-deps", "--compile-bytecode"]
     _uv(folder, *install, "-r", str(IMAGES / "build.lock"))
     _uv(folder, *install, "--no-build-isolation", *(word for lock in locks for word in ("-r", str(lock))))
 

@@ -33,7 +33,7 @@ from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.lineage.record import code_version
 from qinglan.lineage.trust import ensure_keys, has_keys
-from qinglan.services import end_with_parent
+from qinglan.process_guard import process_guard
 from qinglan.store import STORE_VARIABLE
 from qinglan.terminal import quoted, say, visible
 from qinglan.trackers import check_installed, check_trackers
@@ -348,20 +348,21 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool, append:
             "ab" if append else "wb",
             {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
         )
-        try:
-            with StepDisplay(run, tuple(stages), log, quiet) as live:
-                while child.poll() is None:
+        with process_guard(child.pid, STEP_ENDS_SECONDS):  # a run that is killed leaves no step that trains on
+            try:
+                with StepDisplay(run, tuple(stages), log, quiet) as live:
+                    while child.poll() is None:
+                        live.update()
+                        time.sleep(0.2)
                     live.update()
-                    time.sleep(0.2)
-                live.update()
-        except KeyboardInterrupt as error:
-            say("Ctrl-C: the step ends its work, which may take a minute.", to=sys.stderr)
-            where = _stop(child, run, stages)
-            message = f"Stopped{where and f' in {where}'}. {AGAIN} to go on: {line.rerun_note}"
-            raise StepFailed(message, exit_code=INTERRUPTED) from error
-        except BaseException:
-            _stop(child, run, stages)
-            raise
+            except KeyboardInterrupt as error:
+                say("Ctrl-C: the step ends its work, which may take a minute.", to=sys.stderr)
+                where = _stop(child, run, stages)
+                message = f"Stopped{where and f' in {where}'}. {AGAIN} to go on: {line.rerun_note}"
+                raise StepFailed(message, exit_code=INTERRUPTED) from error
+            except BaseException:
+                _stop(child, run, stages)
+                raise
     if child.returncode:
         raise step_failure(run, line, stages, log)
 
@@ -414,7 +415,7 @@ def _start_child(
     with open_private(log, mode) as output:
         return subprocess.Popen(
             [sys.executable, "-m", "pipelines.local_execution", str(run.root)],
-            stdout=output, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=end_with_parent,
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, **environment},
         )  # fmt: skip
 

@@ -13,13 +13,17 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
-from pipelines.environments import environment_locks, make_environment
+from pipelines.environments import ROOT, environment_locks, make_environment
 from pipelines.line import Line, LineConfig
 from pipelines.step_imports import step_modules
 from qinglan.errors import ConfigError
+from qinglan.files import sha256_text
+from qinglan.scratch import source_digest
 from qinglan.terminal import quoted, say
 
 PRESENT = "cpu"
@@ -34,6 +38,12 @@ STARTED_BY_LIBRARIES = {
 COMPILING = frozenset({"ppo", "serve"})
 """Images in which Triton compiles a launcher for each kernel when it first runs it (images/README.md)."""
 
+CHECKED = ".imports-checked"
+"""A file in an environment's folder: a line for each state in which all imports worked."""
+
+OUR_CODE = ("qinglan", "components", "serving", "standins", "pipelines")
+"""Folders of the checkout whose code runs in these environments."""
+
 LAST_LINES = 12
 
 
@@ -46,11 +56,21 @@ def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) 
         if problem := machine_problem(image):
             raise ConfigError(f"{', '.join(name for name in images if images[name] == image)}: {problem}")
     pythons = {image: make_environment(image) for image in sorted(set(images.values()))}
+    # Side by side: three environments that import torch and more take half a minute each.
+    with ThreadPoolExecutor() as pool:
+        checks = [pool.submit(check_imports, *arguments) for arguments in _import_checks(line, images, pythons)]
+    for check in checks:
+        check.result()
+    return {name: str(pythons[image]) for name, image in images.items()}
+
+
+def _import_checks(
+    line: Line, images: Mapping[str, str], pythons: Mapping[str, Path]
+) -> Iterator[tuple[str, Path, list[str]]]:
     for image, python in pythons.items():
         names = [name for name in images if images[name] == image]
         modules = {module for name in names for module in needed_modules(line, name, image)}
-        check_imports(", ".join(names), python, sorted(modules))
-    return {name: str(pythons[image]) for name, image in images.items()}
+        yield ", ".join(names), python, sorted(modules)
 
 
 def stage_images(line: Line, config: LineConfig, stages: Iterable[str]) -> dict[str, str]:
@@ -78,8 +98,14 @@ def needed_modules(line: Line, name: str, image: str) -> set[str]:
 
 
 def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
-    """Import in their environment what these stages need; the error names what is missing."""
+    """Import in their environment what these stages need, unless nothing has changed since that last worked.
+
+    The error names what is missing.
+    """
     folder = python.parents[1]
+    note, state = folder / CHECKED, imports_state(folder, modules)
+    if note.is_file() and state in note.read_text(encoding="utf-8").split():
+        return
     say(f"[environment] {names}: imports {len(modules)} modules in {folder.name}", to=sys.stderr)
     command = [str(python), "-m", "pipelines.import_check", *modules]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
@@ -92,6 +118,17 @@ def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
     if failed:
         lines = [line for module, error in failed.items() for line in quoted(f"{module}: {error}")]
         raise ConfigError(f"{names}: {len(failed)} modules cannot be imported in {folder.name}.", *lines, again)
+    # What an import compiled has changed the folder of packages, so the state is computed again.
+    with suppress(OSError), note.open("a", encoding="utf-8") as lines_of_note:
+        lines_of_note.write(f"{imports_state(folder, modules)}\n")
+
+
+def imports_state(folder: Path, modules: Sequence[str]) -> str:
+    """Digest of what decides whether these imports work: the modules, our code, the driver and the packages, whose
+    folder changes with each that is installed or removed."""
+    packages = [f"{path} {path.stat().st_mtime_ns}" for path in folder.glob("lib/python*/site-packages")]
+    code = [source_digest(ROOT / layer) for layer in OUR_CODE]
+    return sha256_text(*modules, *code, *packages, driver_cuda())
 
 
 def machine_problem(image: str) -> str:

@@ -19,6 +19,7 @@ import orjson
 
 from qinglan.errors import OutageError, error_class_for
 from qinglan.files import open_private
+from qinglan.process_guard import process_guard
 from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
@@ -54,13 +55,20 @@ def start_command(
     """Start any server that announces its URL under this name; the function that is yielded waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open_private(log, "wb") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, preexec_fn=end_with_parent
-        )
-    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    with stopped_at_the_end(process):
         yield lambda: _announced(name, process, log, ready_seconds)
-    finally:
-        stop_process(process)
+
+
+@contextmanager
+def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Stop a process, and its whole group, at the end of the block, or when this process dies: a gateway's journal
+    would stay locked, and an engine would keep the card's memory."""
+    with process_guard(process.pid, STOP_SECONDS):
+        try:
+            yield
+        finally:
+            stop_process(process)
 
 
 def free_port() -> int:
@@ -114,12 +122,16 @@ def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
     """End a process that leads a session of its own: by SIGTERM, then all that is left of its group by SIGKILL."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # its workers too: one that holds the pipe would block `close` below
+    try:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+    finally:  # a second Ctrl-C ends the wait alone
+        with suppress(ProcessLookupError):
+            os.killpg(
+                process.pid, signal.SIGKILL
+            )  # its workers too: one that holds the pipe would block `close` below
     process.wait()
     if process.stdout is not None:
         process.stdout.close()

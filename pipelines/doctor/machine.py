@@ -1,7 +1,10 @@
 """Checks of this machine: Python, memory, disk, GPUs, signing keys."""
 
 import os
+import socket
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +18,16 @@ from qinglan.sizing.host_memory import host_bytes
 LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 """Room of the laptop profile's whole run with its environment, and its memory."""
 
+SLOW_LOOKUP_SECONDS, LOOKUP_LIMIT_SECONDS = 1.0, 5.0
+"""Seconds of a look-up of this machine's name that are too many, and after which it is not awaited any longer."""
+
 
 def machine_checks(folder: Path) -> Iterator[Check]:
     """Check what every run needs of this machine, whatever its profile."""
     yield python_check(sys.version_info[:2])
     yield room_check(host_bytes() / GB, free_bytes(folder) / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())
+    yield name_check(socket.gethostname(), lookup_seconds())
     yield keys_check(keys_folder())
 
 
@@ -47,6 +54,27 @@ def gpu_check(cuda: str) -> Check:
     if cuda:
         return Check("ok", "GPU", f"NVIDIA's driver runs CUDA {cuda}.")
     return Check("ok", "GPU", "none; `training: laptop` and `cpu` need none.")
+
+
+def lookup_seconds(limit: float = LOOKUP_LIMIT_SECONDS) -> float:
+    """Seconds that `socket.getfqdn` takes, or `limit` if it takes longer: a silent nameserver costs half a minute."""
+    started = time.monotonic()
+    lookup = threading.Thread(target=socket.getfqdn, daemon=True)
+    lookup.start()
+    lookup.join(limit)
+    return time.monotonic() - started
+
+
+def name_check(name: str, seconds: float) -> Check:
+    """Check that this machine finds its own name: torchrun asks for it at each start and end of a process."""
+    if seconds < SLOW_LOOKUP_SECONDS:
+        return Check("ok", "name", f"{name} is found at once.")
+    return Check(
+        "warning", "name",
+        f"to look up {name} takes {min(seconds, LOOKUP_LIMIT_SECONDS):.0f} s or more, and trainings on several GPUs "
+        "do so many times.",
+        f"Add the line `127.0.1.1 {name}` to /etc/hosts.",
+    )  # fmt: skip
 
 
 def keys_check(folder: Path) -> Check:

@@ -16,6 +16,7 @@ from qinglan.errors import ConfigError, OutageError
 from qinglan.files import open_private
 from qinglan.jobs.interrupts import sigterm_raises
 from qinglan.jobs.spec import Command, JobSpec, Outcome
+from qinglan.process_guard import process_guard
 
 STOP_SECONDS = 15.0
 
@@ -70,14 +71,15 @@ def run_command(
     )  # fmt: skip
     reader = _Reader(process, log, on_line)
     reader.start()
-    try:
-        while process.poll() is None and reader.error is None:
-            if stop():
-                break
-            time.sleep(0.5)
-    finally:
-        terminate_process_group(process)
-        reader.join(STOP_SECONDS)
+    with process_guard(process.pid, STOP_SECONDS):  # a stage that is killed leaves no training on the cards
+        try:
+            while process.poll() is None and reader.error is None:
+                if stop():
+                    break
+                time.sleep(0.5)
+        finally:
+            terminate_process_group(process)
+            reader.join(STOP_SECONDS)
     if reader.error is not None:
         raise reader.error
     return process.returncode
@@ -85,11 +87,13 @@ def run_command(
 
 def terminate_process_group(process: "subprocess.Popen[bytes]") -> None:
     """End a process and what it started in its group: politely, then for good."""
-    if process.poll() is None:
-        _signal(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_SECONDS)
-    _signal(process.pid, signal.SIGKILL)
+    try:
+        if process.poll() is None:
+            _signal(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+    finally:  # a second Ctrl-C ends the wait alone
+        _signal(process.pid, signal.SIGKILL)
     process.wait()
 
 

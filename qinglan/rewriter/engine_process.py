@@ -19,7 +19,7 @@ from qinglan.errors import OutageError
 from qinglan.files import open_private
 from qinglan.jobs.shared_memory import remove_abandoned_segments
 from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, HEALTH_PATH
-from qinglan.services import end_with_parent, failure_lines, free_port, stop_process
+from qinglan.services import failure_lines, free_port, stopped_at_the_end
 
 POLL_SECONDS = 0.5
 
@@ -58,15 +58,15 @@ def run_engine(
         with open_private(log, "ab") as output:
             process = subprocess.Popen(
                 [*command, "--host=127.0.0.1", f"--port={port}"],
-                stdout=output, stderr=output, start_new_session=True, preexec_fn=end_with_parent,
+                stdout=output, stderr=output, start_new_session=True,
                 env={**os.environ, **ENGINE_ENVIRONMENT, "TMPDIR": scratch},
             )  # fmt: skip
         engine = Engine(f"http://127.0.0.1:{port}", log, process)
         try:
-            _wait_until_healthy(engine, ready_seconds)
-            yield engine
+            with stopped_at_the_end(process):
+                _wait_until_healthy(engine, ready_seconds)
+                yield engine
         finally:
-            stop_process(process)
             remove_abandoned_segments(started)
 
 

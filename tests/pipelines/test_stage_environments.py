@@ -80,6 +80,80 @@ def test_an_import_that_ends_the_interpreter_is_an_error_that_quotes_it(tmp_path
         check_imports("ppo", python, ["torch"])
 
 
+def environment(folder: Path, script: str) -> Path:
+    """An environment whose Python is this script; it answers that every module was imported."""
+    (folder / "lib/python3.11/site-packages").mkdir(parents=True)
+    python = folder / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/sh\necho started >> {folder}/starts\n{script}\necho '{{}}'\n")
+    python.chmod(0o755)
+    return python
+
+
+def starts(python: Path) -> int:
+    return len((python.parents[1] / "starts").read_text().splitlines())
+
+
+def test_imports_that_worked_are_not_tried_again_by_the_next_run(tmp_path: Path) -> None:
+    python = environment(tmp_path / "ppo-1", "")
+
+    for _ in range(3):
+        check_imports("ppo", python, ["torch", "verl"])
+
+    assert starts(python) == 1
+
+
+@pytest.mark.parametrize("change", ["modules", "packages", "driver", "code"])
+def test_imports_are_tried_again_when_what_decides_them_has_changed(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, modules = environment(tmp_path / "ppo-1", ""), ["torch", "verl"]
+    check_imports("ppo", python, modules)
+
+    if change == "modules":
+        modules = [*modules, "ray"]
+    if change == "packages":
+        (tmp_path / "ppo-1/lib/python3.11/site-packages/another").mkdir()
+    if change == "driver":
+        monkeypatch.setattr(stage_environments, "driver_cuda", lambda: "99.0")
+    if change == "code":
+        (tmp_path / "checkout/qinglan").mkdir(parents=True)
+        (tmp_path / "checkout/qinglan/new.py").write_text("import another\n")
+        monkeypatch.setattr(stage_environments, "ROOT", tmp_path / "checkout")
+    check_imports("ppo", python, modules)
+
+    assert starts(python) == 2
+
+
+def test_imports_that_failed_are_tried_again(tmp_path: Path) -> None:
+    python = environment(
+        tmp_path / "ppo-1", f'if [ ! -e {tmp_path}/mended ]; then echo \'{{"verl": "gone"}}\'; exit 0; fi'
+    )
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="verl: gone"):
+            check_imports("ppo", python, ["verl"])
+    (tmp_path / "mended").touch()
+
+    check_imports("ppo", python, ["verl"])
+
+    assert starts(python) == 3
+
+
+def test_environments_are_checked_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits until the other has started: one after the other, the first would wait in vain."""
+    wait = "for i in $(seq 300); do [ -e {other}/starts ] && break; sleep .1; done; [ -e {other}/starts ] || exit 7"
+    pythons = {
+        "ppo": environment(tmp_path / "ppo", wait.format(other=tmp_path / "sft")),
+        "sft": environment(tmp_path / "sft", wait.format(other=tmp_path / "ppo")),
+    }
+    monkeypatch.setattr(stage_environments, "machine_problem", lambda image: "")
+    monkeypatch.setattr(stage_environments, "make_environment", pythons.__getitem__)
+
+    prepared = prepare_environments(REWRITER, load_config("fivedoctors", "gpt"), ("sft", "ppo"))
+
+    assert prepared == {name: str(python) for name, python in pythons.items()}
+
+
 @pytest.mark.parametrize(
     ("driver", "needed", "problem"),
     [("13.0", "13.0.2", ""), ("13.0", "13.3", ""), ("14.1", "13.0", ""), ("12.4", "13.0.2", "runs CUDA 12.4 at most"),

@@ -7,6 +7,7 @@ with dummy weights, sleeps while the models learn, and gets the actor's weights,
 
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.device import ACTOR, ROLLOUT, Value
+from qinglan.rewriter.engine import ENGINE_ENVIRONMENT
 
 DRIVER = "verl.trainer.main_ppo"
 
@@ -34,7 +35,8 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 
 
 def environment(config: PpoConfig) -> dict[str, str]:
-    return {}
+    """The engine's own, as where it serves: it compiles no sampler at its start, and calls nobody."""
+    return dict(ENGINE_ENVIRONMENT)
 
 
 def overrides(config: PpoConfig) -> dict[str, Value]:

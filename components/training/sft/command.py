@@ -29,13 +29,13 @@ class Paths(NamedTuple):
 
 
 def train_command(config: SftConfig, paths: Paths, rows: int) -> Command:
-    """`swift sft ...`, alone on a CPU, under torchrun on GPUs and on several nodes.
+    """`swift sft ...`, under torchrun where several processes train together.
 
     `rows` are those of paths.train. The command is the same at each attempt, so that a job is found again: where it
     goes on from is looked up by RESUME_MODULE.
     """
     entry = [sys.executable, "-m", "swift.cli.sft"]
-    if config.device == "cuda" or config.nodes > 1:
+    if _under_torchrun(config):
         entry = [sys.executable, "-m", "swift.cli.main", "sft"]
     start = [sys.executable, "-m", RESUME_MODULE, str(paths.output), "--"]
     return Command(
@@ -121,9 +121,19 @@ def distributed_environment(config: SftConfig) -> dict[str, str]:
     PROCESS_CHECK_PLUGIN ends a training without either: with RANK alone, every pod would train by itself.
     """
     variables = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
-    if config.device == "cuda" or config.nodes > 1:
+    if _under_torchrun(config):
         variables["NPROC_PER_NODE"] = str(config.processes)
     return variables
+
+
+def _under_torchrun(config: SftConfig) -> bool:
+    """True for several processes, and for DeepSpeed, which also starts one as a process group.
+
+    torchrun looks the machine's full name up at each of its events
+    (torch/distributed/elastic/agent/server/api.py, `socket.getfqdn`): behind a nameserver that does not answer, one
+    process took 40 s longer to start and 30 s longer to end.
+    """
+    return config.nodes * config.processes > 1 or config.deepspeed is not None
 
 
 def _words(value: object) -> list[str]:

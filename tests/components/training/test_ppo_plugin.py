@@ -19,6 +19,7 @@ from components.training.ppo.plugin import COMMON_PLUGINS
 from components.training.ppo.plugin.weight_transfer import VERL_FOLDER, in_temporary_folder
 from qinglan.errors import ConfigError
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, find_processes, process_cleanup, temporary_folder
+from qinglan.rewriter.engine import ENGINE_ENVIRONMENT
 from standins.verl_cpu.settings import MODULES, PARALLEL_CRITIC
 from tests.ppo_world import laptop
 
@@ -149,6 +150,7 @@ except Exception as error:
 def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> None:
     assert verl_environment(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(COMMON_PLUGINS)
     assert "VERL_PLATFORM" not in verl_environment(PpoConfig())
+    assert verl_environment(PpoConfig()).items() >= ENGINE_ENVIRONMENT.items(), "its vLLM compiles no sampler"
 
 
 def test_a_cpu_is_played_by_the_module_that_the_profile_names() -> None:

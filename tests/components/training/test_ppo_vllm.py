@@ -17,10 +17,11 @@ import orjson
 import pytest
 
 from pipelines.environments import make_environment
+from qinglan.errors import TrainingError
 from qinglan.jobs.shared_memory import FOLDER, held_inodes
 from qinglan.scratch import SCRATCH_VARIABLE
 from standins.verl_cpu import fork_server
-from tests.components.training.vllm_training import DEV
+from tests.components.training.vllm_training import DEV, CheckpointKeeper, failure_of_killed
 from tests.ctrl_c import started_with
 from tests.forked_runs import VLLM, forks_variables
 from tests.forkserver import forked, socket_path
@@ -73,6 +74,23 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
     facts.log = logs
     facts.left = left_behind(before) | set(started_with(f"{SCRATCH_VARIABLE}={out / 'scratch'}"))
     return facts
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_training_that_fails_by_itself_is_not_taken_for_the_one_that_is_killed(
+    killed: bool, tmp_path: Path
+) -> None:
+    keeper = CheckpointKeeper(tmp_path, answers=1)
+
+    def attempt(keeper: CheckpointKeeper) -> None:
+        keeper.killed = killed
+        raise TrainingError("verl ended with code 1: vLLM did not start")
+
+    if killed:
+        assert failure_of_killed(attempt, keeper) == "verl ended with code 1: vLLM did not start"
+    else:
+        with pytest.raises(TrainingError, match="vLLM did not start"):
+            failure_of_killed(attempt, keeper)
 
 
 def test_vllm_answers_as_the_checkpoint_does_in_transformers_after_each_update(training: Training) -> None:

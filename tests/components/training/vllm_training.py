@@ -41,6 +41,7 @@ class CheckpointKeeper(LocalRunner):
 
     def __init__(self, folder: Path, answers: int = 0) -> None:
         self.folder, self.answers = folder, answers
+        self.killed = False
 
     def run(
         self, spec: JobSpec, log: Path,
@@ -49,8 +50,9 @@ class CheckpointKeeper(LocalRunner):
         saved, answers = log.parent.parent / "checkpoints", log.parent.parent / ANSWERS
 
         def enough() -> bool:
-            still = self.answers and answers.is_file() and len(answers.read_bytes().splitlines()) > self.answers
-            return stop() or bool(still)
+            if self.answers and answers.is_file() and len(answers.read_bytes().splitlines()) > self.answers:
+                self.killed = True
+            return stop() or self.killed
 
         outcome = super().run(spec, log, on_line, enough)
         if saved.is_dir():
@@ -65,21 +67,27 @@ def train(out: Path, devices: int, dtype: str, gpu: bool = False) -> dict[str, A
     write_rows(rows, dev=DEV)
     config = settings(critic(out / "critic", sft_model), devices, dtype, gpu)
 
-    def attempt(answers: int = 0) -> None:
-        keeper = CheckpointKeeper(out / "checkpoints", answers)
+    def attempt(keeper: CheckpointKeeper) -> None:
         ppo(sft_model, rows, out / "model", out / "log", NOWHERE, config, reward, keeper)
 
     before = DEV * (KILLED_AFTER + 1) + COLLECTION * KILLED_AFTER
     os.environ[FAULT] = f"pause:{before}"  # in the next step, whose first answer is written and not rewarded
-    try:
-        attempt(before)
-        killed = ""
-    except TrainingError as error:
-        killed = str(error)
+    killed = failure_of_killed(attempt, CheckpointKeeper(out / "checkpoints", before))
     del os.environ[FAULT]
-    attempt()
+    attempt(CheckpointKeeper(out / "checkpoints"))
     [work] = (out / "scratch" / "ppo").iterdir()
     return {"killed": killed, "work": str(work), **compare(out, sft_model, work)}
+
+
+def failure_of_killed(attempt: Callable[[CheckpointKeeper], None], keeper: CheckpointKeeper) -> str:
+    """The error of the training that the keeper kills; one that fails by itself before that is raised."""
+    try:
+        attempt(keeper)
+    except TrainingError as error:
+        if not keeper.killed:
+            raise
+        return str(error)
+    return ""
 
 
 def settings(critic_model: Path, devices: int, dtype: str, gpu: bool) -> PpoConfig:

@@ -1,5 +1,6 @@
 """`qinglan doctor`: each fault is named with what mends it, by the code that run and submit check with."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -17,7 +18,7 @@ from pipelines.cli import app
 from pipelines.config import load_config
 from pipelines.doctor import machine
 from pipelines.doctor.cluster import platform_checks
-from pipelines.doctor.machine import python_check, room_check
+from pipelines.doctor.machine import lookup_seconds, name_check, python_check, room_check
 from pipelines.doctor.profile import profile_checks
 from pipelines.doctor.providers import provider_checks
 from pipelines.plan import make_plan
@@ -103,6 +104,24 @@ def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
     assert python_check((3, 13)).state == "error"
     states = [room_check(memory, disk, 2, Path("runs")).state for memory, disk in ((16, 50), (4, 50), (16, 2))]
     assert states == ["ok", "warning", "error"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"), [(0.0, "ok"), (0.99, "ok"), (1.0, "warning"), (4.2, "warning"), (39.0, "warning")]
+)
+def test_a_machine_that_finds_its_own_name_slowly_is_told_of_etc_hosts(seconds: float, state: str) -> None:
+    check = name_check("gpu-7", seconds)
+
+    assert check.state == state
+    assert ("`127.0.1.1 gpu-7` to /etc/hosts" in check.next_step) == (state == "warning")
+
+
+def test_a_nameserver_that_does_not_answer_does_not_hold_the_doctor_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr("socket.getfqdn", lambda: answered.wait(60))
+
+    assert 0.2 <= lookup_seconds(limit=0.2) < 30
+    answered.set()
 
 
 @pytest.mark.slow
