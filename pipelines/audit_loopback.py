@@ -34,17 +34,19 @@ def show_live(folder: Path) -> None:
 
 def _versions(url: str) -> tuple[tuple[str, ...], str]:
     """Read the versions in the server's /metrics, and the version that it names in an answer."""
-    import httpx
+    import httpx2
+
+    from qinglan.http_client import sync_client
 
     try:
-        counts = httpx.get(f"{url}/metrics", timeout=ANSWER_SECONDS, trust_env=False).raise_for_status().text
-        question = {"instances": [{"query": "一天吃几次", "tenant_id": _tenant(counts)}]}
-        path = "/v1/models/rewriter:predict"
-        answer = httpx.post(f"{url}{path}", json=question, timeout=ANSWER_SECONDS, trust_env=False).raise_for_status()
+        with sync_client(url, timeout=ANSWER_SECONDS) as http:
+            counts = http.get("/metrics").raise_for_status().text
+            question = {"instances": [{"query": "一天吃几次", "tenant_id": _tenant(counts)}]}
+            answer = http.post("/v1/models/rewriter:predict", json=question).raise_for_status()
         return tuple(sorted(set(VERSION_METRIC.findall(counts)))), str(
             answer.json()["predictions"][0]["model_version"]
         )
-    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+    except (httpx2.HTTPError, ValueError, LookupError, TypeError) as error:
         raise OutageError(
             f"{url}: could not be asked what it is ({type(error).__name__}). Look at its log."
         ) from error

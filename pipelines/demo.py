@@ -119,13 +119,14 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
 
 def _ask_small_model(run: RunDir, model: Path) -> None:
     """Serve the released int8 model as its runtime on a cluster does, and ask it."""
-    import httpx
+    from qinglan.http_client import outages, sync_client
 
     options = ["--model", str(model), "--engine", "onnx", "--name", "style-small", "--port", "0"]
     with run_service("serving.style", options, run.logs / "style-small.log") as url:
         say("The released small model, int8, served: of answers that it has not seen")
         for question, answer in EXCHANGES:
             body = {"question": question, "answer": answer}
-            prediction = httpx.post(f"{url}/predict", json=body, timeout=30).raise_for_status().json()
+            with outages(f"{url}/predict", "See logs/style-small.log."), sync_client(timeout=30) as http:
+                prediction = http.post(f"{url}/predict", json=body).raise_for_status().json()
             unsure = " (unsure)" if prediction["confidence"] < UNSURE else ""
             say(f"  {prediction['predicted_label']} {prediction['confidence']:.2f}{unsure}  {question} -> {answer}")

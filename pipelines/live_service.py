@@ -204,13 +204,16 @@ def _rolls_out(rollout: Object, uri: str) -> bool:
 
 def fetch_server_versions(service: Object) -> tuple[str, ...] | None:
     """Fetch the model versions in the server's metrics; None if it cannot be reached from here."""
-    import httpx
+    import httpx2
+
+    from qinglan.http_client import sync_client
 
     for url in (service.get("status", {}).get("url"), (service.get("status", {}).get("address") or {}).get("url")):
         try:
-            if url and (answer := httpx.get(f"{url}/metrics", timeout=METRICS_TIMEOUT_SECONDS)).status_code == 200:
-                return tuple(sorted(set(VERSION_METRIC.findall(answer.text))))
-        except httpx.HTTPError:
+            with sync_client(timeout=METRICS_TIMEOUT_SECONDS) as http:
+                if url and (answer := http.get(f"{url}/metrics")).status_code == 200:
+                    return tuple(sorted(set(VERSION_METRIC.findall(answer.text))))
+        except httpx2.HTTPError:
             continue
     return None
 

@@ -278,9 +278,11 @@ def rows_in_words(rows: Sequence[UnknownGold]) -> str:
 
 def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
     """Check that the RAG service serves every tenant's knowledge base, if the service can list them."""
-    import httpx
+    from qinglan.http_client import outages, sync_client
 
-    answer = httpx.get(f"{gateway_url}{KNOWLEDGE_BASES_PATH}", timeout=300, trust_env=False)
+    url = f"{gateway_url}{KNOWLEDGE_BASES_PATH}"
+    with outages(url, "See the gateway's log. Nothing was paid for."), sync_client(timeout=300) as http:
+        answer = http.get(url)
     if answer.status_code >= 500:
         raise OutageError(f"{answer.json().get('msg', answer.text)} Nothing was paid for.")
     if answer.status_code != 200:

@@ -222,7 +222,7 @@ def fit_local_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_ba
 def _gateway_report(gateway_url: str) -> dict[str, Any]:
     if not gateway_url:
         return {}
-    import httpx
+    from qinglan.http_client import get_json
 
-    report: dict[str, Any] = httpx.get(f"{gateway_url}{REPORT_PATH}", timeout=30).json()
+    report: dict[str, Any] = get_json(f"{gateway_url}{REPORT_PATH}", "See the gateway's log, then run again.")
     return report

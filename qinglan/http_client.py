@@ -1,17 +1,37 @@
-"""HTTP client for paid models and for the gateway."""
+"""The only place that creates HTTP clients: for paid models, the gateway, the RAG service and all other services.
 
+They go straight to the address in the settings: HTTP_PROXY, ALL_PROXY, NO_PROXY and ~/.netrc have no effect. They
+trust the authorities of SSL_CERT_FILE and follow no redirects. Of an answer they read at most `largest` bytes,
+counted after decompression, and only for as long as the request's own time limit.
+
+    async with async_client(timeout=30) as http: ...
+    report = get_json("http://127.0.0.1:8300/v1/journal/report", "Is the gateway up?")
+"""
+
+import logging
 import os
 import socket
 import ssl
 import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import httpx2
+import orjson
 
-from qinglan.errors import ConfigError
+from qinglan.addresses import hide_secrets
+from qinglan.errors import ConfigError, OutageError
 
 CA_VARIABLE = "SSL_CERT_FILE"
-MAX_IDLE_CONNECTIONS = 100
+
+MAX_ANSWER_BYTES = 8_000_000
+"""Largest answer, after decompression, if a client names no other limit. An answer of a paid model or a RAG service
+has some kilobytes; a gateway reads up to thirty at once and has 1 GiB of memory."""
+
+LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
 
 KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -22,16 +42,166 @@ KEEPALIVE = (
 """A request may wait for an answer without a limit, and where the other machine is lost nothing would ever end that
 wait. With these probes it ends as a broken connection, after a minute."""
 
+REENCODED = {b"content-encoding", b"content-length"}
+"""Headers that are wrong once a body is decompressed."""
 
-def http_client(timeout: httpx2.Timeout) -> httpx2.AsyncClient:
-    """Create a client that follows no redirects and uses no proxy of the environment."""
-    transport = httpx2.AsyncHTTPTransport(
-        trust_env=False,
-        verify=trusted_certificates(),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS),
-        socket_options=KEEPALIVE,
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # its INFO is a line a call, with the address
+
+AsyncClient = httpx2.AsyncClient
+Client = httpx2.Client
+
+
+def async_client(
+    base_url: str = "",
+    *,
+    timeout: httpx2.Timeout | float | None,
+    largest: int | None = MAX_ANSWER_BYTES,
+    whole_seconds: float | None = None,
+    limits: httpx2.Limits = LIMITS,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncClient:
+    """Create a client for coroutines; `whole_seconds` limits an answer in place of the request's read timeout."""
+    inner = httpx2.AsyncHTTPTransport(
+        trust_env=False, verify=trusted_certificates(), limits=limits, socket_options=KEEPALIVE
     )
-    return httpx2.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False, transport=transport)
+    return AsyncClient(
+        base_url=base_url, timeout=timeout, headers=headers, trust_env=False, follow_redirects=False,
+        transport=_AsyncLimited(inner, largest, whole_seconds),
+    )  # fmt: skip
+
+
+def sync_client(
+    base_url: str = "",
+    *,
+    timeout: httpx2.Timeout | float | None,
+    largest: int | None = MAX_ANSWER_BYTES,
+    limits: httpx2.Limits = LIMITS,
+) -> Client:
+    """Create a client for code without coroutines."""
+    inner = httpx2.HTTPTransport(
+        trust_env=False, verify=trusted_certificates(), limits=limits, socket_options=KEEPALIVE
+    )
+    return Client(
+        base_url=base_url, timeout=timeout, trust_env=False, follow_redirects=False,
+        transport=_Limited(inner, largest),
+    )  # fmt: skip
+
+
+def get_json(url: str, next_step: str, timeout: float = 30.0) -> Any:
+    """The JSON at an address; an OutageError, with its cause, if there is none."""
+    with outages(hide_secrets(url), next_step), sync_client(timeout=timeout) as http:
+        response = http.get(url).raise_for_status()
+    try:
+        return orjson.loads(response.content)
+    except orjson.JSONDecodeError as error:
+        raise OutageError(f"{hide_secrets(url)}: the answer is not JSON. {next_step}") from error
+
+
+@contextmanager
+def outages(where: str, next_step: str) -> Iterator[None]:
+    """Turn a request of the block that got no answer, or a refusal, into an OutageError."""
+    try:
+        yield
+    except httpx2.HTTPError as error:
+        raise OutageError(f"{where}: {failure_text(error)}. {next_step}{certificate_advice(error)}") from error
+
+
+def failure_text(error: httpx2.HTTPError) -> str:
+    """What went wrong with a request, in a few words."""
+    if isinstance(error, httpx2.HTTPStatusError):
+        return f"status {error.response.status_code}"
+    return f"no answer ({str(error) or type(error).__name__})"
+
+
+class _AsyncLimited(httpx2.AsyncBaseTransport):
+    """Limits the size and the time of every answer."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, largest: int | None, whole_seconds: float | None) -> None:
+        self._inner, self._largest, self._seconds = inner, largest, whole_seconds
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        limit = AnswerLimit(self._largest, self._seconds or _read_timeout(request))
+        return _decoded(await self._inner.handle_async_request(request), limit)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Limited(httpx2.BaseTransport):
+    """The same for code without coroutines."""
+
+    def __init__(self, inner: httpx2.BaseTransport, largest: int | None) -> None:
+        self._inner, self._largest = inner, largest
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        return _decoded(self._inner.handle_request(request), AnswerLimit(self._largest, _read_timeout(request)))
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _read_timeout(request: httpx2.Request) -> float | None:
+    seconds: float | None = request.extensions.get("timeout", {}).get("read")
+    return seconds
+
+
+def _decoded(answer: httpx2.Response, limit: "AnswerLimit") -> httpx2.Response:
+    """The same answer with a body that is decompressed as it is read: httpx2 does so in pieces of a megabyte."""
+    headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in REENCODED]
+    return httpx2.Response(
+        answer.status_code, headers=headers, stream=_LimitedBody(answer, limit), extensions=answer.extensions
+    )
+
+
+class _LimitedBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
+    """A decompressed body. Reading it fails at its limit, whatever its headers say."""
+
+    def __init__(self, answer: httpx2.Response, limit: "AnswerLimit") -> None:
+        self._answer, self._limit = answer, limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _decoding_errors():
+            async for chunk in self._answer.aiter_bytes():
+                self._limit.count(chunk)
+                yield chunk
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _decoding_errors():
+            for chunk in self._answer.iter_bytes():
+                self._limit.count(chunk)
+                yield chunk
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+@contextmanager
+def _decoding_errors() -> Iterator[None]:
+    """Turn broken compression into a transport error, as every other answer that is not HTTP."""
+    try:
+        yield
+    except httpx2.DecodingError as error:
+        raise httpx2.RemoteProtocolError(f"the answer cannot be decompressed: {error}") from error
+
+
+class AnswerLimit:
+    """Counts one answer's bytes, and its seconds from the request on."""
+
+    def __init__(self, largest: int | None, seconds: float | None) -> None:
+        self._left, self._largest, self._seconds = largest, largest, seconds
+        self._started = time.monotonic()
+
+    def count(self, chunk: bytes) -> None:
+        """Count a piece; an httpx2.TransportError above a limit."""
+        if self._left is not None:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise httpx2.RemoteProtocolError(f"the answer is larger than {self._largest:,} bytes")
+        if self._seconds is not None and time.monotonic() - self._started > self._seconds:
+            raise httpx2.ReadTimeout(f"the answer was not whole after {self._seconds:g} s")
 
 
 @cache

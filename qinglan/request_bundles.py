@@ -17,7 +17,7 @@ import httpx2
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.http_client import http_client
+from qinglan.http_client import async_client
 
 BUNDLE_PATH = "/v1/bundle"
 """POST: requests as frames, each with path and headers; the answer streams frames with the requests' positions."""
@@ -60,7 +60,7 @@ class BundleClient:
     def __init__(self, base_url: str) -> None:
         self._url = f"{base_url.rstrip('/')}{BUNDLE_PATH}"
         # A request waits for its turn at the gateway for as long as that takes; only connecting has a limit.
-        self._http = http_client(httpx2.Timeout(None, connect=5.0))
+        self._http = async_client(timeout=httpx2.Timeout(None, connect=5.0), largest=None)
         self._waiting: list[_PendingRequest] = []
         self._messages: set[asyncio.Task[None]] = set()
 

@@ -131,17 +131,19 @@ def training_name(stage: str) -> str:
 
 def check_forwarded(uri: str) -> None:
     """Check that the gateway forwards to an MLflow that answers: hours of training would otherwise not be tracked."""
-    import httpx
+    import httpx2
+
+    from qinglan.http_client import sync_client
 
     def is_away(error: Exception) -> bool:
-        return isinstance(error, httpx.TransportError)
+        return isinstance(error, httpx2.TransportError)
 
     retries = Retries(uri, is_away, attempts=1, seconds=outage_seconds())
     try:
         for attempt in retries.attempts():
-            with attempt:
-                answer = httpx.get(f"{uri}/health", timeout=CHECK_SECONDS, trust_env=False)
-    except httpx.HTTPError as error:
+            with attempt, sync_client(timeout=CHECK_SECONDS) as http:
+                answer = http.get(f"{uri}/health")
+    except httpx2.HTTPError as error:
         raise OutageError(
             f"{uri}: {error or type(error).__name__}. Is the gateway up? Or take mlflow out."
         ) from error

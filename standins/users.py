@@ -59,11 +59,11 @@ def simulated_users(url: str, bodies: Iterable[RequestBody], a_second: float) ->
 async def _send_all(
     url: str, bodies: Iterable[RequestBody], a_second: float, traffic: Traffic, over: threading.Event
 ) -> None:
-    import httpx
+    from qinglan.http_client import async_client
 
     loop = asyncio.get_running_loop()
     began, under_way = loop.time(), set[asyncio.Task[None]]()
-    async with httpx.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS) as http:
+    async with async_client(timeout=TIMEOUT_SECONDS) as http:
         for number, body in zip(itertools.count(), bodies):
             await asyncio.sleep(began + number / a_second - loop.time())
             if over.is_set():
@@ -75,12 +75,12 @@ async def _send_all(
 
 
 async def _send_question(http: Any, url: str, body: RequestBody, traffic: Traffic) -> None:
-    import httpx
+    import httpx2
 
     try:
         response = await http.post(url, json=dict(body))
         data = response.json()["data"] if response.status_code == 200 else {}
         version = str(data.get("rewriter_version") or PLAIN)
         traffic.answers[UserOutcome(response.status_code, version)] += 1
-    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+    except (httpx2.HTTPError, ValueError, LookupError, TypeError):
         traffic.answers[UserOutcome(0, "")] += 1

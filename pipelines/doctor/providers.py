@@ -33,20 +33,18 @@ def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Che
 
 def list_check(role: str, model: PaidModel) -> Check:
     """Ask the host for its models, which costs nothing and tells whether it takes the key."""
-    import httpx
+    import httpx2
 
-    from qinglan.http_client import certificate_advice, trusted_certificates
+    from qinglan.http_client import certificate_advice, sync_client
 
     url = f"{model.base_url.rstrip('/')}/models"
     try:
         key = read_api_key(model, role)
-        answer = httpx.get(
-            url, headers={"Authorization": f"Bearer {key}"}, timeout=LIST_SECONDS, trust_env=False,
-            verify=trusted_certificates(),
-        )  # fmt: skip
+        with sync_client(timeout=LIST_SECONDS) as http:
+            answer = http.get(url, headers={"Authorization": f"Bearer {key}"})
     except ConfigError as error:
         return Check("error", role, str(error))
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         next_step = f"See base_url and the network.{certificate_advice(error)}"
         return Check("error", role, f"{url}: no answer ({type(error).__name__}).", next_step)
     if answer.status_code in (401, 403):

@@ -9,11 +9,10 @@ digest as an input, so KFP's cache is used while it stays the same.
 
 from uuid import uuid4
 
-import httpx
 import orjson
 
 from qinglan.files import sha256_text
-from qinglan.lineage.step_inputs import TIMEOUT_SECONDS, read_gateway, served_knowledge_bases
+from qinglan.lineage.step_inputs import gateway_http, read_gateway, served_knowledge_bases
 from qinglan.llm.contract import PRICES_PATH, REPORT_PATH
 
 
@@ -23,7 +22,7 @@ def read_gateway_state(gateway_url: str) -> str:
     If the RAG service names no knowledge base by digest, its answers may change at any time. The result is then a new
     random string, which no cache knows.
     """
-    with httpx.Client(base_url=gateway_url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
+    with gateway_http(gateway_url) as http:
         prices = orjson.loads(read_gateway(http, PRICES_PATH))
         failed = orjson.loads(read_gateway(http, REPORT_PATH))["failed"]
         bases = served_knowledge_bases(http)

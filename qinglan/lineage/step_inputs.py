@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 
 from qinglan import digests
 from qinglan.errors import OutageError
 from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import sha256_bytes, sha256_file
-from qinglan.http_client import trusted_certificates
+from qinglan.http_client import Client, sync_client
 from qinglan.lineage.record import StepReport
 from qinglan.lineage.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef
@@ -39,7 +39,7 @@ AWAY_STATUSES = {502, 503, 504}
 
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
     """Add the paid answers of this stage and the knowledge bases; an OutageError if the gateway does not answer."""
-    with httpx.Client(base_url=gateway_url, timeout=TIMEOUT_SECONDS, trust_env=False) as http:
+    with gateway_http(gateway_url) as http:
         paid = read_gateway(http, PAID_PATH, {"step": stage})
         prices = read_gateway(http, PRICES_PATH)
         bases = served_knowledge_bases(http)
@@ -80,9 +80,7 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
         check_host(config.style.url, "reward.style.url")
-        with httpx.Client(
-            base_url=config.style.url, timeout=TIMEOUT_SECONDS, trust_env=False, verify=trusted_certificates()
-        ) as http:
+        with sync_client(config.style.url, timeout=TIMEOUT_SECONDS) as http:
             model = orjson.loads(read_gateway(http, STYLE_MODEL_PATH))["sha256"]
         step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
 
@@ -114,11 +112,16 @@ def add_verdict(step: StepReport, verdict: Verdict) -> None:
     step.papers[verdict_file_name(sha256_bytes(content))] = content
 
 
-def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
+def gateway_http(gateway_url: str) -> Client:
+    """A client of the run's own gateway: its list of paid answers has a line a call, and may be long."""
+    return sync_client(gateway_url, timeout=TIMEOUT_SECONDS, largest=None)
+
+
+def served_knowledge_bases(http: Client) -> list[dict[str, Any]]:
     """The knowledge bases that the RAG service lists; a company's own service may list none."""
     try:
         response = _get(http, KNOWLEDGE_BASES_PATH)
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         raise _gateway_outage(http, KNOWLEDGE_BASES_PATH, error) from error
     if 400 <= response.status_code < 500:
         return []
@@ -128,16 +131,16 @@ def served_knowledge_bases(http: httpx.Client) -> list[dict[str, Any]]:
     return [base for base in listed if base.get("snapshot")]
 
 
-def read_gateway(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
+def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
     """The body of the gateway's response; an OutageError if it gives none."""
     try:
         response = _get(http, path, parameters).raise_for_status()
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         raise _gateway_outage(http, path, error) from error
     return response.content
 
 
-def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None) -> httpx.Response:
+def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> httpx2.Response:
     """The gateway's response; waits through an outage as configured, since the stage's work is done by now."""
     retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
     for attempt in retries.attempts():
@@ -150,10 +153,10 @@ def _get(http: httpx.Client, path: str, parameters: dict[str, str] | None = None
 
 
 def _is_away(error: Exception) -> bool:
-    return isinstance(error, httpx.TransportError | httpx.HTTPStatusError)
+    return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)
 
 
-def _gateway_outage(http: httpx.Client, path: str, why: object) -> OutageError:
+def _gateway_outage(http: Client, path: str, why: object) -> OutageError:
     return OutageError(
         f"{str(http.base_url).rstrip('/')}{path}: the gateway does not say what was used ({why}). "
         "Run the stage again: what was paid for is in its journal."

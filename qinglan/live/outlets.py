@@ -94,15 +94,18 @@ def read_trainings(root: Path) -> list[TrainingSnapshot]:
 
 def gateway_sender(gateway_url: str) -> Write:
     """Send a training's snapshot to a gateway."""
-    import httpx
+    import httpx2
+
+    from qinglan.http_client import sync_client
 
     url = gateway_url.rstrip("/") + TRAININGS_PATH
 
     def send(snapshot: TrainingSnapshot, _: Rows) -> None:
         try:
             body = snapshot.model_dump_json()
-            httpx.post(url, content=body, timeout=SEND_TIMEOUT, trust_env=False).raise_for_status()
-        except httpx.HTTPError as error:
+            with sync_client(timeout=SEND_TIMEOUT) as http:
+                http.post(url, content=body).raise_for_status()
+        except httpx2.HTTPError as error:
             raise OSError(f"{url}: {str(error) or type(error).__name__}.") from error
 
     return send

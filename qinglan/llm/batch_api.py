@@ -13,6 +13,7 @@ import httpx2
 import openai
 import orjson
 
+from qinglan.http_client import MAX_ANSWER_BYTES, async_client
 from qinglan.llm.upstream import (
     MAX_RAW_CHARACTERS,
     Completion,
@@ -34,6 +35,9 @@ REQUEST_LINE_OVERHEAD = len(REQUEST_LINE) + 64
 
 MAX_FILE_BYTES = 190_000_000
 """Largest file of a batch; services refuse more than 200 MB."""
+
+MAX_RESULT_BYTES = 2_000_000_000
+"""Largest file of results; each of its lines is an answer."""
 
 NAME_METADATA_KEY = "qinglan"
 """The key of a batch's name in its metadata."""
@@ -138,6 +142,11 @@ class BatchService:
             async for chunk in chunks:
                 # splitlines would also split at U+2028, which may stand in a text of a JSON line.
                 *whole, rest = (rest + chunk).split(b"\n")
+                if len(rest) > MAX_ANSWER_BYTES:
+                    raise TransientError(
+                        "unreadable",
+                        f"{self._where}: a line of file {file} is larger than {MAX_ANSWER_BYTES:,} bytes.",
+                    )
                 for line in whole:
                     if line.strip():
                         yield self.read_line(line)
@@ -153,19 +162,23 @@ class BatchService:
         return BatchResultLine(str(key), _outcome(value, self._where))
 
     async def _bytes(self, file: str) -> AsyncGenerator[bytes, None]:
+        # A file is read piece by piece, so it may be larger than an answer, and take longer.
+        http = async_client(timeout=ASK_SECONDS, largest=MAX_RESULT_BYTES, whole_seconds=TRANSFER_SECONDS)
+
         async def begin(client: openai.AsyncOpenAI) -> Any:
-            request = client.files.with_streaming_response.content(file)
+            request = client.with_options(http_client=http).files.with_streaming_response.content(file)
             return request, await request.__aenter__()
 
-        with self._explain_unknown(f"file {file}"):
-            request, response = await self._upstream.call(begin, ASK_SECONDS)
-        try:
-            async for chunk in response.iter_bytes():
-                yield chunk
-        except httpx2.TransportError as error:
-            raise TransientError("connection", f"{self._where}: file {file} broke off ({error!r}).") from error
-        finally:
-            await request.__aexit__(None, None, None)
+        async with http:
+            with self._explain_unknown(f"file {file}"):
+                request, response = await self._upstream.call(begin, ASK_SECONDS)
+            try:
+                async for chunk in response.iter_bytes():
+                    yield chunk
+            except httpx2.TransportError as error:
+                raise TransientError("connection", f"{self._where}: file {file} broke off ({error!r}).") from error
+            finally:
+                await request.__aexit__(None, None, None)
 
     async def _json(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         async def send(client: openai.AsyncOpenAI) -> httpx2.Response:

@@ -24,10 +24,9 @@ from qinglan.llm.batch_api import (
     BatchStatus,
 )
 from qinglan.llm.batch_journal import Batch, BatchJournal, BatchRow
-from qinglan.llm.call_plan import usage_cost
+from qinglan.llm.call_plan import booked
 from qinglan.llm.group_commit import SqlStatement
 from qinglan.llm.journal import Journal, end_attempt_statement, fail_call_statement, record_answer_statements
-from qinglan.llm.prices import Usage
 from qinglan.llm.upstream import (
     Completion,
     FatalUpstreamError,
@@ -211,9 +210,8 @@ class BatchRunner:
 
     async def _settle(self, row: BatchRow, outcome: Completion | UpstreamError) -> None:
         if isinstance(outcome, Completion):
-            usage = outcome.usage
-            charged = self._batch.factor * usage_cost(self._model, usage) if usage else row.reserved
-            self._write(*record_answer_statements(row.attempt, row.call, outcome.raw, usage or Usage(), charged))
+            usage, charged = booked(self._model, outcome.usage, row.reserved, self._batch.factor)
+            self._write(*record_answer_statements(row.attempt, row.call, outcome.raw, usage, charged))
         else:
             charged = row.reserved if outcome.maybe_billed else 0.0
             ended = "lost" if outcome.maybe_billed else "rejected"

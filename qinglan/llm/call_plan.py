@@ -40,9 +40,16 @@ def plan_call(paid_request: PaidRequest, model: PaidModel) -> PlannedCall:
     return PlannedCall(call, paid_request.entry, request, worst, tokens)
 
 
-def usage_cost(model: PaidModel, usage: Usage) -> float:
-    """Cost of an answer at the live price."""
-    return cost(model.price, usage.input, usage.output, usage.cached)
+def booked(model: PaidModel, usage: Usage | None, worst: float, factor: float = 1.0) -> tuple[Usage, float]:
+    """Tokens and cost of an answer that go into the journal; `factor` is the share of the live price that is paid.
+
+    If a service counts more than its request can cost, its count is not believed: the worst cost is booked, as for a
+    service that counts nothing.
+    """
+    if usage is None:
+        return Usage(), worst
+    charged = factor * cost(model.price, usage.input, usage.output, usage.cached)
+    return (usage, charged) if charged <= worst else (Usage(), worst)
 
 
 def build_request(model: PaidModel, messages: list[Any], response_format: dict[str, Any] | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import httpx2
 import orjson
 
 from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
-from qinglan.http_client import http_client
+from qinglan.http_client import async_client
 from qinglan.llm.config import Role
 from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
@@ -81,7 +81,7 @@ class GatewayClient:
         seconds = back_within or outage_seconds() or GATEWAY_RESTART_SECONDS
         self._retries = Retries(f"Gateway {self._base_url}", _is_away, seconds=seconds)
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
-        self._http = http_client(httpx2.Timeout(None, connect=5.0))
+        self._http = async_client(timeout=httpx2.Timeout(None, connect=5.0), largest=None)
         self._bundles = BundleClient(base_url)
 
     async def __aenter__(self) -> Self:

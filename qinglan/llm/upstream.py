@@ -17,7 +17,7 @@ import httpx2
 import openai
 import orjson
 
-from qinglan.http_client import certificate_advice, http_client
+from qinglan.http_client import async_client, certificate_advice
 from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.config import PaidModel
 from qinglan.llm.host_allowlist import check_host
@@ -29,6 +29,10 @@ from qinglan.llm.redaction import key_remover
 MAX_RAW_CHARACTERS = 2000
 MAX_MESSAGE_CHARACTERS = 300
 RETRYABLE_STATUSES = {408, 409, 425}
+CUT_OFF_STATUSES = {502, 504, 520, 524}
+"""Statuses of a proxy that forwarded the request and got no answer, or a broken one; the last two are Cloudflare's
+(developers.cloudflare.com/support/troubleshooting/http-status-codes). The service may have answered, and billed."""
+
 REJECTED_STATUSES = {400, 413, 422}
 FILTER_CODES, FILTER_MESSAGE = {"content_filter", "content_policy_violation"}, "Content Exists Risk"
 """Signs of a content filter in a 400: codes of OpenAI and Azure, and DeepSeek's message."""
@@ -90,7 +94,7 @@ class Upstream:
             api_key=self._key,
             max_retries=0,
             timeout=timeout,
-            http_client=http_client(httpx2.Timeout(timeout)),
+            http_client=async_client(timeout=timeout),
         )
 
     async def aclose(self) -> None:
@@ -165,7 +169,7 @@ def error_from_status(status: int, headers: Mapping[str, str], body: str, where:
             "refused" if code in FILTER_CODES or message.startswith(FILTER_MESSAGE) else "rejected", text, raw
         )
     if status >= 500 or status in RETRYABLE_STATUSES:
-        return TransientError(f"status {status}", text, raw)
+        return TransientError(f"status {status}", text, raw, maybe_billed=status in CUT_OFF_STATUSES)
     return FatalUpstreamError(
         "address", f"{text} See that base_url and model are right; redirects are not followed.", raw
     )

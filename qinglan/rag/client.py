@@ -5,19 +5,17 @@ async with RagClient("http://127.0.0.1:8000") as rag:
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import httpx
 import httpx2
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
 from qinglan.errors import DataError, OutageError
-from qinglan.http_client import certificate_advice, trusted_certificates
+from qinglan.http_client import async_client, certificate_advice
 from qinglan.outages import Retries, outage_seconds
 from qinglan.rag.adapter import RagAdapter
 from qinglan.rag.contract import (
@@ -76,12 +74,7 @@ class RagClient:
         self._adapter = RagAdapter(service, base_url)
         self._slots = asyncio.Semaphore(concurrency)
         self._bundles: BundleClient | None = None
-        # A service on loopback must not be called through a proxy of the environment.
-        self._http = httpx.AsyncClient(
-            base_url=base_url, timeout=timeout, trust_env=False, verify=trusted_certificates(),
-            limits=httpx.Limits(max_connections=concurrency),
-        )  # fmt: skip
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # under KFP's executor it would log a line a call
+        self._http = async_client(base_url, timeout=timeout)
 
     @classmethod
     def of_gateway(cls, gateway_url: str) -> Self:
@@ -155,7 +148,7 @@ class RagClient:
                 f"{self._where(path)}: {fallen}; the local score in its place is another scale. "
                 f"{self._next_step('reranker')}"
             ) from fallen
-        except (httpx.TransportError, httpx2.TransportError) as error:
+        except httpx2.TransportError as error:
             cause, advice = str(error) or type(error).__name__, certificate_advice(error)
             raise OutageError(
                 f"{self._where(path)}: no answer ({cause}). {self._next_step('service')}{advice}"
@@ -212,7 +205,7 @@ def _pause(error: Exception) -> bool | float:
         return RERANKER_RETRY_SECONDS
     if isinstance(error, _Busy):
         return min(float(error.retry_after), LONGEST_PAUSE) if error.retry_after.isdigit() else True
-    return isinstance(error, httpx.TransportError | httpx2.TransportError)
+    return isinstance(error, httpx2.TransportError)
 
 
 def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -> RagAnswer:

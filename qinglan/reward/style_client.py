@@ -1,9 +1,9 @@
 """The style service as a term of the reward: POST /predict {"text"} -> {"probabilities": {label: p}}."""
 
-import httpx
+import httpx2
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.http_client import certificate_advice, trusted_certificates
+from qinglan.http_client import async_client, certificate_advice
 from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
 from qinglan.reward.config import StyleRewardConfig
@@ -26,10 +26,8 @@ class StyleClient:
     def __init__(self, config: StyleRewardConfig) -> None:
         check_host(config.url, "reward.style.url")
         self._config = config
-        limits = httpx.Limits(max_connections=AT_ONCE)
-        self._http = httpx.AsyncClient(
-            base_url=config.url, timeout=SECONDS, trust_env=False, limits=limits, verify=trusted_certificates()
-        )
+        limits = httpx2.Limits(max_connections=AT_ONCE)
+        self._http = async_client(config.url, timeout=SECONDS, limits=limits)
         self._retries = Retries(self._where, _is_away, ATTEMPTS, outage_seconds())
 
     async def aclose(self) -> None:
@@ -44,14 +42,14 @@ class StyleClient:
     def _where(self) -> str:
         return f"Style service {self._config.url.rstrip('/')}/predict"
 
-    async def _send(self, text: str) -> httpx.Response:
+    async def _send(self, text: str) -> httpx2.Response:
         try:
             async for attempt in self._retries.attempts():
                 with attempt:
                     response = await self._http.post("/predict", json={"text": text})
                     if response.status_code in BUSY:
                         raise _Busy(f"status {response.status_code}")
-        except (_Busy, httpx.TransportError) as error:
+        except (_Busy, httpx2.TransportError) as error:
             raise OutageError(
                 f"{self._where}: no answer ({error or type(error).__name__}). {self._retries.limit()}; "
                 f"see that the service is up, then run again.{certificate_advice(error)}"
@@ -63,7 +61,7 @@ class StyleClient:
 
 
 def _is_away(error: Exception) -> bool:
-    return isinstance(error, _Busy | httpx.TransportError)
+    return isinstance(error, _Busy | httpx2.TransportError)
 
 
 def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) -> float:

@@ -1,7 +1,7 @@
 """A vLLM in a process of its own, on loopback, for as long as somebody needs it.
 
 with run_engine(folder, engine_options("rewriter"), log, seconds) as engine:
-    httpx.post(engine.url + COMPLETIONS_PATH, json=completion_request("rewriter", prompt, 64))
+    sync_client(engine.url, timeout=60).post(COMPLETIONS_PATH, json=completion_request("rewriter", prompt, 64))
 """
 
 import contextlib
@@ -71,12 +71,14 @@ def run_engine(
 
 
 def _wait_until_healthy(engine: Engine, seconds: float) -> None:
-    import httpx
+    import httpx2
+
+    from qinglan.http_client import sync_client
 
     deadline = time.monotonic() + seconds
-    with httpx.Client(trust_env=False, timeout=5) as http:
+    with sync_client(timeout=5) as http:
         while engine.process.poll() is None:
-            with contextlib.suppress(httpx.HTTPError):
+            with contextlib.suppress(httpx2.HTTPError):
                 if http.get(engine.url + HEALTH_PATH).status_code == 200:
                     return
             if time.monotonic() > deadline:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import httpx2
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.http_client import http_client
+from qinglan.http_client import async_client
 from qinglan.llm.config import MlflowUpstream
 from qinglan.llm.host_allowlist import check_host
 
@@ -32,7 +32,7 @@ class MlflowForward:
         check_host(upstream.base_url, "mlflow.base_url")
         if upstream.token_env:
             self._headers["authorization"] = f"Bearer {_token(upstream.token_env)}"
-        self._client = http_client(httpx2.Timeout(upstream.timeout_seconds))
+        self._client = async_client(timeout=upstream.timeout_seconds)
 
     async def aclose(self) -> None:
         if self._upstream is not None:

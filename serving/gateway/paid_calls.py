@@ -13,11 +13,10 @@ import stamina
 
 from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.budget import Budget
-from qinglan.llm.call_plan import PaidRequest, PlannedCall, plan_call, usage_cost
+from qinglan.llm.call_plan import PaidRequest, PlannedCall, booked, plan_call
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.journal import Journal, Outcome
 from qinglan.llm.limits import CircuitBreaker, RequestThrottle
-from qinglan.llm.prices import Usage
 from qinglan.llm.upstream import (
     FatalUpstreamError,
     RateLimitError,
@@ -211,9 +210,8 @@ class PaidCalls:
             outcome: Outcome = "lost" if failure.maybe_billed else "rejected"
             await self._journal.unanswered(number, outcome, f"{failure} {failure.raw}".strip(), charged)
             raise
-        usage = completion.usage
-        charged = usage_cost(upstream.model, usage) if usage else flight.worst
-        await self._journal.answered(number, flight.call.key, completion.raw, usage or Usage(), charged)
+        usage, charged = booked(upstream.model, completion.usage, flight.worst)
+        await self._journal.answered(number, flight.call.key, completion.raw, usage, charged)
         return completion.raw, charged
 
     @contextmanager

@@ -10,12 +10,13 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import httpcore
+import httpx2
 import orjson
 import stamina
 
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError, OutageError
-from qinglan.http_client import certificate_advice, trusted_certificates
+from qinglan.http_client import MAX_ANSWER_BYTES, AnswerLimit, certificate_advice, trusted_certificates
 from qinglan.llm.config import RagUpstream
 from qinglan.llm.host_allowlist import check_host
 from qinglan.llm.limits import retry_after
@@ -37,7 +38,7 @@ OUTAGE_TTL_SECONDS = 5.0
 RUN_CACHE_SIZE = 20_000
 LONGEST_PAUSE = 30.0
 RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
-TRANSPORT_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError)
+TRANSPORT_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpx2.TransportError)
 JSON_HEADERS = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
 
 
@@ -225,16 +226,26 @@ class RetrievalClient:
         """Send on a connection of its own: one pool of many connections scans all of them for each request."""
         line = await self._free.get()
         try:
-            response = await line.request(
+            async with line.stream(
                 method, self._base_url + path, headers=self._headers, content=body, extensions=self._timeout
-            )
+            ) as response:
+                content = await self._read_answer(response)
         finally:
             self._free.put_nowait(line)
-        reply = Reply(response.status, self._adapter.hide_secrets(response.content))
+        reply = Reply(response.status, self._adapter.hide_secrets(content))
         if reply.status in RETRYABLE_STATUSES:
             named = {name.decode().lower(): value.decode() for name, value in response.headers}
             raise _ServiceBusy(reply, retry_after(named, time.time()))
         return reply
+
+    async def _read_answer(self, response: httpcore.Response) -> bytes:
+        """The body, up to the same limits as of every other client."""
+        limit = AnswerLimit(MAX_ANSWER_BYTES, self._upstream.timeout_seconds)
+        chunks = list[bytes]()
+        async for chunk in response.aiter_stream():
+            limit.count(chunk)
+            chunks.append(chunk)
+        return b"".join(chunks)
 
 
 def read_cacheable_request(body: bytes) -> CacheableRequest | None:

@@ -62,7 +62,6 @@ def serve_knowledge_bases(
 def serve(config: RagConfig) -> None:
     """Serve until SIGTERM; one line of JSON on stdout says the address once connections are taken."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a call, with the address in it
     cluster = ClusterClient(config.opensearch) if config.opensearch else None
     service = RerankerClient(config.reranker_service) if config.reranker_service else None
     engines = open_engines(config, cluster, service)

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 
 from qinglan.errors import OutageError
-from qinglan.http_client import trusted_certificates
+from qinglan.http_client import async_client
 from qinglan.llm.limits import CircuitBreaker
 
 SHOWN_ANSWER = 200
@@ -42,9 +42,7 @@ class ServiceClient:
 
     def __init__(self, url: str, deadline_seconds: float, headers: Mapping[str, str] | None = None) -> None:
         self._url, self._deadline = url.rstrip("/"), deadline_seconds
-        self._http = httpx.AsyncClient(
-            timeout=deadline_seconds, trust_env=False, headers=headers, verify=trusted_certificates()
-        )
+        self._http = async_client(timeout=deadline_seconds, headers=headers)
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -62,9 +60,9 @@ class ServiceClient:
         try:
             async with asyncio.timeout(within or self._deadline):
                 response = await self._http.request(method, self._url + path, content=content, headers=headers)
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except (TimeoutError, httpx2.TimeoutException) as error:
             raise ServiceError("timeout") from error
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise ServiceError("unreachable") from error
         if response.status_code != 200:
             raise ServiceError("refused", response.status_code, response.text[:SHOWN_ANSWER])

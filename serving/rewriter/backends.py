@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-import httpx
+import httpx2
 import orjson
 
 from qinglan.errors import OutageError
+from qinglan.http_client import async_client
 from qinglan.rewriter.engine import (
     COMPLETIONS_PATH,
     HEALTH_PATH,
@@ -78,8 +79,8 @@ class VllmBackend:
 
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
         self._model, self._max_new_tokens = model, max_new_tokens
-        limits = httpx.Limits(max_connections=MAX_CONCURRENCY + 2, keepalive_expiry=KEEP_ALIVE_SECONDS)
-        self._http = httpx.AsyncClient(base_url=url, limits=limits, timeout=None, trust_env=False)  # noqa: S113 - each request has the caller's deadline
+        limits = httpx2.Limits(max_connections=MAX_CONCURRENCY + 2, keepalive_expiry=KEEP_ALIVE_SECONDS)
+        self._http = async_client(url, timeout=None, limits=limits)  # each request has the caller's deadline
         self._turns = asyncio.Semaphore(MAX_CONCURRENCY)
         self._url, self._waiting = url, 0
 
@@ -93,13 +94,13 @@ class VllmBackend:
     async def is_ready(self) -> bool:
         try:
             return (await self._http.get(HEALTH_PATH, timeout=HEALTH_SECONDS)).status_code == 200
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return False
 
     async def context_tokens(self) -> int | None:
         try:
             return context_tokens((await self._http.get(MODELS_PATH, timeout=HEALTH_SECONDS)).content)
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return None
 
     async def aclose(self) -> None:
@@ -122,13 +123,13 @@ class VllmBackend:
         try:
             try:
                 response = await self._send(body)
-            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+            except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
                 response = await self._send(body)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise OutageError(f"The backend at {self._url} does not answer ({type(error).__name__}).") from error
         if response.status_code != 200:
             raise OutageError(f"The backend at {self._url} refused with {response.status_code}. See its log.")
         return response.content
 
-    async def _send(self, body: bytes) -> httpx.Response:
+    async def _send(self, body: bytes) -> httpx2.Response:
         return await self._http.post(COMPLETIONS_PATH, content=body, headers={"content-type": "application/json"})

@@ -15,12 +15,13 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import httpx
+import httpx2
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from qinglan.errors import OutageError
 from qinglan.files import atomic_write
+from qinglan.http_client import Client, sync_client
 from serving.rollout.check_counts import (
     SERIES_NAMES,
     Counters,
@@ -96,15 +97,15 @@ def scrape_counters(url: str) -> Counters:
     try:
         answer = _http().get(f"{url}/metrics").raise_for_status()
         return dict(_parse_metrics(answer.text))
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, IndexError) as error:
         raise OutageError(f"{url}/metrics: no numbers ({type(error).__name__}).") from error
 
 
 @cache
-def _http() -> httpx.Client:
-    """A client that keeps no connection: servers come and go. Each client reads the public authorities: 20 ms."""
-    limits = httpx.Limits(max_keepalive_connections=0)
-    return httpx.Client(timeout=ANSWER_SECONDS, trust_env=False, limits=limits)
+def _http() -> Client:
+    """A client that keeps no connection: servers come and go."""
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    return sync_client(timeout=ANSWER_SECONDS, limits=limits)
 
 
 def filter_counters(counters: Counters, is_included: Callable[[str], bool]) -> Counters:

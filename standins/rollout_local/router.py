@@ -18,7 +18,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import httpx
+import httpx2
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -26,6 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from qinglan.http_client import async_client
 from serving.http_server import client_disconnected
 from serving.request_errors import BodyLimit
 
@@ -74,11 +75,7 @@ class Router:
         self._deadline = deadline_seconds
         self._in_flight: Tally[str] = Tally()
         self._idle_events: dict[str, asyncio.Event] = {}
-        self._http = httpx.AsyncClient(
-            trust_env=False,
-            timeout=None,  # noqa: S113 - the model's own deadline holds
-            limits=httpx.Limits(max_connections=None, keepalive_expiry=5.0),
-        )
+        self._http = async_client(timeout=None)  # the model's own deadline holds
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "qinglan_rewriter_requests", "Users' requests by the model drawn for them, and how it dealt with them.",
@@ -157,7 +154,7 @@ class Router:
                 )
         except TimeoutError:
             return Attempt(_error_response(504, "The model did not answer in time."), LATE)
-        except (httpx.TransportError, httpx.UnsupportedProtocol):
+        except (httpx2.TransportError, httpx2.UnsupportedProtocol):
             return Attempt(_error_response(502, "The model cannot be reached."), FAILED)
         finally:
             self._finish(backend.uri)

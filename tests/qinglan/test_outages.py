@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
-import httpx2
 import orjson
 import pytest
 import uvicorn
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.http_client import http_client
-from qinglan.lineage.step_inputs import read_gateway
+from qinglan.http_client import async_client
+from qinglan.lineage.step_inputs import gateway_http, read_gateway
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.contract import CALL_HEADER, PRICES_PATH
 from qinglan.outages import OUTAGE_VARIABLE, outage_seconds
@@ -50,7 +48,7 @@ async def predict_style(url: str) -> Any:
 
 
 async def read_prices(url: str) -> Any:
-    with httpx.Client(base_url=url, trust_env=False) as http:
+    with gateway_http(url) as http:
         return await asyncio.to_thread(read_gateway, http, PRICES_PATH)
 
 
@@ -198,7 +196,7 @@ def test_a_time_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPat
 
 def test_a_connection_to_a_lost_machine_ends_by_its_own_probes() -> None:
     async def options(url: str) -> list[int]:
-        async with http_client(httpx2.Timeout(None)) as http, http.stream("GET", url) as response:
+        async with async_client(timeout=None) as http, http.stream("GET", url) as response:
             connection = response.extensions["network_stream"].get_extra_info("socket")
             return [
                 connection.getsockopt(*option)

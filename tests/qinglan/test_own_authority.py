@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 
-import httpx2
 import orjson
 import pytest
 from cryptography import x509
@@ -21,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from pipelines.config import load_config
 from pipelines.doctor.providers import list_check
 from qinglan.errors import ConfigError, OutageError
-from qinglan.http_client import http_client, trusted_certificates
+from qinglan.http_client import async_client, trusted_certificates
 from qinglan.llm.budget import Budget
 from qinglan.llm.config import RagUpstream
 from qinglan.rag.client import RagClient
@@ -130,7 +129,7 @@ def test_models_are_trusted_by_the_same_file_beside_the_public_authorities(
     trusted_certificates.cache_clear()
 
     async def post() -> int:
-        async with http_client(httpx2.Timeout(30)) as http:
+        async with async_client(timeout=30) as http:
             return (await http.post(f"{service}/v1/chat/completions", json={})).status_code
 
     assert asyncio.run(post()) == 200

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
+import httpx2
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.student_timing import (
@@ -24,6 +24,7 @@ from components.evaluation.rewriter.student_timing import (
     time_student,
 )
 from qinglan.errors import ConfigError, OutageError, QinglanError
+from qinglan.http_client import AsyncClient, async_client, sync_client
 from qinglan.models.references import refuse_foreign_files
 from qinglan.prompts import Message, PromptInput, student_messages
 from qinglan.rewriter.card import RewriterCard, model_context, read_card, refuse_other_prompts
@@ -89,8 +90,9 @@ def fitted_prompts(
 ) -> list[StudentPrompt]:
     """The prompts as our server before this engine sends them: without the oldest turns of a long history."""
     try:
-        limit = context_tokens(httpx.get(url + MODELS_PATH, timeout=SERVED_SECONDS, trust_env=False).content)
-    except httpx.HTTPError as error:
+        with sync_client(url, timeout=SERVED_SECONDS) as http:
+            limit = context_tokens(http.get(MODELS_PATH).content)
+    except httpx2.HTTPError as error:
         raise OutageError(f"no answer: {type(error).__name__}") from error
     budget = card.prompt_tokens(min(model_context(folder), limit or sys.maxsize))
     tokenizer = load_tokenizer(folder)
@@ -100,10 +102,9 @@ def fitted_prompts(
 async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], together: int) -> BatchOutput:
     """All completions, a limited number at a time; the first failure ends the others."""
     turns = asyncio.Semaphore(together)
-    limits = httpx.Limits(max_connections=together)
     started = time.perf_counter()
     with progress(f"evaluate {name}", len(requests)) as tick:
-        async with httpx.AsyncClient(base_url=url, limits=limits, timeout=SERVED_SECONDS, trust_env=False) as client:
+        async with async_client(url, timeout=SERVED_SECONDS) as client:
 
             async def write(request: dict[str, object]) -> GeneratedRewrite:
                 async with turns:
@@ -119,10 +120,10 @@ async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], 
     return BatchOutput.of([task.result() for task in tasks], time.perf_counter() - started)
 
 
-async def _complete(client: httpx.AsyncClient, request: dict[str, object]) -> GeneratedRewrite:
+async def _complete(client: AsyncClient, request: dict[str, object]) -> GeneratedRewrite:
     try:
         response = await client.post(COMPLETIONS_PATH, json=request)
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         raise OutageError(f"no answer: {type(error).__name__}") from error
     if 400 <= response.status_code < 500:
         raise ConfigError(

@@ -92,20 +92,20 @@ def evenly_spaced(rows: int, count: int) -> list[int]:
 
 def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[float]]:
     """Single rewrites as a user of the service waits for them; the first one warms up and does not count."""
-    import httpx
+    import httpx2
 
-    from qinglan.http_client import trusted_certificates
+    from qinglan.http_client import sync_client
 
     check_host(url, "evaluate.rewriter_urls")
     texts, times = [], []
-    with httpx.Client(base_url=url, timeout=SERVED_SECONDS, trust_env=False, verify=trusted_certificates()) as client:
+    with sync_client(url, timeout=SERVED_SECONDS) as client:
         for number, row in enumerate([*rows[:1], *rows]):
             started = time.perf_counter()
             try:
                 response = client.post(SERVED_PATH, json={"instances": [_instance(row)]})
                 response.raise_for_status()
                 text = str(response.json()["predictions"][0]["rewritten_query"])
-            except (httpx.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
+            except (httpx2.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
                 raise OutageError(
                     f"Rewriter {url}{SERVED_PATH}: no rewrite ({error}). Start it, or leave out `rewriter_urls`."
                 ) from error

@@ -20,12 +20,12 @@ class GatewayUsage:
         return usage_since(self._before, now) if now else {}
 
     def _counts(self) -> UsageCounts:
-        import httpx
+        from qinglan.errors import OutageError
+        from qinglan.http_client import get_json
 
         try:
-            answer = httpx.get(self._url, timeout=5.0, trust_env=False)
-            return usage_counts(answer.raise_for_status().json())
-        except (httpx.HTTPError, ValueError):
+            return usage_counts(get_json(self._url, "Is the gateway up?", timeout=5.0))
+        except OutageError:
             return {}
 
 

@@ -34,7 +34,6 @@ def configure_json_logging() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def start_monitoring_server(controller: Controller, lease: ClusterLease, host: str, port: int) -> ThreadedServer:

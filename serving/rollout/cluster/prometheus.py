@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 
 from qinglan.addresses import address_fault
 from qinglan.errors import ConfigError, OutageError
+from qinglan.http_client import sync_client
 
 ANSWER_SECONDS = 15.0
+MAX_ANSWER_BYTES = 64_000_000
+"""Largest answer: a day of a hundred series that are scraped every five seconds has 50 MB."""
 
 
 class Sample(NamedTuple):
@@ -34,7 +37,7 @@ class PrometheusClient:
         if fault := address_fault(url):
             raise ConfigError(f"--prometheus: {fault}.")
         self.url = url.rstrip("/")
-        self._client = httpx.Client(timeout=ANSWER_SECONDS)
+        self._client = sync_client(timeout=ANSWER_SECONDS, largest=MAX_ANSWER_BYTES)
 
     def close(self) -> None:
         self._client.close()
@@ -53,7 +56,7 @@ class PrometheusClient:
     def _query(self, query: str, kind: str, **parameters: str) -> Any:
         try:
             answer = self._client.post(f"{self.url}/api/v1/query", data={"query": query, **parameters})
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise OutageError(f"{self.url}: {type(error).__name__} {error}. Does Prometheus run there?") from error
         if answer.status_code != 200:
             raise OutageError(f"{self.url}: {answer.status_code} {answer.text[:200]}")

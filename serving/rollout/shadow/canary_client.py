@@ -3,9 +3,10 @@
 import asyncio
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import orjson
 
+from qinglan.http_client import async_client
 from qinglan.kubernetes.model_rollouts import SHADOW_HEADER
 from qinglan.text import is_blank
 from serving.rollout.shadow.config import ModelPair
@@ -25,7 +26,7 @@ class CanaryClient:
             ingress.rstrip("/"),
             deadline_seconds,
         )
-        self._http = httpx.AsyncClient(timeout=deadline_seconds, trust_env=False)
+        self._http = async_client(timeout=deadline_seconds)
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -41,7 +42,7 @@ class CanaryClient:
             raise PairFailure("canary_refused", f"status {response.status_code}")
         return read_rewrite(response.content, pair.canary)
 
-    async def _post(self, body: bytes, pair: ModelPair) -> httpx.Response:
+    async def _post(self, body: bytes, pair: ModelPair) -> httpx2.Response:
         headers = {"content-type": "application/json", SHADOW_HEADER: "1"}
         if self._ingress:
             headers["host"] = urlsplit(pair.url).netloc
@@ -49,9 +50,9 @@ class CanaryClient:
             async with asyncio.timeout(self._deadline):
                 url = (self._ingress or pair.url.rstrip("/")) + self._path
                 return await self._http.post(url, content=body, headers=headers)
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except (TimeoutError, httpx2.TimeoutException) as error:
             raise PairFailure("canary_late", f"no answer within {self._deadline:g} s") from error
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise PairFailure("canary_unreachable", str(error) or type(error).__name__) from error
 
 

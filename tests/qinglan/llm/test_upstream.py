@@ -57,6 +57,26 @@ def test_an_error_status_stops_the_row_the_run_or_nothing(
     assert not result.maybe_billed
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "maybe_billed"),
+    [
+        (502, "<html>Bad Gateway</html>", True),
+        (504, "<html>Gateway Time-out</html>", True),
+        (504, error("timed out", "timeout"), True),
+        (520, "", True),
+        (524, "", True),
+        (500, error("oops"), False),
+        (503, error("overloaded"), False),
+        (521, "", False),
+        (522, "", False),
+    ],
+)
+def test_a_call_that_a_proxy_cut_off_may_have_been_billed(status: int, body: str, maybe_billed: bool) -> None:
+    result = error_from_status(status, {}, body, "teacher")
+
+    assert (type(result), result.maybe_billed) == (TransientError, maybe_billed)
+
+
 def test_a_rate_limit_carries_how_long_to_wait() -> None:
     result = error_from_status(429, {"retry-after": "12"}, error("slow down"), "teacher")
     assert isinstance(result, RateLimitError)

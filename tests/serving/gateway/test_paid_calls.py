@@ -375,12 +375,31 @@ def test_metrics_tell_of_calls_hits_and_money(tmp_path: Path) -> None:
     assert lines["qinglan_calls_under_way"] == "0.0"
 
 
-def test_a_service_that_counts_more_tokens_than_there_are_is_charged_at_the_worst(tmp_path: Path) -> None:
-    boasts = completion("答").replace(b'"prompt_tokens":', b'"prompt_tokens":1000000000000000000000')
-    with running(Scripted(Reply(200, boasts))) as teacher:
-        [answer], report = ask_all(gateway_config(teacher), tmp_path, ["一"])
-    assert isinstance(answer, Answer)
-    assert 0 < report["cost"] < 1
+@pytest.mark.parametrize(
+    ("field", "count"),
+    [
+        ("prompt_tokens", 10**21),
+        ("prompt_tokens", 10**9),
+        ("prompt_tokens", 100_000),
+        ("prompt_tokens", -1),
+        ("completion_tokens", 10**9),
+        ("completion_tokens", 1_000),
+        ("completion_tokens", 2**63),
+        ("completion_tokens", -(10**9)),
+    ],
+)
+def test_a_service_that_counts_more_tokens_than_there_are_is_charged_at_the_worst(
+    tmp_path: Path, field: str, count: int
+) -> None:
+    boast = orjson.loads(completion("答"))
+    boast["usage"][field] = "COUNT"
+    sent = orjson.dumps(boast).replace(b'"COUNT"', str(count).encode())  # orjson writes no number above 64 bits
+    with running(Scripted(Reply(200, sent))) as teacher:
+        answers, report = ask_all(config := gateway_config(teacher, budget=0.01), tmp_path, ["一", "二"])
+    longest = len("改写二") * 4 + 200
+    assert all(isinstance(answer, Answer) for answer in answers)
+    worst = worst_cost(config.teacher.price, b" " * longest, config.teacher.max_output_tokens)
+    assert worst_cost(config.teacher.price, b"", config.teacher.max_output_tokens) < report["cost"] / 2 < worst
 
 
 @pytest.mark.slow
