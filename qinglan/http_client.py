@@ -107,7 +107,7 @@ def outages(where: str, next_step: str) -> Iterator[None]:
 
 
 def failure_text(error: httpx2.HTTPError) -> str:
-    """What went wrong with a request, in a few words."""
+    """Describe a failed request in a few words."""
     if isinstance(error, httpx2.HTTPStatusError):
         return f"status {error.response.status_code}"
     return f"no answer ({str(error) or type(error).__name__})"

@@ -24,7 +24,7 @@ class GatewayUsage:
         from qinglan.http_client import get_json
 
         try:
-            return usage_counts(get_json(self._url, "Is the gateway up?", timeout=5.0))
+            return usage_counts(get_json(self._url, "See the gateway's log, then run again.", timeout=5.0))
         except OutageError:
             return {}
 
