@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-SCHEMES = ("http", "https")
+SCHEMES = ("http://", "https://")
+"""In small letters: some clients refuse `HTTP://`, and would do so only after something was paid."""
+
 HIDDEN = re.compile(r"[^/\s]*@|(?<=[?#])\S+")
 SECRET_FIELD = re.compile(r"api.?key|secret|passw|authorization|bearer|(?<!max_)token$", re.IGNORECASE)
 
@@ -20,11 +22,11 @@ def address_fault(url: str) -> str:
     """The fault of an address; empty where it has none. It never repeats the address."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in SCHEMES and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        usable = url.startswith(SCHEMES) and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         usable = False
     if not usable or url != url.strip() or any(sign.isspace() or not sign.isprintable() for sign in url):
-        return "no http or https address, such as https://host:8000"
+        return "no http or https address in small letters, such as https://host:8000"
     if "@" in parts.netloc:
         return "an address holds no user and password. Keys come from the environment"
     if "?" in url or "#" in url:
@@ -53,7 +55,7 @@ def called_addresses(settings: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _addresses(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str) and value.startswith(("http://", "https://")):
+    if isinstance(value, str) and value.lower().startswith(SCHEMES):
         yield where, value
     elif isinstance(value, Mapping):
         for name, item in value.items():

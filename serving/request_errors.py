@@ -5,15 +5,19 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from qinglan.documents import refuse_twice_named
+from qinglan.errors import DataError
+
 
 class QueueFull(Exception):
     """More waits than the queue takes."""
 
 
 class BodyLimit:
-    """ASGI middleware: at most `largest` bytes of a request's body reach the application.
+    """ASGI middleware: at most `largest` bytes of a body reach the application, and no JSON with two meanings.
 
-    More is an HTTPException as soon as that is known, which the service renders in its own envelope.
+    More is an HTTPException as soon as that is known, which the service renders in its own envelope; so is an object
+    that names a key twice, such as two tenants.
     """
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
@@ -24,14 +28,16 @@ class BodyLimit:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         declared = Headers(scope=scope).get("content-length", "")
-        read = 0
+        parts = list[bytes]()
 
         async def limited() -> Message:
-            nonlocal read
             self._refuse_above(int(declared) if declared.isdigit() else 0)
             message = await receive()
-            read += len(message.get("body", b""))
-            self._refuse_above(read)
+            if body := message.get("body", b""):
+                parts.append(body)
+            self._refuse_above(sum(map(len, parts)))
+            if message["type"] == "http.request" and not message.get("more_body"):
+                _refuse_two_meanings(b"".join(parts))
             return message
 
         return await self._app(scope, limited, send)
@@ -39,6 +45,13 @@ class BodyLimit:
     def _refuse_above(self, size: int) -> None:
         if size > self._largest:
             raise HTTPException(413, f"body: larger than {self._largest} bytes")
+
+
+def _refuse_two_meanings(body: bytes) -> None:
+    try:
+        refuse_twice_named(body, "body")
+    except DataError as error:
+        raise HTTPException(400, str(error)) from error
 
 
 def describe_validation_error(error: RequestValidationError) -> str:

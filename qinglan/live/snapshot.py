@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, FiniteFloat, NonNegativeInt
+from pydantic import Field, FiniteFloat
 
 from qinglan.config import Config, Name
 
@@ -30,13 +30,20 @@ Points = Annotated[list[tuple[FiniteFloat, FiniteFloat]], Field(max_length=POINT
 Text = Annotated[str, Field(max_length=LONGEST)]
 
 
+StepNumber = Annotated[int, Field(ge=0, le=10**12)]
+"""A step, or a number of steps: small enough for a float, as Prometheus has it."""
+
+Moment = Annotated[float, Field(ge=0, le=253_402_300_799)]
+"""Seconds since 1970, up to the year 9999: the last that a date can have."""
+
+
 class AlarmNote(Config):
     """An alarm as it is shown."""
 
     name: Name
     level: Literal["warn", "stop"]
     message: Text
-    step: NonNegativeInt
+    step: StepNumber
 
 
 class TrainingSnapshot(Config):
@@ -46,15 +53,13 @@ class TrainingSnapshot(Config):
     stage: Name
     title: Annotated[str, Field(max_length=80)]
     state: Literal["running", "done", "failed"]
-    started: FiniteFloat
-    """Seconds since 1970; so are the next two."""
-
-    stepped: FiniteFloat
+    started: Moment
+    stepped: Moment
     """Time of the newest step."""
 
-    written: FiniteFloat
-    step: NonNegativeInt
-    total: NonNegativeInt
+    written: Moment
+    step: StepNumber
+    total: StepNumber
     """Steps in all, as far as is known; 0 before the first."""
 
     seconds_left: FiniteFloat | None

@@ -1,6 +1,7 @@
 """HTTP interface of the gateway: OpenAI's protocol for paid models, the RAG contract, the journal, and trainings."""
 
 import asyncio
+import sqlite3
 from collections.abc import Mapping
 from typing import Any, get_args
 from urllib.parse import unquote
@@ -10,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, PlainTextResponse, StreamingResponse
 
+from qinglan.documents import refuse_twice_named
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
 from qinglan.live.page import trainings_page
 from qinglan.live.snapshot import TRAININGS_PATH
@@ -64,6 +66,7 @@ def create_app(
     """Create the app of an open gateway."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
     app.add_exception_handler(ClientDisconnect, client_disconnected)
+    _add_refusals(app)
     _add_calls(app, paid, retrievals, {str(role): model for role, model in models.items()})
     _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, paid, metrics)
@@ -76,6 +79,19 @@ def create_app(
         return Response(orjson.dumps(prices, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2), media_type=JSON)
 
     return app
+
+
+def _add_refusals(app: FastAPI) -> None:
+    """Every error of ours in OpenAI's shape; a journal that cannot be read, as on a full disk, is an outage."""
+
+    async def refused(_: Request, error: QinglanError) -> Response:
+        return error_response(error)
+
+    async def unreadable(_: Request, error: sqlite3.Error) -> Response:
+        return error_response(OutageError(f"The journal cannot be read ({error}). Mend the disk, then run again."))
+
+    app.exception_handler(QinglanError)(refused)
+    app.exception_handler(sqlite3.Error)(unreadable)
 
 
 def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_name: Mapping[str, PaidModel]) -> None:
@@ -93,7 +109,7 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
         return Response(answer, media_type=JSON, headers=named)
 
     async def retrieve(body: bytes, _: Mapping[str, str]) -> Response:
-        return await _forward_reply(retrievals.retrieve(body))
+        return await _forward_reply(_retrieve(retrievals, body))
 
     posts = {COMPLETIONS_PATH: complete, RAG_PATH: retrieve}
 
@@ -101,10 +117,7 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
         return await posts[request.url.path](await request.body(), request.headers)
 
     async def bundle(request: Request) -> Response:
-        try:
-            requests = read_bundle(await request.body(), posts)
-        except QinglanError as error:
-            return error_response(error)
+        requests = read_bundle(await request.body(), posts)
         return StreamingResponse(answer_bundle(requests, posts), media_type="application/octet-stream")
 
     async def knowledge_bases(_: Request) -> Response:
@@ -119,12 +132,9 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
 def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[Role, dict[str, Any]]) -> None:
     @app.post("/v1/journal/exported")
     async def exported(request: Request) -> Response:
-        try:
-            fields = _object(await request.body())
-            step, artifact = (_text(fields, name) for name in ("step", "artifact"))
-            answers = await journal.exported(step, artifact)
-        except QinglanError as error:
-            return error_response(error)
+        fields = _object(await request.body())
+        step, artifact = (_text(fields, name) for name in ("step", "artifact"))
+        answers = await journal.exported(step, artifact)
         return _json({"step": step, "artifact": artifact, "answers": answers})
 
     @app.get(REPORT_PATH)
@@ -145,10 +155,7 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
 def _add_trainings(app: FastAPI, trainings: Trainings) -> None:
     @app.post(TRAININGS_PATH)
     async def take(request: Request) -> Response:
-        try:
-            trainings.take(await request.body())
-        except QinglanError as error:
-            return error_response(error)
+        trainings.take(await request.body())
         return Response(status_code=204)
 
     @app.get(TRAININGS_PATH)
@@ -164,10 +171,7 @@ def _add_trainings(app: FastAPI, trainings: Trainings) -> None:
 def _add_mlflow(app: FastAPI, mlflow: MlflowForward) -> None:
     async def forward(request: Request) -> Response:
         path, media_type = request.path_params["path"], request.headers.get("content-type", "")
-        try:
-            reply = await mlflow.send(request.method, path, request.url.query, await request.body(), media_type)
-        except QinglanError as error:
-            return error_response(error)
+        reply = await mlflow.send(request.method, path, request.url.query, await request.body(), media_type)
         return Response(reply.body, reply.status, media_type=reply.media_type or None)
 
     app.add_route(MLFLOW_PATH + "/{path:path}", forward, ["GET", "POST"])
@@ -195,6 +199,11 @@ def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
     @app.get("/metrics")
     async def prometheus() -> PlainTextResponse:
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def _retrieve(retrievals: RetrievalClient, body: bytes) -> Reply:
+    refuse_twice_named(body, "body")  # the cache would read one tenant, and the service perhaps the other
+    return await retrievals.retrieve(body)
 
 
 async def _forward_reply(reply: Any) -> Response:
@@ -247,6 +256,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 def _object(body: bytes) -> dict[str, Any]:
+    refuse_twice_named(body, "body")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -271,8 +281,12 @@ def _header(headers: Any, name: str) -> str:
 
 
 def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages: texts only, since the worst cost of a picture does not follow from its bytes."""
     messages = request.get("messages")
-    good = isinstance(messages, list) and messages and all(isinstance(m, dict) and "role" in m for m in messages)
-    if not good:
-        raise DataError("messages: a list of messages with `role` and `content` belongs here.")
-    return list(messages or [])
+    if not (isinstance(messages, list) and messages and all(map(_is_text_message, messages))):
+        raise DataError("messages: a list of messages with `role` and `content` belongs here, both texts.")
+    return messages
+
+
+def _is_text_message(message: Any) -> bool:
+    return isinstance(message, dict) and all(isinstance(message.get(name), str) for name in ("role", "content"))

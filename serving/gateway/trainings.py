@@ -11,11 +11,12 @@ from prometheus_client.registry import Collector
 from pydantic import ValidationError
 
 from qinglan.config import explain_validation_error
+from qinglan.documents import refuse_twice_named
 from qinglan.errors import DataError
 from qinglan.live.snapshot import TrainingSnapshot
 
 MOST = 32
-"""Trainings that are remembered; one more, and the one that was silent longest is forgotten."""
+"""Trainings that are remembered. One more takes the place of the one that was silent longest, if its time is over."""
 
 RUNNING_SECONDS, ENDED_SECONDS = 6 * 3600.0, 900.0
 """How long after its last report a training has metrics: one that should be running, and one that ended."""
@@ -30,15 +31,23 @@ class Trainings(Collector):
 
     def take(self, body: bytes) -> None:
         """Remember a snapshot in place of that training's last."""
+        refuse_twice_named(body, "body")
         try:
             snapshot = TrainingSnapshot.model_validate_json(body)
         except ValidationError as error:
             raise DataError(f"body: {explain_validation_error(error, show_input=False)}.") from error
         key = snapshot.run, snapshot.stage
+        if key not in self._reports and len(self._reports) >= MOST:
+            self._forget_oldest()
         self._reports.pop(key, None)
         self._reports[key] = self._clock(), snapshot
-        while len(self._reports) > MOST:
-            del self._reports[next(iter(self._reports))]
+
+    def _forget_oldest(self) -> None:
+        """Make room for a new training. One that still reports keeps its place, whatever names are made up."""
+        over = next((key for key, report in self._reports.items() if not self._is_fresh(*report)), None)
+        if over is None:
+            raise DataError(f"run: {MOST} trainings report here already. The next is shown when one of them is over.")
+        del self._reports[over]
 
     def snapshots(self) -> list[TrainingSnapshot]:
         """All that are remembered, the last that reported first."""
@@ -70,10 +79,12 @@ class Trainings(Collector):
 
     def _fresh(self) -> Iterator[TrainingSnapshot]:
         """Trainings that still have metrics: old ones would stay in Prometheus as if they went on."""
-        now = self._clock()
         for at, training in list(self._reports.values()):
-            if now - at <= (RUNNING_SECONDS if training.state == "running" else ENDED_SECONDS):
+            if self._is_fresh(at, training):
                 yield training
+
+    def _is_fresh(self, at: float, training: TrainingSnapshot) -> bool:
+        return self._clock() - at <= (RUNNING_SECONDS if training.state == "running" else ENDED_SECONDS)
 
 
 def _gauges(training: TrainingSnapshot) -> dict[str, float]:

@@ -154,9 +154,8 @@ class KServeRewriter(Model):  # type: ignore[misc]
         """The prompt of training, or a refusal in words: of a long history its oldest turns are left out."""
         systems = self.card.system_prompts
         if instance.tenant_id not in systems:
-            raise InvalidInput(
-                f"{where}: this model was trained for {', '.join(systems)}, not for {instance.tenant_id!r}."
-            )
+            # Which tenants it was trained for is in its card, and no business of a caller.
+            raise InvalidInput(f"{where}: this model was trained for other tenants, not for {instance.tenant_id!r}.")
         messages = student_messages(instance, systems[instance.tenant_id])
         prompt = fit_prompt(self._tokenizer, messages, self.card.prompt_tokens(self._context))
         if prompt.tokens > (longest := self._context - self.card.max_new_tokens):

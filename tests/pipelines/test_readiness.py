@@ -203,7 +203,7 @@ def test_hosts_that_are_allowed_already_stay_in_the_value_to_set(monkeypatch: py
         *map(str, disallowed_hosts({"one": "https://b.example", "two": "ftp://c", "three": "https://a.example"}))
     ]
 
-    assert named[0] == "two: no http or https address, such as https://host:8000."
+    assert named[0] == "two: no http or https address in small letters, such as https://host:8000."
     assert named[1].endswith("QINGLAN_ALLOWED_HOSTS=a.example,b.example")
     assert len(named) == 2
 

@@ -64,6 +64,19 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
+@pytest.mark.parametrize("url", ["HTTP://127.0.0.1:9", "Https://host.example/v1"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_scheme_in_capitals_is_refused_before_anything_is_paid(reader: str, url: str) -> None:
+    with pytest.raises(ConfigError):
+        READERS[reader](url)
+
+
+def test_a_scheme_in_capitals_does_not_hide_an_address_from_the_allowlist() -> None:
+    assert called_addresses({"a": {"b": ["HTTPS://host.example"]}}, "stage") == {
+        "stage.a.b[0]": "HTTPS://host.example"
+    }
+
+
 @pytest.mark.parametrize("kind", WITH_KEYS)
 @pytest.mark.parametrize("reader", READERS)
 def test_an_address_with_a_key_is_refused_and_not_repeated(reader: str, kind: str) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,10 @@ def test_an_asker_who_hangs_up_does_not_waste_what_is_being_paid_for(tmp_path: P
         assert asyncio.run(run(gateway_config(teacher)))["possibly_billed"] == []
 
 
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/1.png"}}
+"""A part of a message whose price does not follow from its bytes."""
+
+
 def post(config: GatewayConfig, folder: Path, body: Any, headers: dict[str, str]) -> httpx.Response:
     async def run() -> httpx.Response:
         async with gateway(config, folder) as url, httpx.AsyncClient(trust_env=False) as client:
@@ -318,6 +323,14 @@ def post(config: GatewayConfig, folder: Path, body: Any, headers: dict[str, str]
         ({"model": "teacher", "messages": []}, "messages"),
         ({"model": "teacher", "messages": messages("一"), "temperature": 2}, "temperature"),
         ({"model": "teacher", "messages": messages("一"), "response_format": "json"}, "response_format"),
+        ({"model": "teacher", "messages": [{"role": "user", "content": [PICTURE]}]}, "messages"),
+        (
+            {"model": "teacher", "messages": [{"role": "user", "content": [{"type": "text", "text": "一"}]}]},
+            "messages",
+        ),
+        ({"model": "teacher", "messages": [{"role": "user", "content": None}]}, "messages"),
+        ({"model": "teacher", "messages": [{"role": ["user"], "content": "一"}]}, "messages"),
+        ({"model": "teacher", "messages": [{"role": "user"}]}, "messages"),
         ([], "body"),
     ],
 )
@@ -326,6 +339,55 @@ def test_a_request_that_cannot_be_served_is_refused_naming_the_field(tmp_path: P
     refused = post(gateway_config("http://127.0.0.1:9"), tmp_path, body, headers)
     assert refused.status_code == 400
     assert refused.json()["error"]["message"].startswith(named)
+
+
+TWICE = b'{"role": "user", "content": "a", "content": "b"}'
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/chat/completions", b'{"model": "teacher", "model": "judge", "messages": []}', 400),
+        ("/v1/chat/completions", b'{"model": "teacher", "messages": [' + TWICE + b"]}", 400),
+        ("/api/chat/general_rag", b'{"query": "a", "tenant_id": "t", "tenant_id": "u"}', 422),
+        ("/api/chat/general_rag", b'{"query": "a", "tenant_id": "t", "tenant\\u005fid": "u"}', 422),
+        ("/v1/journal/exported", b'{"step": "a", "step": "b", "artifact": "c"}', 400),
+        ("/v1/trainings", b'{"run": "a", "run": "b"}', 400),
+    ],
+)
+def test_a_request_with_two_meanings_is_refused(tmp_path: Path, path: str, body: bytes, status: int) -> None:
+    headers = {"x-qinglan-step": "generate", "x-qinglan-row": "1"}
+
+    async def run() -> httpx.Response:
+        config = gateway_config("http://127.0.0.1:9")
+        async with gateway(config, tmp_path) as url, httpx.AsyncClient(trust_env=False) as client:
+            return await client.post(url + path, content=body, headers=headers)
+
+    refused = asyncio.run(run())
+    assert refused.status_code == status
+    assert "is there twice" in refused.text
+
+
+@pytest.mark.parametrize("path", ["/v1/journal/report", "/v1/journal/paid?step=generate", "/v1/journal/exported"])
+def test_a_journal_on_a_full_disk_is_an_outage_in_words(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async def run() -> httpx.Response:
+        async with (
+            gateway(gateway_config("http://127.0.0.1:9"), tmp_path) as url,
+            httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        ):
+            monkeypatch.setattr("qinglan.llm.group_commit.GroupWriter._commit", full)
+            if path.endswith("exported"):
+                return await http.post(path, content=b'{"step": "a", "artifact": "b"}')
+            return await http.get(path)
+
+    answer = asyncio.run(run())
+    assert (answer.status_code, answer.json()["error"]["type"]) == (503, "outage")
+    assert "disk is full" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

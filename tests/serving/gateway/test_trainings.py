@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
 
 from qinglan.errors import DataError
@@ -92,9 +93,11 @@ def test_a_training_that_is_silent_for_long_has_no_metrics_any_more(state: str, 
 
 
 def test_of_too_many_trainings_the_one_that_was_silent_longest_is_forgotten() -> None:
-    trainings = Trainings()
+    clock = Clock()
+    trainings = Trainings(clock)
     for number in range(MOST):
-        trainings.take(report(f"stage-{number}"))
+        trainings.take(report(f"stage-{number}", "done"))
+    clock.now += ENDED_SECONDS + 1
     trainings.take(report("stage-0"))
     trainings.take(report("new"))
 
@@ -103,7 +106,48 @@ def test_of_too_many_trainings_the_one_that_was_silent_longest_is_forgotten() ->
     assert stages[:2] == ["new", "stage-0"] and "stage-1" not in stages
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"run": 1}', report("sft").replace(b'"loss":1.0', b'"lo ss":1.0')])
+def test_a_flood_of_new_names_pushes_out_no_training_that_still_reports() -> None:
+    trainings = Trainings()
+    trainings.take(report("sft"))
+    refused = 0
+    for number in range(200):
+        try:
+            trainings.take(report(f"flood-{number}"))
+        except DataError:
+            refused += 1
+    trainings.take(report("sft", "done"))
+
+    assert refused == 200 - (MOST - 1)
+    assert (trainings.snapshots()[0].stage, trainings.snapshots()[0].state) == ("sft", "done")
+
+
+def changed(**fields: str) -> bytes:
+    """A snapshot with some fields written as given, which need not be JSON's own range of numbers."""
+    values = {**orjson.loads(report("sft")), **{name: f"<{name}>" for name in fields}}
+    body = orjson.dumps(values).decode()
+    for name, text in fields.items():
+        body = body.replace(f'"<{name}>"', text)
+    return body.encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"run": 1}',
+        report("sft").replace(b'"loss":1.0', b'"lo ss":1.0'),
+        changed(step="1" + "0" * 400),
+        changed(total="1" + "0" * 400),
+        changed(step="-1"),
+        changed(step="1000000000001"),
+        changed(started="-1e308"),
+        changed(stepped="1e308"),
+        changed(written="-1"),
+        changed(written="NaN"),
+        changed(seconds_left="Infinity"),
+    ],
+)
 def test_what_is_no_snapshot_is_refused(body: bytes) -> None:
     with pytest.raises(DataError, match="body: "):
         Trainings().take(body)

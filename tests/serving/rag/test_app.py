@@ -140,6 +140,10 @@ def test_a_wrong_field_is_refused_by_name(
         (b'{"query":"x","tenant_id":"fivedoctors","score_threshold":NaN}', 422),
         (b"[" * 200_000, 400),
         (b'{"query":"\xff"}', 400),
+        (b'{"query":"x","tenant_id":"fivedoctors","tenant_id":"chengla"}', 400),
+        (b'{"query":"x","tenant_id":"fivedoctors","tenant\\u005fid":"chengla"}', 400),
+        (b'{"query":"x","rewritten_query":"a","rewritten_query":"b","tenant_id":"fivedoctors"}', 400),
+        (b'{"query":"x","tenant_id":"fivedoctors","kb_name":"default","kb_name":"default"}', 400),
         (b'{"query":"' + b"x" * LARGEST_BODY + b'"}', 413),
     ],
 )

@@ -189,6 +189,9 @@ def test_a_question_that_cannot_be_answered_says_why(served: Served, path: str, 
     [
         (b'{"instances": ', JSON, 400), (b"", JSON, 400), (b"null", JSON, 400), (b'{"query": "\xff"}', JSON, 400),
         (b"[" * 100_000, JSON, 400), (b"{}", {"content-type": "text/plain"}, 400),
+        (b'{"instances": [{"query": "x", "tenant_id": "fivedoctors", "tenant_id": "chengla"}]}', JSON, 400),
+        (b'{"instances": [], "instances": [{"query": "x", "tenant_id": "fivedoctors"}]}', JSON, 400),
+        (b'{"model": "rewriter", "model": "rewriter", "messages": []}', JSON, 400),
         (b'"' + b"x" * 1_000_001 + b'"', JSON, 413),
     ],
 )  # fmt: skip
@@ -199,6 +202,13 @@ def test_a_body_that_is_no_question_is_refused(
 
     assert answer.status_code == status
     assert answer.json()["error"]
+
+
+def test_a_refusal_names_no_tenant_that_the_caller_did_not_name(served: Served) -> None:
+    answer = served.http.post(V1, json={"instances": [ASKED | {"tenant_id": "chengla"}]})
+
+    assert answer.status_code == 400
+    assert "fivedoctors" not in answer.text
 
 
 def test_health_and_metadata_are_kserves_own_and_nobody_unloads_the_model(served: Served) -> None:
