@@ -20,6 +20,7 @@ from pathlib import Path
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.files import cache_folder, sha256_text
+from qinglan.plain_files import open_lock
 from qinglan.terminal import quoted, say, say_error
 
 ROOT = Path(__file__).parents[1]
@@ -73,7 +74,7 @@ def environment_folder(image: str, locks: tuple[Path, ...]) -> Path:
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_suffix(".lock").open("ab") as lock:
+    with open_lock(folder.with_suffix(".lock")) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

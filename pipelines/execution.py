@@ -33,6 +33,7 @@ from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.lineage.record import code_version
 from qinglan.lineage.trust import ensure_keys, has_keys
+from qinglan.plain_files import open_lock, open_plain
 from qinglan.process_guard import process_guard
 from qinglan.store import STORE_VARIABLE
 from qinglan.terminal import quoted, say, visible
@@ -186,7 +187,7 @@ def run_lock(run: RunDir) -> Iterator[None]:
     """One run at a time in a folder: two would write over each other's records."""
     refuse_foreign_folder(run)
     run.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with run.lock.open("ab") as lock:
+    with open_lock(run.lock) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -207,7 +208,7 @@ def state_in_words(run: RunDir) -> str:
 
 
 def _is_locked(run: RunDir) -> bool:
-    with suppress(FileNotFoundError), run.lock.open("rb") as lock:
+    with suppress(FileNotFoundError), open_plain(run.lock) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:

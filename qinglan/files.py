@@ -4,6 +4,7 @@ with atomic_write(path) as partial, partial.open("wb") as out: ...
 for number, row in read_jsonl(path, Question): ...
 """
 
+import glob
 import hashlib
 import os
 import shutil
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from qinglan.config import explain_validation_error
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
-from qinglan.plain_files import open_plain, reading
+from qinglan.plain_files import open_plain, plain_handle, reading
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -71,9 +72,10 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
     Without `durable` it does not wait for the disk: for a file that can be made anew.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{writer_name()}.partial")
+    partial = _beside(target, "partial")
     try:
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode))
+        partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that somebody laid there
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         yield partial
         if durable:
             with partial.open("rb") as written:
@@ -84,33 +86,74 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
 
 
 def remove_abandoned(target: Path) -> None:
-    """Remove the partial folders of a target that killed processes left: of this host at once, of other pods after a
-    day (is_abandoned)."""
-    partial = target.with_name(f".{target.name}.{writer_name()}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    for left in target.parent.glob(f".{target.name}.*.partial"):
+    """Clean up beside a target after killed processes: those of this host at once, of other pods after a day
+    (is_abandoned). Half-written folders are removed; a folder that was moved aside for its replacement is put back if
+    the replacement never came."""
+    partial, aside = _beside(target, "partial"), _beside(target, "before")
+    _remove(partial)
+    restore_folder(target, aside)
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         if left.is_dir() and is_abandoned(left, writer=left.name.split(".")[-2]):
             with suppress(OSError):  # at once: who writes there after all gets an error, and no folder without parts
                 left.rename(partial)
-            shutil.rmtree(partial, ignore_errors=True)
+            _remove(partial)
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.before"):
+        if is_abandoned(left, writer=left.name.split(".")[-2]):
+            with suppress(FileNotFoundError):  # another process was first
+                left.rename(aside)
+            restore_folder(target, aside)
 
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """A folder to fill that becomes `target`, in place of what was there, only if the block ends well.
 
-    What killed processes left beside it is removed.
+    What killed processes left beside it is removed, or put back.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(target)
-    partial = target.with_name(f".{target.name}.{writer_name()}.partial")
+    partial = _beside(target, "partial")
     partial.mkdir()
     try:
         yield partial
-        shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
+        replace_folder(partial, target, _beside(target, "before"))
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial)
+
+
+def replace_folder(new: Path, target: Path, aside: Path) -> None:
+    """Rename `new` to `target`; a folder that is there already is moved aside first and then deleted.
+
+    rename(2) replaces only an empty folder, so there are two renames. After a kill in between, the old folder is
+    `aside`, and restore_folder() puts it back.
+    """
+    try:
+        if target.is_dir() and not target.is_symlink():
+            with suppress(OSError):  # not ours
+                os.utime(target)  # is_abandoned() of another pod counts a day from now
+            target.rename(aside)
+        new.rename(target)
+    finally:
+        restore_folder(target, aside)
+
+
+def restore_folder(target: Path, aside: Path) -> None:
+    """Put a folder that was moved aside back if the target is missing; delete it otherwise."""
+    if aside.is_dir():
+        if os.path.lexists(target):
+            shutil.rmtree(aside)
+        else:
+            aside.rename(target)
+
+
+def _beside(target: Path, ending: str) -> Path:
+    return target.with_name(f".{target.name}.{writer_name()}.{ending}")
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder if it exists. A failure is an error: the next rename to its name would fail without a cause."""
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
 
 
 def make_private(path: Path) -> None:
@@ -118,7 +161,7 @@ def make_private(path: Path) -> None:
 
     A file of another owner, as on a shared volume, is left as it is.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    handle = plain_handle(path, os.O_WRONLY | os.O_CREAT, PRIVATE)
     try:
         if os.fstat(handle).st_mode & 0o077:
             os.fchmod(handle, PRIVATE)

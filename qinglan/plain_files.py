@@ -4,6 +4,7 @@ found = plain_files(folder)
 found.files["sub/config.json"], found.faults["Config.json"]
 
 content = read_plain(path)      # never waits: a pipe that nobody writes to would hang a reader for ever
+with open_lock(path) as lock: fcntl.flock(lock, fcntl.LOCK_EX)
 """
 
 import errno
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from qinglan.errors import DataError
 from qinglan.terminal import visible
@@ -34,19 +35,45 @@ class UnreadableFileError(DataError, OSError):
 
 def open_plain(path: Path) -> BufferedReader:
     """Open a plain file to read it; pipes, devices and sockets are refused at once."""
+    return os.fdopen(plain_handle(path, os.O_RDONLY), "rb")
+
+
+def plain_handle(path: Path, flags: int, mode: int = 0o644) -> int:
+    """Open a plain file and return its descriptor; pipes, devices and sockets are refused at once.
+
+    O_NONBLOCK: opening a pipe would wait for its other end. It changes nothing for a plain file.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket or a device without hardware; links in a circle
+        if error.errno in (errno.ENXIO, errno.ELOOP):  # a socket, a pipe or a device without hardware; a link
             raise UnreadableFileError(path, str(error.strerror)) from error
         raise
-    mode = os.fstat(handle).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(handle, "rb")
+    kind = os.fstat(handle).st_mode
+    if stat.S_ISREG(kind):
+        return handle
     os.close(handle)
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise UnreadableFileError(path, "a device, pipe or socket, and no file")
+
+
+def own_handle(path: Path, flags: int, mode: int = 0o644) -> int:
+    """A plain_handle for writing, of a file that has no other name: through a link, symbolic or hard, the bytes of
+    another file would be written, or ours could be changed from there."""
+    try:
+        handle = plain_handle(path, flags | os.O_NOFOLLOW, mode)
+    except IsADirectoryError as error:
+        raise UnreadableFileError(path, "a folder") from error
+    if os.fstat(handle).st_nlink > 1:
+        os.close(handle)
+        raise UnreadableFileError(path, "a hard link: the same file has another name elsewhere")
+    return handle
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """Open a file to lock it (fcntl.flock); it is created if missing."""
+    return os.fdopen(own_handle(path, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab")
 
 
 @contextmanager

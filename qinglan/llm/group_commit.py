@@ -29,9 +29,10 @@ def open_database(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3
         database.execute("PRAGMA busy_timeout=10000")
         database.execute("PRAGMA journal_mode=WAL")
         database.execute(f"PRAGMA synchronous={synchronous}")
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise DataError(
-            f"{path}: cannot be opened as a database ({error}). Move it away or give another path."
+            f"{path}: cannot be opened as a database ({why}). Move it away or give another path."
         ) from error
     return database
 

@@ -27,6 +27,7 @@ import orjson
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.llm.group_commit import GroupWriter, SqlStatement, open_database
 from qinglan.llm.prices import Usage
+from qinglan.plain_files import open_lock
 
 SCHEMA_VERSION = 3
 READABLE_VERSIONS = frozenset({2, SCHEMA_VERSION})
@@ -228,7 +229,7 @@ def end_attempt_statement(attempt: int, outcome: str, detail: str, cost: float) 
 
 def _lock(path: Path) -> IO[bytes]:
     """Lock the journal until closed or killed, by a file beside it: SQLite has its own locks on the journal."""
-    lock = path.with_name(f"{path.name}.lock").open("ab")
+    lock = open_lock(path.with_name(f"{path.name}.lock"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

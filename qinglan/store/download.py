@@ -9,12 +9,15 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from qinglan.errors import ConfigError, DataError
+from qinglan.files import replace_folder, restore_folder
+from qinglan.plain_files import open_lock, own_handle
 from qinglan.store.backend import MIN_PART_SIZE, StorageBackend
 from qinglan.store.manifest import Manifest, ManifestFile
 from qinglan.store.parallel import map_in_order, run_each
@@ -32,6 +35,7 @@ def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path)
     """Small files several at once, then large ones, each of them in several pieces at once."""
     sizes = {name: file.size for name, file in manifest.files.items()}
     with staging_folder(into, manifest.digest) as folder, transfer_progress("pull", sum(sizes.values())) as tally:
+        _discard_foreign(folder, manifest.files)
 
         def pull(name: str) -> None:
             fetch_file(shelf, f"{base}/{name}", folder / name, manifest.files[name], tally)
@@ -44,14 +48,19 @@ def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path)
 def staging_folder(target: Path, digest: str) -> Iterator[Path]:
     """A folder to fill, perhaps filled in part before, that becomes `target` if the block ends well."""
     staging = target.with_name(f".{target.name}.{digest[:16]}{STAGING_SUFFIX}")
+    files, before = staging / FILES, staging / "before"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale_pulls(target, staging)
         with _locked(staging, wait=True):
             try:
-                (staging / FILES).mkdir(exist_ok=True)
-                yield staging / FILES
-                _publish(staging, target)
+                restore_folder(target, before)
+                if files.is_symlink():
+                    files.unlink()
+                files.mkdir(exist_ok=True)
+                yield files
+                replace_folder(files, target, before)
+                shutil.rmtree(staging)
             except DataError:
                 shutil.rmtree(staging)
                 raise
@@ -67,15 +76,36 @@ def _remove_stale_pulls(target: Path, staging: Path) -> None:
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{STAGING_SUFFIX}"):
         if left != staging:
             with suppress(BlockingIOError), _locked(left, wait=False):
+                restore_folder(target, left / "before")
                 shutil.rmtree(left)
 
 
-def _publish(staging: Path, target: Path) -> None:
-    if target.exists():
-        shutil.rmtree(staging / "before", ignore_errors=True)  # of a pull that was killed after it was published
-        target.rename(staging / "before")
-    (staging / FILES).rename(target)
-    shutil.rmtree(staging)
+def _discard_foreign(folder: Path, names: Collection[str]) -> None:
+    """Empty the folder if it holds more than an earlier pull of these files can have left.
+
+    Somebody may have laid links there, through which this pull would write elsewhere or whose targets could change
+    after they are published, or files that the artifact does not have.
+    """
+    folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
+    for path in folder.rglob("*"):
+        about, name = path.lstat(), path.relative_to(folder).as_posix()
+        file = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and name in names
+        if not file and not (stat.S_ISDIR(about.st_mode) and name in folders):
+            shutil.rmtree(folder)
+            folder.mkdir()
+            return
+
+
+def _make_staging(folder: Path) -> None:
+    """Make the folder, for its owner only; one that others could have filled is refused."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        about = folder.lstat()
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
+            raise ConfigError(
+                f"{folder}: an unfinished pull of another user, or others can write to it. Remove it and pull again."
+            ) from None
 
 
 @contextmanager
@@ -83,9 +113,9 @@ def _locked(folder: Path, wait: bool) -> Iterator[None]:
     """Hold the folder's lock; a BlockingIOError where another process has it and `wait` is False."""
     path = folder / "lock"
     while True:
-        folder.mkdir(exist_ok=True)
+        _make_staging(folder)
         try:
-            lock = path.open("w")
+            lock = open_lock(path)
         except FileNotFoundError:  # whoever had it has just finished
             continue
         with lock:
@@ -98,8 +128,8 @@ def _locked(folder: Path, wait: bool) -> Iterator[None]:
 def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile, tally: Transfer) -> None:
     """One file; what is there of it already is kept if the whole turns out right, and else fetched again."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("ab+") as out:
-        begun = out.tell()
+    with os.fdopen(own_handle(target, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab+") as out:
+        begun = out.seek(0, os.SEEK_END)
         right = _complete_file(shelf, key, out, file, tally)
         if begun and not right:
             tally.add_existing(-begun)

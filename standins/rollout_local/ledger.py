@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from qinglan.kubernetes.model_rollouts import Object, rollout_number, rollout_outcome
+from qinglan.plain_files import open_lock
 from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State
@@ -62,7 +63,7 @@ class FileLease:
     def held(self) -> bool:
         if self._lock is not None:
             return True
-        lock = self._path.open("ab")
+        lock = open_lock(self._path)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -14,6 +14,7 @@ import orjson
 
 from qinglan.errors import ConflictError, DataError, OutageError
 from qinglan.files import atomic_write
+from qinglan.plain_files import open_lock
 
 Object = dict[str, Any]
 
@@ -71,7 +72,7 @@ class ObjectFiles:
         """Lock the name. The kernel releases the lock whatever becomes of this process."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / f".{name}.lock").open("ab") as lock:
+            with open_lock(self.folder / f".{name}.lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 yield
         except OSError as error:

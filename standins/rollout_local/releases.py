@@ -4,6 +4,7 @@ import fcntl
 from pathlib import Path
 
 from qinglan.lineage.release_address import parse_release_uri
+from qinglan.plain_files import open_lock
 
 FETCHED = "releases"
 
@@ -15,6 +16,6 @@ def fetch_release(uri: str, folder: Path) -> Path:
     address = parse_release_uri(uri)
     into = folder / FETCHED / address.digest
     into.parent.mkdir(parents=True, exist_ok=True)
-    with (into.parent / f".{address.digest[:12]}.lock").open("ab") as lock:
+    with open_lock(into.parent / f".{address.digest[:12]}.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # both the server and the controller fetch it
         return into if into.is_dir() else open_store(address.store).pull(address.digest, into)

@@ -1,5 +1,7 @@
 """Files that come from a shelf: on from where a pull was cut off, and only the right bytes."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -144,3 +146,154 @@ def test_a_place_that_cannot_be_written_is_named(pushed: tuple[str, str], tmp_pa
 
     with pytest.raises(ConfigError, match=r"file.*: (Not a directory|File exists)\. See to that and pull again"):
         open_store(pushed[0]).pull(pushed[1], tmp_path / "file" / "back")
+
+
+def a_link(files: Path, elsewhere: Path) -> None:
+    (files / "small").symlink_to(elsewhere)
+
+
+def a_link_to_nothing(files: Path, elsewhere: Path) -> None:
+    (files / "small").symlink_to(elsewhere.with_name("new"))
+
+
+def a_hard_link(files: Path, elsewhere: Path) -> None:
+    (files / "small").hardlink_to(elsewhere)
+
+
+def a_pipe(files: Path, elsewhere: Path) -> None:
+    os.mkfifo(files / "small")
+
+
+def a_file_too_many(files: Path, elsewhere: Path) -> None:
+    (files / "config.json").write_text("{}")
+
+
+def a_folder_too_many(files: Path, elsewhere: Path) -> None:
+    (files / "empty").mkdir()
+
+
+def a_folder_in_place_of_a_file(files: Path, elsewhere: Path) -> None:
+    (files / "small").mkdir()
+
+
+def a_linked_folder(files: Path, elsewhere: Path) -> None:
+    files.rmdir()
+    files.symlink_to(elsewhere.parent)
+
+
+LAID = (
+    a_link, a_link_to_nothing, a_hard_link, a_pipe, a_file_too_many, a_folder_too_many, a_folder_in_place_of_a_file,
+    a_linked_folder,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lay", LAID, ids=lambda lay: lay.__name__)
+def test_what_somebody_laid_in_an_unfinished_pull_is_neither_written_nor_published(
+    pushed: tuple[str, str], tmp_path: Path, lay: Callable[[Path, Path], None]
+) -> None:
+    elsewhere = tmp_path / "elsewhere" / "file"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("genuine")
+    files = tmp_path / f".back.{pushed[1][:16]}.pulling" / "files"
+    files.mkdir(parents=True)
+    files.parent.chmod(0o700)
+    lay(files, elsewhere)
+
+    open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+
+    assert elsewhere.read_text() == "genuine" and list(elsewhere.parent.iterdir()) == [elsewhere]
+    assert digest(tmp_path / "back") == pushed[1]
+    assert {path.name for path in (tmp_path / "back").iterdir()} == {"large", "small"}
+    assert not (tmp_path / "back").is_symlink() and not list(tmp_path.glob(".back*"))
+    assert all(path.lstat().st_nlink == 1 for path in (tmp_path / "back").iterdir())
+
+
+def test_a_link_laid_while_a_pull_runs_is_not_written_through(pushed: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("genuine")
+    store = open_store(pushed[0])
+    counted = Counted(store)
+    part = store.shelf.part
+
+    def lay_first(key: str, start: int, size: int) -> bytes:
+        if key.endswith("small"):
+            (partial(tmp_path) / "large").symlink_to(tmp_path / "elsewhere")
+        return part(key, start, size)
+
+    store.shelf.part = lay_first  # type: ignore[method-assign]
+    with pytest.raises(ConfigError, match="Too many levels of symbolic links"):
+        store.pull(pushed[1], tmp_path / "back")
+
+    assert counted.fetched == 1 and (tmp_path / "elsewhere").read_text() == "genuine"
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("mode", [0o722, 0o770, 0o777])
+def test_an_unfinished_pull_that_others_can_write_to_is_refused(
+    pushed: tuple[str, str], tmp_path: Path, mode: int
+) -> None:
+    staging = tmp_path / f".back.{pushed[1][:16]}.pulling"
+    staging.mkdir()
+    staging.chmod(mode)
+
+    with pytest.raises(ConfigError, match=r"pulling: .*others can write to it. Remove it and pull again"):
+        open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+
+
+def test_a_link_in_place_of_an_unfinished_pull_is_refused(pushed: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / f".back.{pushed[1][:16]}.pulling").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(ConfigError, match="Remove it and pull again"):
+        open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("digest_begin", ["", "0" * 16], ids=["this artifact", "another artifact"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "hard link", "folder"])
+def test_a_lock_that_is_no_plain_file_is_refused_at_once(
+    pushed: tuple[str, str], tmp_path: Path, kind: str, digest_begin: str
+) -> None:
+    staging = tmp_path / f".back.{digest_begin or pushed[1][:16]}.pulling"
+    staging.mkdir(mode=0o700)
+    (tmp_path / "elsewhere").write_text("genuine")
+    lock = staging / "lock"
+    lay: dict[str, Callable[[], None]] = {
+        "pipe": lambda: os.mkfifo(lock),
+        "link": lambda: lock.symlink_to(tmp_path / "new"),
+        "hard link": lambda: lock.hardlink_to(tmp_path / "elsewhere"),
+        "folder": lambda: lock.mkdir(),
+    }
+    lay[kind]()
+
+    with pytest.raises(ConfigError, match="See to that and pull again"):
+        open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+    assert not (tmp_path / "new").exists() and (tmp_path / "elsewhere").read_text() == "genuine"
+
+
+def test_only_its_owner_enters_an_unfinished_pull_and_the_artifact_has_the_usual_mode(
+    pushed: tuple[str, str], tmp_path: Path
+) -> None:
+    before = os.umask(0o022)
+    try:
+        left = cut_off(pushed, tmp_path, 3)
+        assert left.parent.stat().st_mode & 0o777 == 0o700
+        open_store(pushed[0]).pull(pushed[1], tmp_path / "back")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "back").stat().st_mode & 0o777 == 0o755
+
+
+def test_an_old_folder_is_put_back_after_a_pull_was_killed_between_two_renames(
+    pushed: tuple[str, str], tmp_path: Path
+) -> None:
+    """The next pull is of another artifact and fails: the old folder must be there."""
+    before = tmp_path / f".back.{pushed[1][:16]}.pulling" / "before"
+    before.mkdir(parents=True)
+    before.parent.chmod(0o700)
+    (before / "old").write_text("old")
+
+    with pytest.raises(OutageError), staging_folder(tmp_path / "back", "0" * 64):
+        raise OutageError("gone")
+
+    assert file_digests(tmp_path / "back").keys() == {"old"}
