@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.evaluation.evaluation_file import read_evaluation
+from qinglan.evaluation.gate_limits import Limits
 from qinglan.evaluation.kinds import Kind
 from qinglan.evaluation.verdict import to_markdown
 from qinglan.lineage.record import Artifact, recorded
 from qinglan.lineage.step_inputs import add_verdict
+from qinglan.lineage.trust import policy_at_hand
 
 
 def run_gate(
@@ -19,10 +21,11 @@ def run_gate(
 
     A line with two gates names the second one's stage and evaluation.
     """
-    settings = kind.gate.parse(config, "gate")
+    settings, policy = kind.gate.parse(config, "gate"), policy_at_hand()
+    limits = policy.evaluate if policy else Limits()
     inputs = {evaluation_name: evaluation}
     with recorded(stage, inputs, {}, settings.model_dump(mode="json"), lineage, before) as step:
-        verdict = kind.decide(read_evaluation(Path(evaluation.path)), settings)
+        verdict = kind.decide_within(read_evaluation(Path(evaluation.path)), settings, limits)
         step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
         add_verdict(step, verdict)
     Path(decision.path).write_text(to_markdown(verdict), encoding="utf-8")

@@ -10,14 +10,17 @@ profile has a `deploy` without a runtime. A style run's differences are in confi
 The resolved whole is written beside every run as config.yaml.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pipelines.prompt_files import with_prompt_texts
 from pipelines.rewriter import RunConfig
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import Config, load_yaml, merge_settings
 from qinglan.errors import ConfigError
+from qinglan.evaluation.gate_limits import Limits, tightened
+from qinglan.lineage.trust import policy_at_hand
 
 TENANTS = Path("tenants")
 """Folder of your own tenants, where commands are called: `qinglan init` writes into it."""
@@ -83,12 +86,26 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     values = with_prompt_texts(with_own_files(values, path), path)
     options = {name: value for name, value in options.items() if value is not None}
     try:
-        return _parse_run(merge_settings(values, options), str(path))
+        config = _parse_run(merge_settings(values, options), str(path))
     except ConfigError:
         if not options:
             raise
         _parse_run(values, str(path))  # an error of the file itself is told of the file
-        return _parse_run(merge_settings(values, options), "--set")
+        config = _parse_run(merge_settings(values, options), "--set")
+    return within_limits(config, lambda limits: limits.rewriter)
+
+
+Run = TypeVar("Run", RunConfig, StyleRunConfig)
+
+
+def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
+    """The configuration, its evaluation and gate at least as strict as the trust policy of this machine."""
+    policy = policy_at_hand()
+    if policy is None or policy.evaluate == Limits():
+        return config
+    values = tightened(config.evaluate.model_dump(), line(policy.evaluate))
+    evaluate = type(config.evaluate).parse(values, "evaluate, within the trust policy's limits")
+    return config.model_copy(update={"evaluate": evaluate})
 
 
 def _parse_run(values: dict[str, Any], where: str) -> RunConfig:
@@ -143,12 +160,13 @@ def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
         mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
         values = merge_settings(values, {"prepare": {"labels": mapping}})
     try:
-        return StyleRunConfig.parse(values, str(path))
+        config = StyleRunConfig.parse(values, str(path))
     except ConfigError:
         if options == inputs:
             raise
         StyleRunConfig.parse(merge_settings(settings, inputs), str(path))  # an error of the file itself
-        return StyleRunConfig.parse(values, "--set")
+        config = StyleRunConfig.parse(values, "--set")
+    return within_limits(config, lambda limits: limits.style)
 
 
 def with_training(training: dict[str, Any], profile: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.wide_limits.sitecustomize import WIDE_VARIABLE, widen
+
 MODELS = (
     "torch", "torch._dynamo", "transformers.models.auto.modeling_auto", "transformers.generation.utils",
     "transformers.models.auto.tokenization_auto", "transformers.models.qwen3.modeling_qwen3", "kserve", "fastapi",
@@ -263,6 +265,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         os.chdir(request["folder"])
         os.umask(request["umask"])
         _open_standard_streams()
+        if WIDE_VARIABLE in os.environ:
+            widen()
         sys.argv = ["-m", *request["argv"][1:]]
         runpy.run_module(request["argv"][0], run_name="__main__", alter_sys=True)
         code = 0

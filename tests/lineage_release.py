@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +72,18 @@ KB = given("knowledge base fivedoctors/default")
 
 
 def write_release(
-    folder: Path, keys: Keys, change: Change = lambda line: None, name: str = f"{TENANT}/rewriter", weights: str = "w"
-) -> Path:
-    """A release as the register stage leaves it, but for the OMS signature and the BOM."""
+    folder: Path, keys: Keys, change: Change = lambda line: None, name: str = f"{TENANT}/rewriter",
+    weights: str = "w", figures: Callable[[dict[str, Any]], None] = lambda figures: None,
+) -> Path:  # fmt: skip
+    """A release as the register stage leaves it, but for the OMS signature and the BOM. `figures` changes those."""
     (folder / "model").mkdir(parents=True)
     (folder / "lineage").mkdir()
     (folder / "model" / "model.safetensors").write_text(weights)
     (folder / "report.html").write_text("report")
     model = part_of("rl_model", folder / "model")
-    (folder / "evaluation.json").write_text(json.dumps(evaluation_of(model.digest)))
+    evaluated = evaluation_of(model.digest)
+    figures(evaluated)
+    (folder / "evaluation.json").write_text(json.dumps(evaluated))
     evaluation = ArtifactRef("evaluation", digest(folder / "evaluation.json"))
     verdict = ArtifactRef("verdict", sha('{"word": "promote"}'))
     (folder / "lineage" / verdict_file_name(verdict.digest)).write_text('{"word": "promote"}')
@@ -113,11 +116,12 @@ def write_release(
     return folder
 
 
-def evaluation_of(model: str, top1: float = 0.82) -> Mapping[str, Any]:
+def evaluation_of(model: str, top1: float = 0.82) -> dict[str, Any]:
     won = {"metric": "top1", "difference": 0.078, "low": 0.049, "high": 0.109, "p": 0.0001}
     figures = copy.deepcopy(good())
     figures["systems"]["rl"]["top1"] = {"value": top1, "low": top1 - 0.02, "high": top1 + 0.02, "n": 1071}
     figures["paired"]["rl_vs_teacher"].update(won)
     figures["agreement"] = {"judge": "small", "examiner": "large"}
-    figures["digests"] = {**figures["digests"], "models": {"rl": model}, "test": made("locked_test").digest}
+    models = {**figures["digests"]["models"], "rl": model}
+    figures["digests"] = {**figures["digests"], "models": models, "test": made("locked_test").digest}
     return figures

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from qinglan.config import Config
 from qinglan.errors import DataError
 from qinglan.evaluation import rewriter_gate, style_gate
+from qinglan.evaluation.gate_limits import Limits, tightened
 from qinglan.evaluation.verdict import Verdict
 
 Evaluation = Mapping[str, Any]
@@ -25,12 +26,24 @@ class Kind(NamedTuple):
     gate: type[Config]
     """The gate's settings."""
 
-    decide: Callable[[Evaluation, Any], Verdict]
+    decide: Callable[..., Verdict]
 
     def verdict(self, evaluation: Evaluation, where: str) -> Verdict:
         """The verdict from the figures, by the gate's settings in the evaluation."""
-        settings = self.gate.parse(mapping_at(evaluation, "settings", "gate"), f"{where}: settings.gate")
-        return self.decide(evaluation, settings)
+        return self.decide(evaluation, self._settings(evaluation, where))
+
+    def strict_verdict(self, evaluation: Evaluation, where: str, limits: Limits) -> Verdict:
+        """The verdict from the figures by those settings, each within an organisation's limits."""
+        return self.decide_within(evaluation, self._settings(evaluation, where), limits)
+
+    def decide_within(self, evaluation: Evaluation, settings: Config, limits: Limits) -> Verdict:
+        """The verdict by these settings, each within an organisation's limits."""
+        line = limits.rewriter if self is REWRITER else limits.style
+        strict = self.gate.parse(tightened(settings.model_dump(), line.gate), "the gate within the limits")
+        return self.decide(evaluation, strict, line)
+
+    def _settings(self, evaluation: Evaluation, where: str) -> Config:
+        return self.gate.parse(mapping_at(evaluation, "settings", "gate"), f"{where}: settings.gate")
 
     def system(self, evaluation: Evaluation) -> str:
         """The evaluation's name for the judged model."""

@@ -2,17 +2,20 @@
 
 The candidate must find the gold passage first more often than the teacher, surely; be no worse elsewhere; and stay
 within what it may cost, copy, invent and write. The test must be one that no model learned from, the examiner another
-than the training's judge, and everything it was made from named. What is missing or not a number holds it.
+than the training's judge, and everything it was made from named. What is missing, impossible or not a number holds
+it, and so does a setting that is laxer than the limits (gate_limits.py).
 """
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from statistics import NormalDist
 from typing import Any, Literal
 
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Positive
+from qinglan.evaluation.gate_limits import RewriterLimits
 from qinglan.evaluation.leaks import leak_reasons
 from qinglan.evaluation.verdict import (
     Check,
@@ -21,6 +24,7 @@ from qinglan.evaluation.verdict import (
     MissingNumberError,
     TooFew,
     Verdict,
+    limit_reasons,
     missing_digests,
     run_checks,
     with_description,
@@ -96,10 +100,15 @@ class GateConfig(Config):
     """The candidate's cost per 1,000 over the teacher's, at most."""
 
 
-def decide(evaluation: Mapping[str, Any], gate: GateConfig) -> Verdict:
+LIMITS = RewriterLimits()
+"""The limits that hold everywhere; an organisation's trust policy may have stricter ones."""
+
+
+def decide(evaluation: Mapping[str, Any], gate: GateConfig, limits: RewriterLimits = LIMITS) -> Verdict:
     """The verdict on evaluation's candidate; any doubt holds it."""
     candidate = str(evaluation.get("candidate", "rl"))
-    verdict = run_checks(evaluation, CHECKS, _praise, candidate, gate)
+    within = partial(_within_limits, limits=limits)
+    verdict = run_checks(evaluation, (within, *CHECKS), _praise, candidate, gate)
     return with_description(verdict, _describe_folds(EvaluationNumbers(evaluation), candidate))
 
 
@@ -112,6 +121,12 @@ def _describe_folds(numbers: EvaluationNumbers, candidate: str) -> Iterator[str]
             f"{numbers('cross_fitted', 'folds'):.0f} models that did not learn from it. The figures are of these "
             f"siblings of the released model, which learned from all rows. {against.summary(numbers)}"
         )
+
+
+def _within_limits(
+    numbers: EvaluationNumbers, candidate: str, gate: GateConfig, limits: RewriterLimits
+) -> Iterator[str]:
+    yield from limit_reasons(numbers, gate, limits)
 
 
 def _against_teacher(numbers: EvaluationNumbers, candidate: str) -> Comparison:
@@ -159,8 +174,15 @@ def _better_than_teacher(numbers: EvaluationNumbers, candidate: str, gate: GateC
 
 
 def _better_than_plain(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    if (low := numbers("paired", f"{candidate}_vs_plain", "low")) <= 0:
-        yield f"Better than no rewrite: not shown; the interval of top-1 reaches down to {100 * low:+.1f} points."
+    at = ("paired", f"{candidate}_vs_plain")
+    low, high, difference = (100 * numbers(*at, name) for name in ("low", "high", "difference"))
+    measured = f"{candidate.upper()} minus no rewrite, top-1: {difference:+.1f} points [{low:+.1f}, {high:+.1f}]."
+    if low > high:
+        yield f"The interval is impossible. {measured}"
+    elif high < 0:
+        yield f"Worse than no rewrite. {measured}"
+    elif low <= 0 or difference <= 0:
+        yield f"Better than no rewrite: not shown. {measured}"
 
 
 def _no_worse_elsewhere(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:

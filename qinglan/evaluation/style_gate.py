@@ -2,15 +2,18 @@
 
 The model must surely beat the baseline in macro F1, lose no label to it, and know how sure it may be, on a test that
 it did not learn from; and everything it was made from must be named. A distilled one may be below its teacher by a
-margin, at the lower end of the interval. What is missing or not a number holds it.
+margin, at the lower end of the interval. What is missing, impossible or not a number holds it, and so does a setting
+that is laxer than the limits (gate_limits.py).
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Positive
+from qinglan.evaluation.gate_limits import StyleLimits
 from qinglan.evaluation.leaks import leak_reasons
 from qinglan.evaluation.verdict import (
     Check,
@@ -19,6 +22,7 @@ from qinglan.evaluation.verdict import (
     MissingNumberError,
     TooFew,
     Verdict,
+    limit_reasons,
     missing_digests,
     run_checks,
     with_description,
@@ -70,9 +74,14 @@ class GateStyleConfig(Config):
     """How far the temperature may raise the test's calibration error: a temperature near 1 moves it by chance."""
 
 
-def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig) -> Verdict:
+LIMITS = StyleLimits()
+"""The limits that hold everywhere; an organisation's trust policy may have stricter ones."""
+
+
+def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig, limits: StyleLimits = LIMITS) -> Verdict:
     """The verdict on the evaluated model; any doubt holds it."""
-    verdict = run_checks(evaluation, CHECKS, _praise, gate)
+    within = partial(_within_limits, limits=limits)
+    verdict = run_checks(evaluation, (within, *CHECKS), _praise, gate)
     return with_description(verdict, _describe_folds(EvaluationNumbers(evaluation)))
 
 
@@ -86,6 +95,10 @@ def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:
         f"{numbers('cross_fitted', 'folds'):.0f} models that did not learn from it: macro F1 {100 * value:.1f}% "
         f"[{100 * low:.1f}, {100 * high:.1f}]. {AGAINST_BASELINE.summary(numbers)}"
     )
+
+
+def _within_limits(numbers: EvaluationNumbers, gate: GateStyleConfig, limits: StyleLimits) -> Iterator[str]:
+    yield from limit_reasons(numbers, gate, limits, ("draws", "alike"))
 
 
 def _check_row_count(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:

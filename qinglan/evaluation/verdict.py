@@ -2,7 +2,7 @@
 
 verdict = run_checks(evaluation, CHECKS, praise, gate)
 
-A number that is missing, null, infinite or no number at all is a reason to hold.
+A number that is missing, null, infinite, impossible (a cost of -5) or no number at all is a reason to hold.
 """
 
 import math
@@ -12,7 +12,21 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from qinglan.config import Config
+from qinglan.evaluation.gate_limits import limit_faults
+
 DIGEST = re.compile("[0-9a-f]{64}")
+
+SHARE, DIFFERENCE, AMOUNT = (0.0, 1.0), (-1.0, 1.0), (0.0, math.inf)
+RANGES = {
+    **dict.fromkeys(("difference", "low", "high"), DIFFERENCE),
+    **dict.fromkeys(("copied", "invented", "zero_hit", "first_judged", "threshold"), SHARE),
+    **dict.fromkeys(("f1", "macro_f1", "ece"), SHARE),
+    **dict.fromkeys(("length", "cost"), AMOUNT),
+    **dict.fromkeys(("n", "rows", "judged", "examined", "same", "alike", "folds", "support", "queries"), AMOUNT),
+}
+"""Lowest and highest possible value of each number that a gate reads, by the last name of its path; before `value`,
+by the name before that. A permutation test's p is never 0: see statistics.py."""
 
 
 class Verdict(NamedTuple):
@@ -41,6 +55,18 @@ class UnmeasuredError(MissingNumberError):
 
 class TooFew(str):
     """A reason to hold that names a number of rows: comparisons without a number follow from it."""
+
+    __slots__ = ()
+
+
+class Description(str):
+    """A sentence about how the model was tested: no reason to hold."""
+
+    __slots__ = ()
+
+
+class LimitReason(str):
+    """A reason to hold that names a setting laxer than its limit."""
 
     __slots__ = ()
 
@@ -100,7 +126,17 @@ class EvaluationNumbers:
             raise UnmeasuredError(path)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is no number")
+        if not _is_possible(path, value):
+            raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is impossible")
         return float(value)
+
+
+def _is_possible(path: Sequence[str], value: float) -> bool:
+    name = path[-2] if path[-1] == "value" else path[-1]
+    if name == "p":
+        return 0 < value <= 1
+    low, high = RANGES[name]
+    return low <= value <= high
 
 
 def run_checks(
@@ -121,7 +157,7 @@ def run_checks(
 
 def with_description(verdict: Verdict, description: Iterator[str]) -> Verdict:
     """The verdict with sentences before its reasons that belong there whatever it is; none stands there twice."""
-    lines = collect_reasons(description, names_too_few(verdict.reasons))
+    lines = map(Description, collect_reasons(description, names_too_few(verdict.reasons)))
     return verdict._replace(reasons=list(dict.fromkeys([*lines, *verdict.reasons])))
 
 
@@ -150,12 +186,23 @@ class Comparison(NamedTuple):
         )
 
     def not_better(self, numbers: EvaluationNumbers, limit: float, hint: str = "") -> Iterator[str]:
-        """A reason unless the whole interval is above zero and p below the limit."""
-        low, high, p = (numbers(*self.path, name) for name in ("low", "high", "p"))
-        if high < 0:
+        """A reason unless the difference and its whole interval are above zero and p is below the limit."""
+        low, high, p, difference = (numbers(*self.path, name) for name in ("low", "high", "p", "difference"))
+        if low > high:
+            yield f"{self.title}: the interval [{100 * low:+.1f}, {100 * high:+.1f}] is impossible."
+        elif high < 0:
             yield f"Worse than {self.against}. {self.summary(numbers)}"
-        elif low <= 0 or p >= limit:
+        elif low <= 0 or p >= limit or difference <= 0:
             yield f"Better than {self.against}: not shown. {self.summary(numbers)}{hint}"
+
+
+def limit_reasons(
+    numbers: EvaluationNumbers, gate: Config, limits: Config, evaluated: Sequence[str] = ("draws",)
+) -> Iterator[str]:
+    """A reason for each setting of the gate or of the evaluation that is laxer than the limits."""
+    recorded = {name: numbers.value("settings", name) for name in evaluated if numbers.has("settings", name)}
+    for fault in limit_faults({**recorded, "gate": gate.model_dump()}, limits):
+        yield LimitReason(f"Beyond the limits on every gate: {fault}.")
 
 
 def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterator[str]:

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.config import load_yaml
-from qinglan.errors import AlteredError, ConfigError
+from qinglan.errors import AlteredError, ConfigError, QinglanError
+from qinglan.evaluation.gate_limits import Limits
+from qinglan.evaluation.kinds import kind_of
+from qinglan.evaluation.verdict import Description
 from qinglan.lineage.audit import audit_target, overrides_of
 from qinglan.lineage.audit_targets import AuditTarget, open_target, release_target
 from qinglan.lineage.evidence import Evidence
@@ -102,7 +105,7 @@ def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy:
     faults = [] if bound == name else [f"the release was signed for {bound or 'no name'}, and not for {name}"]
     faults += [f"no statement of {stage} is in its chain" for stage in lines[line] if stage not in steps]
     faults += required_faults(steps, lines[line])
-    faults += gate_faults(steps, evaluation, tuple(lines[line]))
+    faults += gate_faults(steps, evaluation, tuple(lines[line]), policy.evaluate)
     if policy.clean_code:
         dirty = dict.fromkeys(step.statement.stage for step in steps_by_time(graph) if _dirty(step))
         faults += [f"{stage} ran code with uncommitted changes" for stage in dirty]
@@ -120,8 +123,11 @@ def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[s
                 yield f"{stage} does not say which {pattern.replace('*', ' ').strip()} it used"
 
 
-def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any], required: Sequence[str]) -> Iterator[str]:
-    """Check that the gate promoted, that it judged this release's evaluation, and that this was of this model.
+def gate_faults(
+    steps: Mapping[str, Step], evaluation: Mapping[str, Any], required: Sequence[str], limits: Limits
+) -> Iterator[str]:
+    """Check that the gate promoted, would promote within the limits, judged this release's evaluation, and that this
+    was of this model.
 
     `required` names the line's stages. The release's digests come from its statement; the audit has compared them
     with the bytes.
@@ -132,6 +138,8 @@ def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any], requir
     if gate:
         if (verdict := gate.statement.facts.get("verdict")) != "promote":
             yield f"the gate says {verdict or 'nothing'}"
+        else:
+            yield from limit_reasons(evaluation, limits)
         if released.get(EVALUATION) not in _digests(gate.statement.used):
             yield "the gate judged another evaluation than the release's"
     if evaluate and released.get("model") not in _digests(evaluate.statement.used):
@@ -140,6 +148,18 @@ def gate_faults(steps: Mapping[str, Step], evaluation: Mapping[str, Any], requir
     models = digests.get("models") if isinstance(digests, dict) else None
     if isinstance(models, dict) and models.get(str(evaluation.get("candidate"))) not in (None, released.get("model")):
         yield "evaluation.json is about another model than the release's"
+
+
+def limit_reasons(evaluation: Mapping[str, Any], limits: Limits) -> Iterator[str]:
+    """Reasons for which a gate within the policy's limits would hold this evaluation."""
+    try:
+        verdict = kind_of(evaluation, EVALUATION).strict_verdict(evaluation, EVALUATION, limits)
+    except (QinglanError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        yield f"no gate can judge its figures ({str(error)[:200]})"
+        return
+    if not verdict.promote:
+        reasons = (reason for reason in verdict.reasons if not isinstance(reason, Description))
+        yield from (f"a gate within the trust policy's limits would hold it: {reason}" for reason in reasons)
 
 
 def required_stage(required: Sequence[str], word: str) -> str:

@@ -15,7 +15,7 @@ from qinglan.digests import tree_digest
 from qinglan.errors import DataError, QinglanError
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.kinds import kind_of
-from qinglan.evaluation.verdict import Verdict
+from qinglan.evaluation.verdict import Description, LimitReason, Verdict
 from qinglan.files import sha256_file
 from qinglan.lineage.bom import bom_fault
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
@@ -304,9 +304,13 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
     except (QinglanError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         yield Finding(EVALUATION, "altered", f"no gate can judge its figures ({str(error)[:200]})")
         return
-    hold = next((verdict for verdict in verdicts if not verdict.promote), None)
-    if hold and hold.reasons:
-        yield Finding(VERDICT, "altered", f"the gate said promote, and the figures say hold: {hold.reasons[0]}")
+    held_by = [reason for verdict in verdicts if not verdict.promote for reason in verdict.reasons]
+    lax = [reason for reason in held_by if isinstance(reason, LimitReason)]
+    if wrong := [reason for reason in held_by if not isinstance(reason, LimitReason | Description)]:
+        yield Finding(VERDICT, "altered", f"the gate said promote, and the figures say hold: {wrong[0]}")
+    elif lax:  # made before there were limits: the bytes are as signed, and no gate of today has promoted them
+        why = f"no gate within today's limits promoted it ({lax[0]}); evaluate it again, and release what is promoted"
+        yield Finding(VERDICT, "missing", why)
 
 
 def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:

@@ -10,6 +10,8 @@ keys:
     public: |
       -----BEGIN PUBLIC KEY-----
 clean_code: true               optional: nothing is deployed that was made by code with uncommitted changes
+evaluate:                      optional: limits on evaluations and gates, each stricter than the project's own
+  rewriter: {draws: 10000, gate: {rows: 400, p: 0.01, by: gold}}
 
 new_key(folder, "builder")     a private key in the folder, named in the policy beside it
 rotate_key(folder, "releaser")
@@ -26,6 +28,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from qinglan.config import Config, load_yaml, yaml_mapping
 from qinglan.errors import ConfigError
+from qinglan.evaluation.gate_limits import Limits
 from qinglan.files import atomic_write
 from qinglan.lineage.dsse import Envelope, verify_signature
 from qinglan.lineage.findings import State
@@ -103,6 +106,9 @@ class TrustPolicy(Config):
     clean_code: bool = False
     """Deploy nothing that was made by code with uncommitted changes."""
 
+    evaluate: Limits = Limits()
+    """Limits on the settings of evaluations and gates (qinglan/evaluation/gate_limits.py), by line."""
+
     @model_validator(mode="after")
     def _named_by_content(self) -> "TrustPolicy":
         for name, trusted in self.keys.items():
@@ -177,7 +183,9 @@ def policy_at_hand() -> TrustPolicy | None:
 def save_trust(path: Path, policy: TrustPolicy) -> None:
     import yaml
 
-    values: dict[str, Any] = policy.model_dump(mode="json", exclude_none=True)
+    values: dict[str, Any] = policy.model_dump(mode="json", exclude_none=True, exclude={"evaluate"})
+    if limits := policy.evaluate.changes():
+        values["evaluate"] = limits
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as partial:
         partial.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")

@@ -19,7 +19,7 @@ SHORT = {
     "augment": {"pseudo_calls": 90},
     "sft": {"epochs": 4.0, "validations": 4, "batch": 8},
     "ppo": {"steps": 2, "validations": 2, "collection": 16, "batch": 16, "dev_rows": 16},
-    "evaluate": {"examined_rows": 10, "agreement_rows": 5, "latency_rows": 3, "draws": 200, "blind_rows": 4},
+    "evaluate": {"examined_rows": 10, "agreement_rows": 5, "latency_rows": 3, "draws": 1_000, "blind_rows": 4},
     # More requests than there will be: this canary is always taken back.
     "loopback": {
         "requests_a_second": 8,

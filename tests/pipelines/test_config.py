@@ -12,6 +12,7 @@ from pipelines.promotion import promotion
 from pipelines.rewriter import RunConfig
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError
+from qinglan.lineage.trust import TRUST_VARIABLE
 
 PROFILES = profiles()
 
@@ -42,6 +43,30 @@ def test_a_profile_that_says_a_thing_twice_is_refused_with_the_line(tmp_path: Pa
 
     with pytest.raises(ConfigError, match=r"mine\.yaml:\d+: .*'register' is there twice"):
         load_config("fivedoctors", str(path))
+
+
+def test_a_profile_with_a_lax_gate_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    values = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
+    path.write_text(yaml.safe_dump(merge_settings(values, {"evaluate": {"gate": {"p": 1}}})))
+
+    with pytest.raises(ConfigError, match=r"mine\.yaml: evaluate: gate\.p is set to 1\.0: at most 0\.05 is allowed"):
+        load_config("fivedoctors", str(path))
+    with pytest.raises(ConfigError, match=r"--set: evaluate: draws is set to 1: at least 1,000 is required"):
+        load_config("fivedoctors", "gpt", evaluate={"draws": 1})
+    with pytest.raises(ConfigError, match=r"--set: evaluate: gate\.rows is set to 1: at least 30 is required"):
+        load_style_config("laptop", labelled=Path("x.json"), evaluate={"gate": {"rows": 1}})
+
+
+def test_the_limits_of_this_machines_trust_policy_are_those_of_every_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"rewriter": {"draws": 20_000, "gate": {"rows": 400}}, "style": {"gate": {"rows": 300}}}
+    monkeypatch.setenv(TRUST_VARIABLE, yaml.safe_dump({"evaluate": limits}))
+
+    config = load_config("fivedoctors", "gpt", evaluate={"gate": {"p": 0.02}})
+    assert (config.evaluate.draws, config.evaluate.gate.rows, config.evaluate.gate.p) == (20_000, 400, 0.02)
+    stricter = load_config("fivedoctors", "gpt", evaluate={"gate": {"rows": 500}})
+    assert stricter.evaluate.gate.rows == 500
+    assert load_style_config("laptop", labelled=Path("x.json")).evaluate.gate.rows == 300
 
 
 @pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)

@@ -83,7 +83,7 @@ def test_a_plan_has_one_number_of_ppo_steps(tmp_path: Path) -> None:
         (60, {"gold": ""}, "train", {}),
         (60, {"conversation_id": "c"}, "train", {}),
         (60, {}, "train", {"cross_fit": 0}),
-        (60, {}, "train", {"evaluate": {"gate": {"rows": 1}}}),
+        (450, {}, "train", {"evaluate": {"gate": {"rows": 30}}}),
     ],
     ids=["marks its test", "too few rows", "no labels", "too few conversations", "switched off", "large enough"],
 )

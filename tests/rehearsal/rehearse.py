@@ -52,7 +52,7 @@ SIZES: dict[str, Any] = {
         "hardware": {"rollout_memory": 0.2, "reward_workers": 1},
     },
     "evaluate": {
-        "examined_rows": 10, "agreement_rows": 10, "latency_rows": 5, "draws": 500, "examples": 1, "blind_rows": 2,
+        "examined_rows": 10, "agreement_rows": 10, "latency_rows": 5, "draws": 1_000, "examples": 1, "blind_rows": 2,
     },
 }  # fmt: skip
 """Sizes that take minutes here. The learning rates are those of a small model."""

@@ -28,6 +28,7 @@ from standins.samples.style import write_style_sample
 from tests.rehearsal.differences import setting_differences
 from tests.rehearsal.narrow_qwen2 import CONFIG, NARROW, write_narrow_qwen2
 from tests.rehearsal.progress import StepTime, recorded_step
+from tests.wide_limits.sitecustomize import wide_limits
 
 STYLE_PROFILES = {f"style-{profile}": profile for profile in ("a100", "cpu", "one-gpu-24")}
 """Profiles of the style line by their names on the command line."""
@@ -47,7 +48,7 @@ SAME = 1e-4
 SIZES: dict[str, Any] = {
     "prepare": {"cross_fit_below": 0},
     "style": {"learning_rate": 2e-3}, "distil": {"learning_rate": 2e-3, "epochs": 1.0},
-    "evaluate": {"draws": 200, "examples": 1, "blind_rows": 5},
+    "evaluate": {"draws": 1_000, "examples": 1, "blind_rows": 5},
 }  # fmt: skip
 """Sizes that take minutes here. So few rows would be cross-fitted, which leaves no test for the small model, so
 a test is locked away all the same. The learning rates are those of a small model with random weights."""
@@ -61,7 +62,10 @@ GATE: dict[str, Any] = {"evaluate": {
         "teacher_margin": 1.0,
     },
 }}  # fmt: skip
-"""A gate that promotes a model with random weights: the baseline is so regularised that it predicts one label."""
+"""A gate that promotes a model with random weights: the baseline is so regularised that it predicts one label. It is
+beyond the limits, which PYTHONPATH takes away in the steps."""
+
+WIDE_LIMITS = Path(__file__).parents[1] / "wide_limits"
 
 
 class StyleRehearsal(NamedTuple):
@@ -92,7 +96,8 @@ class StyleRehearsal(NamedTuple):
     def here(self) -> StyleRunConfig:
         """The same with the settings above."""
         changed = merge_settings(merge_settings(SIZES, DEVICE), GATE)
-        return load_style_config(self.profile, labelled=self.root / "data", **changed)
+        with wide_limits():
+            return load_style_config(self.profile, labelled=self.root / "data", **changed)
 
 
 def unset_differences(rehearsal: StyleRehearsal) -> list[str]:
@@ -126,7 +131,7 @@ def rehearse_style(rehearsal: StyleRehearsal, done: Container[str]) -> Iterator[
     server = runtime_container()
     images["serve"] = server["image"].rpartition("/")[2].partition(":")[0]
     made = {image: str(make_environment(image)) for image in sorted({*images.values()} - {PRESENT})}
-    own = {WEIGHTS_VARIABLE: rehearsal.weights, KEYS_VARIABLE: rehearsal.root / "keys"}
+    own = {WEIGHTS_VARIABLE: rehearsal.weights, KEYS_VARIABLE: rehearsal.root / "keys", "PYTHONPATH": WIDE_LIMITS}
     with patch.dict(os.environ, {name: str(path.resolve()) for name, path in own.items()}):
         check_keys()
         if STYLE.last not in done:

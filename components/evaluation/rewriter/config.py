@@ -1,13 +1,14 @@
 """Settings of the rewriter's evaluation."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Positive
-from qinglan.evaluation.rewriter_gate import GateConfig
+from qinglan.evaluation.gate_limits import refuse_lax
+from qinglan.evaluation.rewriter_gate import LIMITS, GateConfig
 from qinglan.rag.as_asked import AS_ASKED
 from qinglan.rag.retrieval import RetrievalConfig
 
@@ -76,3 +77,8 @@ class EvaluateConfig(Config):
 
     gate: GateConfig = GateConfig()
     """When a candidate may serve."""
+
+    @model_validator(mode="after")
+    def _within_limits(self) -> Self:
+        refuse_lax(self, LIMITS)
+        return self

@@ -1,11 +1,12 @@
 """Settings of the style model's evaluation."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction, Positive
-from qinglan.evaluation.style_gate import GateStyleConfig
+from qinglan.evaluation.gate_limits import refuse_lax
+from qinglan.evaluation.style_gate import LIMITS, GateStyleConfig
 
 
 class EvaluateStyleConfig(Config):
@@ -40,3 +41,8 @@ class EvaluateStyleConfig(Config):
 
     gate: GateStyleConfig = GateStyleConfig()
     """When a model may serve."""
+
+    @model_validator(mode="after")
+    def _within_limits(self) -> Self:
+        refuse_lax(self, LIMITS)
+        return self

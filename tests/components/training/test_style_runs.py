@@ -126,7 +126,7 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
     assert read_card(model).cross_fitted == 5
 
     out = Outputs(*(tmp_path / name for name in ("evaluation.json", "r.html", "p.jsonl", "blind.xlsx", "key.json")))
-    evaluate(rows, model, out, EvaluateStyleConfig(draws=200))
+    evaluate(rows, model, out, EvaluateStyleConfig(draws=1_000))
     evaluation = orjson.loads(out.evaluation.read_bytes())
     assert (evaluation["counts"]["rows"], evaluation["cross_fitted"]) == (26, {"folds": 5})
     assert evaluation["leaks"]["parts"]["train"]["rows"] == 21
@@ -139,7 +139,7 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
     assert "26 cross-fitted answers, each judged by one of 5 models" in page and "no test was locked away" in page
 
     with pytest.raises(DataError, match="leave no test for a distilled model"):
-        evaluate(rows, model, out, EvaluateStyleConfig(draws=200), TeacherFiles(out.evaluation, out.predictions))
+        evaluate(rows, model, out, EvaluateStyleConfig(draws=1_000), TeacherFiles(out.evaluation, out.predictions))
     with pytest.raises(DataError, match="leave no test for a distilled model"):
         distil(
             model, rows, tmp_path / "small", tmp_path / "table", tmp_path / "small-log", DistilConfig(device="cpu")
@@ -147,7 +147,7 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
     assert not (tmp_path / "small-log").exists()
     (rows / FOLDS_FILE).write_bytes(orjson.dumps(dict.fromkeys(read_folds(rows), 1)))
     with pytest.raises(DataError, match="was not judged by the model of its fold"):
-        evaluate(rows, model, out, EvaluateStyleConfig(draws=200))
+        evaluate(rows, model, out, EvaluateStyleConfig(draws=1_000))
 
 
 def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(

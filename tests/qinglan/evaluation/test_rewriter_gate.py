@@ -69,6 +69,15 @@ def test_a_candidate_that_is_better_everywhere_is_promoted_with_its_figures() ->
     ]
 
 
+def test_a_candidate_whose_whole_interval_is_below_the_teachers_is_called_worse() -> None:
+    worse = {"difference": -0.04, "low": -0.06, "high": -0.01}
+    versus = good()["paired"]["rl_vs_teacher"] | worse
+
+    [reason] = decide(good() | {"paired": good()["paired"] | {"rl_vs_teacher": versus}}, GATE).reasons
+
+    assert reason.startswith("Worse than the teacher. RL minus teacher")
+
+
 def test_the_verdict_names_a_significant_loss_that_the_gate_does_not_require() -> None:
     worse = {"difference": -0.17, "low": -0.23, "high": -0.11}
     unsure = {"difference": -0.02, "low": -0.06, "high": 0.01}
@@ -115,10 +124,12 @@ def test_a_cost_without_a_number_is_a_reason_beside_too_few_rows() -> None:
 HELD = [
     ("paired.rl_vs_teacher.low", 0.0, "Better than the teacher: not shown"),
     ("paired.rl_vs_teacher.low", -0.2, "Better than the teacher: not shown"),
-    ("paired.rl_vs_teacher.high", -0.01, "Worse than the teacher. RL minus teacher"),
+    ("paired.rl_vs_teacher.difference", 0.0, "Better than the teacher: not shown"),
     ("paired.rl_vs_teacher.p", 0.05, "Better than the teacher: not shown"),
     ("paired.rl_vs_teacher.n", 199, "Too few: 199 queries"),
-    ("paired.rl_vs_plain.low", 0.0, "Better than no rewrite: not shown"),
+    ("paired.rl_vs_plain.low", 0.0, "Better than no rewrite: not shown. RL minus no rewrite, top-1: +52.0 points ["),
+    ("paired.rl_vs_plain", gap(-0.03, -0.052, -0.011), "Worse than no rewrite. RL minus no rewrite, top-1: -3.0 po"),
+    ("paired.rl_vs_plain.high", 0.4, "The interval is impossible"),
     ("paired.rl_vs_teacher.ndcg.low", -0.01, "nDCG@10 may be worse than the teacher's by 1.0 points"),
     ("paired.rl_vs_teacher.recall.low", -0.3, "recall@10 may be worse"),
     ("paired.rl_vs_teacher.tenants.chengla.recall.low", -0.02, "recall@10 for chengla may be worse"),
@@ -239,6 +250,7 @@ def test_a_better_candidate_is_never_held_where_a_worse_one_is_promoted(
 ) -> None:
     def verdict(low: float, recall: float) -> bool:
         evaluation = changed("paired.rl_vs_teacher.low", low)
+        evaluation["paired"]["rl_vs_teacher"]["high"] = 1.0
         evaluation["paired"]["rl_vs_teacher"]["recall"]["low"] = recall
         return decide(evaluation, GATE).promote
 

@@ -8,12 +8,15 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.deploy_gate import Decision, may_deploy
+from qinglan.evaluation.gate_limits import Limits
+from qinglan.lineage.deploy_gate import Decision, limit_reasons, may_deploy
+from qinglan.lineage.explain import read_evaluation
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.release_notes import make_override, read_override
 from qinglan.lineage.trust import TrustPolicy
 from tests.lineage_release import add_sibling, code, write_release
 from tests.lineage_world import DAWN, NOW, TENANT, Keys, given, made, make_keys
+from tests.qinglan.lineage import golden_release
 
 NAME = f"{TENANT}/rewriter"
 Line = dict[str, dict[str, Any]]
@@ -70,6 +73,60 @@ def test_missing_lineage_is_a_reason_not_to_deploy(
 
     assert not result.allowed
     assert any(reason in one for one in result.reasons), result.reasons
+
+
+def with_figures(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda figures: figures.update(changes)
+
+
+def lax(figures: dict[str, Any]) -> None:
+    """Figures of a model that is worse, and a gate that lets everything pass."""
+    figures["settings"] = {"draws": 1, "gate": {"p": 1, "rows": 1, "margin": 1, "kind_margin": 1, "invented": 1}}
+    figures["paired"]["rl_vs_teacher"].update(difference=-0.04, low=-0.06, high=-0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "limits", "reason"),
+    [
+        (lax, {}, "would hold it: Worse than the teacher."),
+        (with_figures(settings={"draws": 1, "gate": {}}), {}, "draws is set to 1: at least 1,000"),
+        (with_figures(settings={"gate": {"row": 1}}), {}, "no gate can judge its figures"),
+        (with_figures(paired={}), {}, "no gate can judge its figures"),
+        (lambda figures: figures["systems"]["rl"]["cost"].update(value=-5), {}, "is -5, which is impossible"),
+        (with_figures(), {"gate": {"rows": 2000}}, "1000 queries with gold passages were compared, and 2000 are"),
+        (with_figures(), {"gate": {"p": 0.0001}}, "Better than the teacher: not shown."),
+        (with_figures(), {"draws": 5000}, "draws is not recorded: at least 5,000 is required."),
+        (with_figures(settings={"draws": 2000, "gate": {}}), {"draws": 5000}, "draws is set to 2000: at least 5,000"),
+    ],
+)
+def test_a_release_beyond_the_limits_is_not_deployed(
+    change: Callable[[dict[str, Any]], None], limits: dict[str, Any], reason: str, keys: Keys, tmp_path: Path
+) -> None:
+    policy = TrustPolicy.parse({**keys.policy.model_dump(), "evaluate": {"rewriter": limits}}, "trust.yaml")
+
+    result = decided(write_release(tmp_path / "release", keys, figures=change), policy)
+
+    assert not result.allowed
+    assert any(reason in one for one in result.reasons), result.reasons
+
+
+def test_a_release_of_a_lax_gate_may_be_deployed_if_its_figures_are_within_the_limits(
+    keys: Keys, tmp_path: Path
+) -> None:
+    few = with_figures(settings={"draws": 10_000, "gate": {"rows": 200}})
+    policy = TrustPolicy.parse({**keys.policy.model_dump(), "evaluate": {"rewriter": {"gate": {"rows": 900}}}}, "x")
+
+    assert decided(write_release(tmp_path / "release", keys, figures=few), policy) == Decision(True, [])
+
+
+@pytest.mark.parametrize("folder", golden_release.signed_ones(), ids=lambda path: path.name)
+def test_a_golden_release_from_before_there_were_limits_is_judged_by_the_defaults(folder: Path) -> None:
+    """Its evaluation records neither draws nor the gate's settings."""
+    figures = read_evaluation(folder / "release")
+
+    assert list(limit_reasons(figures, Limits())) == []
+    [reason] = limit_reasons(figures, Limits.parse({"rewriter": {"draws": 5_000}}, "x"))
+    assert reason.endswith("draws is not recorded: at least 5,000 is required.")
 
 
 def test_a_release_is_deployed_under_the_name_it_was_signed_for(keys: Keys, tmp_path: Path) -> None:

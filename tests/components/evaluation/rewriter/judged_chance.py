@@ -36,7 +36,7 @@ REPORT = {
     "models": {"teacher": {"typical_seconds": 1.0}, "judge": {"model": "a"}, "examiner": {"model": "b"}},
     "by_step": [{"role": "teacher", "answered": 100, "cost": 25.0}],
 }
-CONFIGURED = CONFIG.model_copy(update={"draws": 300, "gate": GateConfig(by="labels")})
+CONFIGURED = CONFIG.model_copy(update={"draws": 1_000, "gate": GateConfig(by="labels")})
 Grade = Callable[[Random, str], int]
 draw_counts = statistics._draw_counts
 

@@ -28,7 +28,7 @@ PRODUCTS = ("虾青素软胶囊", "鱼油软胶囊", "益生菌冲饮粉", "叶�
 TERMS = {"每日服用频次": "一天吃几次", "贮藏条件要求": "要放冰箱吗", "退换货政策": "买错了能退不"}
 NOTHING = Retrieval(query="q", hits=(), top1_score=0.0, count=0)
 CONFIG = EvaluateConfig(
-    draws=500, retrieval=RetrievalConfig(score_threshold=0.0), agreement_rows=12, examples=3, blind_rows=8
+    draws=1_000, retrieval=RetrievalConfig(score_threshold=0.0), agreement_rows=12, examples=3, blind_rows=8
 )
 NOT_ALIKE = {"rows": 40, "same": 0, "alike": 0, "examples": []}
 ORIGINS = Origins(

@@ -24,7 +24,7 @@ from tests.components.evaluation.rewriter.sample_evaluation import (
     writing,
 )
 
-BY_LABELS = CONFIG.model_copy(update={"gate": GateConfig(by="labels", rows=12)})
+BY_LABELS = CONFIG.model_copy(update={"gate": GateConfig(by="labels", rows=30)})
 
 
 def evaluate(folder: Path, config: EvaluateConfig) -> Evaluated:
@@ -88,7 +88,7 @@ def test_verdict_report_and_notes_say_that_it_is_judged(judged: Evaluated, tmp_p
 
 
 def test_figures_that_were_judged_do_not_pass_a_gate_that_goes_by_gold(judged: Evaluated) -> None:
-    by_gold = decide(judged.value, GateConfig(rows=12))
+    by_gold = decide(judged.value, GateConfig(rows=30))
 
     assert not by_gold.promote
     assert "The examiner judged 11 rows without gold, and this gate goes by gold alone (gate.by)." in by_gold.reasons

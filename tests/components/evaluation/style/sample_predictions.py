@@ -20,7 +20,7 @@ from qinglan.style.rows import StyleRow
 from qinglan.text import normalise
 from standins.samples.style import style_rows
 
-CONFIG = EvaluateStyleConfig(draws=300, baseline_c=(1.0, 3.0), blind_rows=20, examples=2)
+CONFIG = EvaluateStyleConfig(draws=1_000, baseline_c=(1.0, 3.0), blind_rows=20, examples=2)
 NAMES = DEFAULT_LABELS.names
 NOT_ALIKE = {"rows": 450, "same": 0, "alike": 0, "examples": []}
 ORIGINS = Origins(
