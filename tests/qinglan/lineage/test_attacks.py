@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -59,6 +60,11 @@ from tests.qinglan.lineage.attacks import (
 )
 from tests.qinglan.lineage.tampering import Scene
 from tests.registered_release import NAME
+
+
+def lax_and_worse(figures: dict[str, Any]) -> None:
+    figures["settings"] = {"gate": {"p": 1}}
+    figures["paired"]["rl_vs_teacher"].update(difference=-0.04, low=-0.06, high=-0.01)
 
 
 def wrong(findings: list[Finding]) -> set[Said]:
@@ -378,11 +384,8 @@ ROWS = [
         other_figures(lambda found: found.update(settings={"draws": 1, "gate": {}})), {("verdict", "missing")}),
     Row("a rule of the gate's own beyond the limits, signed",
         other_rule({**GateConfig().model_dump(mode="json"), "p": 1}), {("verdict", "missing")}),
-    Row("a lax gate and a model that is worse, signed as promoted",
-        other_figures(lambda found: (
-            found.update(settings={"gate": {"p": 1}}),
-            found["paired"]["rl_vs_teacher"].update(difference=-0.04, low=-0.06, high=-0.01),
-        )), {("verdict", "altered")}),
+    Row("a lax gate and a model that is worse, signed as promoted", other_figures(lax_and_worse),
+        {("verdict", "altered")}),
     Row("a cost below nothing, signed as promoted",
         other_figures(lambda found: found["systems"]["rl"]["cost"].update(value=-5)), {("verdict", "altered")}),
     Row("a negative share of invented numbers, signed as promoted",
