@@ -27,6 +27,12 @@ SERVICE_WITHOUT_PROFILE = (
 )
 
 
+KEY_AS_OPTION = (
+    "For this check give it as an option: --header 'Authorization: Bearer $NAME', where NAME is an environment "
+    "variable."
+)
+
+
 def check_rag(
     url: Annotated[str, typer.Argument(help="Address of the service; without it the profile's.")] = "",
     tenant: Annotated[str, typer.Option(help="The tenant that is asked about.")] = "",
@@ -84,13 +90,16 @@ def check_rag(
 
 @contextmanager
 def advised(advice: str) -> Iterator[None]:
-    """Add this next step to a DataError; none where it is empty, or the service does not know what it was asked."""
-    from qinglan.rag.client import UnknownToServiceError
+    """Add this next step to a DataError, none if it is empty or the service does not know what it was asked; a
+    refused key has another."""
+    from qinglan.rag.client import UnauthorizedError, UnknownToServiceError
 
     try:
         yield
     except UnknownToServiceError:
         raise
+    except UnauthorizedError as error:
+        raise UnauthorizedError(*error.lines, KEY_AS_OPTION) from error
     except DataError as error:
         if not advice:
             raise

@@ -49,7 +49,9 @@ class CheckInputs(NamedTuple):
         if path is None:
             return None
         file = path / f"{self.tenant}.jsonl" if path.is_dir() else path
-        return KnownPassages({passage.id for passage in read_knowledge_base(file)}, sha256_file(file))
+        passages = [*read_knowledge_base(file)]
+        ids, texts = {passage.id for passage in passages}, {passage.content for passage in passages}
+        return KnownPassages(ids, sha256_file(file), texts)
 
 
 def read_inputs(

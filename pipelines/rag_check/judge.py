@@ -29,6 +29,8 @@ class KnownPassages(NamedTuple):
     snapshot: str
     """SHA-256 of the JSONL."""
 
+    texts: Collection[str] = ()
+
 
 class Verdict(NamedTuple):
     checks: list[Check]
@@ -58,6 +60,7 @@ def judge(measured: Measurements, score_threshold: float, passages: KnownPassage
     })  # fmt: skip
     checks = [
         shape_check(measured), *rewrite_checks(rewrite, service), *need_checks(needs, rows), *score_check,
+        *order_checks(rows),
         *id_checks(rows, passages), stability_check(rows), *snapshot_checks(rows, passages),
         latency_check(rows, service),
     ]  # fmt: skip
@@ -200,6 +203,20 @@ def judge_scores(rows: Sequence[RowAnswers], service: RagUpstream) -> tuple[Cali
     )]  # fmt: skip
 
 
+def order_checks(rows: Sequence[RowAnswers]) -> Iterator[Check]:
+    """Compare the order of passages with their scores: readers take the first passage for the best."""
+    scores = [row.first.scores for row in rows if len(row.first.scores) > 1]
+    unordered = sum(each != sorted(each, reverse=True) for each in scores)
+    if unordered:
+        yield Check(
+            "warning", "order", f"{unordered} of {len(scores)} answers are not in the order of their scores, the "
+            "best first: ranks are measured by the order, thresholds and rewards by the scores.",
+            "Let the service sort by the score that it sends.",
+        )  # fmt: skip
+    elif scores:
+        yield Check("ok", "order", "passages come in the order of their scores, the best first.")
+
+
 def _fit_calibration(
     labelled: Sequence[RowAnswers], service: RagUpstream, ranged: str, calibrated: bool
 ) -> tuple[Calibration | None, list[Check]]:
@@ -234,7 +251,12 @@ def id_checks(rows: Sequence[RowAnswers], passages: KnownPassages | None) -> Ite
     """Ids against the knowledge base and the gold passages."""
     ids = {hit["id"] for row in rows for hit in row.first.data["recall"] if hit["id"]}
     if not ids:
-        yield Check("warning", "ids", "passages have none: no gold passage can be recognised.", "See below.")
+        what = "passages have none: no gold passage can be recognised."
+        texts = {hit["content"] for row in rows for hit in row.first.data["recall"] if hit["content"]}
+        if passages is not None and texts:
+            same = len(texts & set(passages.texts))
+            what = f"{what} {same} of {len(texts)} retrieved texts are passages of the knowledge base."
+        yield Check("warning", "ids", what, "Let the service send the ids of the knowledge base.")
         return
     if passages is not None:
         known = len(ids & set(passages.ids))

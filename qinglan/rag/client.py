@@ -14,7 +14,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
-from qinglan.errors import DataError, OutageError
+from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.http_client import async_client, certificate_advice
 from qinglan.outages import Retries, outage_seconds
 from qinglan.rag.adapter import RagAdapter
@@ -169,7 +169,7 @@ class RagClient:
         if status == 200:
             return reply
         if 300 <= status < 500:
-            kind = UnknownToServiceError if status == 404 else DataError
+            kind = {401: UnauthorizedError, 403: UnauthorizedError, 404: UnknownToServiceError}.get(status, DataError)
             raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{_advice(status)}")
         raise OutageError(f"{where}: status {status}: {_shown(reply.content)}. {self._next_step('service')}")
 
@@ -193,6 +193,12 @@ class _Busy(Exception):
 class _RerankerFallbackError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(f"its reranker gave no scores ({reason[:80]})")
+
+
+class UnauthorizedError(DataError):
+    """Status 401 or 403: a setting lacks a key or has a wrong one, and no data is wrong."""
+
+    exit_code = ConfigError.exit_code
 
 
 class UnknownToServiceError(DataError):

@@ -11,6 +11,11 @@ NO_NEED = (
     "ppo.reward.judge_share: 1), and the evaluation gives no score of their first passage. Let it take `need`, or "
     "label gold passages."
 )
+NO_NEED_NO_IDS = (
+    "The RAG service scores passages against the query, not the need, and a rewrite that repeats a passage raises "
+    "such a score. PPO rewards all rows by the judge alone (set ppo.reward.judge_share: 1), and the evaluation gives "
+    "no score of their first passage. Let it take `need`."
+)
 NO_QUERY_SCORE = (
     "The RAG service sends no query_score beside its scores against the need, so production's cut "
     "(retrieval.score_threshold) is not applied, and ppo.reward.mode: seed_v1 is not possible."
@@ -46,11 +51,12 @@ def _by_settings(service: RagService) -> Iterator[str]:
 
 
 def _by_answer(service: RagService, data: RagData, score_threshold: float) -> Iterator[str]:
+    no_ids = bool(data.recall) and not any(hit.id for hit in data.recall)
     if data.scored_against == "query":
-        yield NO_NEED
+        yield NO_NEED_NO_IDS if no_ids else NO_NEED
     elif score_threshold and any(hit.query_score is None for hit in data.recall):
         yield NO_QUERY_SCORE
-    if data.recall and not any(hit.id for hit in data.recall):
+    if no_ids:
         yield NO_IDS
     if data.recall and not any(hit.content for hit in data.recall):
         yield NO_CONTENT

@@ -157,12 +157,17 @@ async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> 
     return SearchQuery(rewritten.query, "model", rewritten.version, cached=rewritten.cached)
 
 
+def cut_of(request: RagRequest, calibrated: bool) -> float:
+    """The request's own cut, else the contract's; scores that are no probabilities are only cut on request."""
+    return request.score_threshold if calibrated or "score_threshold" in request.model_fields_set else 0.0
+
+
 async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, ScoredRetrieval]:
     """The answer of one snapshot, and that snapshot; if it is deleted meanwhile, the next one answers instead."""
     for attempt in range(ATTEMPTS):
         now = await engine.current(gone=attempt > 0)
         with contextlib.suppress(SnapshotGone):
-            retrieval = await retrieve(now, query, request.top_k, request.score_threshold, request.need)
+            retrieval = await retrieve(now, query, request.top_k, cut_of(request, now.calibrated), request.need)
             return now.knowledge_base, retrieval
     raise EngineUnavailable("gone")
 

@@ -26,7 +26,7 @@ from serving.rag.lexical_reranker import (
     Weights,
     read_reranker,
 )
-from serving.rag.score_report import ScoredPassage, build_report
+from serving.rag.score_report import build_report, scored_passages
 
 CANDIDATES = 20
 HELD_OUT = 0.2
@@ -48,7 +48,6 @@ class LabelledPassage(NamedTuple):
 
     signs: Features
     answers: bool
-    first: bool
 
 
 def fit_from_rows(
@@ -115,20 +114,21 @@ def likely_need(row: Question, title: str) -> str:
 
 def fit_reranker(labelled: Iterable[Example], index: Index, labels: str) -> RerankerModel:
     """Fit on four conversations of five and report on the fifth; with too few labels, the uncalibrated default."""
-    fitted: dict[str, list[LabelledPassage]] = {}
-    held_out: dict[str, list[LabelledPassage]] = {}
+    fitted: dict[str, list[list[LabelledPassage]]] = {}
+    held_out: dict[str, list[list[LabelledPassage]]] = {}
     scorer = LexicalReranker(index, DEFAULT_RERANKER)
     for example in labelled:
         part = held_out if is_held_out(example.conversation) else fitted
-        part.setdefault(example.conversation, []).extend(_labelled_passages(scorer, example))
-    pairs = [pair for rows in fitted.values() for pair in rows]
+        part.setdefault(example.conversation, []).append(_labelled_passages(scorer, example))
+    pairs = [pair for rows in fitted.values() for passages in rows for pair in passages]
     if len(fitted) < FEWEST_CONVERSATIONS or len({pair.answers for pair in pairs}) < 2:
         return DEFAULT_RERANKER
     model = _fit_logistic_regression(pairs)
     judged = [
-        ScoredPassage(model.score(pair.signs), pair.answers, pair.first)
+        passage
         for rows in held_out.values()
-        for pair in rows
+        for pairs in rows
+        for passage in scored_passages([model.score(pair.signs) for pair in pairs], [pair.answers for pair in pairs])
     ]
     report = build_report(index, labels, len(fitted), len(held_out), judged)
     return model.model_copy(update={"report": report})
@@ -142,7 +142,7 @@ def _labelled_passages(scorer: LexicalReranker, example: Example) -> list[Labell
     numbers = [hit.number for hit in scorer.index.search(example.text, CANDIDATES)]
     answers = [scorer.index.passage(number).id in example.gold for number in numbers]
     signs = scorer.signs(example.text, numbers)
-    return [LabelledPassage(*pair, first=rank == 0) for rank, pair in enumerate(zip(signs, answers, strict=True))]
+    return list(map(LabelledPassage, signs, answers))
 
 
 def _fit_logistic_regression(pairs: Sequence[LabelledPassage]) -> RerankerModel:

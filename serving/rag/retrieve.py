@@ -55,10 +55,8 @@ async def _score_candidates(
 def rank_candidates(
     candidates: Sequence[Candidate], scores: Scores, top_k: int, score_threshold: float
 ) -> tuple[list[Candidate], list[float]]:
-    """Passages to show, with scores, in the service's order if one scored; ties and the rest keep the engine's."""
-    pairs = list(zip(candidates, scores.values, strict=True))
-    if scores.by == "service":
-        pairs.sort(key=lambda pair: -pair[1])
+    """Passages to show, with their scores against the query, the best first; ties keep the engine's order."""
+    pairs = sorted(zip(candidates, scores.values, strict=True), key=lambda pair: -pair[1])
     accepted = [pair for pair in pairs if pair[1] >= score_threshold][:top_k]
     return [candidate for candidate, _ in accepted], [score for _, score in accepted]
 

@@ -15,7 +15,16 @@ class ScoredPassage(NamedTuple):
     score: float
     answers: bool
     first: bool
-    """True for the first passage of its list, in production's order."""
+    """True for the first passage of its list, in production's order: the best score is first."""
+
+
+def scored_passages(scores: Sequence[float], answers: Sequence[bool]) -> list[ScoredPassage]:
+    """The passages of one list; of equal scores the first is first, as in production."""
+    first = max(range(len(scores)), key=scores.__getitem__, default=0)
+    return [
+        ScoredPassage(score, answer, at == first)
+        for at, (score, answer) in enumerate(zip(scores, answers, strict=True))
+    ]
 
 
 def build_report(index: Index, labels: str, fitted: int, held_out: int, judged: Sequence[ScoredPassage]) -> FitReport:

@@ -21,7 +21,7 @@ from serving.rag.calibration import FittedServiceReranker
 from serving.rag.config import RerankServiceConfig
 from serving.rag.reranker_client import RerankerClient
 from serving.rag.reranker_fit import CANDIDATES, FEWEST_CONVERSATIONS, Example, examples, fit_reranker, is_held_out
-from serving.rag.score_report import ScoredPassage, build_report
+from serving.rag.score_report import ScoredPassage, build_report, scored_passages
 from serving.rag.service_client import ServiceError
 
 FIT_DEADLINE_SECONDS = 60.0
@@ -93,11 +93,5 @@ async def _score_example(service: RerankerClient, retries: Retries, index: Index
             f"{service.config.model}, then fit again."
         ) from failure
     retries.answered()
-    first = max(range(len(raw)), key=raw.__getitem__)
-    return ScoredExample(
-        example.conversation,
-        [
-            ScoredPassage(score, passage.id in example.gold, at == first)
-            for at, (score, passage) in enumerate(zip(raw, passages, strict=True))
-        ],
-    )
+    answers = [passage.id in example.gold for passage in passages]
+    return ScoredExample(example.conversation, scored_passages(raw, answers))

@@ -20,7 +20,7 @@ from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError
 from qinglan.llm.config import RagUpstream
 from qinglan.rag.calibration import Calibration
-from qinglan.rag.service_limits import NO_CONTENT, NO_IDS
+from qinglan.rag.service_limits import NO_CONTENT, NO_IDS, NO_NEED_NO_IDS
 from qinglan.rows import Question
 from tests.company_rags import PASSAGES, company_rag
 from tests.echo_servers import Reply, Scripted, running
@@ -81,8 +81,8 @@ def test_the_plans_contract_with_logits_works_and_the_lines_for_the_profile_say_
     assert outcome.code == 0, outcome.error
     del outcome.states["latency"]  # a busy machine is slow
     assert outcome.states == {
-        "shape": "ok", "rewrite": "ok", "need": "warning", "scores": "warning", "ids": "ok", "gold": "ok",
-        "stability": "ok", "snapshot": "warning",
+        "shape": "ok", "rewrite": "ok", "need": "warning", "scores": "warning", "order": "ok", "ids": "ok",
+        "gold": "ok", "stability": "ok", "snapshot": "warning",
     }  # fmt: skip
     assert "fitted on 11 labelled questions" in outcome.what("scores")
     assert "A run refuses such scores without a calibration" in outcome.what("scores")
@@ -163,12 +163,59 @@ def test_another_knowledge_base_than_the_runs_is_an_error(tmp_path: Path) -> Non
     assert outcome.what("ids").startswith(f"0 of {len(PASSAGES)} retrieved ids")
 
 
-def test_fields_that_only_later_answers_have_are_not_called_missing() -> None:
-    def answers(*hits: dict[str, Any]) -> RowAnswers:
-        row = Question(id="q", tenant_id="acme", conversation_id="q", question="怎么吃")
-        answer = TimedAnswer({"recall": [{"id": "", "content": "", **hit} for hit in hits]}, 0.1)
-        return RowAnswers(row, answer, answer)
+def answers(*hits: dict[str, Any]) -> RowAnswers:
+    row = Question(id="q", tenant_id="acme", conversation_id="q", question="怎么吃")
+    answer = TimedAnswer({"recall": [{"id": "", "content": "", **hit} for hit in hits]}, 0.1)
+    return RowAnswers(row, answer, answer)
 
+
+def scored(*scores: float) -> RowAnswers:
+    return answers(*({"id": f"k{at}", "reranker_score": score} for at, score in enumerate(scores)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "state", "what"),
+    [
+        ([scored(0.9, 0.5, 0.1)], "ok", "in the order of their scores"),
+        ([scored(0.5, 0.5, 0.5)], "ok", "in the order of their scores"),
+        ([scored(4.0, -3.0), scored(2.0, 1.5)], "ok", "in the order of their scores"),
+        ([scored(0.1, 0.5, 0.9)], "warning", "1 of 1 answers are not"),
+        ([scored(0.9, 0.1, 0.5), scored(0.9, 0.1)], "warning", "1 of 2 answers are not"),
+        ([scored(-3.0, 4.0), scored(0.1, 0.9), scored(0.9)], "warning", "2 of 2 answers are not"),
+        ([scored(0.0011, 0.0039, 0.0090, 0.0092, 0.00005)], "warning", "1 of 1"),
+        ([scored(0.9), scored()], None, ""),
+    ],
+)
+def test_the_order_of_passages_is_compared_with_their_scores(
+    rows: list[RowAnswers], state: State | None, what: str
+) -> None:
+    found = {check.subject: check for check in judge(Measurements(RagUpstream(), False, rows), 0.5, None).checks}
+
+    assert (found["order"].state if "order" in found else None) == state
+    assert state is None or what in found["order"].what
+
+
+@pytest.mark.parametrize(
+    ("contents", "what"),
+    [
+        (("一天一粒", "放冰箱"), "2 of 2 retrieved texts are passages"),
+        (("一天一粒", "另一段"), "1 of 2 retrieved texts are passages"),
+        (("", ""), "no gold passage can be recognised."),
+    ],
+)
+def test_a_service_without_ids_is_told_once_what_that_costs(contents: tuple[str, ...], what: str) -> None:
+    rows = [answers(*({"content": text, "reranker_score": 0.5} for text in contents))]
+    known = KnownPassages({"k1"}, "", {"一天一粒", "放冰箱"})
+
+    verdict = judge(Measurements(RagUpstream(), False, rows), 0.5, known)
+
+    [check] = [check for check in verdict.checks if check.subject == "ids"]
+    assert check.state == "warning" and what in check.what
+    assert NO_IDS in verdict.meaning and NO_NEED_NO_IDS in verdict.meaning
+    assert not any("rewarded by rank" in limit for limit in verdict.meaning), "nothing is measured by rank"
+
+
+def test_fields_that_only_later_answers_have_are_not_called_missing() -> None:
     known = KnownPassages({"k1"}, "")
     rows = [answers(), answers({"reranker_score": 0.5, "id": "k1"})]
 
@@ -218,6 +265,15 @@ def test_logits_are_mapped_where_every_tenant_of_the_sheet_has_a_calibration(
     _, [check] = judge_scores([RowAnswers(question, answer, answer) for question in questions], service)
 
     assert check.state == state
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_is_no_wrong_data_and_the_options_name_is_told(status: int) -> None:
+    with running(Scripted(Reply(status, b'{"detail": "Not authenticated"}'))) as url:
+        result = CliRunner().invoke(app, ["check-rag", url, "--tenant", "other"])
+
+    assert getattr(result.exception, "exit_code", None) == ConfigError.exit_code
+    assert "--header 'Authorization: Bearer $NAME'" in str(result.exception)
 
 
 def test_a_404_names_the_tenant_that_was_asked_about_and_says_nothing_of_columns() -> None:

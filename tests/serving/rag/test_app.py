@@ -12,9 +12,9 @@ import httpx
 import orjson
 import pytest
 
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer, RagRequest
 from qinglan.rag.index import Index, build_index
-from serving.rag.app import LARGEST_BODY, create_app
+from serving.rag.app import LARGEST_BODY, create_app, cut_of
 from serving.rag.engine import TantivyEngine
 from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.metrics import MOST_VERSIONS, Metrics
@@ -57,6 +57,33 @@ def test_the_answer_is_the_contract_and_says_what_was_scored(url: str, ask: Ask,
     assert [hit.id for hit in needed.recall] == [hit.id for hit in plain.recall]
     assert needed.recall[0].reranker_score < plain.recall[0].reranker_score
     assert plain.snapshot == build_index(kbs["fivedoctors"], kbs["fivedoctors"].parent, "fivedoctors").name
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "sent", "cut"),
+    [
+        (True, {}, 0.5),
+        (True, {"score_threshold": 0.0}, 0.0),
+        (True, {"score_threshold": 0.9}, 0.9),
+        (False, {}, 0.0),
+        (False, {"score_threshold": 0.5}, 0.5),
+        (False, {"score_threshold": 0.1}, 0.1),
+    ],
+)
+def test_scores_that_are_no_probabilities_are_only_cut_on_request(
+    calibrated: bool, sent: dict[str, float], cut: float
+) -> None:
+    assert cut_of(RagRequest(query="一天吃几次", tenant_id="acme", **sent), calibrated) == cut
+
+
+def test_a_tenant_without_labels_gets_passages_for_a_question_in_other_words(url: str) -> None:
+    """`qinglan serve rag` on a company's own documents answered most questions with nothing."""
+    question = {"query": "冰箱里能放多久", "tenant_id": "fivedoctors"}
+
+    asked, cut = (httpx.post(url + RAG_PATH, json=question | more, trust_env=False, verify=False).json()["data"]
+                  for more in ({}, {"score_threshold": 0.5}))  # fmt: skip
+
+    assert len(asked["recall"]) == 5 > len(cut["recall"])
 
 
 def test_without_a_rewriter_the_plain_query_is_searched_and_the_answer_and_a_metric_say_so(

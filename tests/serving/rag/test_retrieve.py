@@ -68,6 +68,21 @@ def test_whole_ranks_cut_afterwards_are_the_beginning_of_what_the_service_cuts(
     assert {hit.id for hit in by_service[len(shown) :]}.isdisjoint(hit.id for hit in whole)
 
 
+@pytest.mark.parametrize("need", [None, "胶原蛋白肽饮要不要放冰箱"])
+@pytest.mark.parametrize(
+    "query",
+    ["一天吃几次", "虾青素软胶囊 每日服用频次", "鱼油", "副作用 退", "胶原蛋白肽饮要不要放冰箱", "zz 鱼油"],
+)
+def test_the_best_score_against_the_query_is_first(engines: Engines, query: str, need: str | None) -> None:
+    hits = recall(engines, query, need, 10)
+
+    assert len(hits) > 1
+    scores = [hit.query_score or 0.0 for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    if need is None:
+        assert scores == [hit.reranker_score for hit in hits]
+
+
 def test_a_need_that_the_passages_do_not_meet_shows_in_their_scores(engines: Engines) -> None:
     query = "鱼油软胶囊 每日服用频次"
 
