@@ -29,6 +29,7 @@ from qinglan.evaluation.verdict import (
     run_checks,
     with_description,
 )
+from qinglan.llm.model_names import plain_model_name, same_model
 
 PARENTS = {"sft": ("base_model", "train", "dev"), "rl": ("base_model", "sft_model", "train", "dev")}
 """Names on a model's card; a candidate's includes those of the models before it."""
@@ -282,22 +283,14 @@ def _another_judge(numbers: EvaluationNumbers, candidate: str, gate: GateConfig)
     if not numbers("counts", "examined") and not _judged_rows(numbers):
         return
     names = {role: numbers.value("agreement", role) for role in ("examiner", "judge")}
-    if unknown := [role for role, name in names.items() if _model(name) in ("", "unknown")]:
+    if unknown := [role for role, name in names.items() if plain_model_name(name) in ("", "unknown")]:
         yield f"Nobody knows which model was the {' and the '.join(unknown)}: its scores may be no second opinion."
     elif same_model(names["examiner"], names["judge"]):
         yield (
-            f"The examiner is the training's judge, {names['judge']}: its scores are no second opinion. "
+            f"The examiner, {names['examiner']}, is the training's judge, {names['judge']}: its scores are no second "
+            "opinion. "
             "Set another model as examiner."
         )
-
-
-def same_model(name: Any, other: Any) -> bool:
-    """Tell if two names mean one model."""
-    return _model(name) == _model(other)
-
-
-def _model(name: Any) -> str:
-    return name.strip().casefold() if isinstance(name, str) else ""
 
 
 def _check_digests(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:

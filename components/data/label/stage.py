@@ -33,6 +33,7 @@ from qinglan.errors import RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.labels import RowLabels
 from qinglan.llm.client import GatewayClient
+from qinglan.llm.model_names import same_model
 from qinglan.rag.client import RagClient
 from qinglan.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
 from qinglan.terminal import say
@@ -151,7 +152,7 @@ async def _label(
 
 def second_judge(models: Mapping[str, str]) -> SecondJudge:
     """The examiner; the judge once more where both are one model."""
-    return SecondJudge("judge", 1) if models["judge"] == models["examiner"] else SecondJudge("examiner", 0)
+    return SecondJudge("judge", 1) if same_model(models["judge"], models["examiner"]) else SecondJudge("examiner", 0)
 
 
 async def label_rows(

@@ -10,6 +10,7 @@ from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metric_table import MetricTable, Pair
 from qinglan.evaluation.question_kinds import KINDS
+from qinglan.llm.model_names import same_model
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.contract import SAMPLED_SNAPSHOT
 from qinglan.rows import ValidatedRewrite
@@ -129,7 +130,7 @@ def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
     ]
     names = {role: str(models.get(role, {}).get("model", "unknown")) for role in ("judge", "examiner")}
     agreed = statistics.agreement([score for score, _ in both], [score for _, score in both])
-    return {**names, "same_model": names["judge"] == names["examiner"], **agreed._asdict()}
+    return {**names, "same_model": same_model(names["judge"], names["examiner"]), **agreed._asdict()}
 
 
 def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:

@@ -161,8 +161,10 @@ HELD = [
     ("leaks.parts.sft.rows", 0, "compared with no rows of sft"),
     ("leaks.parts.sft.alike", "0", "leaks.parts.sft.alike is '0', which is no number"),
     ("leaks.threshold", 0.81, "looked for from 0.81 on only; 0.8 is wanted"),
-    ("agreement.examiner", "model-a", "The examiner is the training's judge, model-a"),
-    ("agreement.examiner", " Model-A", "The examiner is the training's judge"),
+    ("agreement.examiner", "model-a", "The examiner, model-a, is the training's judge, model-a"),
+    ("agreement.examiner", " Model-A", "is the training's judge"),
+    ("agreement.examiner", "vendor/model-a-2026-11-28", "is the training's judge"),
+    ("agreement.examiner", "mod\u200bel-a", "is the training's judge"),
     ("agreement.judge", "unknown", "Nobody knows which model was the judge"),
     ("agreement.examiner", "", "Nobody knows which model was the examiner"),
     ("agreement", None, "agreement.examiner is not in the evaluation"),
@@ -351,7 +353,7 @@ def test_by_labels_nearly_every_first_passage_must_have_a_grade(share: float, pr
 def test_by_labels_the_judge_of_the_training_may_not_be_the_examiner_though_it_scored_no_rewrite() -> None:
     own_judge = judged_evaluation() | {"agreement": {"examiner": "model-a", "judge": "model-a"}}
 
-    assert "The examiner is the training's judge" in " ".join(decide(own_judge, BY_LABELS).reasons)
+    assert "is the training's judge" in " ".join(decide(own_judge, BY_LABELS).reasons)
 
 
 def test_where_every_row_has_gold_both_gates_say_the_same_of_the_figures() -> None:
