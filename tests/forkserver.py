@@ -30,8 +30,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tests.wide_limits.sitecustomize import WIDE_VARIABLE, widen
-
 MODELS = (
     "torch", "torch._dynamo", "transformers.models.auto.modeling_auto", "transformers.generation.utils",
     "transformers.models.auto.tokenization_auto", "transformers.models.qwen3.modeling_qwen3", "kserve", "fastapi",
@@ -52,6 +50,7 @@ a tenth of the memory."""
 KILL = signal.SIGUSR1
 """Send this in place of SIGKILL where nothing of the fork may be left when its client has ended."""
 SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
+WIDE_VARIABLE = "QINGLAN_TEST_WIDE_LIMITS"  # of tests/wide_limits; a client is started without the tests' folder
 LONGEST_NAME = 240
 """Of an open file without content Linux takes 249 bytes."""
 
@@ -266,6 +265,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         os.umask(request["umask"])
         _open_standard_streams()
         if WIDE_VARIABLE in os.environ:
+            from tests.wide_limits.sitecustomize import widen
+
             widen()
         sys.argv = ["-m", *request["argv"][1:]]
         runpy.run_module(request["argv"][0], run_name="__main__", alter_sys=True)
