@@ -12,7 +12,8 @@ if a trust policy is named, it is refused.
 
 The files could be exchanged after they were compared and before they are loaded, and are too large to keep in memory.
 So each file's inode and times are noted before it is first read, and compared once the model is loaded: any write,
-rename or link in between changes the inode or the change time (ctime), which only root can set back.
+rename or link in between changes the inode or the change time (ctime), which only root can set back. The
+weights are copies by then (own_memory.py): a later write to the files changes nothing.
 """
 
 import os

@@ -79,6 +79,10 @@ def _safetensors(path: Path) -> str:
     return ""
 
 
+def _onnx(path: Path) -> str:
+    return graph_fault(read_plain(path))
+
+
 def _json(path: Path) -> str:
     try:
         parse_json(read_plain(path), path.name)
@@ -102,7 +106,7 @@ def _sentencepiece(path: Path) -> str:
 
 
 FILE_CHECKS: dict[str, Callable[[Path], str]] = {
-    ".safetensors": _safetensors, ".onnx": graph_fault, ".json": _json, "text": _text, ".model": _sentencepiece,
+    ".safetensors": _safetensors, ".onnx": _onnx, ".json": _json, "text": _text, ".model": _sentencepiece,
 }  # fmt: skip
 
 

@@ -1,13 +1,12 @@
 """The check of an ONNX file before it is released: one graph of standard operators, with all weights inside.
 
-    why = graph_fault(path)         # "" for a graph that reads nothing but itself
+    why = graph_fault(path.read_bytes())    # "" for a graph that reads nothing but itself
 
 A graph can name files for its weights and operators of a library to load. The file is parsed here as protobuf's wire
 format, without the onnx package, which neither an auditor nor an initialiser has. Field numbers are onnx.proto's.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 STANDARD = ("", "ai.onnx")
 """Domains of operators that every runtime has itself."""
@@ -31,10 +30,10 @@ Message = memoryview
 Fields = Mapping[int, list[int | Message]]
 
 
-def graph_fault(path: Path) -> str:
-    """Why the file is not one complete graph of standard operators; "" if it is."""
+def graph_fault(content: bytes) -> str:
+    """Why these bytes are not one complete graph of standard operators; "" if they are."""
     try:
-        model = _fields(memoryview(path.read_bytes()))
+        model = _fields(memoryview(content))
         return next(_model_faults(model), "")
     except (ValueError, IndexError, RecursionError) as error:
         return f"no ONNX graph ({str(error)[:80]})"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from qinglan.chat_history import later_parts
 from qinglan.errors import DataError, TrainingError
+from qinglan.models.own_memory import copy_to_memory
 from qinglan.models.references import refuse_foreign_files
 from qinglan.prompts import Message, PromptInput, parse_user_message, student_messages
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts
@@ -74,6 +75,7 @@ class Student:
                 use_safetensors=True,
                 local_files_only=True,
             ).to(device)
+            copy_to_memory(model)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise _broken(folder, error) from error
         return cls(model.eval(), load_tokenizer(folder), card)

@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qinglan.errors import DataError
+from qinglan.models.onnx_graph import graph_fault
+from qinglan.models.own_memory import copy_to_memory
+from qinglan.plain_files import read_plain
 
 TokenIds = list[int]
 
@@ -100,19 +103,26 @@ def open_torch(folder: Path, labels: int) -> TorchEngine:
         )
     if model.config.num_labels != labels:
         raise DataError(f"{folder}: the weights know {model.config.num_labels} labels, the mapping {labels}.")
-    return TorchEngine(model.to(device))
+    return TorchEngine(copy_to_memory(model.to(device)))
 
 
 def open_onnx(path: Path, labels: int) -> OnnxEngine:
-    """One thread: a server's own batches keep the cores busy."""
+    """One thread: a server's own batches keep the cores busy.
+
+    The session is made from bytes that were read once and checked: from a path, onnxruntime would also map the files
+    that a graph names for its weights.
+    """
     import onnxruntime as runtime
 
     if not path.is_file():
         raise DataError(f"{path}: no such file. The distil stage exports it; take the torch engine without it.")
+    graph = read_plain(path)
+    if fault := graph_fault(graph):
+        raise DataError(f"{path}: {fault}. Export it again: the distil stage does that.")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = 1
     try:
-        session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's errors share no type
         raise DataError(f"{path}: not an ONNX graph that runs here ({str(error)[:200]}).") from error
     if (outputs := session.get_outputs()[0].shape[-1]) != labels:

@@ -1,0 +1,23 @@
+"""Move a loaded model's weights from its files into this process's memory.
+
+    model = copy_to_memory(AutoModel.from_pretrained(folder))
+    refuse_changed(folder, proof)       # after the copy: the files are not read again
+
+safetensors maps float32 files into memory (mmap), and torch uses the mapping as the weights. So a later write to the
+file changes the model that is being served, and a shorter file ends the process with SIGBUS.
+https://huggingface.co/docs/safetensors/index, https://man7.org/linux/man-pages/man2/mmap.2.html
+"""
+
+from itertools import chain
+from typing import Any, TypeVar
+
+Model = TypeVar("Model", bound=Any)
+
+
+def copy_to_memory(model: Model) -> Model:
+    """Copy each parameter and buffer on the CPU, one at a time: the peak is one tensor above the model's size, since
+    pages of a mapped file belong to the kernel's cache. Tied weights stay tied, as they are one parameter."""
+    for tensor in chain(model.parameters(), model.buffers()):
+        if tensor.device.type == "cpu":
+            tensor.data = tensor.data.clone()
+    return model

@@ -1,0 +1,134 @@
+"""A loaded model does not depend on its files any more: they may be written, cut off or deleted."""
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from qinglan.models.own_memory import copy_to_memory
+from qinglan.rewriter.model import Student
+from qinglan.style.model import ONNX_FILE, StyleModel
+from tests.peak_memory import PeakMemory
+from tests.tiny_rewriter import taught_model, tiny_model
+from tests.tiny_style import ASKED, tiny_style_model
+
+WEIGHTS = "model.safetensors"
+
+
+def sharded_model(folder: Path) -> Path:
+    model = Student.load(tiny_model(folder)).model
+    (folder / WEIGHTS).unlink()
+    model.save_pretrained(folder, max_shard_size="20KB")
+    return folder
+
+
+def half_precision_model(folder: Path) -> Path:
+    Student.load(tiny_model(folder)).model.to(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+def onnx_model(folder: Path) -> Path:
+    from components.training.style.export import export_int8
+
+    export_int8(tiny_style_model(folder), folder / ONNX_FILE)
+    return folder
+
+
+def style_on_onnx(folder: Path) -> StyleModel:
+    return StyleModel.load(folder, "onnx")
+
+
+MODELS: list[Any] = [
+    pytest.param(tiny_model, Student.load, id="rewriter"),
+    pytest.param(sharded_model, Student.load, id="rewriter in shards"),
+    pytest.param(half_precision_model, Student.load, id="rewriter in bfloat16"),
+    pytest.param(tiny_style_model, StyleModel.load, id="style"),
+    pytest.param(onnx_model, style_on_onnx, id="style on onnxruntime", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("make", "load"), MODELS)
+def test_a_loaded_model_maps_none_of_its_files(
+    tmp_path: Path, make: Callable[[Path], Path], load: Callable[[Path], object]
+) -> None:
+    folder = make(tmp_path / "model")
+    model = load(folder)
+    gc.collect()
+
+    assert model is not None
+    assert str(folder) not in Path("/proc/self/maps").read_text(encoding="utf-8")
+
+
+ANSWERS = {
+    "rewriter": """
+from qinglan.rewriter.model import Student
+from qinglan.prompts import Question
+model = Student.load(folder)
+def answer(): return model.write([Question("fivedoctors", "一天吃几次")])[0].text
+""",
+    "style": f"""
+from qinglan.style.model import StyleModel
+model = StyleModel.load(folder)
+def answer(): return model.predict([{ASKED!r}])
+""",
+    "onnx": f"""
+from qinglan.style.model import StyleModel
+model = StyleModel.load(folder, "onnx")
+def answer(): return model.predict([{ASKED!r}])
+""",
+}
+SPOIL = """
+before = answer()
+size = weights.stat().st_size
+with weights.open("r+b") as file:
+    file.seek(size // 2)
+    file.write(bytes(size - size // 2))
+assert answer() == before, "zeroed weights answer otherwise"
+os.truncate(weights, size // 4)
+assert answer() == before, "weights that were cut off answer otherwise"
+weights.unlink()
+assert answer() == before and before
+print("as before")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "kind"), [(taught_model, "rewriter"), (tiny_style_model, "style"), (onnx_model, "onnx")]
+)
+def test_weights_that_are_spoiled_after_they_were_loaded_change_no_answer_and_end_no_process(
+    tmp_path: Path, make: Callable[[Path], Path], kind: str
+) -> None:
+    """In a process of its own: mapped weights that are cut off end it with SIGBUS."""
+    folder = make(tmp_path / "model")
+    name = ONNX_FILE if kind == "onnx" else WEIGHTS
+    program = f"import os; from pathlib import Path; folder = Path({str(folder)!r}); weights = folder / {name!r}"
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program + ANSWERS[kind] + SPOIL], capture_output=True, text=True, timeout=300
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "as before\n"), ended.stderr
+
+
+def test_copying_needs_one_tensor_more_than_the_model_and_keeps_tied_weights_tied() -> None:
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=500, hidden_size=32, intermediate_size=64, num_hidden_layers=8, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, tie_word_embeddings=True,
+    )  # fmt: skip
+    with PeakMemory() as memory:
+        model = Qwen3ForCausalLM(config)
+        gc.collect()
+        size, memory.peak = memory.now, memory.now
+        copy_to_memory(model)
+
+    largest = max(parameter.nbytes for parameter in model.parameters())
+    assert memory.peak <= size + largest
+    assert model.lm_head.weight is model.model.embed_tokens.weight
