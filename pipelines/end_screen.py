@@ -13,6 +13,7 @@ from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from pipelines.small_style import without_small_model
 from qinglan.live.outlets import read_trainings
+from qinglan.llm.lost_rows import loss_lines, read_losses
 from qinglan.terminal import in_language, listed
 
 Json = Mapping[str, Any]
@@ -80,6 +81,7 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
         if recipe.left_out:
             yield f"! {recipe.name}: no gain on dev ({100 * (recipe.brought or 0):+.1f} points), so it was left out."
     yield from alarm_lines(run, record)
+    yield from lost_row_lines(run, record)
     if rows := rows_line(record["steps"]):
         yield rows
     if not is_done(record, "evaluate"):  # its table has the same figures of the test
@@ -100,6 +102,14 @@ def alarm_lines(run: RunDir, record: Json) -> Iterator[str]:
         if training.stage in record["ran"]:
             for alarm in training.alarms:
                 yield f"! {training.stage}, step {alarm.step}: {alarm.message}"
+
+
+def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
+    """The rows that the paid models gave no usable answer to, by cause, with the setting that helps."""
+    for stage, answered in (("generate", "rewritten"), ("validate", "validated")):
+        quarantine = run.shown(f"{stage}_quarantine")
+        if is_done(record, stage) and quarantine.exists():
+            yield from loss_lines(stage, read_losses(quarantine, stage), record["steps"][stage]["facts"][answered])
 
 
 def style_end_lines(run: RunDir, record: Json) -> Iterator[str]:

@@ -35,7 +35,7 @@ from qinglan.llm.batch_journal import REJECTED_REASONS, Batch, BatchCall, BatchJ
 from qinglan.llm.batch_runner import BatchEnd, BatchRunner, UnpaidRow
 from qinglan.llm.call_plan import PaidRequest, plan_call
 from qinglan.llm.config import GatewayConfig, PaidModel, check_currency
-from qinglan.llm.journal import Entry, Journal
+from qinglan.llm.journal import Entry, Journal, prompt_key
 from qinglan.llm.journal_reader import read_report
 from qinglan.llm.prices import cost
 from qinglan.llm.upstream import Upstream
@@ -172,7 +172,7 @@ async def prepay(
         stack.callback(journal.close)
         pages = BatchJournal(journal)
         models = {str(role): model for role, model in gateway.models().items()}
-        calls, lines, known = plan_calls(requests, models, pages.settled_keys())
+        calls, lines, known = plan_calls(requests, models, pages.settled_keys(), pages.answered_prompts())
         currency = gateway.teacher.price.currency
         quote = Quote(lines, known, gateway.budget, journal.spent(), currency)
         if quote.rows:
@@ -189,10 +189,10 @@ async def prepay(
 
 
 def plan_calls(
-    requests: Iterator[PaidRequest], models: Mapping[str, PaidModel], settled: set[str]
+    requests: Iterator[PaidRequest], models: Mapping[str, PaidModel], settled: set[str], answered_prompts: set[str]
 ) -> tuple[dict[str, list[BatchCall]], tuple[QuoteLine, ...], int]:
     """The calls to pay for, by role and each once, with their price, and the number of those that need no batch."""
-    keys = set[str]()
+    keys, known = set[str](), 0
     calls: dict[str, list[BatchCall]] = defaultdict(list)
     tokens: dict[tuple[str, str], TokenCount] = defaultdict(TokenCount)
     worst: dict[tuple[str, str], float] = defaultdict(float)
@@ -200,14 +200,18 @@ def plan_calls(
         step, _, role = request.entry
         planned = plan_call(request, models[role])
         key = planned.call.key
-        if key not in keys and key not in settled:
+        if key in keys:
+            continue
+        keys.add(key)
+        if key in settled or prompt_key(planned.call.request, planned.call.sample) in answered_prompts:
+            known += 1
+        else:
             most = planned.worst * models[role].batch_price_factor
             calls[role].append(BatchCall(planned.call, planned.entry, most))
             tokens[step, role] = tokens[step, role].plus(request.messages)
             worst[step, role] += most
-        keys.add(key)
     lines = tuple(_quote_line(*line, tokens[line], worst[line], models[line[1]]) for line in tokens)
-    return dict(calls), lines, len(keys & settled)
+    return dict(calls), lines, known
 
 
 def _quote_line(step: str, role: str, tokens: TokenCount, worst: float, model: PaidModel) -> QuoteLine:

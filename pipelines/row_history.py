@@ -14,6 +14,7 @@ from pipelines.rundir import RunDir
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl
 from qinglan.labels import RowLabels
+from qinglan.llm.lost_rows import ROLES, remedy
 from qinglan.questions import read_questions
 from qinglan.rewriter.card import CARD, read_card
 from qinglan.rows import QuarantinedRow, Question, Retrieval, Rewrite, ValidatedRewrite
@@ -155,7 +156,9 @@ def _evaluate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 
 def _set_aside(path: Path, stage: str, row_id: str) -> Iterator[StageNote]:
     for row in _rows(path, QuarantinedRow, row_id):
-        yield StageNote(stage, f"left out: {row.reason}", f"{row.detail} ({path.name})")
+        lost = row.stage == stage and stage in ROLES
+        advice = f" To do: {remedy(stage, row.reason)}; the same run asks for it again." if lost else ""
+        yield StageNote(stage, f"left out: {row.reason}", f"{row.detail} ({path.name}){advice}")
 
 
 def _rows(path: Path, kind: Any, row_id: str) -> Iterator[Any]:

@@ -10,11 +10,10 @@ from qinglan.errors import ConfigError, RowError
 from qinglan.llm.answer_format import AnswerFormat
 from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.call_plan import build_request
-from qinglan.llm.client import usable_text
 from qinglan.llm.config import PaidModel
 from qinglan.llm.prices import worst_cost
-from qinglan.llm.provider_quirks import clean_completion
 from qinglan.llm.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError
+from qinglan.llm.usable_answer import cleaned_answer, usable_text
 from qinglan.prompts import JUDGE_FORMAT, Message, Question, judge_messages, teacher_messages
 from qinglan.reward.judge import read_score
 
@@ -104,8 +103,7 @@ async def ask_once(role: str, model: PaidModel) -> str:
         completion = await upstream.complete(request)
     finally:
         await upstream.aclose()
-    raw = clean_completion(completion.raw, model.strip_thinking, model.refusal_patterns, model.structured_answers)
-    text = usable_text(orjson.loads(raw), structured)
+    text = usable_text(orjson.loads(cleaned_answer(completion.raw, model)), structured)
     return f"{read_score(orjson.loads(text)):g} points" if structured else text.strip()[:60]
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from qinglan.errors import ConfigError
 from qinglan.llm.batch_api import REQUEST_LINE, REQUEST_LINE_OVERHEAD
 from qinglan.llm.group_commit import SqlStatement
-from qinglan.llm.journal import INSERT_ATTEMPT, UPSERT_CALL, Call, Entry, Journal
+from qinglan.llm.journal import INSERT_ATTEMPT, Call, Entry, Journal, call_statements
+from qinglan.llm.usable_answer import is_cut
 
 IN_OPEN_BATCH = "outcome = 'sent' AND batch IS NOT NULL"
 REJECTED_REASONS = ("rejected", "refused")
@@ -93,6 +94,11 @@ class BatchJournal:
         )
         return {str(row[0]) for row in self._journal.read(query)}
 
+    def answered_prompts(self) -> set[str]:
+        """Prompts (see prompt_key) with an answer that was not cut: it serves under any limit of length."""
+        query = "SELECT prompt, response FROM prompts JOIN calls ON key = call WHERE state = 'answered'"
+        return {str(prompt) for prompt, response in self._journal.read(query) if not is_cut(response)}
+
     async def make(self, role: str, calls: Sequence[BatchCall], factor: float) -> Batch:
         """Write a batch with its calls and the money reserved for them, before anything is sent."""
         number = int(self._journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
@@ -101,7 +107,7 @@ class BatchJournal:
             ("INSERT INTO batches (id, role, name, made_at, rows, factor) VALUES (?, ?, ?, ?, ?, ?)", batch[:6])
         ]
         for attempt, item in enumerate(calls, self._journal.numbers(len(calls))):
-            statements.append((UPSERT_CALL, item.call))
+            statements += call_statements(item.call)
             values = (item.call.key, *item.entry, batch.made_at, item.reserved, item.reserved, number)
             statements.append((INSERT_ATTEMPT, (attempt, *values)))
         await self._journal.write(*statements)

@@ -3,11 +3,13 @@
 `qinglan prepay` and the gateway both plan calls here, so both give the same request the same key in the journal.
 """
 
+from collections.abc import Set
+from itertools import count
 from typing import Any, NamedTuple
 
 from qinglan.llm.answer_format import request_fields
 from qinglan.llm.config import PaidModel
-from qinglan.llm.journal import Call, Entry, make_call
+from qinglan.llm.journal import Call, Entry, make_call, retry_sample
 from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
 
 
@@ -30,6 +32,8 @@ class PlannedCall(NamedTuple):
     """The most that it can cost at the live price."""
 
     tokens: int
+    structured: bool
+    """The answer must be a JSON object."""
 
 
 def plan_call(paid_request: PaidRequest, model: PaidModel) -> PlannedCall:
@@ -37,7 +41,16 @@ def plan_call(paid_request: PaidRequest, model: PaidModel) -> PlannedCall:
     call = make_call(request, paid_request.sample)
     worst = worst_cost(model.price, call.request, model.max_output_tokens)
     tokens = estimate_tokens(call.request.decode()) + model.max_output_tokens
-    return PlannedCall(call, paid_request.entry, request, worst, tokens)
+    return PlannedCall(call, paid_request.entry, request, worst, tokens, paid_request.response_format is not None)
+
+
+def next_retry(first: PlannedCall, answered: Set[str]) -> PlannedCall:
+    """The call itself, or its first retry that has no answer yet."""
+    for retry in count():
+        call = make_call(first.request, retry_sample(first.call.sample, retry))
+        if call.key not in answered:
+            return first._replace(call=call)
+    raise AssertionError("retries never end")
 
 
 def booked(model: PaidModel, usage: Usage | None, worst: float, factor: float = 1.0) -> tuple[Usage, float]:

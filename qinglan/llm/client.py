@@ -28,10 +28,10 @@ from qinglan.llm.contract import (
     STOPPING,
 )
 from qinglan.llm.prices import Usage, read_usage
+from qinglan.llm.usable_answer import as_line, usable_text
 from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import Message
 from qinglan.request_bundles import BundleClient, BundledResponse
-from qinglan.text import is_blank
 
 MAX_CONCURRENT_REQUESTS = 64
 """Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""
@@ -39,9 +39,6 @@ MAX_CONCURRENT_REQUESTS = 64
 GATEWAY_RESTART_SECONDS = 30.0
 """How long a gateway may take to restart, where the environment says nothing (qinglan/outages.py). Sending again is
 safe: the journal knows what was paid."""
-
-MAX_LINE_CHARACTERS = 1_000
-"""Most characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
 
 
 class Answer(NamedTuple):
@@ -56,11 +53,8 @@ class Answer(NamedTuple):
     usage: Usage
 
     def line(self) -> str:
-        """The text on one line, since models tend to break it; a RowError when it is longer than a query may be."""
-        line = " ".join(self.text.split())
-        if len(line) > MAX_LINE_CHARACTERS:
-            raise RowError("too long", f"The answer has more than {MAX_LINE_CHARACTERS} characters.", self.text)
-        return line
+        """The text on one line."""
+        return as_line(self.text)
 
 
 class _GatewayStopping(Exception):
@@ -198,30 +192,3 @@ def _error_fields(content: bytes) -> dict[str, Any]:
         return {"message": str(body)}
     inside = body.get("error")
     return inside if isinstance(inside, dict) else body
-
-
-def usable_text(completion: dict[str, Any], structured: bool) -> str:
-    """The text of a completion; a RowError says why there is no usable one."""
-    raw = orjson.dumps(completion).decode()
-    try:
-        choice = completion["choices"][0]
-        message, finish = choice["message"], choice.get("finish_reason")
-        refusal, text = message.get("refusal"), message.get("content") or ""
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise RowError("malformed", "The completion has no message.", raw) from error
-    if refusal or finish == "content_filter":
-        raise RowError("refused", f"The model refused: {refusal or 'content filter'}", raw)
-    if finish == "length":
-        raise RowError("truncated", "The answer was cut at the model's max_output_tokens; raise it.", raw)
-    if not isinstance(text, str) or is_blank(text):
-        raise RowError("empty", "The model answered with nothing.", raw)
-    if structured and not _is_json_object(text):
-        raise RowError("malformed", "The answer is not the JSON object that was asked for.", raw)
-    return text
-
-
-def _is_json_object(text: str) -> bool:
-    try:
-        return isinstance(orjson.loads(text), dict)
-    except orjson.JSONDecodeError:
-        return False

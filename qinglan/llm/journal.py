@@ -5,9 +5,13 @@ together. So a process killed at any point loses nothing: an attempt without an 
 an answer is never requested again.
 
 calls      one per distinct request: its key is the digest of the request and the sample
+prompts    finds a call by its request without the limit of the answer's length (prompt_key)
 attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is when that was known
 entries    one per row of a step that requested the answer, with the artifact that it went into
 batches    files of requests that `qinglan prepay` sent to the service (see batch_journal.py)
+
+A complete answer serves under any limit of length, and a call whose answers are all unusable is sent again by the
+next run: as another sample (retry_sample), since the first answer stays what a signed statement says it is.
 
 Version 2, from when the gateway itself sent batches, has one more table and three more columns. It is read and
 written as it is: its batches count as batches of `qinglan prepay`, and the rest is ignored.
@@ -62,6 +66,18 @@ CREATE TABLE batches (
 );
 """
 
+PROMPTS = """
+CREATE TABLE IF NOT EXISTS prompts (
+  prompt TEXT NOT NULL, call TEXT NOT NULL, PRIMARY KEY (prompt, call)
+) WITHOUT ROWID
+"""
+COMPLETE_PROMPTS = """
+INSERT OR IGNORE INTO prompts (prompt, call) SELECT prompt_key(request, sample), key FROM calls
+WHERE (SELECT count(*) FROM prompts) < (SELECT count(*) FROM calls)
+AND typeof(key) = 'text' AND typeof(request) = 'blob' AND typeof(sample) = 'integer'
+"""
+"""Adds the calls of a journal that a release without this table wrote."""
+
 RECOVER = """
 UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
 WHERE outcome = 'sent' AND batch IS NULL
@@ -72,6 +88,7 @@ UPSERT_CALL = """
 INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')
 ON CONFLICT DO UPDATE SET state = 'sent' WHERE state != 'answered'
 """
+INSERT_PROMPT = "INSERT OR IGNORE INTO prompts (prompt, call) VALUES (?, ?)"
 INSERT_ATTEMPT = """
 INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost, batch)
 VALUES (?, ?, ?, ?, ?, ?, ?, 'sent', ?, ?)
@@ -80,6 +97,17 @@ UPSERT_ENTRY = """
 INSERT INTO entries (step, row, role, call, hits) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
 """
+
+ANSWERS_TO_PROMPT = """
+SELECT key, response FROM prompts JOIN calls ON key = call
+WHERE prompt = ? AND state = 'answered' ORDER BY sample, key
+"""
+
+LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
+"""Names of the limit of an answer's length in a request."""
+
+RETRY_STEP = 1_000
+"""Distance between the samples of a call and of its retry; stages number their own samples below it."""
 
 Outcome = Literal["rejected", "lost"]
 """End of an attempt without an answer: rejected costs nothing, lost may have been billed."""
@@ -111,6 +139,29 @@ def make_call(request: dict[str, Any], sample: int) -> Call:
 def call_key(request: bytes, sample: int) -> str:
     """The key of a request's bytes, as they were sent."""
     return sha256(request + b"\n%d" % sample).hexdigest()
+
+
+def prompt_key(request: bytes, sample: int) -> str:
+    """The key of a request without its limit of length; all retries of a sample share it."""
+    try:
+        fields = orjson.loads(request)
+    except orjson.JSONDecodeError:
+        return call_key(request, sample)  # not written by a gateway: it is found by its own bytes only
+    if isinstance(fields, dict):
+        fields = {name: value for name, value in fields.items() if name not in LIMIT_FIELDS}
+    return call_key(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), sample % RETRY_STEP)
+
+
+def retry_sample(sample: int, retry: int) -> int:
+    """The sample number of the nth retry of a call; retry 0 is the call itself."""
+    return sample + retry * RETRY_STEP
+
+
+class JournalledAnswer(NamedTuple):
+    """An answer as it was received, and the key of its call."""
+
+    call: str
+    response: bytes
 
 
 class Journal:
@@ -163,19 +214,25 @@ class Journal:
         row = cursor.fetchone()
         return bytes(row[0]) if row else None
 
+    def answers_to_prompt(self, prompt: str) -> list[JournalledAnswer]:
+        """All answers to a prompt (see prompt_key), under any limit of length, retries last."""
+        return [JournalledAnswer(key, bytes(response)) for key, response in self.read(ANSWERS_TO_PROMPT, (prompt,))]
+
     async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
         """Commit an attempt before its request is sent; the result is its number."""
         number = self.numbers(1)
         await self._writer.write(
-            (UPSERT_CALL, call),
+            *call_statements(call),
             (UPSERT_ENTRY, (*entry, call.key, 0)),
             (INSERT_ATTEMPT, (number, call.key, *entry, time.time(), reserved, reserved, None)),
         )
         return number
 
-    async def answered(self, attempt: int, key: str, response: bytes, usage: Usage, cost: float) -> None:
-        """Commit the answer, its usage and its cost in one transaction."""
-        await self.write(*record_answer_statements(attempt, key, response, usage, cost))
+    async def answered(
+        self, attempt: int, key: str, response: bytes, usage: Usage, cost: float, reason: str = ""
+    ) -> None:
+        """Commit the answer, its usage and its cost in one transaction; `reason` says why it is unusable."""
+        await self.write(*record_answer_statements(attempt, key, response, usage, cost, reason))
 
     async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
         await self._writer.write(end_attempt_statement(attempt, outcome, detail, cost))
@@ -199,14 +256,19 @@ class Journal:
         )
 
 
+def call_statements(call: Call) -> tuple[SqlStatement, SqlStatement]:
+    """Write a call that is about to be sent."""
+    return (UPSERT_CALL, call), (INSERT_PROMPT, (prompt_key(call.request, call.sample), call.key))
+
+
 def record_answer_statements(
-    attempt: int, key: str, response: bytes, usage: Usage, cost: float
+    attempt: int, key: str, response: bytes, usage: Usage, cost: float, reason: str = ""
 ) -> tuple[SqlStatement, ...]:
     return (
         (
-            "UPDATE calls SET state = 'answered', response = ?, reason = '', "
+            "UPDATE calls SET state = 'answered', response = ?, reason = ?, "
             "input = ?, cached = ?, output = ?, reasoning = ? WHERE key = ? AND state != 'answered'",
-            (response, *usage, key),
+            (response, reason, *usage, key),
         ),
         end_attempt_statement(attempt, "answered", "", cost),
     )
@@ -248,6 +310,9 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     )
     if application == APPLICATION_ID and version in READABLE_VERSIONS:
         database.execute(RECOVER)
+        database.execute(PROMPTS)
+        database.create_function("prompt_key", 2, prompt_key, deterministic=True)
+        database.execute(COMPLETE_PROMPTS)
         return
     if application == APPLICATION_ID:
         raise DataError(
@@ -257,6 +322,6 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise DataError(f"{path}: a database, but no journal. Give another path.")
     database.executescript(
-        f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = "
+        f"BEGIN IMMEDIATE; {SCHEMA} {PROMPTS}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = "
         f"{SCHEMA_VERSION}; COMMIT;"
     )

@@ -23,6 +23,12 @@ SELECT count(*) calls, coalesce(sum(state = 'answered'), 0) answered, coalesce(s
   coalesce(sum(output), 0) output_tokens, coalesce(sum(reasoning), 0) reasoning_tokens FROM calls
 """
 ATTEMPTS = "SELECT count(*) attempts, coalesce(sum(cost), 0) cost FROM attempts"
+LOST_ATTEMPTS = """
+SELECT count(*) lost_attempts FROM attempts JOIN calls ON key = call
+WHERE state = 'failed' OR (state = 'answered' AND calls.reason != '')
+"""
+"""Attempts of calls without a usable answer, which the next run makes again."""
+
 BY_STEP = """
 SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hits, sum(cost) cost FROM (
   SELECT step, role, count(*) attempts, sum(outcome = 'answered') answered, 0 hits, sum(cost) cost
@@ -103,6 +109,7 @@ def read_report(path: Path) -> dict[str, Any]:
     """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
     with _reading(path) as database:
         report: dict[str, Any] = {**_single_row(database, CALLS), **_single_row(database, ATTEMPTS)}
+        report |= _single_row(database, LOST_ATTEMPTS)
         by_step = [dict(row) for row in database.execute(BY_STEP)]
         hits = sum(row["hits"] for row in by_step)
         lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]

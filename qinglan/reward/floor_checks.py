@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from qinglan import text
-from qinglan.llm.client import MAX_LINE_CHARACTERS
+from qinglan.llm.usable_answer import MAX_LINE_CHARACTERS
 from qinglan.reward.episode import Hit, Prompt
 from qinglan.text import CONTROL, normalise
 

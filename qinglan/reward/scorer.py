@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import RowError
-from qinglan.llm.client import MAX_LINE_CHARACTERS, GatewayClient
+from qinglan.llm.client import GatewayClient
+from qinglan.llm.usable_answer import MAX_LINE_CHARACTERS
 from qinglan.rag.client import RagClient
 from qinglan.reward import floor_checks
 from qinglan.reward.config import RewardConfig

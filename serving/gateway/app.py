@@ -34,7 +34,7 @@ from qinglan.llm.contract import (
 )
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.journal_reader import paid_answers_jsonl, read_report
-from qinglan.llm.provider_quirks import clean_completion
+from qinglan.llm.usable_answer import cleaned_answer
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.trackers import MLFLOW_PATH
@@ -68,7 +68,7 @@ def create_app(
     app.add_exception_handler(ClientDisconnect, client_disconnected)
     _add_refusals(app)
     _add_calls(app, paid, retrievals, {str(role): model for role, model in models.items()})
-    _add_journal(app, journal, metrics, {role: _named(model) for role, model in models.items()})
+    _add_journal(app, journal, paid, metrics, {role: _named(model) for role, model in models.items()})
     _add_probes(app, paid, metrics)
     _add_trainings(app, trainings)
     _add_mlflow(app, mlflow)
@@ -105,8 +105,7 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
             return error_response(error)
         named = {CALL_HEADER: served.call, CACHED_HEADER: "1" if served.cached else "0"}
         model = by_name[request.entry.role]
-        answer = clean_completion(served.raw, model.strip_thinking, model.refusal_patterns, model.structured_answers)
-        return Response(answer, media_type=JSON, headers=named)
+        return Response(cleaned_answer(served.raw, model), media_type=JSON, headers=named)
 
     async def retrieve(body: bytes, _: Mapping[str, str]) -> Response:
         return await _forward_reply(_retrieve(retrievals, body))
@@ -129,12 +128,15 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
     app.add_route(KNOWLEDGE_BASES_PATH, knowledge_bases, ["GET"])
 
 
-def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[Role, dict[str, Any]]) -> None:
+def _add_journal(
+    app: FastAPI, journal: Journal, paid: PaidCalls, metrics: Metrics, models: dict[Role, dict[str, Any]]
+) -> None:
     @app.post("/v1/journal/exported")
     async def exported(request: Request) -> Response:
         fields = _object(await request.body())
         step, artifact = (_text(fields, name) for name in ("step", "artifact"))
         answers = await journal.exported(step, artifact)
+        paid.step_ended(step)
         return _json({"step": step, "artifact": artifact, "answers": answers})
 
     @app.get(REPORT_PATH)
@@ -144,7 +146,7 @@ def _add_journal(app: FastAPI, journal: Journal, metrics: Metrics, models: dict[
         return _json({**figures, **metrics.retrievals(), "models": models})
 
     @app.get(PAID_PATH)
-    async def paid(step: str) -> Response:
+    async def paid_answers(step: str) -> Response:
         """List the answers that a step got, by digest, for its provenance."""
         await journal.settled()
         return Response(

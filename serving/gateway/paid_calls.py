@@ -13,9 +13,9 @@ import stamina
 
 from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.budget import Budget
-from qinglan.llm.call_plan import PaidRequest, PlannedCall, booked, plan_call
+from qinglan.llm.call_plan import PaidRequest, PlannedCall, booked, next_retry, plan_call
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.journal import Journal, Outcome
+from qinglan.llm.journal import Journal, Outcome, prompt_key
 from qinglan.llm.limits import CircuitBreaker, RequestThrottle
 from qinglan.llm.upstream import (
     FatalUpstreamError,
@@ -25,6 +25,7 @@ from qinglan.llm.upstream import (
     Upstream,
     UpstreamError,
 )
+from qinglan.llm.usable_answer import is_usable
 from serving.gateway.metrics import Metrics
 
 RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -34,6 +35,7 @@ SHORTEST_PAUSE = 0.1
 """Seconds of a pause at least: a service that names no time to wait, or a past one, is not asked for ever."""
 
 REFUSED = "refused"
+UNUSABLE = "unusable"
 
 RUN_AGAIN = "Run the same command again when it answers; nothing of what was answered is lost."
 STOPPED_MESSAGE = "The gateway is being stopped. Start it again on the same journal: what was paid for costs nothing."
@@ -70,20 +72,32 @@ class PaidCalls:
         self._pace = RequestThrottle(config.limits)
         self._breaker = CircuitBreaker(config.limits.outage_after)
         self._flights: dict[str, asyncio.Task[bytes]] = {}
+        self._unusable: dict[str, str] = {}
+        """Calls that this run paid for and whose answers are unusable, with their step: the next run asks again."""
+
         self._interruptible: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     async def answer(self, request: PaidRequest) -> ServedAnswer:
         """Answer from the journal, from an equal call under way, or by a paid call."""
-        flight = plan_call(request, self._upstreams[request.entry.role].model)
-        key = flight.call.key
-        if (cached := self._journal.answer(key)) is not None:
-            return self._hit(flight, cached)
-        if (under_way := self._flights.get(key)) is not None:
+        first = plan_call(request, self._upstreams[request.entry.role].model)
+        if (cached := self._journal.answer(first.call.key)) is not None and self._is_usable(first, cached):
+            return self._hit(first, cached)
+        prompt = prompt_key(first.call.request, first.call.sample)
+        answers = self._journal.answers_to_prompt(prompt)
+        for answer in answers:
+            if self._is_usable(first, answer.response) or answer.call in self._unusable:
+                return self._hit(first, answer.response, answer.call)
+        flight = next_retry(first, {answer.call for answer in answers})
+        if (under_way := self._flights.get(flight.call.key)) is not None:
             return self._hit(flight, await _await_flight(under_way))
         raw = await _await_flight(self._start(flight))
         self._metrics.call(request.entry.role, "answered")
-        return ServedAnswer(raw, key, cached=False)
+        return ServedAnswer(raw, flight.call.key, cached=False)
+
+    def step_ended(self, step: str) -> None:
+        """Let the step's unusable answers be asked for again: the next request for one belongs to another run."""
+        self._unusable = {call: owner for call, owner in self._unusable.items() if owner != step}
 
     @property
     def failure(self) -> OutageError | None:
@@ -99,10 +113,12 @@ class PaidCalls:
     async def drain(self) -> None:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)
 
-    def _hit(self, flight: PlannedCall, raw: bytes) -> ServedAnswer:
-        self._journal.hit(flight.call.key, flight.entry)
+    def _hit(self, flight: PlannedCall, raw: bytes, call: str = "") -> ServedAnswer:
+        """Serve an answer that was paid for already: of this call, or of `call`, which has the same prompt."""
+        key = call or flight.call.key
+        self._journal.hit(key, flight.entry)
         self._metrics.call(flight.entry.role, "hit")
-        return ServedAnswer(raw, flight.call.key, cached=True)
+        return ServedAnswer(raw, key, cached=True)
 
     def _start(self, flight: PlannedCall) -> "asyncio.Task[bytes]":
         """Start a task of its own, so that a caller who hangs up does not waste a paid call."""
@@ -144,6 +160,9 @@ class PaidCalls:
                 raise RowError(failure.reason, str(failure), failure.raw) from failure
         self._breaker.answered()
         return raw
+
+    def _is_usable(self, flight: PlannedCall, raw: bytes) -> bool:
+        return is_usable(raw, self._upstreams[flight.entry.role].model, flight.structured)
 
     async def _send_with_retries(self, flight: PlannedCall) -> bytes:
         """Retry transient failures a few times."""
@@ -211,7 +230,10 @@ class PaidCalls:
             await self._journal.unanswered(number, outcome, f"{failure} {failure.raw}".strip(), charged)
             raise
         usage, charged = booked(upstream.model, completion.usage, flight.worst)
-        await self._journal.answered(number, flight.call.key, completion.raw, usage, charged)
+        reason = "" if self._is_usable(flight, completion.raw) else UNUSABLE
+        await self._journal.answered(number, flight.call.key, completion.raw, usage, charged, reason)
+        if reason:
+            self._unusable[flight.call.key] = flight.entry.step
         return completion.raw, charged
 
     @contextmanager

@@ -28,11 +28,12 @@ from qinglan.lineage.statement_index import BREAK_GLASS
 from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
 from qinglan.llm.batch_api import _outcome
-from qinglan.llm.client import read_error, usable_text
+from qinglan.llm.client import read_error
 from qinglan.llm.limits import retry_after
 from qinglan.llm.provider_quirks import clean_completion
 from qinglan.llm.redaction import key_remover
 from qinglan.llm.upstream import UpstreamError, error_from_status, read_completion
+from qinglan.llm.usable_answer import usable_text
 from qinglan.models.chat_template_work import template_fault
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.safetensors_header import read_header

@@ -11,10 +11,12 @@ from pipelines.end_screen import print_screen
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir
 from pipelines.summary import print_summary
+from qinglan.files import dump_line
 from qinglan.live.alarms import Alarm
 from qinglan.live.outlets import LIVE_VARIABLE
 from qinglan.live.view import live_training
 from qinglan.messages import chinese
+from qinglan.rows import QuarantinedRow
 from tests.english import english_left
 from tests.qinglan.evaluation.test_rewriter_gate import good
 
@@ -143,3 +145,19 @@ def test_the_screen_is_chinese_to_its_last_word(
         write_evaluation(RunDir(tmp_path), REASONS, 0.17)
 
     assert english_left(screen(RunDir(tmp_path), capsys, record(until))) == []
+
+
+def test_lost_rows_are_told_by_cause_with_the_setting_that_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunDir(tmp_path)
+    run.files.mkdir()
+    reasons = ["truncated"] * 97 + ["refused"] * 3
+    row = QuarantinedRow(id="r", tenant_id="t", where="row r", stage="generate", reason="", detail="")
+    lines = [dump_line(row.model_copy(update={"reason": reason})) for reason in reasons]
+    run.shown("generate_quarantine").write_bytes(b"".join(lines))
+
+    text = screen(run, capsys, record("generate"), "gpt")
+    assert "! generate: 100 of 482 rows are lost (20.7%)." in text
+    assert "  97 as truncated. To do: raise gateway.teacher.max_output_tokens." in text
+    assert "  3 as refused. To do: run again, or take another model in gateway.teacher." in text

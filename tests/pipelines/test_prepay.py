@@ -57,6 +57,13 @@ def test_the_run_finds_every_prepaid_answer_and_pays_half_the_live_price(tmp_pat
     assert (report["attempts"], report["hits"], report["batches"]) == (20, 20, [])
 
 
+def test_a_raised_limit_prepays_only_the_answers_that_were_cut(tmp_path: Path) -> None:
+    with running(echoing()) as teacher:
+        assert pay_ahead(teacher, tmp_path, ["1", "2", "很长"]).answered == 3
+        raised = gateway_config(teacher, model={"max_output_tokens": 5_000})
+        assert pay_ahead(raised, tmp_path, ["1", "2", "很长"]).answered == 1
+
+
 def test_answers_in_the_journal_are_not_prepaid_and_equal_prompts_are_paid_once(tmp_path: Path) -> None:
     quotes: list[Quote] = []
 

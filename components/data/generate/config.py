@@ -1,6 +1,6 @@
 """Settings of the generate stage."""
 
-from qinglan.config import Config, Name, Positive
+from qinglan.config import Config, Fraction, Name, Positive
 from qinglan.prompts import SystemPrompt
 from qinglan.questions import Columns
 
@@ -20,3 +20,7 @@ class GenerateConfig(Config):
 
     rows_under_way: Positive = 64
     """Rows held in memory at once. The gateway, not this, limits the paid calls."""
+
+    max_lost: Fraction = 0.2
+    """Share of the questions that may be lost because the teacher gave no usable answer. Above it the run stops
+    before later stages are paid; above 5 % it warns."""

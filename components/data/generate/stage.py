@@ -5,6 +5,7 @@ counts = generate(questions, outputs, GenerateConfig(tenant_id="fivedoctors"), g
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from qinglan.digests import digest
 from qinglan.errors import DataError, OutageError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.llm.client import GatewayClient
+from qinglan.llm.lost_rows import Loss, causes_in_words, loss_lines, lost_share, read_losses
 from qinglan.prompts import teacher_messages
 from qinglan.questions import count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question, Rewrite, quarantine_row
@@ -29,15 +31,22 @@ class GenerateCounts(NamedTuple):
     rows: int
     rewritten: int
     quarantined: int
+    lost: int
+    """Questions that the teacher gave no usable answer to; the other quarantined rows are no questions."""
+
     paid_earlier: int
     """Answers that the journal held before this stage: they cost nothing this time. Equal questions, of which the
     first was paid for now, are none."""
+
+    causes: str = ""
+    """Lost questions by cause, such as `97 truncated + 3 refused`."""
 
 
 FIGURES = {
     "rows": "questions",
     "rewritten": "questions with a rewrite",
-    "quarantined": "questions without one",
+    "quarantined": "rows without one",
+    "lost": "questions that the teacher did not answer",
     "paid_earlier": "answers paid for earlier",
 }
 """The figures on KFP's page, by field."""
@@ -83,8 +92,21 @@ async def _generate(
         await gateway.exported(digest(rewrites))
     if not accepted:
         raise _nothing_rewritten(quarantine)
+    losses = read_losses(quarantine, STEP)
+    check_losses(losses, accepted, config.max_lost, quarantine)
     paid_earlier = sum(call not in paid_now for call in from_journal)
-    return GenerateCounts(accepted + set_aside, accepted, set_aside, paid_earlier)
+    lost = sum(loss.rows for loss in losses)
+    return GenerateCounts(accepted + set_aside, accepted, set_aside, lost, paid_earlier, causes_in_words(losses))
+
+
+def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantine: Path) -> None:
+    """Stop a run that lost too many rows, before the later stages are paid."""
+    if lost_share(losses, rewritten) > limit:
+        raise OutageError(
+            *loss_lines(STEP, losses, rewritten),
+            f"More than generate.max_lost ({limit:.0%}) are lost, so the run stops before later stages are paid. Set "
+            f"what is named above and run the same command again, or raise generate.max_lost. Rows: {quarantine}",
+        )
 
 
 def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:

@@ -61,7 +61,7 @@ def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: 
         "虾青素 每日服用频次", "echo", "c1", ("k1",)
     )  # fmt: skip
     assert len(row.call) == 64
-    assert counts == GenerateCounts(rows=1, rewritten=1, quarantined=0, paid_earlier=0)
+    assert counts == GenerateCounts(rows=1, rewritten=1, quarantined=0, lost=0, paid_earlier=0)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,44 @@ def test_a_sheet_without_one_question_is_an_error(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, "\u200b", "")
     with gateway(tmp_path, Scripted()) as url, pytest.raises(DataError, match=r"none of 2 rows.*\(empty\).*line 1"):
         run_generate(tmp_path, url, questions)
+
+
+LOSSES = [
+    # answers that are cut, all, the limit, and what the run says: nothing, the counts, or an error
+    (0, 10, 0.0, ""),
+    (1, 10, 0.0, "1 of 10 rows are lost (10.0%)"),
+    (1, 10, 0.1, "1 truncated"),
+    (2, 10, 0.1, "! generate: 2 of 10 rows are lost (20.0%)"),
+    (9, 10, 1.0, "9 truncated"),
+]
+
+
+@pytest.mark.parametrize(("cut", "rows", "limit", "message"), LOSSES)
+def test_a_run_that_loses_too_many_rows_stops_with_the_setting_that_helps(
+    tmp_path: Path, cut: int, rows: int, limit: float, message: str
+) -> None:
+    questions = write_questions(tmp_path, *(f"问题{n}" for n in range(rows)))
+    half, whole = completion("半句", finish="length"), completion("改写")
+    settings = SETTINGS.model_copy(update={"max_lost": limit})
+    outputs = tmp_path / "rewrites", tmp_path / "table", tmp_path / "bad"
+    teacher = Scripted(*[Reply(200, half)] * cut, Reply(200, whole))
+    with gateway(tmp_path, teacher) as url:
+        if cut / rows > limit:
+            with pytest.raises(OutageError) as stopped:
+                generate(questions, *outputs, settings, url)
+            said = str(stopped.value)
+            assert "raise gateway.teacher.max_output_tokens" in said
+            assert "generate.max_lost" in said
+        else:
+            counts = generate(questions, *outputs, settings, url)
+            assert (counts.rewritten, counts.lost) == (rows - cut, cut)
+            said = counts.causes
+        assert message in said
+
+    with gateway(tmp_path, teacher) as url:
+        again = generate(questions, *outputs, settings, url)
+    assert (again.rewritten, again.lost, again.causes, again.paid_earlier) == (rows, 0, "", rows - cut)
+    assert len(teacher.seen) == rows + cut, "only the lost rows are asked for again"
 
 
 def test_equal_questions_of_one_sheet_were_not_paid_for_earlier(tmp_path: Path) -> None:
@@ -166,7 +204,7 @@ def test_a_teacher_whose_host_is_not_found_quarantines_no_row_and_is_asked_again
     assert not (tmp_path / "bad").exists()
 
     with gateway(tmp_path, Scripted(Reply(200, completion("改写")))) as url:
-        assert run_generate(tmp_path, url, questions) == GenerateCounts(20, 20, 0, 0)
+        assert run_generate(tmp_path, url, questions) == GenerateCounts(20, 20, 0, 0, 0)
 
 
 def test_a_judge_whose_host_is_not_found_is_an_outage_for_needs(

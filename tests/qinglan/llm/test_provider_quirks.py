@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from qinglan.errors import ConfigError, RowError
-from qinglan.llm.client import usable_text
 from qinglan.llm.config import PaidModel
 from qinglan.llm.provider_quirks import clean_completion, strip_thoughts
+from qinglan.llm.usable_answer import usable_text
 from tests.echo_servers import PRICE, completion
 
 SORRY = "抱歉，我(不能|无法)"

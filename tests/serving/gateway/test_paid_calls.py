@@ -124,7 +124,6 @@ def test_deepseek_reads_the_schema_in_its_prompt_as_it_refuses_it_anywhere_else(
 def test_refused_and_truncated_answers_were_billed_and_are_no_rewrites(tmp_path: Path) -> None:
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
         answers, report = ask_all(gateway_config(teacher), tmp_path, ["请拒绝", "很长", "好"])
-        ask_all(gateway_config(teacher), tmp_path, ["请拒绝", "很长", "好"])
         assert stats(teacher)["billed"] == 3
     reasons = [a.reason if isinstance(a, RowError) else "answered" for a in answers]
     assert reasons == ["refused", "truncated", "answered"]

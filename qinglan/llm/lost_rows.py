@@ -1,0 +1,83 @@
+"""Rows that a stage lost because a paid model gave no usable answer: counted by cause, each with its remedy.
+
+losses = read_losses(quarantine, "generate")    # [Loss("truncated", 97), Loss("refused", 3)]
+loss_lines("generate", losses, answered=382)    # lines for people
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.files import read_jsonl
+from qinglan.rows import QuarantinedRow
+
+WARN_SHARE = 0.05
+"""Share of lost rows above which a run warns."""
+
+PROMPTS: Mapping[str, str] = {"generate": "generate.system_prompt", "validate": "validate.need_prompt"}
+ROLES: Mapping[str, str] = {"generate": "teacher", "validate": "judge"}
+"""The model whose answer a row of the stage needs."""
+
+
+class Loss(NamedTuple):
+    """Rows lost for one reason."""
+
+    reason: str
+    rows: int
+
+
+def read_losses(quarantine: Path, stage: str) -> list[Loss]:
+    """The rows that a stage lost, by reason, the most frequent first; rows that are no questions are not lost."""
+    reasons = Counter(row.reason for _, row in read_jsonl(quarantine, QuarantinedRow) if row.stage == stage)
+    return [Loss(*item) for item in reasons.most_common()]
+
+
+def lost_share(losses: Sequence[Loss], answered: int) -> float:
+    """Lost rows as a share of the rows that were asked."""
+    lost = sum(loss.rows for loss in losses)
+    return lost / (lost + answered) if lost else 0.0
+
+
+def causes_in_words(losses: Sequence[Loss]) -> str:
+    """The losses in a few words, such as `97 truncated + 3 refused`."""
+    return " + ".join(f"{loss.rows:,} {loss.reason}" for loss in losses)
+
+
+def remedy(stage: str, reason: str) -> str:
+    """The setting or action that gets rows with this reason answered.
+
+    A reason without one of its own (connection, status 503 ...) is a passing failure of the service.
+    """
+    model = f"gateway.{ROLES[stage]}"
+    no_completion = f"check {model}.base_url: the answer is no completion"
+    remedies = {
+        "truncated": f"raise {model}.max_output_tokens",
+        "empty": f"raise {model}.max_output_tokens, or lower {model}.reasoning_effort: a model that thinks may use "
+        "up its tokens before it answers",
+        "refused": f"run again, or take another model in {model}",
+        "too long": f"ask for one short query in {PROMPTS[stage]}",
+        "malformed": f"take another model in {model}, or another {model}.answer_format",
+        "rejected": f"read the provider's reason in the file: too long a row, or a field of {model} that the "
+        "provider does not take",
+        "too large": "shorten the row's history",
+        "timeout": "raise gateway.limits.timeout_seconds",
+        "no choices": no_completion,
+        "unreadable": no_completion,
+    }
+    passing = "run again; if it stays, raise gateway.limits.attempts, or lower gateway.limits.concurrency"
+    return remedies.get(reason, passing)
+
+
+def loss_lines(stage: str, losses: Sequence[Loss], answered: int) -> list[str]:
+    """Lines on a stage's lost rows, with a warning if there are many; none if there are none."""
+    share = lost_share(losses, answered)
+    if not losses:
+        return []
+    lost = sum(loss.rows for loss in losses)
+    name = f"! {stage}" if share > WARN_SHARE else stage
+    return [
+        f"{name}: {lost:,} of {lost + answered:,} rows are lost ({share:.1%}). The same command asks for these rows "
+        "only; complete answers are not paid for again.",
+        *(f"  {loss.rows:,} as {loss.reason}. To do: {remedy(stage, loss.reason)}." for loss in losses),
+    ]

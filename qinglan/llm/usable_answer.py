@@ -1,0 +1,73 @@
+"""Checks that an answer can be used; the gateway asks again for one that cannot, and clients raise a RowError."""
+
+from typing import Any
+
+import orjson
+
+from qinglan.errors import RowError
+from qinglan.llm.config import PaidModel
+from qinglan.llm.provider_quirks import clean_completion
+from qinglan.text import is_blank
+
+MAX_LINE_CHARACTERS = 1_000
+"""Most characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
+
+CUT = "length"
+"""The finish reason of an answer that ended at its limit."""
+
+
+def cleaned_answer(raw: bytes, model: PaidModel) -> bytes:
+    """A received completion as callers get it, by the settings of its model."""
+    return clean_completion(raw, model.strip_thinking, model.refusal_patterns, model.structured_answers)
+
+
+def is_usable(raw: bytes, model: PaidModel, structured: bool) -> bool:
+    """Tell if a caller could use a received completion."""
+    try:
+        usable_text(orjson.loads(cleaned_answer(raw, model)), structured)
+    except (RowError, orjson.JSONDecodeError):
+        return False
+    return True
+
+
+def is_cut(raw: bytes) -> bool:
+    """Tell if a received completion ended at the limit of its length, so that a higher limit may complete it."""
+    try:
+        return bool(orjson.loads(raw)["choices"][0].get("finish_reason") == CUT)
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        return False
+
+
+def usable_text(completion: dict[str, Any], structured: bool) -> str:
+    """The text of a completion; a RowError says why there is no usable one."""
+    raw = orjson.dumps(completion).decode()
+    try:
+        choice = completion["choices"][0]
+        message, finish = choice["message"], choice.get("finish_reason")
+        refusal, text = message.get("refusal"), message.get("content") or ""
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise RowError("malformed", "The completion has no message.", raw) from error
+    if refusal or finish == "content_filter":
+        raise RowError("refused", f"The model refused: {refusal or 'content filter'}", raw)
+    if finish == CUT:
+        raise RowError("truncated", "The answer was cut at the model's max_output_tokens; raise it.", raw)
+    if not isinstance(text, str) or is_blank(text):
+        raise RowError("empty", "The model answered with nothing.", raw)
+    if structured:
+        if not _is_json_object(text):
+            raise RowError("malformed", "The answer is not the JSON object that was asked for.", raw)
+    elif len(as_line(text)) > MAX_LINE_CHARACTERS:
+        raise RowError("too long", f"The answer has more than {MAX_LINE_CHARACTERS} characters.", text)
+    return text
+
+
+def as_line(text: str) -> str:
+    """The text on one line: models tend to break lines."""
+    return " ".join(text.split())
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
