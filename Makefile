@@ -128,7 +128,7 @@ check: $(READY) ## ruff, mypy strict, import rules, plain names, what `make docs
 	@$(BIN)/python -m tests.plain_words
 	@$(BIN)/python -m pytest -q tests/pipelines/test_imports_picture.py tests/pipelines/test_docs.py
 
-BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward faulty-reward sft ppo style style-policy guard serving \
+BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward faulty-reward sft ppo style style-policy guard numbers serving \
   cluster store jobs rollout rollout-controller
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours), `bench-headroom` (fourteen whole runs beside those of bench-science, ten CPU minutes each), `bench-labels` (two whole runs), `bench-augment` (four SFTs), `bench-tests` (all tests) and `bench-pairwise` (reads the run of `make demo`)
 
