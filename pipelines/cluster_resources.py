@@ -32,6 +32,10 @@ class ClusterConfig(Config):
     )
     """Labels of the nodes that have the GPUs."""
 
+    network: float = Field(default=100.0, gt=0)
+    """Gbit/s between two nodes, by which `fit` estimates the hours of a training on several. NCCL's `all_gather_perf`
+    measures it; clouds give a node of A100s 100 or more."""
+
     scratch: Name = "qinglan-scratch"
     """A volume claim (ReadWriteMany) for checkpoints, and what a job's nodes share. Only GPU profiles mount it."""
 

@@ -28,7 +28,7 @@ from pipelines.sizing.shapes import base_shape
 from pipelines.style import StyleRunConfig
 from qinglan.config import Config
 from qinglan.sizing.cards import Card, card_of_labels, card_of_size
-from qinglan.sizing.constants import GB, GIB, ROW_TOKENS, Basis
+from qinglan.sizing.constants import GB, GIB, GIGABIT, ROW_TOKENS, Basis
 from qinglan.sizing.ledger import Need
 from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.speed import Steps, steps_of_all
@@ -253,15 +253,20 @@ def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     cards = _cards(config)
     has_speed = cards and card.teraflops
     trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
+    network = config.cluster.network * GIGABIT
     supervised = 2 * trainings if config.augment.asks else trainings  # each with further rows, and without
     seconds = (
-        sum(sft.seconds(config.sft, models.base, rows, tokens, card) for rows in supervised) if has_speed else None
+        sum(sft.seconds(config.sft, models.base, rows, tokens, card, network) for rows in supervised)
+        if has_speed
+        else None
     )
     yield _pace("sft", steps_of_all(sft.steps(config.sft, rows) for rows in supervised), seconds, cards, price)
     steps = steps_of_all(ppo.steps(config.ppo, rows) for rows in trainings)
     counted = has_speed and steps.total
     shapes = (models.base, models.critic)
-    seconds = sum(ppo.seconds(config.ppo, *shapes, rows, tokens, card) for rows in trainings) if counted else None
+    seconds = (
+        sum(ppo.seconds(config.ppo, *shapes, rows, tokens, card, network) for rows in trainings) if counted else None
+    )
     yield _pace("ppo", steps, seconds, cards, price)
 
 
@@ -367,6 +372,11 @@ def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
         yield NO_HOURS
     elif not card.teraflops:
         yield f"Hours and price are not estimated: the speed of {card.name} is not known."
+    if _cards(config) and max(config.sft.nodes, config.ppo.hardware.nodes) > 1:
+        yield (
+            f"The hours assume {config.cluster.network:g} Gbit/s between two nodes (cluster.network). verl shards "
+            "the models over all nodes: each part of a batch waits until all weights have crossed the network."
+        )
     if config.augment.asks:
         yield (
             "sft trains twice, with the teacher's further rows and without, and dev decides: both are in its steps, "

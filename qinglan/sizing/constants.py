@@ -6,6 +6,7 @@ Basis = Literal["counted", "measured", "published", "guessed"]
 """`counted` follows from shapes and settings alone; the others name where a constant comes from."""
 
 GIB, GB = 1024**3, 10**9
+GIGABIT = GB / 8
 
 
 class Constant(NamedTuple):

@@ -46,6 +46,16 @@ def training_seconds(
     return max(compute_seconds(operations, card, cards), parts * layers * layer.value)
 
 
+def crossing_seconds(size: float, cards: int, nodes: int, network: float) -> float:
+    """Seconds in which bytes that all cards share out reach every machine, at `network` bytes a second between two.
+
+    NCCL passes them round a ring of cards, so that all but one card's part enters each machine, when they are
+    gathered and when they are summed to one card each; a sum for all cards takes both.
+    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#bus-bandwidth
+    """
+    return size * (cards - 1) / cards / network if nodes > 1 else 0.0
+
+
 def generation_seconds(shape: ModelShape, tokens: float, width: int, card: Card, tensor_parallel: int) -> float:
     """Seconds to write these tokens one after another: each reads all weights once."""
     each = shape.parameters * width / tensor_parallel / (card.bandwidth * GB * READ_SHARE.value)

@@ -73,6 +73,10 @@ class PpoConfig(Config):
     critic_learning_rate: Rate = Field(default=1e-4, gt=0)
     """The critic's learning rate; higher, since its value head starts untrained."""
 
+    critic_warmup: Fraction = 0.1
+    """Share of the steps, in whole ones, in which the critic's learning rate rises from 0: all of its weights are
+    trained, and the first gradients come from an untrained value head."""
+
     gamma: Fraction = 0.99
     """Discount from one token to the next."""
 
@@ -115,6 +119,9 @@ class PpoConfig(Config):
     validations: Positive = 10
     """Checkpoints in the whole training, evenly spread, the last one at its end; each is tested on dev, and the best
     of them becomes the model, or the SFT model where that is better. Fewer where the training has fewer steps."""
+
+    patience: int = Field(default=3, ge=0)
+    """Tests on dev in a row without a better score before it stops; 0 trains to the end."""
 
     keep: Positive = 3
     """Checkpoints kept on disk at a time, in addition to the best."""

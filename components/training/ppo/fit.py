@@ -32,6 +32,7 @@ from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.speed import (
     Steps,
     compute_seconds,
+    crossing_seconds,
     forward_operations,
     generation_seconds,
     load_seconds,
@@ -225,26 +226,50 @@ def steps(config: PpoConfig, rows: int) -> Steps:
 
 
 def seconds(
-    config: PpoConfig, actor: ModelShape, critic: ModelShape | None, rows: int, row_tokens: float, card: Card
-) -> float:
-    """Duration of loading, rollouts, updates and weights on their way; the services' answers are not in it."""
+    config: PpoConfig, actor: ModelShape, critic: ModelShape | None, rows: int, row_tokens: float, card: Card,
+    network: float,
+) -> float:  # fmt: skip
+    """Duration of loading, rollouts, updates and weights on their way; the services' answers are not in it.
+
+    On several machines a pass takes as long as its weights take to cross the network, if that is longer: they come
+    while the layers before compute. `network` is in bytes a second.
+    """
     hardware, cards, tokens = config.hardware, config.devices, config.collection * row_tokens
     multiplied = actor.multiplied + actor.embedding
     parts = config.ppo_epochs * config.collection / (config.micro_batch * cards)
     trained = config.ppo_epochs * training_operations(multiplied, tokens, not config.lora.rank)
     layer = VERL_LORA_LAYER_SECONDS if config.lora.rank else VERL_LAYER_SECONDS
-    computed = training_seconds(trained, parts, actor.layers, card, cards, layer)
     read = parts / config.ppo_epochs
+
+    def crossing(size: float) -> float:
+        return crossing_seconds(size, cards, hardware.nodes, network)
+
+    whole = crossing(actor.parameters * BF16)
+    adapter = actor.adapter(config.lora.rank)
+    learned = crossing(update_bytes(actor.parameters, adapter or actor.parameters))
+    computed = max(training_seconds(trained, parts, actor.layers, card, cards, layer), parts * learned)
     prompts = forward_operations(multiplied, tokens)
     computed += compute_seconds(prompts, card, cards)
     # Old probabilities, and the reference's.
-    computed += 2 * training_seconds(prompts, read, actor.layers, card, cards, PASS_LAYER_SECONDS)
+    passed = training_seconds(prompts, read, actor.layers, card, cards, PASS_LAYER_SECONDS)
+    computed += 2 * max(passed, read * whole)
     if critic:
         trained = config.ppo_epochs * training_operations(critic.multiplied, tokens, True)
-        computed += training_seconds(trained, parts, critic.layers, card, cards, VERL_LAYER_SECONDS)
-        values = forward_operations(critic.multiplied, tokens)
-        computed += training_seconds(values, read, critic.layers, card, cards, PASS_LAYER_SECONDS)
+        learned = crossing(update_bytes(critic.body, critic.body))
+        updated = training_seconds(trained, parts, critic.layers, card, cards, VERL_LAYER_SECONDS)
+        computed += max(updated, parts * learned)
+        passed = training_seconds(
+            forward_operations(critic.multiplied, tokens), read, critic.layers, card, cards, PASS_LAYER_SECONDS
+        )
+        computed += max(passed, read * crossing(critic.body * BF16))
     written = generation_seconds(actor, ANSWER_TOKENS.value, BF16, card, hardware.tensor_parallel)
-    sent = actor.parameters * BF16 / SYNC_RATE.value
+    sent = actor.parameters * BF16 / SYNC_RATE.value + whole
     each = computed + written + sent
     return 3 * load_seconds(actor.parameters * BF16) + steps(config, rows).total * each
+
+
+def update_bytes(weights: int, trained: int) -> int:
+    """Bytes that one part of a batch shares out over all cards: every layer's weights in bf16, forward and again
+    backward, and the gradients of what is trained, summed in fp32. verl shards over the cards of all machines
+    (fsdp_size: -1)."""
+    return 2 * BF16 * weights + FP32 * trained

@@ -108,6 +108,8 @@ def _critic(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     return {
         "critic.model.path": config.critic_model or str(paths.model),
         "critic.optim.lr": config.critic_learning_rate,
+        # The rate changes between steps, not between updates: in the first step it is 0, and AdamW gets its moments.
+        "critic.optim.lr_warmup_steps_ratio": config.critic_warmup,
         "critic.optim.clip_grad": config.gradient_clip,
         "critic.ppo_micro_batch_size_per_gpu": config.micro_batch,
         # verl validates the key above and hands it to nobody: the critic's engine reads these, and without them

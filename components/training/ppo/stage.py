@@ -194,7 +194,8 @@ def _train(
             _forget_unfinished(work, prompts.dev_by_tenant)
         watched = training_monitor.TrainingMonitor(
             verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, GatewayUsage(gateway_url),
-            live, config.steps, better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
+            live, config.steps, config.patience,
+            better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
         )  # fmt: skip
         outcome = runner.run(job, log / "train.log", stop=watched)
         watched()
@@ -248,14 +249,19 @@ def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: 
     if (alarm := watched.stopped) is not None:
         if alarm.name in FATAL or not best:
             raise TrainingError(f"Training was stopped ({alarm.name}): {alarm.message} {best_checkpoint} Log: {log}")
-        step = training_monitor.model_step(watched.steps)
-        chosen = f"the checkpoint of step {step}" if step else "the SFT model, which no checkpoint reaches on dev,"
-        say(f"[ppo] stopped ({alarm.name}); {chosen} becomes the model")
+        say(f"[ppo] stopped ({alarm.name}); {_chosen(watched)} becomes the model")
+    elif watched.stalled:
+        say(f"[ppo] stopped (no better on dev, ppo.patience); {_chosen(watched)} becomes the model")
     elif outcome.code:
         failure = explain_failure("verl", outcome, log)
         raise type(failure)(f"{failure} {best_checkpoint}")
     elif not best:
         raise TrainingError(f"verl ended well but tested nothing on dev. Log: {log}")
+
+
+def _chosen(watched: training_monitor.TrainingMonitor) -> str:
+    step = training_monitor.model_step(watched.steps)
+    return f"the checkpoint of step {step}" if step else "the SFT model, which no checkpoint reaches on dev,"
 
 
 def _card(card: RewriterCard, parents: dict[str, str], prompts: PreparedPrompts, config: PpoConfig) -> RewriterCard:

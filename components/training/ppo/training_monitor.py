@@ -32,11 +32,13 @@ class TrainingMonitor:
         more: Callable[[], Step],
         live: LiveTraining,
         total: int,
+        patience: int,
         better: Callable[[int], None],
     ) -> None:
         """`more` gives figures from elsewhere, `live` gets each step, `better` is called with each new best."""
         self._new_lines, self._metrics, self._reward_folder = LineFollower(verl_log), metrics, reward_folder
-        self._dev, self._more, self._live, self._total, self._better = dev, more, live, total, better
+        self._dev, self._more, self._live, self._better = dev, more, live, better
+        self._total, self._patience = total, patience
         self.steps = read_steps(metrics)
         live.recall(self.steps.values())
         self.outage: QinglanError | None = None
@@ -46,7 +48,12 @@ class TrainingMonitor:
             self._take(parse_step(orjson.loads(line), self._dev))
         self.outage = self.outage or read_outage(self._reward_folder)
         self._live.refresh()
-        return self.outage is not None or self.stopped is not None
+        return self.outage is not None or self.stopped is not None or self.stalled
+
+    @property
+    def stalled(self) -> bool:
+        """True if dev has not improved for as long as the settings allow, and steps are left."""
+        return has_stalled(self.steps, self._patience, self._total)
 
     @property
     def stopped(self) -> Alarm | None:
@@ -71,6 +78,15 @@ def best_step(steps: Mapping[int, Step]) -> int | None:
     """The trained step with the best score on dev, the earliest of equals; None before any was tested."""
     tested = {at: value for at, step in sorted(steps.items()) if at and (value := dev_score(step)) is not None}
     return max(tested, key=lambda at: tested[at], default=None)
+
+
+def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
+    """True if `patience` tests on dev after the best were no better; the last step ends a training by itself."""
+    best = best_step(steps)
+    if not patience or best is None or max(steps) >= total:
+        return False
+    later = [at for at, step in steps.items() if at > best and dev_score(step) is not None]
+    return len(later) >= patience
 
 
 def headroom_message(first: Step) -> str:

@@ -18,6 +18,7 @@ from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.speed import (
     Steps,
     compute_seconds,
+    crossing_seconds,
     forward_operations,
     load_seconds,
     training_operations,
@@ -114,15 +115,29 @@ def steps(config: SftConfig, rows: int) -> Steps:
     return Steps(math.ceil(total / config.epochs), total, math.ceil(total / validation_interval(config, rows)))
 
 
-def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, card: Card) -> float:
-    """Duration by the tokens of training and of the validations, whose rows are about an eighth as many."""
+def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, card: Card, network: float) -> float:
+    """Duration by the tokens of training and of the validations, whose rows are about an eighth as many; on several
+    machines as long as bytes take to cross the network, if that is longer, at `network` bytes a second."""
     multiplied, tokens = shape.multiplied + shape.embedding, rows * row_tokens
     trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full")
     validated = forward_operations(multiplied, steps(config, rows).tests * tokens / 8)
     cards = _cards(config)
     parts = config.epochs * rows / (config.batch * cards)
-    learning = training_seconds(trained, parts, shape.layers, card, cards)
+    crossing = crossing_seconds(
+        crossing_bytes(config, shape, parts, steps(config, rows).total), cards, config.nodes, network
+    )
+    learning = max(training_seconds(trained, parts, shape.layers, card, cards), crossing)
     return 2 * load_seconds(shape.parameters * 2) + learning + compute_seconds(validated, card, cards)
+
+
+def crossing_bytes(config: SftConfig, shape: ModelShape, parts: float, updates: int) -> float:
+    """Bytes that all cards share out in the whole training: the gradients of each update, summed for all; with zero3
+    in each part of a batch the weights, forward and backward, and the gradients."""
+    trained = shape.adapter(config.lora_rank) if config.tuner == "lora" else shape.parameters
+    width = FP32 if config.tuner == "lora" else WIDTHS[config.dtype]
+    if config.deepspeed == "zero3":
+        return parts * (2 * shape.parameters * WIDTHS[config.dtype] + trained * width)
+    return updates * 2 * trained * width
 
 
 def _rank(config: SftConfig) -> int:

@@ -9,13 +9,14 @@ from components.training.ppo.config import Hardware, Lora, PpoConfig
 from components.training.sft import fit as sft
 from components.training.sft.config import SftConfig
 from qinglan.sizing.cards import known_cards
-from qinglan.sizing.constants import GB, GIB, PINNED
+from qinglan.sizing.constants import GB, GIB, GIGABIT, PINNED
 from qinglan.sizing.ledger import Phase
 from qinglan.sizing.shape import known_shapes
 from tests.gpu.ppo import ppo_config
 from tests.gpu.training_files import read_training_file
 
 ACTOR, SMALL = known_shapes()["Qwen/Qwen3-32B"], known_shapes()["Qwen/Qwen3-1.7B"]
+NETWORK = 100 * GIGABIT
 USABLE = known_cards()["NVIDIA-A100-SXM4-80GB"].usable
 
 
@@ -101,10 +102,58 @@ def test_a_step_of_one_gpu_24_waits_for_the_kernels_of_its_layers_as_an_h100_did
     card = known_cards()["NVIDIA-H100-80GB-HBM3"]
 
     two, three = (
-        ppo.seconds(config.model_copy(update={"steps": steps}), *shapes, 128, 250, card) for steps in (2, 3)
+        ppo.seconds(config.model_copy(update={"steps": steps}), *shapes, 128, 250, card, NETWORK) for steps in (2, 3)
     )
 
     assert three - two == pytest.approx(17.4 + 9.2 + 10.4 + 7.6, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [
+        # All but one of eight parts of 65.5 GB cross: in 32 parts of a batch twice, 8 times once for the old
+        # probabilities and for the reference's, and once to the rollout; the adapter's gradients, 2.1 GB, 32 times.
+        ({}, (32 * (2 * 65.52 + 2.15) + 2 * 8 * 65.52 + 65.52) * 7 / 8 / 12.5),
+        ({"ppo_epochs": 1}, (8 * (2 * 65.52 + 2.15) + 2 * 8 * 65.52 + 65.52) * 7 / 8 / 12.5),
+        ({"accumulation": 4}, (64 * (2 * 65.52 + 2.15) + 2 * 16 * 65.52 + 65.52) * 7 / 8 / 12.5),
+    ],
+)
+def test_a_step_on_two_nodes_waits_for_all_weights_in_each_part_of_a_batch(
+    changes: dict[str, int], seconds: float
+) -> None:
+    config = PpoConfig(advantage="grpo", rollouts=2, accumulation=2, hardware=Hardware(nodes=2), steps=2)
+    config = config.model_copy(update=changes)
+    card = known_cards()["NVIDIA-A100-SXM4-80GB"]
+
+    one, two = (
+        ppo.seconds(config.model_copy(update={"steps": steps}), ACTOR, None, 560, 250, card, NETWORK)
+        for steps in (1, 2)
+    )
+
+    rest = two - one - seconds  # answers, prompts and the transfer on each machine, which no network decides
+    assert 50 < rest < 80
+
+
+def test_on_one_node_no_byte_crosses_the_network() -> None:
+    card = known_cards()["NVIDIA-A100-SXM4-80GB"]
+    trainings = [
+        [ppo.seconds(PpoConfig(), ACTOR, ACTOR, 560, 250, card, network) for network in (1.0, NETWORK)],
+        [sft.seconds(SftConfig(), ACTOR, 560, 250, card, network) for network in (1.0, NETWORK)],
+    ]
+
+    assert all(slow == fast for slow, fast in trainings)
+
+
+@pytest.mark.parametrize(
+    ("config", "gigabytes"),
+    [
+        (SftConfig(nodes=2), 27 * 2 * 4 * 0.134),  # gradients of the adapter, in fp32, summed for all
+        (SftConfig(nodes=2, tuner="full", deepspeed="zero2"), 27 * 2 * 2 * 32.76),
+        (SftConfig(nodes=2, tuner="full", deepspeed="zero3"), 420 * (2 * 2 + 2) * 32.76),
+    ],
+)
+def test_sft_on_two_nodes_exchanges_gradients_and_with_zero3_all_weights(config: SftConfig, gigabytes: float) -> None:
+    assert sft.crossing_bytes(config, ACTOR, 420, 27) / GB == pytest.approx(gigabytes, rel=0.01)
 
 
 def test_more_parts_of_a_batch_take_less_memory() -> None:

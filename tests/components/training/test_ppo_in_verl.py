@@ -41,6 +41,7 @@ PLAN = {
     "algorithm.use_kl_in_reward": True,
     "actor_rollout_ref.actor.optim.lr": 1e-5,
     "critic.optim.lr": 1e-4,
+    "critic.optim.lr_warmup_steps_ratio": 0.1,
     "actor_rollout_ref.actor.ppo_epochs": 4,
     "critic.ppo_epochs": 4,
     "actor_rollout_ref.actor.clip_ratio": 0.2,

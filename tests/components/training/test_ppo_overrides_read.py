@@ -83,6 +83,7 @@ READERS = {
     "critic.model.path": (MODEL, "copy_to_local(self.path"),
     "critic.model.override_config.attn_implementation": (MODEL, '.get("attn_implementation"'),
     "critic.optim.lr": ("workers/config/optimizer.py", '"lr": config.lr'),
+    "critic.optim.lr_warmup_steps_ratio": (ENGINE, "int(num_warmup_steps_ratio * total_steps)"),
     "critic.optim.clip_grad": (ENGINE, "max_norm=self.optimizer_config.clip_grad"),
     "critic.optim.override_optimizer_config.foreach": (
         "workers/config/optimizer.py",

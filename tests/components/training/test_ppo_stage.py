@@ -225,12 +225,12 @@ def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World, for
     assert card.parents["critic_model"] == digest(critic)
 
 
-def watched(*golds: float, stopped: str = "") -> Any:
+def watched(*golds: float, stopped: str = "", stalled: bool = False) -> Any:
     """What is known of a training with these scores on dev, the first before any step."""
     trained = {"avg_reward": 0.1, "win_rate": 0.2}
     steps = {at: {"step": at, "gold_dev": gold, **(trained if at else {})} for at, gold in enumerate(golds)}
     alarm = SimpleNamespace(name=stopped, message="") if stopped else None
-    return SimpleNamespace(steps=steps, stopped=alarm, outage=None)
+    return SimpleNamespace(steps=steps, stopped=alarm, stalled=stalled, outage=None)
 
 
 @pytest.mark.slow
@@ -255,15 +255,22 @@ def test_a_training_whose_checkpoints_are_all_worse_hands_on_the_sft_model(
         ((0.75, 1.0), "the checkpoint of step 1"),
     ],
 )
-def test_a_training_that_an_alarm_stops_names_its_result(
+def test_a_training_that_is_stopped_names_its_result(
     golds: tuple[float, ...], result: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "best").mkdir()
     (tmp_path / "best" / "step.txt").write_text("1")
 
-    stage._explain(watched(*golds, stopped="kl"), Outcome(-15), tmp_path, tmp_path / "train.log")
+    for stopped, why in (("kl", "kl"), ("", "no better on dev, ppo.patience")):
+        training = watched(*golds, stopped=stopped, stalled=not stopped)
+        stage._explain(training, Outcome(-15), tmp_path, tmp_path / "train.log")
 
-    assert capsys.readouterr().out == f"[ppo] stopped (kl); {result} becomes the model\n"
+        assert capsys.readouterr().out == f"[ppo] stopped ({why}); {result} becomes the model\n"
+
+
+def test_a_training_that_fails_is_not_taken_for_one_that_stopped_early(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="it was told to stop"):
+        stage._explain(watched(0.75, 1.0), Outcome(-15), tmp_path, tmp_path / "train.log")
 
 
 @pytest.mark.slow

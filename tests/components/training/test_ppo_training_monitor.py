@@ -14,11 +14,13 @@ from components.training.ppo import metrics as ours
 from components.training.ppo.gateway_usage import usage_counts, usage_since
 from components.training.ppo.metrics import Step, dev_score, parse_step
 from components.training.ppo.plugin.reward_terms import reward_seconds
+from pipelines.config import load_config
 from qinglan.errors import OutageError
 from qinglan.reward.outage import write_outage
 from tests.silent_training import silent_training
 
 DEV = {"qinglan/one": 30, "qinglan/two": 10}
+PATIENCE = 3
 
 
 def line(step: int, reward: float | None = 0.1, **data: Any) -> dict[str, Any]:
@@ -96,7 +98,7 @@ class Trained:
         self.folder, self.log = folder, folder / "verl.jsonl"
         self.better: list[int] = []
         self.watch = training_monitor.TrainingMonitor(
-            self.log, folder / "metrics.jsonl", folder / "reward", DEV, dict, silent_training("ppo"), 9,
+            self.log, folder / "metrics.jsonl", folder / "reward", DEV, dict, silent_training("ppo"), 9, PATIENCE,
             self.better.append,
         )  # fmt: skip
 
@@ -115,6 +117,50 @@ def test_each_new_best_is_told_once(tmp_path: Path) -> None:
     assert training.better == [2, 4]
     kept = training_monitor.read_steps(tmp_path / "metrics.jsonl")
     assert (kept[0]["gold_dev"], kept[4]["avg_reward"]) == (0.7, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("golds", "patience", "total", "stalled"),
+    [
+        ({}, 3, 20, False),
+        ({0: 0.9}, 1, 20, False),
+        ({0: 0.9, 2: 0.5}, 1, 20, False),  # its own best so far, although the SFT model is better
+        ({2: 0.5, 4: 0.5}, 1, 20, True),  # equal is no better
+        ({2: 0.5, 4: 0.4, 6: 0.5}, 3, 20, False),
+        ({2: 0.5, 4: 0.4, 6: 0.5, 8: 0.5}, 3, 20, True),
+        ({2: 0.5, 4: 0.4, 6: 0.4, 8: 0.51}, 3, 20, False),
+        ({2: 0.5, 4: 0.4, 6: 0.4, 8: 0.51, 10: 0.5, 12: 0.5}, 3, 20, False),
+        ({2: 0.5, 4: 0.4, 6: 0.4, 8: 0.51, 10: 0.5, 12: 0.5, 14: 0.5}, 3, 20, True),
+        ({2: 0.5, 4: 0.4, 6: 0.5, 8: 0.5}, 3, 8, False),  # it has ended
+        ({2: 0.5, 4: 0.4, 6: 0.5, 8: 0.5}, 0, 20, False),
+        ({0: 0.9, 2: 0.5, 4: 0.55, 6: 0.6, 8: 0.65}, 3, 20, False),  # below the SFT model, and rising
+    ],
+)
+def test_a_training_that_no_longer_improves_on_dev_stops(
+    golds: dict[int, float], patience: int, total: int, stalled: bool
+) -> None:
+    steps = {at: {"step": at, "gold_dev": gold} for at, gold in golds.items()}
+    steps |= {at: {"step": at, "avg_reward": 0.1} for at in range(1, max(golds, default=0)) if at not in golds}
+
+    assert training_monitor.has_stalled(steps, patience, total) is stalled
+
+
+def test_it_stops_at_the_test_that_exhausts_its_patience(tmp_path: Path) -> None:
+    training = Trained(tmp_path)
+
+    ends = [
+        training.say(line(at, 0.1 * at, **dev(gold))) for at, gold in enumerate((0.5, 0.6, 0.6, 0.5, 0.6), start=1)
+    ]
+
+    assert ends == [False, False, False, False, True]
+    assert training.better == [1, 2]
+
+
+def test_the_demos_training_cannot_be_stopped_early() -> None:
+    """Its four tests leave no step after three that are no better, so that its result is what it was."""
+    config = load_config("fivedoctors", "demo").ppo
+
+    assert config.patience >= config.validations - 1 and config.critic_warmup == 0
 
 
 @pytest.mark.parametrize("before", [0.70, 0.80])

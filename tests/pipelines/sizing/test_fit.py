@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from components.training.style.fit import steps
 from pipelines.cli import app
-from pipelines.config import STYLES, TRAINING
+from pipelines.config import STYLES, TRAINING, load_config
 from pipelines.rewriter import RunConfig
 from pipelines.sizing.changes import Change, with_changes
 from pipelines.sizing.check import check_fit, check_room, fit_report
@@ -186,6 +186,19 @@ def test_steps_a_pass_are_the_released_models_and_steps_those_of_all_trainings()
     for once, all_six in zip(alone.paces, crossed.paces, strict=True):
         assert all_six.steps_each == once.steps_each
         assert all_six.steps > 3 * once.steps and all_six.validations > 4 * once.validations
+
+
+def test_hours_on_two_nodes_are_those_of_the_network_between_them() -> None:
+    """On two nodes of four cards a step of PPO waits longer for weights than one node of four computes."""
+    hours = {}
+    for profile, network in (("a100x4", 100.0), ("a100-multinode", 100.0), ("a100-multinode", 3200.0)):
+        config = load_config("fivedoctors", "gpt", training=profile, cluster={"network": network})
+        report = fit_report(config, "test", load=Workload(560))
+        assert report
+        hours[profile, network] = report.paces[1].hours or 0.0
+        assert any(f"assume {network:g} Gbit/s" in note for note in report.notes) == (profile == "a100-multinode")
+
+    assert hours["a100-multinode", 100.0] > hours["a100x4", 100.0] > hours["a100-multinode", 3200.0]
 
 
 def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from qinglan.sizing.cards import known_cards
 from qinglan.sizing.constants import LAYER_SECONDS, UTILISATION
-from qinglan.sizing.speed import compute_seconds, training_seconds
+from qinglan.sizing.speed import compute_seconds, crossing_seconds, training_seconds
 
 CARD = known_cards()["NVIDIA-H100-80GB-HBM3"]
 
@@ -14,6 +14,13 @@ def test_a_large_model_computes_and_a_small_one_waits_for_its_kernels() -> None:
 
     assert training_seconds(operations, 8, 64, CARD, 1) == compute_seconds(operations, CARD, 1) == pytest.approx(10)
     assert training_seconds(operations / 1000, 8, 28, CARD, 1) == pytest.approx(8 * 28 * LAYER_SECONDS.value)
+
+
+@pytest.mark.parametrize(
+    ("cards", "nodes", "seconds"), [(8, 1, 0.0), (2, 2, 5.0), (8, 2, 8.75), (16, 2, 9.375), (16, 4, 9.375)]
+)
+def test_all_but_one_cards_part_enters_each_machine(cards: int, nodes: int, seconds: float) -> None:
+    assert crossing_seconds(10e9, cards, nodes, 1e9) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
