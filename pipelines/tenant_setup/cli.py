@@ -80,12 +80,13 @@ def init(
         to=to,
     )
     answers = ask(data, options, yes)
-    folder = write_tenant(tenant, data, answers)
+    folder, answers, changes = write_tenant(tenant, data, answers, chosen=bool(training))
     names = sorted(path.name for path in folder.iterdir())
     trial, plan = plans_of(tenant, answers)
     say(
         f"Written: {folder} ({', '.join(names)})",
         *other_language(answers),
+        *(f"! {change}" for change in changes),
         *lines_of_plan(tenant, answers, plan, bool(data.documents)),
         *next_command(tenant, folder, trial, bool(data.documents)),
         to=to,

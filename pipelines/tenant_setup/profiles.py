@@ -103,17 +103,24 @@ def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
     return DEMO_COMMENT + _yaml(merge_settings(shared_settings(answers, data), settings))
 
 
-def paid_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
-    """The profile of the paid run: the project's own with its comments, under this tenant's settings."""
+def paid_profile(
+    tenant: str, answers: Answers, data: DataSettings, longest: int = LONGEST_PAID, budget: int = 0
+) -> str:
+    """The profile of the paid run: the project's own with its comments, under this tenant's settings.
+
+    `longest` limits the tokens of a prompt; `budget` replaces the default budget, 0 keeps it.
+    """
     settings = shared_settings(answers, data)
     settings["training"] = answers.training
     settings = merge_settings(settings, smaller_steps(answers.training, data.training_rows))
-    settings = merge_settings(settings, longer_prompts(answers.training, data.longest))
+    settings = merge_settings(settings, longer_prompts(answers.training, data.longest, longest))
     pattern = (CONFIGS / MODEL_TENANT / f"{answers.teacher}.yaml").read_text(encoding="utf-8")
     pattern = pattern.replace(MODEL_TENANT, tenant)
-    if answers.rag:
-        pattern = pattern.replace("\ngateway:\n", "\ngateway:\n" + _indented({"rag": {"base_url": answers.rag}}), 1)
-    else:
+    gateway: dict[str, Any] = {"budget": budget} if budget else {}
+    gateway |= {"rag": {"base_url": answers.rag}} if answers.rag else {}
+    if gateway:
+        pattern = pattern.replace("\ngateway:\n", "\ngateway:\n" + _indented(gateway), 1)
+    if not answers.rag:
         settings = merge_settings(settings, {"stand_ins": {"rag": True}} | local_service_settings(data))
     comments, _, rest = pattern.partition("\ngateway:\n")
     return f"{comments}\n{_yaml(settings)}gateway:\n{rest}"
@@ -161,16 +168,18 @@ def smaller_steps(training: str, rows: int) -> dict[str, Any]:
     return {"ppo": {"collection": collection, "batch": batch}}
 
 
-def longer_prompts(training: str, longest: int) -> dict[str, Any]:
-    """Room for the sheet's longest prompts, where the training's own is less; a token is at most a character here."""
+def longer_prompts(training: str, longest: int, most: int = LONGEST_PAID) -> dict[str, Any]:
+    """Room for the sheet's longest prompts up to a limit, if the training's own is less; a token is at most a
+    character here."""
+    longest = min(longest, most)
     values = load_yaml(TRAINING / f"{training}.yaml")
     sft = SftConfig.parse(values.get("sft", {}), training)
     prompt = int(values.get("ppo", {}).get("max_prompt_tokens", PpoConfig().max_prompt_tokens))
     settings: dict[str, Any] = {}
     if longest > sft.max_prompt_tokens:
-        settings["sft"] = {"max_length": min(_rounded(longest + sft.max_new_tokens), LONGEST_PAID)}
+        settings["sft"] = {"max_length": min(_rounded(longest + sft.max_new_tokens), most)}
     if longest > prompt:
-        settings["ppo"] = {"max_prompt_tokens": min(_rounded(longest), LONGEST_PAID)}
+        settings["ppo"] = {"max_prompt_tokens": min(_rounded(longest), most)}
     return settings
 
 

@@ -16,6 +16,7 @@ from components.data.convert.split_rows import split_of
 from pipelines.config import TENANTS
 from pipelines.tenant_setup.chat_messages import Record, unknown_sides_note
 from pipelines.tenant_setup.documents import Documents, read_documents
+from pipelines.tenant_setup.fitting import fitted_profile
 from pipelines.tenant_setup.guess_columns import ColumnGuess, guess_columns, unused_note
 from pipelines.tenant_setup.guess_gold import guess_gold
 from pipelines.tenant_setup.profiles import (
@@ -23,7 +24,6 @@ from pipelines.tenant_setup.profiles import (
     DataSettings,
     Language,
     demo_profile,
-    paid_profile,
     prompt_texts,
     relative_path,
     template,
@@ -224,8 +224,14 @@ def choose_seed(questions: Sequence[Question]) -> int:
     return max(range(usual, usual + SEEDS), key=least)
 
 
-def write_tenant(tenant: str, data: TenantData, answers: Answers) -> Path:
-    """Write the tenant's folder; nothing is left of it where that fails."""
+def write_tenant(
+    tenant: str, data: TenantData, answers: Answers, chosen: bool = False
+) -> tuple[Path, Answers, list[str]]:
+    """Write the tenant's folder; nothing is left of it where that fails.
+
+    A training that nobody has `chosen` may become a smaller one: the answers that the files follow are returned, and
+    a note on each such change.
+    """
     folder = tenant_folder(tenant)
     prompts, seed = prompt_texts(answers), choose_seed(data.questions)
     settings = DataSettings(
@@ -242,13 +248,14 @@ def write_tenant(tenant: str, data: TenantData, answers: Answers) -> Path:
         for name, text in prompts.items():
             (partial / name).write_text(text, encoding="utf-8")
         (partial / "demo.yaml").write_text(demo_profile(tenant, answers, settings), encoding="utf-8")
-        (partial / f"{answers.teacher}.yaml").write_text(paid_profile(tenant, answers, settings), encoding="utf-8")
         if not data.records.direct:
             (partial / QUESTIONS_FILE).write_bytes(questions_jsonl(data.records.rows, data.guess))
         if data.documents:
             (partial / KNOWLEDGE_BASE_FILE).write_bytes(b"".join(map(dump_line, data.documents.passages)))
-        (partial / "README.md").write_text(readme(tenant, data, answers), encoding="utf-8")
-    return folder
+        paid = fitted_profile(tenant, answers, settings, partial, chosen)
+        (partial / f"{answers.teacher}.yaml").write_text(paid.text, encoding="utf-8")
+        (partial / "README.md").write_text(readme(tenant, data, paid.answers), encoding="utf-8")
+    return folder, paid.answers, paid.notes
 
 
 def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
