@@ -85,7 +85,7 @@ def raw(cluster: Cluster, namespace: str, run: str) -> float:
 
 def placement(namespace: str, run: str) -> LaunchContext:
     task = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
-    return LaunchContext(namespace, run, IMAGE, task=task, annotations=PODS)
+    return LaunchContext(namespace, run, IMAGE, "", task, annotations=PODS)
 
 
 def step(name: str) -> JobSpec:

@@ -292,7 +292,8 @@ class _Rounds:
     async def _finish(self, batches: Sequence[Batch]) -> list[BatchEnd]:
         """Each batch to its end; an outage is raised when all others have ended too."""
         runners = (BatchRunner(batch, self.upstreams[batch.role], self._journal, self._show) for batch in batches)
-        ends = await asyncio.gather(*(runner.run() for runner in runners), return_exceptions=True)
+        # A batch that failed does not end the others: they are paid for.
+        ends = await asyncio.gather(*(runner.run() for runner in runners), return_exceptions=True)  # noqa: TID251
         if errors := [end for end in ends if isinstance(end, BaseException)]:
             raise errors[0]
         return [end for end in ends if isinstance(end, BatchEnd)]

@@ -63,3 +63,19 @@ def _addresses(value: Any, where: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, (list, tuple)):
         for number, item in enumerate(value):
             yield from _addresses(item, f"{where}[{number}]")
+
+
+def secret_field(values: Any) -> str:
+    """The first field, at any depth, whose name says that it holds a secret; empty if there is none."""
+    return next(filter(SECRET_FIELD.search, _field_names(values)), "")
+
+
+def _field_names(value: Any) -> Iterator[str]:
+    """Names of all fields, at any depth."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield str(name)
+            yield from _field_names(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _field_names(item)

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 
@@ -202,6 +203,27 @@ class AnswerLimit:
                 raise httpx2.RemoteProtocolError(f"the answer is larger than {self._largest:,} bytes")
         if self._seconds is not None and time.monotonic() - self._started > self._seconds:
             raise httpx2.ReadTimeout(f"the answer was not whole after {self._seconds:g} s")
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds that a Retry-After header asks for; None without one.
+
+    A date is compared with the service's own Date where it sends one, since this machine's clock may be set wrong,
+    and with `now`, or this machine's clock, otherwise.
+    """
+    header = headers.get("retry-after-ms") or headers.get("retry-after")
+    if not header:
+        return None
+    try:
+        seconds = float(header) / (1000 if headers.get("retry-after-ms") else 1)
+    except ValueError:
+        try:
+            here = time.time() if now is None else now
+            sent = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else here
+            seconds = parsedate_to_datetime(header).timestamp() - sent
+        except ValueError:
+            return None
+    return max(0.0, seconds) if seconds < float("inf") else None
 
 
 @cache

@@ -67,7 +67,7 @@ class BundleClient:
     async def aclose(self) -> None:
         for message in self._messages:
             message.cancel()
-        await asyncio.gather(*self._messages, return_exceptions=True)
+        await asyncio.gather(*self._messages, return_exceptions=True)  # noqa: TID251 - all are cancelled
         await self._http.aclose()
 
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> BundledResponse:
@@ -154,24 +154,38 @@ def _read_head(line: bytes) -> tuple[FrameHeader, int]:
 
 
 class FrameDecoder:
-    """Decodes bytes as they arrive into complete frames."""
+    """Decodes bytes as they arrive into complete frames; the work grows with the bytes, however many pieces come."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._searched = 0
+        """Bytes at the beginning of the rest that are known to hold no line break."""
 
-    def feed(self, data: bytes) -> Iterator[tuple[FrameHeader, bytes]]:
-        """Yield the frames that this data completes."""
-        rest, start = self._rest + data, 0
-        while (line_end := rest.find(b"\n", start)) >= 0:
-            head, length = _read_head(rest[start:line_end])
-            end = line_end + 1 + length
-            if end > len(rest):
+        self._head: tuple[FrameHeader, int] | None = None
+        """Head of a frame whose body is not complete, with the body's length."""
+
+    def feed(self, data: bytes) -> list[tuple[FrameHeader, bytes]]:
+        """The frames that this data completes."""
+        self._rest += data
+        frames, start = list[tuple[FrameHeader, bytes]](), 0
+        while True:
+            if self._head is None:
+                line_end = self._rest.find(b"\n", start + self._searched)
+                if line_end < 0:
+                    self._searched = len(self._rest) - start
+                    break
+                self._head, self._searched = _read_head(bytes(self._rest[start:line_end])), 0
+                start = line_end + 1
+            head, length = self._head
+            if len(self._rest) - start < length:
                 break
-            yield head, rest[line_end + 1 : end]
-            start = end
-        self._rest = rest[start:]
+            frames.append((head, bytes(self._rest[start : start + length])))
+            self._head = None
+            start += length
+        del self._rest[:start]
+        return frames
 
     @property
     def unfinished(self) -> bool:
         """True if bytes of a frame wait for the rest of it."""
-        return bool(self._rest)
+        return bool(self._rest or self._head)

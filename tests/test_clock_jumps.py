@@ -17,6 +17,7 @@ from kubernetes import client
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
 from qinglan import clock
+from qinglan.http_client import retry_after
 from qinglan.jobs.follower import Follower, FollowTimeouts, ProgressReporter
 from qinglan.jobs.pod_log import PodLog
 from qinglan.jobs.snapshot import JobSnapshot
@@ -32,7 +33,6 @@ from qinglan.lineage.record import recorded
 from qinglan.lineage.statement import Statement, to_payload
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust, rotate_key
 from qinglan.lineage.walk import findings_of, walk
-from qinglan.llm.limits import retry_after
 from qinglan.store import open_store
 from serving.rollout.canary_analysis import describe_harm, missing_for_check
 from serving.rollout.cluster.evidence import PrometheusEvidence
@@ -418,7 +418,7 @@ WALL_CLOCK = {
     "serving/rollout/shadow/payload_log.py", "standins/rollout_local/__main__.py",
     "standins/rollout_local/evidence.py",
     # read where a service names no time of its own
-    "qinglan/llm/upstream.py", "serving/gateway/retrieval_client.py",
+    "qinglan/http_client.py",
     # S3 refuses a request that is signed at another time than its own
     "qinglan/store/s3_connection.py",
     # days: the age of prices, in a warning; two weeks, after which a job goes in any case; a day without a change,

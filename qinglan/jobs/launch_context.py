@@ -12,7 +12,9 @@ class LaunchContext(NamedTuple):
     image: str
     """The launching step's own: what is trained with is what was looked at."""
 
-    tenant: str = ""
+    tenant: str
+    """The tenant whose label the job's pods get; empty for a run without one."""
+
     task: Mapping[str, Any] = {}
     """Resources, tolerations, volumes and more that the launching task hands on: the fields of dsl.TaskConfig."""
 

@@ -1,13 +1,12 @@
 """Settings of the paid models of a run: addresses, accepted parameters, prices and budget."""
 
 import re
-from collections.abc import Iterator
 from datetime import date
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.addresses import SECRET_FIELD, Address
+from qinglan.addresses import Address, secret_field
 from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
 from qinglan.llm.answer_format import AnswerFormat, default_format
@@ -104,7 +103,7 @@ class PaidModel(Config):
         )  # fmt: skip
         if wrong:
             raise ValueError(wrong)
-        if secret := next(filter(SECRET_FIELD.search, _field_names(self.extra_body)), ""):
+        if secret := secret_field(self.extra_body):
             raise ValueError(f"extra_body.{secret}: a key is in no file. Set the environment variable of api_key_env")
         for pattern in self.refusal_patterns:
             try:
@@ -117,17 +116,6 @@ class PaidModel(Config):
     def structured_answers(self) -> AnswerFormat:
         """The form in which this model is asked for an object."""
         return self.answer_format or default_format(self.base_url, self.model)
-
-
-def _field_names(value: Any) -> Iterator[str]:
-    """Names of all fields, at any depth."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield str(name)
-            yield from _field_names(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _field_names(item)
 
 
 class Limits(Config):

@@ -6,9 +6,8 @@ The circuit breaker is here too: it stops a run that gets no answers.
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from email.utils import parsedate_to_datetime
 
 from aiolimiter import AsyncLimiter
 
@@ -52,26 +51,6 @@ def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
     """An even limit per minute: a burst holds as many as fall in its seconds, and at least one."""
     burst = max(1.0, per_minute * burst_seconds / 60)
     return AsyncLimiter(burst, burst * 60 / per_minute)
-
-
-def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that a Retry-After header asks for; None without one.
-
-    A date is compared with the service's own Date where it sends one, since this machine's clock may be set wrong,
-    and with `now` otherwise.
-    """
-    header = headers.get("retry-after-ms") or headers.get("retry-after")
-    if not header:
-        return None
-    try:
-        seconds = float(header) / (1000 if headers.get("retry-after-ms") else 1)
-    except ValueError:
-        try:
-            sent = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else now
-            seconds = parsedate_to_datetime(header).timestamp() - sent
-        except ValueError:
-            return None
-    return max(0.0, seconds) if seconds < float("inf") else None
 
 
 class CircuitBreaker:

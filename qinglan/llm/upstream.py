@@ -9,7 +9,6 @@ UpstreamError
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,11 +16,10 @@ import httpx2
 import openai
 import orjson
 
-from qinglan.http_client import async_client, certificate_advice
+from qinglan.http_client import async_client, certificate_advice, retry_after
 from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.config import PaidModel
 from qinglan.llm.host_allowlist import check_host
-from qinglan.llm.limits import retry_after
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.provider_quirks import INTERRUPTED_FINISH_REASONS
 from qinglan.llm.redaction import key_remover
@@ -161,7 +159,7 @@ def error_from_status(status: int, headers: Mapping[str, str], body: str, where:
     if code == "insufficient_quota" or status == 402:
         return FatalUpstreamError("quota", f"{text} The account has no credit left: top it up, then run again.", raw)
     if status == 429:
-        return RateLimitError(text, raw, retry_after(headers, time.time()))
+        return RateLimitError(text, raw, retry_after(headers))
     if status in (401, 403):
         return FatalUpstreamError("key", f"{text} The key is not accepted: set another, then run again.", raw)
     if status in REJECTED_STATUSES:

@@ -95,17 +95,18 @@ class RagAdapter:
 
     def _resolve(self, name: str, value: str) -> str:
         """A header's value with its environment variables."""
-        for variable in ENVIRONMENT_VARIABLE.findall(value):
-            secret = os.environ.get(variable, "").strip()
-            if not secret:
-                raise ConfigError(
-                    f"rag.headers.{name}: the environment variable {variable} is not set. Set it, on a cluster in "
-                    "paid-api.env; nothing was sent."
-                )
-            if len(secret) >= 8:
-                self._secrets.append(secret.encode())
-            value = value.replace(f"${variable}", secret)
-        return value
+        return ENVIRONMENT_VARIABLE.sub(lambda match: self._secret(name, match[1]), value)
+
+    def _secret(self, name: str, variable: str) -> str:
+        secret = os.environ.get(variable, "").strip()
+        if not secret:
+            raise ConfigError(
+                f"rag.headers.{name}: the environment variable {variable} is not set. Set it, on a cluster in "
+                "paid-api.env; nothing was sent."
+            )
+        if len(secret) >= 8:
+            self._secrets.append(secret.encode())
+        return secret
 
     def _value(self, name: str, request: Mapping[str, Any]) -> Any:
         if name != "score_threshold" or name not in request:
@@ -126,7 +127,8 @@ class RagAdapter:
     def _failed(self, code: Any, body: Any) -> ServerSideError | DataError:
         message = next((str(text) for name in ("msg", "message", "error") if (text := get(body, name))), "")
         text = f"{self.where}: {self._service.answer.code} is {code!r} inside status 200: {message[:200]!r}."
-        if isinstance(code, int) and (code == 429 or code >= 500):
+        status = int(code) if str(code).isascii() and str(code).isdigit() else 0  # some services write "500"
+        if status == 429 or status >= 500:
             return ServerSideError(f"{text} See that the service is up, then run again.")
         return DataError(f"{text} If that is its code for success, set rag.answer.success_code: {code}.")
 

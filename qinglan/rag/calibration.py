@@ -17,6 +17,10 @@ PROBABILITY_MARGIN = 1e-6
 """Scores are kept this far from 0 and 1, which sigmoids in float32 reach: their log-odds would be infinite."""
 
 LARGEST_LOG_ODDS = 60.0
+"""Log-odds beyond it are cut off: math.exp fails above 709."""
+
+NO_CUT: dict[ScoreScale, float] = {"probability": 0.0, "logit": -1e6}
+"""Thresholds below every score. Rerankers' logits are within a few dozens of 0."""
 
 
 class Calibration(Config):
@@ -32,13 +36,14 @@ class Calibration(Config):
     """Log-odds of an answer at a raw score of 0, or of .5 on the scale `probability`."""
 
     def probability(self, raw: float) -> float:
-        total = self.intercept + self.slope * log_odds(raw, self.scale)
-        return 1 / (1 + math.exp(-max(-LARGEST_LOG_ODDS, min(LARGEST_LOG_ODDS, total))))
+        return _sigmoid(self.intercept + self.slope * log_odds(raw, self.scale))
 
     def raw(self, probability: float) -> float:
-        """The raw score of a probability, for a threshold in the service's own scale."""
+        """The raw score of a probability, for a threshold in the service's own scale; of 0, one that cuts nothing."""
+        if probability <= 0:
+            return NO_CUT[self.scale]
         odds = (log_odds(probability, "probability") - self.intercept) / self.slope
-        return odds if self.scale == "logit" else 1 / (1 + math.exp(-odds))
+        return odds if self.scale == "logit" else _sigmoid(odds)
 
 
 def detect_scale(raw: Sequence[float]) -> ScoreScale:
@@ -47,6 +52,10 @@ def detect_scale(raw: Sequence[float]) -> ScoreScale:
 
 def are_probabilities(raw: Sequence[float]) -> bool:
     return all(0 <= score <= 1 for score in raw)
+
+
+def _sigmoid(odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-LARGEST_LOG_ODDS, min(LARGEST_LOG_ODDS, odds))))
 
 
 def log_odds(raw: float, scale: ScoreScale) -> float:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.http_client import async_client, certificate_advice
+from qinglan.http_client import async_client, certificate_advice, retry_after
 from qinglan.outages import Retries, outage_seconds
 from qinglan.rag.adapter import RagAdapter
 from qinglan.rag.contract import (
@@ -187,7 +187,7 @@ def _advice(status: int) -> str:
 class _Busy(Exception):
     def __init__(self, reply: BundledResponse) -> None:
         super().__init__(f"status {reply.status}: {_message(reply.content)}")
-        self.retry_after = reply.headers.get("retry-after", "")
+        self.wait = retry_after(reply.headers)
 
 
 class _RerankerFallbackError(Exception):
@@ -210,7 +210,7 @@ def _pause(error: Exception) -> bool | float:
     if isinstance(error, _RerankerFallbackError):
         return RERANKER_RETRY_SECONDS
     if isinstance(error, _Busy):
-        return min(float(error.retry_after), LONGEST_PAUSE) if error.retry_after.isdigit() else True
+        return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
     return isinstance(error, httpx2.TransportError)
 
 

@@ -8,12 +8,29 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from qinglan.addresses import SECRET_FIELD, secret_field
 from qinglan.config import Config, Name
 from qinglan.rag.calibration import Calibration
 from qinglan.rag.contract import RAG_PATH, QueryText
 
 ENVIRONMENT_VARIABLE = re.compile(r"\$([A-Z][A-Z0-9_]*)")
 """A secret in a header's value, by the name of its environment variable."""
+
+
+SECRET_HEADER = re.compile(r"cookie|credential|session|signature|(^|-)(key|auth)$", re.IGNORECASE)
+"""Names of headers with secrets, beside those of secret fields in any settings."""
+
+SECRET_TEXT = re.compile(r"(?i:\b(bearer|basic)\s+\S)|(?=\S*\d)\S{8,}")
+"""A text that looks like a secret: behind a scheme, or a word of eight characters or more with a digit."""
+
+
+def is_literal_secret(name: str, value: str) -> bool:
+    """True if a header's value is a secret, or holds one beside its environment variables."""
+    literal = ENVIRONMENT_VARIABLE.sub("", value)
+    secret = bool(SECRET_FIELD.search(name) or SECRET_HEADER.search(name))
+    if secret and literal == value:
+        return True
+    return bool(SECRET_TEXT.search(literal)) if secret else bool(re.match(r"(?i)(bearer|basic)\s+\S", literal))
 
 
 class RequestFields(Config):
@@ -109,11 +126,15 @@ class RagService(Config):
     @model_validator(mode="after")
     def _secrets_in_the_environment(self) -> Self:
         for name, value in self.headers.items():
-            if name.lower() in ("authorization", "cookie") and not ENVIRONMENT_VARIABLE.search(value):
+            if is_literal_secret(name, value):
                 raise ValueError(
                     f"headers: {name} holds a secret, which belongs in the environment. Write it as "
-                    f"`{name}: Bearer $RAG_TOKEN` and set RAG_TOKEN"
+                    f"`{name}: Bearer $RAG_TOKEN`, or `{name}: $RAG_TOKEN`, and set RAG_TOKEN"
                 )
+        if name := secret_field(self.extra_body):
+            raise ValueError(
+                f"extra_body.{name}: a key is in no file. Send it as a header: `headers: {{X-API-Key: $RAG_KEY}}`"
+            )
         return self
 
     @property

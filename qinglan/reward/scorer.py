@@ -111,7 +111,7 @@ class Scorer:
         return [self._compute_terms(evidence) for evidence in gathered]
 
     async def _gather_evidence(self, parsed: Sequence[ParsedRollout]) -> list[Evidence]:
-        rewrites = {(rollout.prompt.id, rollout.query): (rollout.prompt, rollout.query) for rollout in parsed}
+        rewrites = {_key(*rollout): (rollout.prompt, rollout.query) for rollout in parsed}
         work: list[Coroutine[Any, Any, Any]] = [
             _gather_by_key(rewrites, self._ask_judge),  # first, as it takes longest
             _gather_by_key(rewrites, self._style_probability),
@@ -120,10 +120,11 @@ class Scorer:
         judgements, styles, retrievals = await gather_or_cancel(*work)
         return [
             Evidence(
-                prompt, rewrite, retrievals[prompt.id, query], *validated_results(prompt, self._by_query),
-                judgements[prompt.id, query], styles[prompt.id, query],
+                rollout.prompt, rollout.rewrite, retrievals[key], *validated_results(rollout.prompt, self._by_query),
+                judgements[key], styles[key],
             )
-            for prompt, rewrite, query in parsed
+            for rollout in parsed
+            for key in [_key(*rollout)]
         ]  # fmt: skip
 
     def _compute_terms(self, evidence: Evidence) -> dict[str, float]:
@@ -181,7 +182,13 @@ class Scorer:
             return False
 
     async def _style_probability(self, prompt: TrainingPrompt, rewrite: str | None) -> float:
-        return await self._style.probability(prompt.question, rewrite) if self._style and rewrite else 0.0
+        """Probability of the style; 0 without a style service, and for an unusable or a refused rewrite."""
+        if not (self._style and rewrite):
+            return 0.0
+        try:
+            return await self._style.probability(prompt.question, rewrite)
+        except RowError:
+            return 0.0
 
     def _learn(self, evidence: Evidence) -> None:
         """Teach the imputer the judge's scores of both rewrites."""
@@ -204,6 +211,11 @@ class Scorer:
 
     def _features(self, prompt: TrainingPrompt, text: str, side: RetrievalResult) -> list[float]:
         return features(prompt, text, retrieval_quality(side, prompt, self._config), side.top1)
+
+
+def _key(prompt: TrainingPrompt, _: str, query: str | None) -> tuple[str, str, str | None]:
+    """What two rollouts share if their evidence is the same; ids are unique only within a tenant."""
+    return prompt.tenant_id, prompt.id, query
 
 
 async def _gather_by_key(

@@ -2,8 +2,8 @@
 
 import httpx2
 
-from qinglan.errors import ConfigError, OutageError
-from qinglan.http_client import async_client, certificate_advice
+from qinglan.errors import ConfigError, OutageError, RowError
+from qinglan.http_client import async_client, certificate_advice, retry_after
 from qinglan.llm.host_allowlist import check_host
 from qinglan.outages import Retries, outage_seconds
 from qinglan.reward.config import StyleRewardConfig
@@ -16,8 +16,17 @@ AT_ONCE = 20
 BUSY = {429, 500, 502, 503, 504}
 
 
+REFUSED_TEXT = {400, 413, 422}
+"""Statuses that can be about the one text, such as one that is too long for the model."""
+
+LONGEST_PAUSE = 30.0
+SHORT_TEXT = format_training_text("一天吃几次", "")
+
+
 class _Busy(Exception):
-    pass
+    def __init__(self, response: httpx2.Response) -> None:
+        super().__init__(f"status {response.status_code}")
+        self.wait = retry_after(response.headers)
 
 
 class StyleClient:
@@ -34,8 +43,15 @@ class StyleClient:
         await self._http.aclose()
 
     async def probability(self, question: str, rewrite: str) -> float:
-        """Probability that the rewrite is in the configured style; the text has the form of the training texts."""
+        """Probability that the rewrite is in the configured style; the text has the form of the training texts.
+
+        A RowError if the service refuses this text and takes a short one.
+        """
         response = await self._send(format_training_text(question, rewrite))
+        if response.status_code in REFUSED_TEXT and (await self._send(SHORT_TEXT)).status_code == 200:
+            raise RowError("refused", f"{self._where}: refused this text with status {response.status_code}.")
+        if response.status_code != 200:
+            raise ConfigError(f"{self._where}: refused with status {response.status_code}. Check reward.style.url.")
         return read_style_probability(response.content, self._config.wanted, self._where)
 
     @property
@@ -48,20 +64,21 @@ class StyleClient:
                 with attempt:
                     response = await self._http.post("/predict", json={"text": text})
                     if response.status_code in BUSY:
-                        raise _Busy(f"status {response.status_code}")
+                        raise _Busy(response)
         except (_Busy, httpx2.TransportError) as error:
             raise OutageError(
                 f"{self._where}: no answer ({error or type(error).__name__}). {self._retries.limit()}; "
                 f"see that the service is up, then run again.{certificate_advice(error)}"
             ) from error
         self._retries.answered()
-        if response.status_code != 200:
-            raise ConfigError(f"{self._where}: refused with status {response.status_code}. Check reward.style.url.")
         return response
 
 
-def _is_away(error: Exception) -> bool:
-    return isinstance(error, _Busy | httpx2.TransportError)
+def _is_away(error: Exception) -> bool | float:
+    """Decide if the text is sent again; a number is the wait in seconds that the service asks for."""
+    if isinstance(error, _Busy):
+        return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
+    return isinstance(error, httpx2.TransportError)
 
 
 def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) -> float:

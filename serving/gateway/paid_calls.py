@@ -111,7 +111,7 @@ class PaidCalls:
             task.cancel()
 
     async def drain(self) -> None:
-        await asyncio.gather(*self._flights.values(), return_exceptions=True)
+        await asyncio.gather(*self._flights.values(), return_exceptions=True)  # noqa: TID251 - each has its own end
 
     def _hit(self, flight: PlannedCall, raw: bytes, call: str = "") -> ServedAnswer:
         """Serve an answer that was paid for already: of this call, or of `call`, which has the same prompt."""

@@ -16,10 +16,9 @@ import stamina
 
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError, OutageError
-from qinglan.http_client import MAX_ANSWER_BYTES, AnswerLimit, certificate_advice, trusted_certificates
+from qinglan.http_client import MAX_ANSWER_BYTES, AnswerLimit, certificate_advice, retry_after, trusted_certificates
 from qinglan.llm.config import RagUpstream
 from qinglan.llm.host_allowlist import check_host
-from qinglan.llm.limits import retry_after
 from qinglan.rag.adapter import RagAdapter
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, read_reranker_fallback
 from qinglan.rag.sampled_snapshot import sample_requests, sampled_snapshot
@@ -235,7 +234,7 @@ class RetrievalClient:
         reply = Reply(response.status, self._adapter.hide_secrets(content))
         if reply.status in RETRYABLE_STATUSES:
             named = {name.decode().lower(): value.decode() for name, value in response.headers}
-            raise _ServiceBusy(reply, retry_after(named, time.time()))
+            raise _ServiceBusy(reply, retry_after(named))
         return reply
 
     async def _read_answer(self, response: httpcore.Response) -> bytes:

@@ -7,6 +7,7 @@ from typing import Protocol
 import httpx2
 import orjson
 
+from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import OutageError
 from qinglan.http_client import async_client
 from qinglan.rewriter.engine import (
@@ -89,7 +90,7 @@ class VllmBackend:
         return self._waiting
 
     async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
-        return list(await asyncio.gather(*(self._in_turn(prompt) for prompt in prompts)))
+        return await gather_or_cancel(*(self._in_turn(prompt) for prompt in prompts))
 
     async def is_ready(self) -> bool:
         try:

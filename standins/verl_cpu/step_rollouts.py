@@ -134,7 +134,7 @@ class StepRollouts:
         sampling = Sampling(settings.temperature, settings.top_p, max(0, settings.top_k))
         share = -(-len(rollouts) // len(self._servers))
         parts = [rollouts[start : start + share] for start in range(0, len(rollouts), share)]
-        parts_written = await asyncio.gather(
+        parts_written = await asyncio.gather(  # noqa: TID251 - work of other processes
             *(
                 server.write.remote(
                     [rollout.prompt for rollout in part], sampling, [rollout.seed for rollout in part]

@@ -21,6 +21,7 @@ from qinglan.documents import parse_json
 from qinglan.errors import QinglanError
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.kinds import kind_of
+from qinglan.http_client import retry_after
 from qinglan.lineage.dsse import IN_TOTO, open_envelope
 from qinglan.lineage.release_notes import ROLLOUT_TYPE, format_rollout, read_overrides, read_rollout_notes
 from qinglan.lineage.statement import from_payload
@@ -29,7 +30,6 @@ from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
 from qinglan.llm.batch_api import _outcome
 from qinglan.llm.client import read_error
-from qinglan.llm.limits import retry_after
 from qinglan.llm.provider_quirks import clean_completion
 from qinglan.llm.redaction import key_remover
 from qinglan.llm.upstream import UpstreamError, error_from_status, read_completion

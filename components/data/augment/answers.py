@@ -44,8 +44,8 @@ def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
         raise RowError("nothing_to_ask", "the teacher found no question that the passage answers")
     try:
         row = Question(
-            id=case.id, tenant_id=case.tenant_id, conversation_id=f"pseudo-{case.passage.id}", question=question,
-            user_profile=case.example.user_profile, history_summary=history, need=need or question,
+            id=case.id, tenant_id=case.tenant_id, conversation_id=f"pseudo-{case.tenant_id}:{case.passage.id}",
+            question=question, user_profile=case.example.user_profile, history_summary=history, need=need or question,
             gold=(case.passage.id,), split="train",
         )  # fmt: skip
     except ValidationError as error:

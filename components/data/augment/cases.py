@@ -242,5 +242,5 @@ def _pseudo_cases(tenant: str, passage: Passage, rows: _Rows, config: AugmentCon
     examples = rows.by_tenant[tenant]
     rng = random.Random(draw(config.seed, tenant, passage.id))
     for number, at in enumerate(rng.sample(range(len(examples)), min(config.questions_per_passage, len(examples)))):
-        name = f"pseudo-{passage.id}-{number}"
+        name = f"pseudo-{tenant}:{passage.id}-{number}"
         yield PseudoCase(name, tenant, passage, examples[at], rows.snapshots[tenant])

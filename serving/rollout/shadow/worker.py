@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import QinglanError
 from serving.rollout.shadow.canary_client import CanaryClient
 from serving.rollout.shadow.comparer import Comparer
@@ -67,7 +68,7 @@ class ShadowWorker:
             with self.count_failures():
                 chosen = self._sample_questions(await _read_log(partial(self._reader.lines, key)), pair, left)
                 left -= len(chosen)
-                await asyncio.gather(*(self._compare_question(question, pair) for question in chosen))
+                await gather_or_cancel(*(self._compare_question(question, pair) for question in chosen))
 
     def _sample_questions(
         self, lines: Iterable[LoggedQuestion | None], pair: ModelPair, limit: int

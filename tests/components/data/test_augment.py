@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from components.data.augment.answers import check_hindsight, check_pseudo, read_pseudo
-from components.data.augment.cases import HindsightCase, Inputs, PseudoCase, paid_requests, read_cases, teacher_rank
+from components.data.augment.cases import (
+    HindsightCase,
+    Inputs,
+    PseudoCase,
+    _pseudo_cases,
+    _Rows,
+    paid_requests,
+    read_cases,
+    teacher_rank,
+)
 from components.data.augment.config import AugmentConfig
 from components.data.augment.report import report_lines
 from components.data.augment.stage import TRIAL, AugmentCounts, Outputs, anchor_rows, augment
@@ -318,6 +327,16 @@ def test_a_rewrite_in_the_words_of_the_title_is_good() -> None:
 
 def pseudo_case() -> PseudoCase:
     return PseudoCase("pseudo-p-0", "fivedoctors", PASSAGE, row(1, "鱼油软胶囊", "退换货政策", "能退不"), "s")
+
+
+def test_rows_about_the_same_passage_of_two_tenants_have_ids_of_their_own() -> None:
+    example, names = row(1, "鱼油软胶囊", "退换货政策", "能退不"), ("a", "a-b", "b")
+    tenants = _Rows([], {name: [example] for name in names}, dict.fromkeys(names, "s"), {})
+    cases = [case for tenant in tenants.by_tenant for case in _pseudo_cases(tenant, PASSAGE, tenants, CONFIG)]
+    questions = [read_pseudo(case, written()).question for case in cases]
+
+    assert len({question.id for question in questions}) == 3
+    assert len({question.conversation_id for question in questions}) == 3
 
 
 def written(**changes: str) -> str:

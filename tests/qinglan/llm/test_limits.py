@@ -5,8 +5,9 @@ from email.utils import formatdate
 import pytest
 
 from qinglan.errors import OutageError
+from qinglan.http_client import retry_after
 from qinglan.llm.config import Limits
-from qinglan.llm.limits import CircuitBreaker, RequestThrottle, rate_limiter, retry_after
+from qinglan.llm.limits import CircuitBreaker, RequestThrottle, rate_limiter
 
 NOW = 1_700_000_000.0
 

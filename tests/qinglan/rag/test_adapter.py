@@ -10,6 +10,7 @@ import pytest
 
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.rag.adapter import RagAdapter, outline
+from qinglan.rag.calibration import Calibration
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, RagRequest
 from qinglan.rag.service_limits import (
@@ -133,6 +134,105 @@ def test_a_wrong_shape_says_where_what_and_what_to_do(answer: bytes, said: str) 
 def test_an_error_of_the_server_inside_of_an_answer_is_an_outage() -> None:
     with pytest.raises(OutageError, match="run again"):
         RagAdapter(RagService.parse(FLAT, "rag"), "http://rag").decode(b'{"status": 503}', b'{"tenant_id": "acme"}')
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (503, OutageError), ("500", OutageError), ("503", OutageError), (429, OutageError), ("429", OutageError),
+        (404, DataError), ("404", DataError), ("E500", DataError), ("", DataError), (True, DataError),
+        ("-500", DataError), ("５００", DataError),
+    ],
+)  # fmt: skip
+def test_a_code_inside_of_an_answer_is_an_outage_or_a_refusal_however_it_is_written(
+    code: Any, failure: type[Exception]
+) -> None:
+    adapter = RagAdapter(RagService.parse(FLAT, "rag"), "http://rag")
+    with pytest.raises(failure):
+        adapter.decode(orjson.dumps({"status": code}), b'{"tenant_id": "acme"}')
+
+
+@pytest.mark.parametrize(
+    ("scale", "slope", "intercept", "sent"),
+    [
+        ("probability", 5.0, 2.0, 0.0),
+        ("probability", 0.018, 0.0, 0.0),
+        ("probability", 1.0, -50.0, 0.0),
+        ("logit", 5.0, 2.0, -1e6),
+        ("logit", 0.018, -3.0, -1e6),
+    ],
+)
+def test_a_threshold_of_0_cuts_nothing_in_any_scale(scale: str, slope: float, intercept: float, sent: float) -> None:
+    calibration = {"acme": {"scale": scale, "slope": slope, "intercept": intercept}}
+    adapter = RagAdapter(RagService.parse({"calibration": calibration}, "rag"), "http://rag")
+    body = orjson.dumps({"query": "q", "tenant_id": "acme", "score_threshold": 0.0})
+
+    assert orjson.loads(adapter.encode(body))["score_threshold"] == sent
+
+
+@pytest.mark.parametrize("threshold", [1e-9, 0.001, 0.5, 0.999, 1.0])
+@pytest.mark.parametrize("slope", [0.001, 0.018, 5.0])
+def test_every_threshold_has_a_raw_score(slope: float, threshold: float) -> None:
+    raw = Calibration(scale="probability", slope=slope, intercept=2.0).raw(threshold)
+
+    assert 0 <= raw <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authorization", "Bearer abc"),
+        ("X-API-Key", "sk-live-123"),
+        ("api-key", "abc"),
+        ("Ocp-Apim-Subscription-Key", "abc"),
+        ("X-Auth-Token", "abc"),
+        ("X-Auth", "abc"),
+        ("Cookie", "session=abc"),
+        ("Set-Cookie", "abc"),
+        ("X-Session", "abc"),
+        ("Proxy-Authorization", "Basic dXNlcjpwYXNz"),
+        ("X-Client-Secret", "abc"),
+        ("X-Password", "abc"),
+        ("Authorization", "Bearer sk-live-123 $ACME_RAG_TOKEN"),
+        ("X-API-Key", "sk-live-1234$ACME_RAG_TOKEN"),
+        ("X-Forwarded", "Bearer abc"),
+        ("X-API-Key", "$acme_rag_token"),
+    ],
+)
+def test_a_secret_that_is_written_out_is_refused(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name} holds a secret.*\$RAG_TOKEN"):
+        RagService.parse({"headers": {name: value}}, "rag")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authorization", "Bearer $ACME_RAG_TOKEN"),
+        ("Authorization", "$ACME_RAG_TOKEN"),
+        ("X-API-Key", "$ACME_RAG_TOKEN"),
+        ("Cookie", "session=$ACME_RAG_TOKEN; path=/"),
+        ("X-Tenant", "acme-2026-production"),
+        ("Accept-Language", "zh-CN"),
+        ("X-Keyboard", "us"),
+    ],
+)
+def test_a_header_without_a_secret_in_it_is_taken(name: str, value: str) -> None:
+    assert RagService.parse({"headers": {name: value}}, "rag").headers == {name: value}
+
+
+@pytest.mark.parametrize("body", [{"api_key": "k"}, {"auth": {"token": "t"}}, {"list": [{"password": "p"}]}])
+def test_a_key_in_a_requests_body_is_refused(body: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="a key is in no file"):
+        RagService.parse({"extra_body": body}, "rag")
+
+
+def test_of_two_variables_the_shorter_name_is_no_part_of_the_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG", "AAAA")
+    monkeypatch.setenv("RAG_TOKEN", "$RAG-BBBBBBBB")
+    adapter = RagAdapter(RagService.parse({"headers": {"X-Key": "$RAG $RAG_TOKEN"}}, "rag"), "http://rag")
+
+    assert adapter.headers == {"X-Key": "AAAA $RAG-BBBBBBBB"}
+    assert adapter.hide_secrets(b"$RAG-BBBBBBBB") == b"[secret]"
 
 
 def test_a_token_comes_from_the_environment_and_is_in_no_message(

@@ -8,7 +8,7 @@ import pytest
 
 from qinglan.errors import DataError, OutageError
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.reward.config import RewardConfig
+from qinglan.reward.config import RewardConfig, StyleRewardConfig
 from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
 from tests.echo_servers import Reply, Scripted, running
@@ -61,6 +61,35 @@ def test_a_row_of_other_retrieval_settings_is_refused_before_anything_is_asked()
     with running(gateway) as url:
         asyncio.run(run(url))
     assert gateway.seen == []
+
+
+def test_rows_of_two_tenants_with_the_same_id_share_no_evidence() -> None:
+    other = read_prompt(extra_info(tenant_id="chengla"), NEED, "qinglan/chengla")
+    gateway = Scripted(NOTHING_FOUND)
+
+    async def run(url: str) -> None:
+        async with Scorer(url, UNJUDGED) as scorer:
+            assert len(await scorer.score_all([(PROMPT, GOOD), (other, GOOD), (other, GOOD)])) == 3
+
+    with running(gateway) as url:
+        asyncio.run(run(url))
+    assert sorted(orjson.loads(body)["tenant_id"] for _, body, _ in gateway.seen) == ["chengla", "fivedoctors"]
+
+
+def test_a_rewrite_that_the_style_service_refuses_earns_no_style_and_ends_no_training() -> None:
+    style = StyleRewardConfig(url="http://127.0.0.1:9", weight=0.1, wanted=("诚实",))
+    short = Reply(200, orjson.dumps({"predicted_label": "诚实", "confidence": 1.0, "probabilities": {"诚实": 1.0}}))
+
+    async def run(gateway: str, service: str) -> list[dict[str, float]]:
+        config = UNJUDGED.model_copy(update={"style": style.model_copy(update={"url": service})})
+        async with Scorer(gateway, config) as scorer:
+            return await scorer.score_all([(PROMPT, GOOD)])
+
+    with running(Scripted(NOTHING_FOUND)) as gateway, running(Scripted(Reply(413, b"{}"), short)) as service:
+        [refused] = asyncio.run(run(gateway, service))
+    with running(Scripted(NOTHING_FOUND)) as gateway, running(Scripted(short)) as service:
+        [scored] = asyncio.run(run(gateway, service))
+    assert scored["score"] - refused["score"] == pytest.approx(0.1)
 
 
 def test_an_unanswered_retrieval_is_requested_again() -> None:

@@ -1,11 +1,12 @@
 """The style term: a probability, or an error; never a guess."""
 
 import asyncio
+import time
 
 import orjson
 import pytest
 
-from qinglan.errors import ConfigError, OutageError
+from qinglan.errors import ConfigError, OutageError, RowError
 from qinglan.reward.config import StyleRewardConfig
 from qinglan.reward.style_client import StyleClient, read_style_probability
 from tests.echo_servers import Reply, Scripted, running
@@ -50,6 +51,26 @@ def test_a_service_that_stays_away_is_an_outage(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(OutageError, match="Tried 2 times"):
         asked(Scripted(Reply(503, b"", JSON)), "诚实")
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_text_that_it_refuses_while_it_takes_a_short_one_concerns_its_row(status: int) -> None:
+    with pytest.raises(RowError, match=f"refused this text with status {status}"):
+        asked(Scripted(Reply(status, b"", JSON), Reply(200, ANSWER, JSON)), "诚实")
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 405, 413, 422])
+def test_a_service_that_refuses_every_text_is_a_setting_to_mend(status: int) -> None:
+    with pytest.raises(ConfigError, match=rf"status {status}\. Check reward\.style\.url"):
+        asked(Scripted(Reply(status, b"", JSON)), "诚实")
+
+
+def test_it_is_asked_again_when_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = Reply(429, b"", {**JSON, "retry-after": "1"})
+    started = time.monotonic()
+
+    assert asked(Scripted(limited, Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
+    assert time.monotonic() - started >= 1
 
 
 def test_a_label_that_it_does_not_know_is_a_setting_to_mend() -> None:
