@@ -20,6 +20,7 @@ from qinglan.evaluation.leaks import leak_reasons
 from qinglan.evaluation.verdict import (
     Check,
     Comparison,
+    Description,
     EvaluationNumbers,
     MissingNumberError,
     TooFew,
@@ -44,11 +45,17 @@ UNGATED_METRICS = {
 }
 
 
+BASELINES = (
+    ("teacher_vs_plain", -1, "The teacher is worse than no rewrite"),
+    ("history_vs_teacher", 1, "Question + history is better than the teacher"),
+)
+"""Pairs whose difference of this sign the verdict tells of, whatever it is."""
+
 CROSS_FITTED = "Cross-fitted"
 """The beginning of the gate's line about a sheet without a locked test."""
 
-INTERVAL_DEVIATIONS = 2 * NormalDist().inv_cdf(0.975)
-"""Width of a 95 % interval in standard deviations."""
+UPPER_DEVIATIONS = NormalDist().inv_cdf(0.975)
+"""Distance from a difference to the upper end of its 95 % interval in standard deviations."""
 
 By = Literal["gold", "labels"]
 FIRST_IN_WORDS = {"gold": "gold passage first", "labels": "right passage first, judged"}
@@ -110,7 +117,24 @@ def decide(evaluation: Mapping[str, Any], gate: GateConfig, limits: RewriterLimi
     candidate = str(evaluation.get("candidate", "rl"))
     within = partial(_within_limits, limits=limits)
     verdict = run_checks(evaluation, (within, *CHECKS), _praise, candidate, gate)
-    return with_description(verdict, _describe_folds(EvaluationNumbers(evaluation), candidate))
+    numbers = EvaluationNumbers(evaluation)
+    verdict = with_description(verdict, _describe_folds(numbers, candidate))
+    return verdict._replace(reasons=[*verdict.reasons, *_baseline_lines(numbers)])
+
+
+def _baseline_lines(numbers: EvaluationNumbers) -> Iterator[Description]:
+    """A sentence for each metric in which a simpler system surely beats the teacher. An evaluation from before these
+    pairs were compared has none."""
+    for pair, sign, words in BASELINES:
+        for metric in ("", *OTHER_GATED_METRICS):
+            path = ("paired", pair, metric) if metric else ("paired", pair)
+            try:
+                name = OTHER_GATED_METRICS.get(metric) or FIRST_IN_WORDS[decided_by(numbers)]
+                gap, low, high = (100 * numbers(*path, end) for end in ("difference", "low", "high"))
+            except MissingNumberError:
+                continue
+            if min(sign * low, sign * high) > 0:
+                yield Description(f"{words} by {name}: {gap:+.1f} points [{low:+.1f}, {high:+.1f}].")
 
 
 def _describe_folds(numbers: EvaluationNumbers, candidate: str) -> Iterator[str]:
@@ -210,14 +234,13 @@ def _no_worse(numbers: EvaluationNumbers, gate: GateConfig, metric: str, where: 
 def _no_kind_worse(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
     if not (numbers.has("kinds") or numbers.has("settings", "gate", "kind_margin")):
         return  # judged before kinds were measured
-    for kind, p in loss_ps(numbers, gate).items():
-        if p < gate.p:
-            gap, low, high, queries = _kind_gap(numbers, kind)
-            yield (
-                f"Worse than the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
-                f"[{low:+.1f}, {high:+.1f}], {queries:.0f} queries; a loss beyond "
-                f"{100 * gate.kind_margin:.1f} points is shown (p {p:.4f})."
-            )
+    for kind, p in shown_losses(numbers, gate).items():
+        gap, low, high, queries = _kind_gap(numbers, kind)
+        yield (
+            f"Worse than the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
+            f"[{low:+.1f}, {high:+.1f}], {queries:.0f} queries; a loss beyond "
+            f"{100 * gate.kind_margin:.1f} points is shown (p {p:.4f})."
+        )
 
 
 def _kind_gap(numbers: EvaluationNumbers, kind: str) -> tuple[float, float, float, float]:
@@ -225,6 +248,17 @@ def _kind_gap(numbers: EvaluationNumbers, kind: str) -> tuple[float, float, floa
     at = ("kinds", kind, "difference")
     gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
     return gap, low, high, numbers(*at, "n")
+
+
+def shown_losses(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
+    """The kinds of question with a loss beyond the margin, and its p: small after Holm's correction, and the whole
+    interval is beyond the margin, so that what is said agrees with the interval beside it."""
+    ps = loss_ps(numbers, gate)
+    return {
+        kind: p
+        for kind, p in ps.items()
+        if p < gate.p and numbers("kinds", kind, "difference", "high") < -gate.kind_margin
+    }
 
 
 def loss_ps(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
@@ -246,10 +280,12 @@ def _loss_p(numbers: EvaluationNumbers, kind: str, margin: float) -> float:
 
 
 def loss_p(difference: float, low: float, high: float, margin: float) -> float:
-    """One-sided p of a loss beyond the margin, by the normal law with the interval's width."""
-    if high <= low:
+    """One-sided p of a loss beyond the margin, by the normal law. Its deviation comes from the interval's upper part,
+    which faces the margin: that of few questions is far from symmetric, and its width alone would show losses that
+    the interval does not."""
+    if high <= difference:
         return float(difference >= -margin)
-    return NormalDist(0, (high - low) / INTERVAL_DEVIATIONS).cdf(difference + margin)
+    return NormalDist(0, (high - difference) / UPPER_DEVIATIONS).cdf(difference + margin)
 
 
 def _length(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:

@@ -114,7 +114,7 @@ def test_after_a_prepayment_the_stages_pay_nothing_and_write_the_bytes_that_they
     assert f"generate: {ROWS} rewrites by echo: about" in ended.errors
     assert f"validate: {NEEDS} needs by echo: about" in ended.errors
     assert "completed, 12 of 12 rows" in ended.errors
-    assert (prepaid._replace(paid_earlier=0), prepaid.paid_earlier) == (live, ROWS)
+    assert (prepaid._replace(journal_answers=0), prepaid.journal_answers) == (live, ROWS)
     assert prepaid_bytes == live_bytes
     costs = [read_report(folder / "journal.sqlite")["cost"] for folder in (world.folder / "live", world.run)]
     assert costs[1] == pytest.approx(costs[0] / 2)
@@ -156,7 +156,7 @@ def test_batches_that_are_given_up_count_as_possibly_billed_and_the_run_goes_liv
         assert (lost.code, given_up.code) == (4, 0)
         assert "2 batches given up" in given_up.out
         counts, _ = world.generate(world.run)
-    assert (counts.rewritten, counts.paid_earlier) == (ROWS, 0)
+    assert (counts.rewritten, counts.journal_answers) == (ROWS, 0)
     assert len(read_report(world.run / "journal.sqlite")["possibly_billed"]) == ROWS + NEEDS
 
 

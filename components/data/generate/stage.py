@@ -34,7 +34,7 @@ class GenerateCounts(NamedTuple):
     lost: int
     """Questions that the teacher gave no usable answer to; the other quarantined rows are no questions."""
 
-    paid_earlier: int
+    journal_answers: int
     """Answers that the journal held before this stage: they cost nothing this time. Equal questions, of which the
     first was paid for now, are none."""
 
@@ -47,7 +47,7 @@ FIGURES = {
     "rewritten": "questions with a rewrite",
     "quarantined": "rows without one",
     "lost": "questions that the teacher did not answer",
-    "paid_earlier": "answers paid for earlier",
+    "journal_answers": "answers taken from the journal",
 }
 """The figures on KFP's page, by field."""
 

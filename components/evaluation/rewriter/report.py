@@ -17,6 +17,7 @@ from qinglan.evaluation.rewriter_gate import (
     GateConfig,
     decided_by,
     loss_ps,
+    shown_losses,
 )
 from qinglan.evaluation.stage_gain import StageGain
 from qinglan.evaluation.verdict import EvaluationNumbers
@@ -248,7 +249,8 @@ def _apart(
 def _kinds(evaluation: Json) -> Blocks:
     """Teacher and candidate in each kind of question, and what is shown of a loss."""
     gate = GateConfig.parse(evaluation["settings"]["gate"], "settings.gate")
-    ps, rows = loss_ps(EvaluationNumbers(evaluation), gate), []
+    numbers, rows = EvaluationNumbers(evaluation), []
+    ps, shown = loss_ps(numbers, gate), shown_losses(numbers, gate)
     for kind, part in evaluation["kinds"].items():
         gap = part["difference"]
         if not part["rows"]:
@@ -256,7 +258,9 @@ def _kinds(evaluation: Json) -> Blocks:
             continue
         cells = [kernel.level_cell(part[name], TOP1) for name in ("teacher", "candidate")]
         difference = kernel.Cell(TOP1.difference(gap["difference"]), TOP1.difference_interval(gap), strong=True)
-        rows.append([kind, f"{part['rows']:,}", *cells, difference, _loss_words(gap, ps.get(kind), gate)])
+        rows.append(
+            [kind, f"{part['rows']:,}", *cells, difference, _loss_words(gap, kind in ps, kind in shown, gate)]
+        )
     yield kernel.Table(["", "rows", "teacher", NAMES[evaluation["candidate"]], "points", "loss"], rows, terminal=True)
     meanings = "; ".join(KINDS.values())
     yield kernel.Text(
@@ -265,10 +269,10 @@ def _kinds(evaluation: Json) -> Blocks:
     )
 
 
-def _loss_words(gap: Json, p: float | None, gate: GateConfig) -> str:
-    if p is None:
+def _loss_words(gap: Json, measured: bool, shown: bool, gate: GateConfig) -> str:
+    if not measured:
         return "too few questions"
-    if p < gate.p:
+    if shown:
         return "shown"
     if gap["low"] >= -gate.kind_margin:
         return "none"

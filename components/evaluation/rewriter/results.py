@@ -22,6 +22,7 @@ PAIRS = (
     ("rl", "plain"),
     ("sft", "plain"),
     ("teacher", "plain"),
+    ("history", "teacher"),
 )
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality")
 """The first is the verdict's; the others stand inside it by name."""

@@ -61,7 +61,7 @@ def test_a_rewrite_carries_its_question_its_teacher_and_its_paid_call(tmp_path: 
         "虾青素 每日服用频次", "echo", "c1", ("k1",)
     )  # fmt: skip
     assert len(row.call) == 64
-    assert counts == GenerateCounts(rows=1, rewritten=1, quarantined=0, lost=0, paid_earlier=0)
+    assert counts == GenerateCounts(rows=1, rewritten=1, quarantined=0, lost=0, journal_answers=0)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_run_that_loses_too_many_rows_stops_with_the_setting_that_helps(
 
     with gateway(tmp_path, teacher) as url:
         again = generate(questions, *outputs, settings, url)
-    assert (again.rewritten, again.lost, again.causes, again.paid_earlier) == (rows, 0, "", rows - cut)
+    assert (again.rewritten, again.lost, again.causes, again.journal_answers) == (rows, 0, "", rows - cut)
     assert len(teacher.seen) == rows + cut, "only the lost rows are asked for again"
 
 
@@ -151,7 +151,7 @@ def test_equal_questions_of_one_sheet_were_not_paid_for_earlier(tmp_path: Path) 
     with gateway(tmp_path, Scripted(Reply(200, completion("改写")))) as url:
         first, again = (run_generate(tmp_path, url, questions) for _ in range(2))
 
-    assert (first.rewritten, first.paid_earlier, again.paid_earlier) == (40, 0, 40)
+    assert (first.rewritten, first.journal_answers, again.journal_answers) == (40, 0, 40)
 
 
 def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(t
     with gateway(tmp_path, teacher, budget=1.0) as url:
         counts = run_generate(tmp_path, url, questions)
     assert counts.rewritten == 50
-    assert counts.paid_earlier > 0
+    assert counts.journal_answers > 0
     assert len(teacher.seen) == 50, "what was paid for is not asked again"
 
 

@@ -318,6 +318,59 @@ def test_a_loss_that_one_kind_alone_would_show_is_none_among_many() -> None:
     assert decide(changed("kinds.rare words.difference", doubtful), GATE).promote
 
 
+@pytest.mark.parametrize(
+    ("difference", "shown"),
+    [
+        (gap(-0.231, -0.417, 0.0, 13), False),
+        (gap(-0.231, -0.417, -0.019, 13), False),
+        (gap(-0.231, -0.300, -0.162, 130), True),
+        (gap(-0.06, -0.30, -0.03, 40), True),
+        (gap(-0.06, -0.07, 0.10, 40), False),
+        (gap(-0.30, -0.30, -0.30, 3), True),
+        (gap(-0.30, -0.30, 0.30, 3), False),
+    ],
+)
+@pytest.mark.parametrize("kinds", [1, 2, 8])
+def test_a_loss_that_is_called_shown_is_in_the_whole_interval_beside_it(
+    difference: dict[str, Any], shown: bool, kinds: int
+) -> None:
+    """A loss above 2 points was "shown" beside [-41.7, +0.0]: by the width of a lopsided interval."""
+    rest = {f"kind {number}": {"difference": compared()} for number in range(kinds - 1)}
+    verdict = decide(changed("kinds", {"rare words": {"difference": difference}, **rest}), GATE)
+
+    assert verdict.promote is not shown
+    assert any("a loss beyond 2.0 points is shown" in reason for reason in verdict.reasons) is shown
+
+
+@pytest.mark.parametrize(
+    ("pair", "metric", "difference", "line"),
+    [
+        ("history_vs_teacher", "", gap(0.11, 0.05, 0.17), "Question + history is better than the teacher by gold"),
+        ("history_vs_teacher", "recall", gap(0.11, 0.05, 0.17),
+         "Question + history is better than the teacher by recall@10: +11.0 points [+5.0, +17.0]."),
+        ("history_vs_teacher", "ndcg", gap(0.11, -0.01, 0.2), ""),
+        ("history_vs_teacher", "", gap(-0.11, -0.2, -0.05), ""),
+        ("teacher_vs_plain", "", gap(-0.584, -0.63, -0.54),
+         "The teacher is worse than no rewrite by gold passage first: -58.4 points [-63.0, -54.0]."),
+        ("teacher_vs_plain", "ndcg", gap(-0.5, -0.6, -0.4), "The teacher is worse than no rewrite by nDCG@10"),
+        ("teacher_vs_plain", "", gap(0.5, 0.4, 0.6), ""),
+        ("teacher_vs_plain", "", gap(None, None, None), ""),
+        ("teacher_vs_plain", "", gap(-5, -6, -4), ""),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_where_something_simpler_beats_the_teacher(
+    pair: str, metric: str, difference: dict[str, Any], line: str
+) -> None:
+    even = gap(0.0, -0.1, 0.1)
+    compared_pair = {**even, "ndcg": even, "recall": even, **({metric: difference} if metric else difference)}
+    verdict = decide(good() | {"paired": {**good()["paired"], pair: compared_pair}}, GATE)
+    held = decide({**good(), "paired": {**good()["paired"], pair: compared_pair}, "kinds": {}}, GATE)
+
+    assert verdict.promote and len(verdict.reasons) == (2 if line else 1)
+    assert verdict.reasons[-1].startswith(line) if line else True
+    assert not held.promote and len(held.reasons) == (2 if line else 1)
+
+
 BY_LABELS = GateConfig(by="labels")
 
 

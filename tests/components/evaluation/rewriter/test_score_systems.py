@@ -74,7 +74,8 @@ def test_pairs_have_differences_by_metric_and_by_tenant(evaluated: Evaluated) ->
     assert versus["tenants"]["chengla"]["n"] == 12
     assert versus["tenants"]["chengla"]["p_holm"] >= versus["tenants"]["chengla"]["p"]
     assert set(evaluated.value["paired"]) == {
-        "rl_vs_teacher", "sft_vs_teacher", "rl_vs_sft", "rl_vs_plain", "sft_vs_plain", "teacher_vs_plain"
+        "rl_vs_teacher", "sft_vs_teacher", "rl_vs_sft", "rl_vs_plain", "sft_vs_plain", "teacher_vs_plain",
+        "history_vs_teacher",
     }  # fmt: skip
 
 
