@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -98,13 +99,19 @@ def _missing_stages(line: Line, run: RunDir, only: str, missing: Sequence[str]) 
 
 
 def check_machine(line: Line, config: LineConfig, stages: Sequence[str]) -> None:
-    """Refuse trainings whose GPUs this machine lacks, before data is paid for in vain."""
+    """Refuse trainings whose GPUs or packages this machine lacks, before data is paid for in vain."""
     for name in stages:
         stage = line.stages[name]
         if not stage.resumes:
             continue  # no training
         if (gpus := stage.gpus(config)) and not (name == "ppo" and "RAY_ADDRESS" in os.environ):
             need_gpus(name, gpus)
+        settings = config.stages().get(name, {})
+        if settings.get("device") == "cpu" and settings.get("deepspeed") and find_spec("deepspeed") is None:
+            raise ConfigError(
+                f"{name}.deepspeed: {settings['deepspeed']} on a CPU needs DeepSpeed, which this environment lacks. "
+                "Leave it out: one process has nothing to share out."
+            )
 
 
 def check_tracking(line: Line, config: LineConfig, stages: Sequence[str], gateway_has_mlflow: bool = False) -> None:

@@ -69,6 +69,8 @@ def _halves(number: int) -> Iterator[int]:
 
 def _sft_changes(config: RunConfig) -> Iterator[Change]:
     sft = config.sft
+    if sft.device == "cuda" and not sft.checkpointing:
+        yield Change("sft.checkpointing", True)
     if sft.batch > 1:
         yield Change("sft.batch", 1)
     for length in (1024, 512):

@@ -24,10 +24,10 @@ def steps_of_all(trainings: Iterable[Steps]) -> Steps:
     return Steps(first.each, total, first.tests + sum(steps.tests for steps in siblings))
 
 
-def training_operations(multiplied: int, tokens: float, all_weights: bool) -> float:
-    """Operations of a training step with gradient checkpointing, two for each weight and token: forward, forward
-    again, the inputs' gradients, and the weights' where all are trained."""
-    return 2 * (4 if all_weights else 3) * multiplied * tokens
+def training_operations(multiplied: int, tokens: float, all_weights: bool, checkpointing: bool = True) -> float:
+    """Operations of a training step, two for each weight and token: forward, again with gradient checkpointing, the
+    inputs' gradients, and the weights' where all are trained."""
+    return 2 * (2 + checkpointing + all_weights) * multiplied * tokens
 
 
 def forward_operations(multiplied: int, tokens: float) -> float:

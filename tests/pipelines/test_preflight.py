@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -125,6 +126,15 @@ def test_a_tracker_without_its_key_is_refused_before_a_line_with_a_training(monk
         check_tracking(REWRITER, config, REWRITER.until("sft"))
     monkeypatch.setenv("WANDB_MODE", "offline")
     check_tracking(REWRITER, config, REWRITER.until("sft"))
+
+
+def test_deepspeed_on_a_cpu_without_its_package_is_refused_before_a_line_with_that_training() -> None:
+    assert find_spec("deepspeed") is None, "the CPU environment has none"
+    config = load_config("fivedoctors", "demo", sft={"deepspeed": "zero3"})
+
+    check_machine(REWRITER, config, REWRITER.until("convert"))
+    with pytest.raises(ConfigError, match=r"sft\.deepspeed: zero3 on a CPU needs DeepSpeed"):
+        check_machine(REWRITER, config, REWRITER.until("sft"))
 
 
 @pytest.mark.parametrize(("split", "refused"), [("test", True), ("train", False), (None, False)])

@@ -58,7 +58,7 @@ SIZES: dict[str, Any] = {
 """Sizes that take minutes here. The learning rates are those of a small model."""
 
 DEVICE: dict[str, Any] = {
-    "sft": {"device": "cpu", "deepspeed": None},
+    "sft": {"device": "cpu"},
     "ppo": {"hardware": {"device": "cpu", "plugin": "standins.verl_cpu.vllm_device"}},
     "evaluate": {"engine": "vllm", "vllm_options": [*release.VLLM_HERE]},
 }  # fmt: skip

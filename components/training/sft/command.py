@@ -80,7 +80,7 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
         "data_seed": config.seed,
         "attn_impl": ATTENTION,
         "deepspeed": config.deepspeed,
-        "gradient_checkpointing": config.device == "cuda",  # saves memory, and computes every layer twice
+        "gradient_checkpointing": config.device == "cuda" and config.checkpointing,
         "external_plugins": PROCESS_CHECK_PLUGIN,
         "callbacks": PROCESS_CHECK_PLUGIN.stem,
     }
@@ -111,6 +111,7 @@ def swift_environment(config: SftConfig) -> dict[str, str]:
             "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": str(config.threads),
             "OMP_WAIT_POLICY": "passive",
+            "DS_ACCELERATOR": "cpu",  # DeepSpeed looks for a GPU otherwise, where its packages are a GPU's
         }
     return variables
 

@@ -5,6 +5,7 @@ import math
 from components.training.sft.config import SftConfig
 from components.training.sft.steps import training_steps, validation_interval
 from qinglan.sizing.activations import (
+    BF16,
     FP32,
     SFT_LOSS,
     SFT_LOSS_FP32,
@@ -37,7 +38,11 @@ _CPU = constant("processes", CPU_PROCESSES)
 def card_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
     """Bytes on each card with rows of the greatest length that the settings allow."""
     tokens = config.batch * config.max_length
-    activations = decoder_activations(shape, tokens, _rank(config), SFT_LOSS)
+    if config.checkpointing:
+        activations = decoder_activations(shape, tokens, _rank(config), SFT_LOSS)
+    else:
+        loss = Amount("logits and loss", SFT_LOSS * tokens * shape.vocabulary, "measured")
+        activations = (held_activations(shape, tokens, _rank(config), BF16), loss)
     between = [constant("NCCL", NCCL)] if _cards(config) > 1 else []
     trained = with_fragments((*weights(config, shape), *activations))
     return (phase("a step", *trained, constant("CUDA", CUDA_CONTEXT), *between),)
@@ -119,7 +124,7 @@ def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, 
     """Duration by the tokens of training and of the validations, whose rows are about an eighth as many; on several
     machines as long as bytes take to cross the network, if that is longer, at `network` bytes a second."""
     multiplied, tokens = shape.multiplied + shape.embedding, rows * row_tokens
-    trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full")
+    trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full", config.checkpointing)
     validated = forward_operations(multiplied, steps(config, rows).tests * tokens / 8)
     cards = _cards(config)
     parts = config.epochs * rows / (config.batch * cards)

@@ -27,33 +27,34 @@ def encoded(base: str, template: str, *rows: Row) -> list[list[int]]:
     return [chosen.encode(row)["input_ids"] for row in rows]
 
 
-def read_commands(commands: dict[str, list[str]], row: Row) -> dict[str, dict[str, Any]]:
-    """For each command its attention, its weights, and the ids and labels of the row."""
+def read_command(words: list[str], row: Row) -> dict[str, Any]:
+    """The attention, weights and ZeRO stage of a command, and the ids and labels of the row."""
     import torch
     from swift.arguments import SftArguments
     from swift.pipelines.train.sft import SwiftSft
     from swift.utils import parse_args
+    from transformers.integrations.deepspeed import deepspeed_config, unset_hf_deepspeed_config
 
-    def read(words: list[str]) -> dict[str, Any]:
-        args, rest = parse_args(SftArguments, words)
-        assert not rest, rest
-        with torch.device("meta"):  # shapes without memory
-            model, processor = args.get_model_processor(return_dummy_model=True)
-        template = args.get_template(processor)
-        template.set_mode("train")
-        example = template.encode(row)
-        parameters = sum(weight.numel() for weight in model.parameters())
-        trained = SwiftSft.prepare_model(args, model, template=template)
-        return {
-            "attention": model.config._attn_implementation,
-            "parameters": parameters,
-            "trained": sum(weight.numel() for weight in trained.parameters() if weight.requires_grad),
-            "packing": args.packing or args.padding_free,
-            "ids": example["input_ids"],
-            "labels": example["labels"],
-        }
-
-    return {name: read(words) for name, words in commands.items()}
+    args, rest = parse_args(SftArguments, words)
+    assert not rest, rest
+    deepspeed = deepspeed_config()
+    unset_hf_deepspeed_config()  # else the shapes below would be sharded
+    with torch.device("meta"):  # shapes without memory
+        model, processor = args.get_model_processor(return_dummy_model=True)
+    template = args.get_template(processor)
+    template.set_mode("train")
+    example = template.encode(row)
+    parameters = sum(weight.numel() for weight in model.parameters())
+    trained = SwiftSft.prepare_model(args, model, template=template)
+    return {
+        "attention": model.config._attn_implementation,
+        "parameters": parameters,
+        "trained": sum(weight.numel() for weight in trained.parameters() if weight.requires_grad),
+        "zero_stage": deepspeed["zero_optimization"]["stage"] if deepspeed else None,
+        "packing": args.packing or args.padding_free,
+        "ids": example["input_ids"],
+        "labels": example["labels"],
+    }
 
 
 def refusals(cases: list[tuple[int, int, int]]) -> list[str]:

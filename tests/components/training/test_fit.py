@@ -162,6 +162,17 @@ def test_more_parts_of_a_batch_take_less_memory() -> None:
     assert few == pytest.approx(8 * many, rel=0.05)
 
 
+def test_held_activations_take_the_room_and_save_the_second_forward_pass() -> None:
+    card = known_cards()["NVIDIA-A100-SXM4-80GB"]
+    again, held = (SftConfig(gpus=1, max_length=1024, checkpointing=value) for value in (True, False))
+
+    [[computed], [kept]] = (sft.card_phases(config, known_shapes()["Qwen/Qwen3-8B"]) for config in (again, held))
+    seconds = [sft.seconds(config, ACTOR, 56_000, 250, card, NETWORK) for config in (again, held)]
+
+    assert (parts(computed)["layers' inputs"], parts(kept)["activations"]) == (0.6, 17.3)
+    assert seconds[1] / seconds[0] == pytest.approx(2 / 3, rel=0.06)
+
+
 def test_an_adapter_beside_a_whole_base_is_on_every_card() -> None:
     [step] = sft.card_phases(SftConfig(), ACTOR)
 

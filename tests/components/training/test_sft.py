@@ -111,6 +111,20 @@ def test_a_kill_costs_at_most_one_interval_and_transformers_saves_none_between_v
         TrainingArguments(output_dir=str(tmp_path), eval_steps=every, save_steps=every // 2, **best)
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (SftConfig(), "true"),
+        (SftConfig(checkpointing=False), "false"),
+        (SftConfig(device="cpu"), "false"),
+    ],
+)
+def test_activations_are_computed_again_on_a_gpu_unless_the_settings_say_otherwise(
+    config: SftConfig, expected: str
+) -> None:
+    assert given(config)["gradient_checkpointing"] == expected
+
+
 def test_full_tuning_has_no_adapter() -> None:
     assert not {"lora_rank", "lora_alpha", "target_modules"} & set(given(SftConfig(tuner="full")))
 
@@ -125,6 +139,7 @@ def test_full_tuning_has_no_adapter() -> None:
         (SftConfig(gpus=1), {"QINGLAN_WORLD_SIZE": "1"}),
         (SftConfig(gpus=1, nodes=2), {"QINGLAN_WORLD_SIZE": "2", "NPROC_PER_NODE": "1"}),
         (SftConfig(gpus=1, deepspeed="zero3"), {"QINGLAN_WORLD_SIZE": "1", "NPROC_PER_NODE": "1"}),
+        (SftConfig(device="cpu", deepspeed="zero3"), {"QINGLAN_WORLD_SIZE": "1", "NPROC_PER_NODE": "1"}),
     ],
 )
 def test_so_many_processes_must_train_together(config: SftConfig, expected: dict[str, str]) -> None:
@@ -179,7 +194,6 @@ def test_torchrun_starts_several_processes_and_one_trains_by_itself(config: SftC
     ("values", "said"),
     [
         ({"packing": True}, "packing"),
-        ({"device": "cpu", "deepspeed": "zero3"}, "for GPUs"),
         ({"train_type": "lora"}, "train_type"),
     ],
 )

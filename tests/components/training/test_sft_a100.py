@@ -11,16 +11,23 @@ import yaml
 from components.training.sft.config import SftConfig
 from components.training.sft.model_family import match_template, read_model_type
 from components.training.sft.stage import sft
+from pipelines.environments import make_environment
 from qinglan.errors import ConfigError, TrainingError
 from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter.model import load_tokenizer, render_prompt
 from qinglan.scratch import SCRATCH_VARIABLE
-from tests.components.training.swift_subprocess import read_commands
+from tests.components.training.swift_subprocess import read_command
 from tests.components.training.verl_subprocess import ask
 from tests.forked_runs import SWIFT
 from tests.qwen3 import PARAMETERS, qwen3_32b
 from tests.tiny_rewriter import tiny_model
 from tests.training_rows import chat, chats
+
+ONE_PROCESS = {
+    "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu",
+}  # fmt: skip
+"""What torchrun says to one process, and the stage to DeepSpeed without a GPU."""
 
 PROFILES = Path(__file__).parents[3] / "pipelines" / "configs" / "training"
 
@@ -53,14 +60,6 @@ def stage_command(base: Path, folder: Path, config: SftConfig) -> list[str]:
     return recorder.command[recorder.command.index("swift.cli.main") + 2 :]
 
 
-def on_this_machine(words: list[str]) -> list[str]:
-    """What a machine without a GPU and without DeepSpeed needs otherwise: nothing else is changed."""
-    if "--deepspeed" in words:
-        at = words.index("--deepspeed")
-        words = words[:at] + words[at + 2 :]
-    return [*words, "--use_cpu", "true"]
-
-
 Read = dict[str, dict[str, Any]]
 
 
@@ -71,16 +70,20 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def read_by_swift(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """By profile: what ms-swift makes of its command, all in one process."""
+    """By profile: what ms-swift makes of its command, with the packages of the sft image, DeepSpeed among them."""
     folder, commands = tmp_path_factory.mktemp("read"), {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SCRATCH_VARIABLE, str(folder / "scratch"))
         for profile in TRAINED:
             settings = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text(encoding="utf-8")).get("sft", {})
             words = stage_command(base, folder, SftConfig.parse(settings, "sft"))
-            commands[profile] = on_this_machine(words)
-    row = {"messages": chat(1)["messages"]}
-    return ask(read_commands, commands, row, environment=os.environ, libraries=SWIFT)
+            commands[profile] = [*words, "--use_cpu", "true"]  # a machine without a GPU: nothing else is changed
+    row, python = {"messages": chat(1)["messages"]}, str(make_environment("sft", cpu=True))
+    environment = {**os.environ, **ONE_PROCESS}
+    return {
+        profile: ask(read_command, command, row, environment=environment, libraries=SWIFT, python=python)
+        for profile, command in commands.items()
+    }
 
 
 TRAINED = dict.fromkeys(("a100x4", "a100x8", "a100-multinode"), 134_217_728) | {"a100x8-full": PARAMETERS}
@@ -99,6 +102,7 @@ def test_ms_swift_takes_each_a100_profiles_command_for_qwen3_32b(
     served = tokenizer(render_prompt(tokenizer, messages[:2]), add_special_tokens=False).input_ids
     assert (result["attention"], result["packing"]) == ("sdpa", False)
     assert (result["parameters"], result["trained"]) == (PARAMETERS, TRAINED[profile])
+    assert result["zero_stage"] == (3 if profile == "a100x8-full" else None)
     assert result["ids"][: len(served)] == served, "training sees the prompt that serving shows"
     learned = [label for label in result["labels"] if label != -100]
     assert messages[2]["content"] in tokenizer.decode(learned)

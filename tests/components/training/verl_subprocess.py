@@ -20,10 +20,11 @@ Environment = Mapping[str, str]
 
 
 def ask(
-    question: Callable[..., Answer], *given: Any, environment: Environment, libraries: tuple[str, ...] = VERL
-) -> Answer:
+    question: Callable[..., Answer], *given: Any, environment: Environment, libraries: tuple[str, ...] = VERL,
+    python: str = sys.executable,
+) -> Answer:  # fmt: skip
     """Call the function in a process that has this environment and these libraries, but nothing of verl."""
-    command = forked(__name__, libraries=libraries)
+    command = forked(__name__, libraries=libraries, python=python)
     called = subprocess.run(
         command, input=pickle.dumps((question, given)), stdout=subprocess.PIPE, env=environment, check=True
     )

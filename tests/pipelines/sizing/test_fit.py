@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -199,6 +200,38 @@ def test_hours_on_two_nodes_are_those_of_the_network_between_them() -> None:
         assert any(f"assume {network:g} Gbit/s" in note for note in report.notes) == (profile == "a100-multinode")
 
     assert hours["a100-multinode", 100.0] > hours["a100x4", 100.0] > hours["a100-multinode", 3200.0]
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes", "memory", "recommended"),
+    [
+        ("one-gpu-80", {}, 80, True),
+        ("one-gpu-80", {"sft.checkpointing": False}, 80, False),  # it has it already
+        ("one-gpu-80", {"sft.batch": 4}, 80, True),
+        ("one-gpu-80", {"sft.batch": 6}, 80, False),
+        ("one-gpu-80", {"sft.max_length": 4096}, 80, False),
+        ("one-gpu-80", {}, 40, False),
+        ("one-gpu-24", {}, 24, False),
+        ("one-gpu-24", {}, 80, True),
+        ("a100x4", {}, 80, False),
+        ("a100x8-full", {}, 80, False),
+        ("cpu", {}, 0, False),
+    ],
+)
+def test_fit_says_where_a_card_has_room_for_all_activations(
+    profile: str, changes: dict[str, Any], memory: float, recommended: bool
+) -> None:
+    config = rewriter(*(Change(name, value) for name, value in changes.items()), name=profile)
+
+    notes = report_of(config, memory=memory or 80).notes
+
+    assert any("sft.checkpointing: false fits too" in note for note in notes) == recommended
+
+
+def test_where_activations_do_not_fit_they_are_advised_to_be_computed_again() -> None:
+    [advice] = report_of(rewriter(Change("sft.checkpointing", False))).advice
+
+    assert advice.startswith("sft fits with sft.checkpointing: true")
 
 
 def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:
