@@ -1,7 +1,7 @@
 """The command `qinglan`. Everything heavy is imported inside a command, so that --help answers at once.
 
 Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 5 budget, 6 training,
-7 held or not promoted, 8 altered, 9 incomplete, 130 stopped by Ctrl-C.
+7 held or not promoted, 8 altered, 9 incomplete, 130 stopped by Ctrl-C, 143 stopped by SIGTERM.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from pipelines.comparing.cli import compare_teachers
 from pipelines.doctor.cli import doctor
 from pipelines.headroom_cli import headroom
 from pipelines.help_language import run_app, translate_argparse
-from pipelines.interrupts import TERMINATED, end_at_sigterm, interrupted
+from pipelines.interrupts import TERMINATED, TerminatedCommand, end_at_sigterm, interrupted
 from pipelines.keys_cli import keys
 from pipelines.overrides import DEFAULT_PROFILE, SetOption, parse_overrides, with_overrides
 from pipelines.rag_check.cli import check_rag
@@ -38,7 +38,7 @@ EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "
     "4 something we depend on gave no answer; 5 the budget would be passed; 6 a training that stopped; "
     "7 the gate says hold, or a canary was not promoted; 8 an audit found something altered; 9 or something missing; "
-    "130 stopped by Ctrl-C."
+    "130 stopped by Ctrl-C; 143 stopped by SIGTERM."
 )
 
 DEBUG = "QINGLAN_DEBUG"
@@ -52,8 +52,10 @@ class InterruptibleGroup(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise interrupted(sys.argv[1:]) from error
-        except asyncio.CancelledError:  # of an event loop at SIGTERM
-            sys.exit(TERMINATED)
+        except (SystemExit, asyncio.CancelledError) as error:  # the second is an event loop's at SIGTERM
+            if isinstance(error, SystemExit) and error.code != TERMINATED:
+                raise
+            raise interrupted(sys.argv[1:], TerminatedCommand) from error
 
 
 app = typer.Typer(

@@ -16,16 +16,24 @@ RESUMED = {"run", "demo", "prepay", "compare-teachers", "evaluate", "headroom"}
 
 
 class InterruptedCommand(QinglanError):
-    exit_code = INTERRUPTED
+    """A command that was stopped by Ctrl-C."""
+
+    exit_code, signal = INTERRUPTED, "Ctrl-C"
 
 
-def interrupted(words: Sequence[str]) -> InterruptedCommand:
-    """The error of a command that was stopped by Ctrl-C; `words` follow the program's name."""
+class TerminatedCommand(InterruptedCommand):
+    """A command that was stopped by SIGTERM: by `timeout`, an init system or a cluster."""
+
+    exit_code, signal = TERMINATED, "SIGTERM"
+
+
+def interrupted(words: Sequence[str], kind: type[InterruptedCommand] = InterruptedCommand) -> InterruptedCommand:
+    """The error of a command that was stopped by a signal; `words` follow the program's name."""
     names = [word for word in words if not word.startswith("-")][:2]
     if RESUMED.isdisjoint(names):
-        return InterruptedCommand("Stopped by Ctrl-C.")
-    return InterruptedCommand(
-        "Stopped by Ctrl-C. Finished steps and paid answers are kept, and nothing is paid twice. To go on:",
+        return kind(f"Stopped by {kind.signal}.")
+    return kind(
+        f"Stopped by {kind.signal}. Finished steps and paid answers are kept, and nothing is paid twice. To go on:",
         f"  {shlex.join(['qinglan', *words])}",
     )
 

@@ -132,7 +132,7 @@ def base_warnings(config: RunConfig, stages: Sequence[str]) -> list[str]:
 
 
 def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
-    """Warn of rows that would stop SFT after the data was paid for, and of long histories; tokens are an estimate."""
+    """Warn of rows that SFT leaves out after they were paid for, and of long histories; tokens are an estimate."""
     if "sft" not in stages:
         return []
     warnings = []
@@ -140,8 +140,8 @@ def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) ->
         named = "; ".join(sheet.too_long[:SHOWN])
         warnings.append(
             f"{len(sheet.too_long):,} rows may have more tokens without any history than sft.max_length "
-            f"{config.sft.max_length:,} ({named}), and SFT stops at the first. Raise sft.max_length and "
-            "ppo.max_prompt_tokens, or shorten their question or profile."
+            f"{config.sft.max_length:,} ({named}): SFT leaves them out, though the teacher is paid for them. Raise "
+            "sft.max_length and ppo.max_prompt_tokens, or shorten their question or profile."
         )
     if sheet.long_history:
         named = "; ".join(sheet.long_history[:SHOWN])

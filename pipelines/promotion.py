@@ -137,7 +137,8 @@ def cluster_promotion_notes(config: RunConfig) -> list[str]:
         "Not looked at: whether the cluster's RAG service names the knowledge base in its answers (data.snapshot). "
         "This is about the profile."
     )
-    lines = [*promotion_lines(promotion(config, None, snapshot=True)), unchecked]
+    first, *reasons = promotion_lines(promotion(config, None, snapshot=True))
+    lines = [f"Can this be promoted? {first}", *reasons, unchecked]
     if config.cross_fit:
         lines.append(
             "No sheet is cross-fitted on a cluster: the gate holds there with fewer labelled rows in the locked test "

@@ -137,6 +137,10 @@ def _augment(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
                 yield StageNote("augment", result, kind, answer)
 
 
+def _sft(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    yield from _set_aside(run.shown("sft_log") / "left_out.jsonl", "sft", row_id)
+
+
 def _ppo(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     yield from _set_aside(run.shown("ppo_log") / "left_out.jsonl", "ppo", row_id)
 
@@ -181,5 +185,5 @@ def _parquet_row(path: Path, row_id: str) -> dict[str, Any] | None:
 
 
 STAGES: tuple[Callable[[RunDir, str, RunConfig], Iterator[StageNote]], ...] = (
-    _sheet, _generate, _validate, _label, _convert, _augment, _ppo, _evaluate,
+    _sheet, _generate, _validate, _label, _convert, _augment, _sft, _ppo, _evaluate,
 )  # fmt: skip

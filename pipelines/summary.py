@@ -58,6 +58,7 @@ LEFT_OUT = (
     ("near duplicates of dev or test", "convert", "near_duplicates", "left_out"),
     ("left out for balance between tenants", "convert", "left_out_for_balance", "left_out"),
     ("without gold or a relevant label: not in PPO", "convert", "nothing_relevant", "left_out"),
+    ("chats too long for SFT", "sft", "too_long", "sft_log"),
     ("prompts too long for PPO", "ppo", "too_long", "ppo_log"),
 )
 """Rows left out of training: the reason, the stage and fact that count them, and the artifact that lists them."""

@@ -1,6 +1,6 @@
 """The one base of every configuration: frozen, closed, and the only home of each default."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, get_args
@@ -66,15 +66,36 @@ def _is_copy(item: ErrorDetails, other: ErrorDetails) -> bool:
 
 
 def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
-    """Suggest names that are spelled nearly like those that a configuration lacks."""
+    """Suggest a name spelled nearly like one that a configuration lacks, or its place below; else name all there."""
     unknown = [item["loc"] for item in error.errors(include_url=False) if item["type"] == "extra_forbidden"]
     hints = []
     for *path, name in unknown:
         inner = _model_at(model, path)
-        names = [field.alias or key for key, field in inner.model_fields.items()] if inner else []
+        if inner is None:
+            continue
+        names = list(_fields(inner))
         if near := get_close_matches(str(name), names, 1):
             hints.append(f" Did you mean `{near[0]}`?")
+        elif below := min(_paths_below(inner, str(name)), key=lambda place: place.count("."), default=""):
+            hints.append(f" Did you mean `{'.'.join([*map(str, path), below])}`?")
+        else:
+            hints.append(f" There are: {', '.join('.'.join([*map(str, path), each]) for each in names)}.")
     return ("." if hints else "") + "".join(dict.fromkeys(hints))
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    """Types of the settings of a class, by the names that a file has."""
+    return {field.alias or key: field.annotation for key, field in model.model_fields.items()}
+
+
+def _paths_below(model: type[BaseModel], name: str) -> Iterator[str]:
+    """Dotted paths to settings of this name in the classes that a class of settings holds."""
+    for key, annotation in _fields(model).items():
+        inner = _inner_model(annotation)
+        if inner is not None:
+            if name in _fields(inner):
+                yield f"{key}.{name}"
+            yield from (f"{key}.{path}" for path in _paths_below(inner, name))
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
@@ -82,8 +103,7 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
     at: Any = model
     for part in path:
         if isinstance(at, type) and issubclass(at, BaseModel):
-            fields = {field.alias or key: field.annotation for key, field in at.model_fields.items()}
-            at = _inner_model(fields.get(str(part)))
+            at = _inner_model(_fields(at).get(str(part)))
     return at if isinstance(at, type) and issubclass(at, BaseModel) else None
 
 

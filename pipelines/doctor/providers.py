@@ -1,7 +1,9 @@
 """Checks of the paid models: does the host answer with this key, and, where that may cost a little, in which form?"""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
 
 import orjson
 
@@ -16,6 +18,10 @@ from qinglan.llm.upstream import FatalUpstreamError, RejectedRequestError, Upstr
 from qinglan.llm.usable_answer import cleaned_answer, usable_text
 from qinglan.prompts import JUDGE_FORMAT, Message, Question, judge_messages, teacher_messages
 from qinglan.reward.judge import read_score
+
+AGAIN = "Run qinglan doctor again; if it stays, see docs/teachers.md."
+SHOWN_MODELS = 10
+"""Models of a host that are named after a wrong name."""
 
 CALL_SECONDS = 60.0
 LIST_SECONDS = 10.0
@@ -34,13 +40,11 @@ def list_check(role: str, model: PaidModel) -> Check:
     """Ask the host for its models, which costs nothing and tells whether it takes the key."""
     import httpx2
 
-    from qinglan.http_client import certificate_advice, sync_client
+    from qinglan.http_client import certificate_advice
 
-    url = f"{model.base_url.rstrip('/')}/models"
+    url = models_url(model)
     try:
-        key = read_api_key(model, role)
-        with sync_client(timeout=LIST_SECONDS) as http:
-            answer = http.get(url, headers={"Authorization": f"Bearer {key}"})
+        answer = ask_models(role, model)
     except ConfigError as error:
         return Check("error", role, str(error))
     except httpx2.HTTPError as error:
@@ -53,14 +57,48 @@ def list_check(role: str, model: PaidModel) -> Check:
         )  # fmt: skip
     names = _model_names(answer.content) if answer.status_code == 200 else []
     if names and model.model not in names:
-        return Check(
-            "warning", role, f"{model.base_url} takes the key, and lists no model {model.model}.", "See model."
-        )
+        what = f"{model.base_url} takes the key, and lists no model {model.model}."
+        return Check("warning", role, what, known_models(role, model, names))
     if not names:
         return Check(
             "warning", role, f"{model.base_url} answers and lists no models.", "qinglan doctor --paid asks it."
         )
     return Check("ok", role, f"{model.base_url} takes the key and has {model.model}.")
+
+
+def models_url(model: PaidModel) -> str:
+    return f"{model.base_url.rstrip('/')}/models"
+
+
+def ask_models(role: str, model: PaidModel) -> Any:
+    """The host's answer to a request for its models."""
+    from qinglan.http_client import sync_client
+
+    key = read_api_key(model, role)
+    with sync_client(timeout=LIST_SECONDS) as http:
+        return http.get(models_url(model), headers={"Authorization": f"Bearer {key}"})
+
+
+def known_models(role: str, model: PaidModel, names: Sequence[str]) -> str:
+    """The next step after a wrong model name: the host's own names, those like it first."""
+    alike = get_close_matches(model.model, [name[:80] for name in names], SHOWN_MODELS, cutoff=0.0)
+    more = f" It has {len(names):,}." if len(names) > len(alike) else ""
+    return f"Set gateway.{role}.model to one that it has: {', '.join(alike)}.{more}"
+
+
+def refused_model_step(role: str, model: PaidModel) -> str:
+    """The next step after a call that this host refuses for good: its models, if it lists them without this one."""
+    import httpx2
+
+    try:
+        answer = ask_models(role, model)
+    except (ConfigError, httpx2.HTTPError):
+        names = []
+    else:
+        names = _model_names(answer.content) if answer.status_code == 200 else []
+    if names and model.model not in names:
+        return known_models(role, model, names)
+    return f"See {role}.base_url, {role}.model and {model.api_key_env}."
 
 
 def _model_names(content: bytes) -> list[str]:
@@ -89,9 +127,19 @@ async def _call(role: str, model: PaidModel) -> Check:
         step = f"Set answer_format: {accepted} for the {role}." if accepted else "See docs/teachers.md."
         return Check("error", role, f"{error} It was asked for {model.structured_answers}.", step)
     except FatalUpstreamError as error:
-        return Check("error", role, str(error), f"See {role}.base_url, {role}.model and {model.api_key_env}.")
-    except (UpstreamError, RowError) as error:
-        return Check("error", role, str(error), "Run qinglan doctor again; if it stays, see docs/teachers.md.")
+        return Check("error", role, str(error), refused_model_step(role, model))
+    except RowError as error:
+        return Check("error", role, str(error), row_error_step(role, model, error))
+    except UpstreamError as error:
+        return Check("error", role, str(error), AGAIN)
+
+
+def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
+    """The next step after an answer of no use: a cut one names its setting."""
+    if error.reason == "truncated":
+        setting = f"gateway.{role}.max_output_tokens"
+        return f"{setting} is {model.max_output_tokens:,}. Set {setting}: {2 * model.max_output_tokens}, or more."
+    return AGAIN
 
 
 async def ask_once(role: str, model: PaidModel) -> str:

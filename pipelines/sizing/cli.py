@@ -35,9 +35,12 @@ def fit(
     from pipelines.sizing.report import PLANNED, Workload
     from pipelines.sizing.table import print_fit, uncounted_in_words
     from pipelines.sizing.tenant_rows import profile_workload
+    from qinglan.errors import ConfigError
     from qinglan.sizing.cards import card_of_size
 
     config = load_profile(name, profile, gpus, parse_overrides(set_ or ()))
+    if gpu_memory and not on_gpus(config):
+        raise ConfigError(f"--gpu-memory: {name} trains on this machine's processors. Leave the option out.")
     card = card_of_size(gpu_memory) if gpu_memory else None
     load, origin, folder = Workload(rows) if rows else PLANNED, "", RUNS / name.partition("/")[0]
     if isinstance(config, RunConfig) and not is_shipped(name):  # a tenant's

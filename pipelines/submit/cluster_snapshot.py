@@ -129,8 +129,14 @@ class Finding(NamedTuple):
     command: str = ""
     """A shell command that can be run as it is; `...` stands for a value that only a person knows."""
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The finding with its next step, and the command on a line of its own."""
+        command = self.command and f"      {self.command}"
+        return tuple(filter(None, (f"{self.what} {self.next_step}".strip(), command)))
+
     def __str__(self) -> str:
-        return "\n      ".join(filter(None, (f"{self.what} {self.next_step}".strip(), self.command)))
+        return " ".join(self.lines)
 
 
 def join_names(names: Sequence[str], at_most: int = 12) -> str:

@@ -183,7 +183,9 @@ def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> N
         if finding.weight == "missing":
             missing.append(finding)
         else:
-            say(f"{'note' if finding.weight == 'warning' else 'not checked'}: {finding}")
+            first, *rest = finding.lines
+            for line in (f"{'note' if finding.weight == 'warning' else 'not checked'}: {first}", *rest):
+                say(line)
     if missing:
         lines = [line for finding in missing for line in _finding_lines(finding)]
         raise ConfigError("The run would wait for ever, or fail. Nothing was sent.", *lines)

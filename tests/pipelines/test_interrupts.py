@@ -59,19 +59,21 @@ def test_the_installed_program_is_the_one_that_hears_an_early_ctrl_c() -> None:
         (["plan", "fivedoctors"], "pipelines.planned_run.check_readiness", ""),
     ],
 )  # fmt: skip
-def test_ctrl_c_names_the_command_that_goes_on(
-    words: list[str], function: str, to_go_on: str, here: Here, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("code", "name"), [(130, "Ctrl-C"), (TERMINATED, "SIGTERM")])
+def test_a_stopped_command_names_the_command_that_goes_on(
+    words: list[str], function: str, to_go_on: str, code: int, name: str, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(function, interrupt)
+    monkeypatch.setattr(function, interrupt if name == "Ctrl-C" else lambda *_, **__: sys.exit(TERMINATED))
 
     ended = here(*words)
 
-    assert ended.code == 130
+    assert ended.code == code
     if to_go_on:
+        assert f"qinglan: Stopped by {name}. " in ended.errors
         assert "kept, and nothing is paid twice. To go on:" in ended.errors
         assert ended.errors.splitlines()[-1] == f"  {to_go_on}"
     else:
-        assert ended.errors == "qinglan: Stopped by Ctrl-C.\n"
+        assert ended.errors == f"qinglan: Stopped by {name}.\n"
 
 
 def interrupt(*_: Any, **__: Any) -> NoReturn:
@@ -95,4 +97,5 @@ def test_sigterm_in_an_event_loop_ends_the_command_without_asyncios_words(
 
     ended = here("check-rag", "http://127.0.0.1:1")
 
-    assert (ended.code, ended.out, ended.errors, caplog.messages) == (TERMINATED, "", "", [])
+    told = "qinglan: Stopped by SIGTERM.\n"
+    assert (ended.code, ended.out, ended.errors, caplog.messages) == (TERMINATED, "", told, [])

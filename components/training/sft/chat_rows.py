@@ -1,5 +1,6 @@
 """The chats that the student learns from, checked and fitted before training starts."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from qinglan.errors import DataError
 from qinglan.files import atomic_write
 from qinglan.prompts import Message, refuse_control_tokens
 from qinglan.rewriter.model import fit_prompt, render_prompt
+from qinglan.rows import QuarantinedRow
 
 TURN_END = 2
 """Tokens that ms-swift writes after an answer: the end of the turn, and a line's."""
@@ -77,13 +79,24 @@ def check_tokenizer(tokenizer: Any, chats: Chats, where: Path) -> None:
         )
 
 
-def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig) -> int:
-    """Write the chats that ms-swift gets, and return how many lost the oldest turns of a long history.
+class FittedChats(NamedTuple):
+    """The chats that ms-swift gets, and what became of the long ones."""
 
-    A chat that fits stays as it is, to the byte. One that is too long without any history is an error, since ms-swift
-    would leave it out silently.
+    rows: int
+    trimmed: int
+    """Rows without the oldest turns of a long history."""
+
+    too_long: tuple[QuarantinedRow, ...]
+    """Rows left out: too long without any history."""
+
+
+def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig) -> FittedChats:
+    """Write the chats that ms-swift gets: a chat that fits stays as it is, to the byte.
+
+    Chats that are too long without any history are left out and named here, since ms-swift would leave them out
+    silently. It is an error if none is left.
     """
-    trimmed, lines = 0, []
+    lines, trimmed, too_long = [], 0, []
     for number, line in enumerate(source.read_bytes().splitlines(), 1):
         if not line.strip():
             continue
@@ -92,18 +105,30 @@ def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig)
         room = config.max_length - TURN_END - len(_ids(tokenizer, answer))
         prompt = fit_prompt(tokenizer, row["messages"][:2], min(config.max_prompt_tokens, room))
         if (count := len(_ids(tokenizer, prompt.text + answer))) >= config.max_length:
-            raise DataError(
-                f"{source}:{number}: {count} tokens without any history, and sft.max_length is {config.max_length}. "
-                "Raise it, or shorten the row's question or profile in the sheet."
-            )
+            too_long.append(_left_out(row, f"{source.name}:{number}", count, config.max_length))
+            continue
         if prompt.trimmed:
             line = orjson.dumps(row | {"messages": [*prompt.messages, row["messages"][2]]})
             trimmed += 1
         lines.append(line + b"\n")
+    if not lines:
+        raise DataError(
+            f"{source}: all {len(too_long):,} rows are longer than sft.max_length without any history. The first: "
+            f"{too_long[0].detail} Raise it, or shorten the rows' questions or profiles in the sheet."
+        )
     target.parent.mkdir(exist_ok=True)
     with atomic_write(target) as partial:
         partial.write_bytes(b"".join(lines))
-    return trimmed
+    return FittedChats(len(lines), trimmed, tuple(too_long))
+
+
+def _left_out(row: Mapping[str, Any], where: str, tokens: int, most: int) -> QuarantinedRow:
+    about = row["metadata"]
+    detail = f"{tokens:,} tokens without any history, and sft.max_length is {most:,}."
+    return QuarantinedRow(
+        id=str(about.get("id", "")), tenant_id=str(about["tenant_id"]), where=where, stage="sft", reason="too_long",
+        detail=detail,
+    )  # fmt: skip
 
 
 def _ids(tokenizer: Any, text: str) -> list[int]:

@@ -6,6 +6,7 @@ A training that was killed goes on from its last checkpoint; one that was finish
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.errors import TrainingError
 from qinglan.evaluation.stage_gain import StageGain, write_gain
-from qinglan.files import atomic_folder, atomic_write, sha256_file
+from qinglan.files import atomic_folder, atomic_write, dump_line, sha256_file
 from qinglan.gpus import need_gpus
 from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
@@ -31,12 +32,13 @@ from qinglan.live.view import live_training
 from qinglan.models.base_reference import base_digest, is_reference, weights_folder
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
 from qinglan.rewriter.model import load_tokenizer, refuse_unusable, render_prompt
+from qinglan.rows import QuarantinedRow
 from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
 from qinglan.trackers import tracked
 from qinglan.training_rows import WITHOUT_FURTHER
 
-DONE = "done.json"
+DONE, LEFT_OUT = "done.json", "left_out.jsonl"
 CHATS = "chats"
 """Folder of the chats that ms-swift gets, beside its checkpoints, where the pods of a job see it too."""
 TITLE, CURVES = "SFT: loss by step", {"training": "loss", "validation": "eval_loss"}
@@ -61,6 +63,9 @@ class SftCounts(NamedTuple):
     reused: int
     """1 if this very training had been finished before."""
 
+    too_long: int = 0
+    """Rows of train and dev that were left out: longer than max_length without any history."""
+
     compared: int = 0
     """Dev rows that decided on the teacher's further rows; 0 where nothing was compared."""
 
@@ -82,6 +87,7 @@ FIGURES = {
     "token_accuracy": "right tokens on dev, %",
     "like_teacher": "rewrites like the teacher's, %",
     "trimmed": "without the oldest turns, rows",
+    "too_long": "left out as too long, rows",
     "dev_without": "right passage first on dev, without further rows, %",
     "dev_with": "right passage first on dev, with further rows, %",
 }
@@ -167,7 +173,7 @@ def train_student(
 
     `name` tells two trainings of one step apart where they are shown.
     """
-    train, dev = read_chats(chats / "train.jsonl"), read_chats(chats / "dev.jsonl")
+    train, _ = (read_chats(chats / name) for name in ("train.jsonl", "dev.jsonl"))
     parents = {"base_model": base_digest(base), "train": sha256_file(chats / "train.jsonl")}
     parents["dev"] = sha256_file(chats / "dev.jsonl")
     key = (*parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent))
@@ -178,13 +184,15 @@ def train_student(
         tokenizer = load_tokenizer(base)
         check_tokenizer(tokenizer, train, base)
         names = ("train.jsonl", "dev.jsonl")
-        trimmed = sum(write_fitting(tokenizer, chats / name, work / CHATS / name, config) for name in names)
+        fitted, dev_fitted = (write_fitting(tokenizer, chats / name, work / CHATS / name, config) for name in names)
+        too_long = [*fitted.too_long, *dev_fitted.too_long]
+        _write_left_out(too_long, work / "log" / LEFT_OUT)
         chats = work / CHATS
         prompt = train.first[:2]
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
             base = base if shared else copy_to_scratch(base, parents["base_model"])
-        metrics = _train(base, chats, work, train.rows, config, runner, gateway_url, name)
+        metrics = _train(base, chats, work, fitted.rows, config, runner, gateway_url, name)
         card = RewriterCard(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens,
             max_prompt_tokens=config.max_prompt_tokens, parents=parents,
@@ -193,15 +201,25 @@ def train_student(
         _write_log(work, metrics)
         best = min((row for row in metrics if "eval_loss" in row), key=lambda row: row["eval_loss"])
         facts = {
-            **tried, "steps": max(row["step"] for row in metrics), "eval_loss": best["eval_loss"], "trimmed": trimmed,
-            "token_accuracy": best.get("eval_token_accuracy", 0.0),
+            **tried, "steps": max(row["step"] for row in metrics), "eval_loss": best["eval_loss"],
+            "token_accuracy": best.get("eval_token_accuracy", 0.0), "rows": fitted.rows, "dev_rows": dev_fitted.rows,
+            "trimmed": fitted.trimmed + dev_fitted.trimmed, "too_long": len(too_long),
         }  # fmt: skip
         with atomic_write(work / DONE) as partial:
             partial.write_bytes(orjson.dumps(facts))
         shutil.rmtree(work / "checkpoints")
     facts = orjson.loads((work / DONE).read_bytes())
     unusable = facts.pop("unusable")
-    return Trained(work, SftCounts(rows=train.rows, dev_rows=dev.rows, reused=int(reused), **facts), unusable)
+    return Trained(work, SftCounts(reused=int(reused), **facts), unusable)
+
+
+def _write_left_out(rows: Sequence[QuarantinedRow], target: Path) -> None:
+    """List the rows that are too long, also none, and say how many they are."""
+    if rows:
+        say(f"[sft] {len(rows):,} rows are too long and left out: {rows[0].where} has {rows[0].detail}")
+    target.parent.mkdir(exist_ok=True)
+    with atomic_write(target) as partial:
+        partial.write_bytes(b"".join(map(dump_line, rows)))
 
 
 def _train(

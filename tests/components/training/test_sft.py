@@ -247,20 +247,45 @@ def test_a_tokenizer_that_yields_no_ids_is_refused(tmp_path: Path) -> None:
         check_tokenizer(Silent(), result, Path("base"))
 
 
-def test_a_row_that_would_be_left_out_for_its_length_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("chats", "kept", "where"),
+    [
+        ([chat(1), chat(2, answer="很长" * 200)], [1], ["train.jsonl:2"]),
+        ([chat(1, answer="很长" * 200), chat(2)], [2], ["train.jsonl:1"]),
+        ([chat(2), chat(1, answer="很长" * 200), chat(3, answer="很长" * 9)], [2, 3], ["train.jsonl:2"]),
+        ([chat(1), chat(2)], [1, 2], []),
+    ],
+)  # fmt: skip
+def test_a_row_that_is_too_long_is_left_out_and_named(
+    tmp_path: Path, chats: list[dict[str, Any]], kept: list[int], where: list[str]
+) -> None:
+    """It ended SFT, after the teacher had been paid for all rows."""
     tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
-    path = write_chats(tmp_path / "train.jsonl", [chat(1), chat(2, answer="很长" * 200)])
-    config = SftConfig(device="cpu", max_length=256)
+    path = write_chats(tmp_path / "train.jsonl", chats)
 
-    with pytest.raises(DataError, match=r"train.jsonl:2: \d+ tokens without any history, and sft.max_length is 256"):
-        write_fitting(tokenizer, path, tmp_path / "out.jsonl", config)
+    fitted = write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256))
+
+    assert (fitted.rows, [row.where for row in fitted.too_long]) == (len(kept), where)
+    written = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [int(row["metadata"]["id"]) for row in written] == kept
+    assert all("tokens without any history, and sft.max_length is 256" in row.detail for row in fitted.too_long)
+
+
+def test_rows_that_are_all_too_long_are_an_error(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
+    path = write_chats(tmp_path / "train.jsonl", [chat(1, answer="很长" * 200)])
+
+    with pytest.raises(DataError, match=r"all 1 rows are longer than sft.max_length without any history"):
+        write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256))
 
 
 def test_chats_that_fit_stay_as_they_are_to_the_byte(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
     path = write_chats(tmp_path / "train.jsonl", [chat(1), chat(2)])
 
-    assert write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256)) == 0
+    assert (
+        write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256)).trimmed == 0
+    )
 
     assert (tmp_path / "out.jsonl").read_bytes() == path.read_bytes()
 
@@ -272,7 +297,7 @@ def test_the_student_learns_a_long_conversation_as_it_will_be_served(tmp_path: P
     path = write_chats(tmp_path / "train.jsonl", [long, chat(2)])
     config = SftConfig(device="cpu", max_length=256)
 
-    assert write_fitting(tokenizer, path, tmp_path / "out.jsonl", config) == 1
+    assert write_fitting(tokenizer, path, tmp_path / "out.jsonl", config).trimmed == 1
 
     first, second = (orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines())
     served = fit_prompt(tokenizer, student_messages(question), config.max_prompt_tokens)

@@ -30,7 +30,7 @@ from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from standins.teacher.extractive_backend import load_extractive_backend
 from tests.company_rags import company_rag, write_passages
-from tests.echo_servers import PRICE, Reply, Scripted, running
+from tests.echo_servers import PRICE, Reply, Scripted, completion, running
 
 PLATFORM = Platform(
     "https://cluster:6443", "v1.34.1",
@@ -90,6 +90,49 @@ def test_a_host_is_asked_for_its_models_free_of_charge(reply: Reply, state: str,
         [check] = provider_checks({"teacher": paid_model(url)}, paid=False)
 
     assert (check.state, said in check.what) == (state, True)
+
+
+def listing(*names: str) -> Reply:
+    return Reply(200, orjson.dumps({"data": [{"id": name} for name in names]}))
+
+
+MANY = [f"model-{number:02}" for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["flash-mini", "flash"], "Set gateway.teacher.model to one that it has: flash, flash-mini."),
+        (["deepseek-flash"], "Set gateway.teacher.model to one that it has: deepseek-flash."),
+        ([*MANY, "flash-1"], "one that it has: flash-1, "),
+        (MANY, " It has 30."),
+    ],
+)
+@pytest.mark.parametrize("paid", [False, True])
+def test_a_wrong_model_is_told_with_those_that_the_host_has(names: list[str], told: str, paid: bool) -> None:
+    refusal = [Reply(404, b'{"error": {"message": "The model flashs does not exist"}}')] if paid else []
+    with running(Scripted(*refusal, listing(*names))) as url:
+        [check] = provider_checks({"teacher": paid_model(url, model="flashs")}, paid=paid)
+
+    assert check.state == ("error" if paid else "warning") and told in check.next_step
+
+
+@pytest.mark.parametrize("reply", [listing("flashs"), listing(), Reply(500, b"no"), Reply(200, b"<html>")])
+def test_a_call_that_is_refused_for_good_names_the_settings_if_the_list_does_not_help(reply: Reply) -> None:
+    with running(Scripted(Reply(404, b"nothing here"), reply)) as url:
+        [check] = provider_checks({"teacher": paid_model(url, model="flashs")}, paid=True)
+
+    assert check.next_step == "See teacher.base_url, teacher.model and QINGLAN_API_KEY."
+
+
+@pytest.mark.parametrize(("role", "limit", "value"), [("teacher", 300, "600"), ("judge", 64, "128")])
+def test_a_cut_answer_names_its_setting_and_a_value(role: str, limit: int, value: str) -> None:
+    with running(Scripted(Reply(200, completion("虾青素", "length")))) as url:
+        [check] = provider_checks({role: paid_model(url, max_output_tokens=limit)}, paid=True)
+
+    assert check.state == "error"
+    setting = f"gateway.{role}.max_output_tokens"
+    assert check.next_step == f"{setting} is {limit}. Set {setting}: {value}, or more."
 
 
 def test_a_host_without_an_answer_is_an_error() -> None:

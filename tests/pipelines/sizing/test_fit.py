@@ -322,6 +322,13 @@ def test_a_number_of_cards_that_the_settings_cannot_share_is_an_error() -> None:
         load_profile("one-gpu-24", gpus=4)
 
 
+@pytest.mark.parametrize("profile", ["cpu", "laptop", "style/cpu", "style/laptop"])
+def test_a_card_for_a_training_without_one_is_refused(profile: str) -> None:
+    answer = CliRunner().invoke(app, ["fit", profile, "--gpu-memory", "40"])
+
+    assert isinstance(answer.exception, ConfigError) and "--gpu-memory: " in str(answer.exception)
+
+
 @pytest.mark.parametrize("size", ["inf", "nan", "1e300", "0"])
 def test_a_card_of_a_size_that_no_card_has_is_refused(size: str) -> None:
     answer = CliRunner().invoke(app, ["fit", "a100x4", "--gpu-memory", size])

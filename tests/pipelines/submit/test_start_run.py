@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.submit.cluster_snapshot import Finding
 from pipelines.submit.graph import Graph, read_graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient, read_access
 from pipelines.submit.start_run import (
@@ -14,6 +15,7 @@ from pipelines.submit.start_run import (
     open_graph,
     parse_set_options,
     profile_target,
+    refuse_missing,
     submit,
 )
 from qinglan.errors import ConfigError, OutageError
@@ -27,6 +29,23 @@ MINIO = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Cod
 
 def wanted(**changes: Any) -> RunRequest:
     return RunRequest("qinglan-small", GIVEN, "acme", checks=False)._replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("finding", "lines"),
+    [
+        (Finding("warning", "No volume yet.", "If not:", "kubectl get pvc"),
+         ["note: No volume yet. If not:", "      kubectl get pvc"]),
+        (Finding("unchecked", "May not be read."), ["not checked: May not be read."]),
+        (Finding("warning", "Odd.", "Look."), ["note: Odd. Look."]),
+    ],
+)  # fmt: skip
+def test_a_note_with_a_command_is_two_lines(finding: Finding, lines: list[str]) -> None:
+    told = list[str]()
+
+    refuse_missing([finding], told.append)
+
+    assert told == lines, "a line break inside of one is printed as a code"
 
 
 # Starting
