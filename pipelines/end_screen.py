@@ -10,8 +10,9 @@ import orjson
 
 from pipelines.recipes import recipes
 from pipelines.rewriter import REWRITER, RunConfig
-from pipelines.rundir import RunDir
+from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.small_style import without_small_model
+from qinglan.evaluation.teacher_gain import gain_from_facts
 from qinglan.live.outlets import read_trainings
 from qinglan.llm.lost_rows import loss_lines, read_losses
 from qinglan.terminal import in_language, listed
@@ -151,6 +152,19 @@ def first_figures(steps: Json) -> Iterator[str]:
         yield (
             f"Gold passage first, test left out: {plain:.1%} by the plain question, {rewritten:.1%} by the teacher's "
             "rewrite"
+        )
+    if "mean_score" in facts:
+        yield (
+            f"Mean top-1 score, test left out: {facts['plain_score']:.3f} by the plain question, "
+            f"{facts['mean_score']:.3f} by the teacher's rewrite"
+        )
+    gain = gain_from_facts(facts)
+    if gain and gain.is_worse:
+        yield f"! The teacher is worse than no rewrite ({gain.in_words()})."
+    elif gain and not gain.helps:
+        yield (
+            f"! The teacher is not shown to be better than no rewrite ({gain.in_words()}). Read some rows of "
+            f"{ARTIFACT_FILES['validated_table']} before you pay for training."
         )
 
 

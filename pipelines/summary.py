@@ -209,6 +209,11 @@ def _totals_table(config: RunConfig, record: dict[str, Any]) -> Any:
             ("gold passage first, plain question (test left out)", f"{checked['plain_top1'] / labelled:.1%}"),
             ("gold passage first, teacher's rewrite (test left out)", f"{checked['rewritten_top1'] / labelled:.1%}"),
         ]
+    if "mean_score" in checked:
+        rows += [
+            ("mean top-1 score, plain question (test left out)", f"{checked['plain_score']:.3f}"),
+            ("mean top-1 score, teacher's rewrite (test left out)", f"{checked['mean_score']:.3f}"),
+        ]
     money = record.get("gateway") or {}
     if money:
         currency = config.gateway.teacher.price.currency

@@ -37,7 +37,7 @@ def validate(
         "validate_quarantine": validate_quarantine,
     }
     with recorded("validate", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
-        counts = stage.validate(
+        validation = stage.validate(
             Path(rewrites.path),
             Path(knowledge_base.path),
             Path(validated.path),
@@ -46,7 +46,8 @@ def validate(
             settings,
             gateway_url,
         )
-        step.facts.update(counts._asdict())
+        step.facts.update(validation.facts())
+        stage.check_teacher(validation.gain, settings, Path(validated_table.path))
         add_gateway_usage(step, "validate", gateway_url)
         add_prompts(step, "need", settings.need_prompt)
-    log_figures(validate_metrics, counts._asdict(), stage.FIGURES)
+    log_figures(validate_metrics, validation.counts._asdict(), stage.FIGURES)

@@ -18,3 +18,7 @@ class ValidateConfig(Config):
 
     rows_under_way: Positive = 64
     """Rows held in memory at once. The gateway, not this, limits the retrievals."""
+
+    allow_worse_teacher: bool = False
+    """Permission to train on a teacher whose rewrites find less than the plain questions. Without it the run stops
+    after this stage, if the paired interval of gold passage first (or of the score, without gold) is below zero."""

@@ -5,12 +5,14 @@ Both are scored against the row's fixed need. A row that the RAG could not answe
 
 import asyncio
 from pathlib import Path
-from typing import Literal, NamedTuple
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
 
 from components.data.validate.config import ValidateConfig
 from qinglan.concurrency import gather_or_cancel, map_in_order
 from qinglan.digests import digest
-from qinglan.errors import DataError, RowError
+from qinglan.errors import DataError, GateHeldError, RowError
+from qinglan.evaluation.teacher_gain import RetrievalPair, TeacherGain, compare_teacher
 from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
@@ -43,6 +45,22 @@ class ValidateCounts(NamedTuple):
     plain_top1: int
     rewritten_top1: int
 
+    plain_score: float = 0.0
+    mean_score: float = 0.0
+    """Mean score of the first passage, by the plain question and by the rewrite, without test rows: the plan's mean
+    top-1 score."""
+
+
+class Validation(NamedTuple):
+    """The counts of the stage, and the comparison of teacher and plain question."""
+
+    counts: ValidateCounts
+    gain: TeacherGain | None
+
+    def facts(self) -> dict[str, Any]:
+        """The figures as the step's record holds them."""
+        return {**self.counts._asdict(), **({"teacher_gain": self.gain._asdict()} if self.gain else {})}
+
 
 FIGURES = {
     "rows": "rewrites",
@@ -53,6 +71,8 @@ FIGURES = {
     "labelled": "rows with gold passages",
     "plain_top1": "gold passage first without rewriting, rows",
     "rewritten_top1": "gold passage first with the rewrite, rows",
+    "plain_score": "mean top-1 score without rewriting",
+    "mean_score": "mean top-1 score with the rewrite",
 }
 """The figures on KFP's page, by field."""
 
@@ -65,7 +85,7 @@ def validate(
     quarantine: Path,
     config: ValidateConfig,
     gateway_url: str,
-) -> ValidateCounts:
+) -> Validation:
     """Write every rewrite with both retrievals and a verdict, as JSONL and as a sheet."""
     snapshots = known_snapshots(knowledge_base)
     return asyncio.run(_validate(rewrites, snapshots, validated, table, quarantine, config, gateway_url))
@@ -87,9 +107,10 @@ async def _validate(
     quarantine: Path,
     config: ValidateConfig,
     gateway_url: str,
-) -> ValidateCounts:
+) -> Validation:
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
+    pairs: list[RetrievalPair] = []
     async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
 
         async def check(row: Rewrite) -> ValidatedRewrite | QuarantinedRow:
@@ -106,10 +127,34 @@ async def _validate(
                     bad_file.write(dump_line(result))
                 else:
                     good_file.write(dump_line(result))
+                    pairs += [retrieval_pair(result)] if result.split != "test" else []
                     add(_cells(result))
                 tick(f"{counts.accepted} accepted")
         await gateway.exported(digest(validated))
-    return counts
+    plain, rewritten = ([pair.scores[at] for pair in pairs] or [0.0] for at in (0, 1))
+    counts = counts._replace(plain_score=fmean(plain), mean_score=fmean(rewritten))
+    return Validation(counts, compare_teacher(pairs))
+
+
+def retrieval_pair(row: ValidatedRewrite) -> RetrievalPair:
+    """The row as the comparison of teacher and plain question takes it."""
+    return RetrievalPair(
+        conversation=(row.tenant_id, row.conversation_id),
+        gold=(row.plain.gold_rank == 1, row.rewritten.gold_rank == 1) if row.gold else None,
+        scores=(row.plain.top1_score, row.rewritten.top1_score),
+        by_need=row.scored_against == "need",
+    )
+
+
+def check_teacher(gain: TeacherGain | None, config: ValidateConfig, table: Path) -> None:
+    """Stop before training on a teacher whose rewrites find less than the plain questions."""
+    if gain and gain.is_worse and not config.allow_worse_teacher:
+        raise GateHeldError(
+            f"The teacher is worse than no rewrite ({gain.in_words()}). A student would learn to find less, so the "
+            f"run stops before training. Read some rows ({table}), then change generate.system_prompt or "
+            "gateway.teacher (`qinglan compare-teachers` compares several), or set validate.allow_worse_teacher: "
+            "true to train all the same. Run the same command again: answers that were paid for cost nothing."
+        )
 
 
 async def _check(

@@ -11,8 +11,8 @@ import pytest
 from components.data.generate.config import GenerateConfig
 from components.data.generate.stage import GenerateCounts, generate
 from components.data.validate.config import ValidateConfig
-from components.data.validate.stage import ValidateCounts, rejection_reason, validate
-from qinglan.errors import BudgetError, DataError, OutageError
+from components.data.validate.stage import ValidateCounts, check_teacher, rejection_reason, validate
+from qinglan.errors import BudgetError, DataError, GateHeldError, OutageError
 from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import RagData
 from qinglan.rag.retrieval import RetrievalConfig
@@ -245,7 +245,7 @@ def write_rewrites(folder: Path, **changes: Any) -> Path:
 
 def run_validate(folder: Path, url: str, rewrites: Path, knowledge_base: Path) -> ValidateCounts:
     outputs = folder / "validated", folder / "table", folder / "bad"
-    return validate(rewrites, knowledge_base, *outputs, ValidateConfig(), url)
+    return validate(rewrites, knowledge_base, *outputs, ValidateConfig(), url).counts
 
 
 def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: Path, knowledge_base: Path) -> None:
@@ -262,6 +262,8 @@ def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: P
     assert row.retrieved_with == ValidateConfig().retrieval
     assert (row.need, row.need_source) == ("虾青素一天吃几次", "judge")
     assert (counts.plain_top1, counts.rewritten_top1, counts.accepted) == (0, 1, 1)
+    # the first passage that production shows: .2 by the question is below the cut, so nothing is shown
+    assert (counts.plain_score, counts.mean_score) == (0.0, 0.9)
 
 
 def test_the_sheets_need_is_used_and_nobody_is_paid_for_one(tmp_path: Path, knowledge_base: Path) -> None:
@@ -297,6 +299,43 @@ def test_rows_locked_away_as_test_are_left_out_of_the_counts_of_gold(tmp_path: P
         counts = run_validate(tmp_path, url, rewrites, knowledge_base)
 
     assert (counts.accepted, counts.labelled, counts.rewritten_top1) == (1, 0, 0)
+    assert (counts.plain_score, counts.mean_score) == (0.0, 0.0)
+
+
+def worse_rewrites(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return [hit("k1", 0.9) if "问题" in request["rewritten_query"] else hit("k2", 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("found", "gold", "allowed", "stops"),
+    [
+        (worse_rewrites, ("k1",), False, "gold passage first: 100% by the plain question, 0% by the teacher"),
+        (worse_rewrites, (), False, "score of the first passage: 0.9 by the plain question, 0 by the teacher"),
+        (worse_rewrites, ("k1",), True, ""),
+        (lambda request: [hit("k1", 0.9)], ("k1",), False, ""),
+        (lambda request: [], ("k1",), False, ""),
+    ],
+)
+def test_a_teacher_that_is_worse_than_no_rewrite_stops_the_run_before_training(
+    tmp_path: Path, knowledge_base: Path, found: Any, gold: tuple[str, ...], allowed: bool, stops: str
+) -> None:
+    row = Rewrite(
+        id="", tenant_id="t", conversation_id="", question="问题", rewritten_query="改写", teacher="m", call="x",
+        gold=gold, need="需求",
+    )  # fmt: skip
+    rows = [row.model_copy(update={"id": f"r{n}", "conversation_id": f"c{n // 2}"}) for n in range(40)]
+    (tmp_path / "rewrites").write_bytes(b"".join(map(dump_line, rows)))
+    settings = ValidateConfig(allow_worse_teacher=allowed)
+    outputs = tmp_path / "validated", tmp_path / "table", tmp_path / "bad"
+    with gateway(tmp_path, Scripted(), Rag(found, "")) as url:
+        result = validate(tmp_path / "rewrites", knowledge_base, *outputs, settings, url)
+
+    if stops:
+        with pytest.raises(GateHeldError, match=stops) as held:
+            check_teacher(result.gain, settings, tmp_path / "table")
+        assert "validate.allow_worse_teacher: true" in str(held.value)
+    else:
+        check_teacher(result.gain, settings, tmp_path / "table")
 
 
 @pytest.mark.parametrize(
