@@ -25,6 +25,7 @@ from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.outages import OUTAGE_VARIABLE
 from qinglan.run_id import RUN_VARIABLE
+from qinglan.store import STORE_VARIABLE
 
 IMAGE_NOTE = "qinglan/image"
 
@@ -198,7 +199,11 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     named_gateway = not stage.gateway or bool(arguments.get(GATEWAY_STATE))
     task.set_caching_options("@sha256:" in image and stage.cached and named_gateway and not _from_a_branch(settings))
     _mount_signing_key(task, RELEASE_KEYS if stage.registers else BUILDER_KEY, image)
-    endpoints = [STORE_ENDPOINT] if stage.registers or stage.deploys else []
+    store = str(inputs.settings.get("register", {}).get("store", "")) if stage.judges else ""
+    counts = machine is not None and store.startswith("s3://")  # a laptop's steps have it in their environment
+    if counts:
+        task.set_env_variable(STORE_VARIABLE, store)
+    endpoints = [STORE_ENDPOINT] if stage.registers or stage.deploys or counts else []
     if any(map(_imported, stage_inputs.values())):
         endpoints.append(FETCH_ENDPOINT)
     if endpoints:

@@ -132,6 +132,11 @@ class Stage:
         return self.config is RegisterConfig
 
     @property
+    def judges(self) -> bool:
+        """Tell if it judges a model by the locked test, and so puts it on the store's list of judged models."""
+        return "evaluation" in {name.removeprefix("small_") for name in self.outputs}
+
+    @property
     def is_gate(self) -> bool:
         """Tell if its answer is a verdict, on which the graph branches."""
         return self.part == "gate"

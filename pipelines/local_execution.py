@@ -22,6 +22,7 @@ from qinglan.lineage.record import RECORDS_VARIABLE
 from qinglan.live.outlets import LIVE_VARIABLE
 from qinglan.run_id import RUN_VARIABLE
 from qinglan.scratch import SCRATCH_VARIABLE as SCRATCH_VARIABLE
+from qinglan.store import STORE_VARIABLE
 
 JOB = "job.json"
 
@@ -72,7 +73,8 @@ def execute_job(run: RunDir) -> None:
     job = read_job(run)
     line = LINES[job.line]
     settings = line.config.parse(load_yaml(run.config), str(run.config)).stages()
-    os.environ.update({**step_environment(run), **job.environment})
+    store = {STORE_VARIABLE: settings["register"]["store"]}
+    os.environ.update({**step_environment(run), **store, **job.environment})
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
     if job.alone:
         _execute_alone(run, line, job, settings)

@@ -9,6 +9,7 @@ it, and so does a setting that is laxer than the limits (gate_limits.py).
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -20,11 +21,12 @@ from qinglan.evaluation.leaks import leak_reasons
 from qinglan.evaluation.verdict import (
     Check,
     Comparison,
-    Description,
     EvaluationNumbers,
     MissingNumberError,
     TooFew,
     Verdict,
+    describe_uses,
+    judged_models,
     limit_reasons,
     missing_digests,
     run_checks,
@@ -119,10 +121,10 @@ def decide(evaluation: Mapping[str, Any], gate: GateConfig, limits: RewriterLimi
     verdict = run_checks(evaluation, (within, *CHECKS), _praise, candidate, gate)
     numbers = EvaluationNumbers(evaluation)
     verdict = with_description(verdict, _describe_folds(numbers, candidate))
-    return verdict._replace(reasons=[*verdict.reasons, *_baseline_lines(numbers)])
+    return with_description(verdict, chain(_baseline_lines(numbers), describe_uses(numbers, gate.p)), last=True)
 
 
-def _baseline_lines(numbers: EvaluationNumbers) -> Iterator[Description]:
+def _baseline_lines(numbers: EvaluationNumbers) -> Iterator[str]:
     """A sentence for each metric in which a simpler system surely beats the teacher. An evaluation from before these
     pairs were compared has none."""
     for pair, sign, words in BASELINES:
@@ -134,7 +136,7 @@ def _baseline_lines(numbers: EvaluationNumbers) -> Iterator[Description]:
             except MissingNumberError:
                 continue
             if min(sign * low, sign * high) > 0:
-                yield Description(f"{words} by {name}: {gap:+.1f} points [{low:+.1f}, {high:+.1f}].")
+                yield f"{words} by {name}: {gap:+.1f} points [{low:+.1f}, {high:+.1f}]."
 
 
 def _describe_folds(numbers: EvaluationNumbers, candidate: str) -> Iterator[str]:
@@ -195,7 +197,9 @@ def decided_by(numbers: EvaluationNumbers) -> By:
 
 
 def _better_than_teacher(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:
-    yield from _against_teacher(numbers, candidate).not_better(numbers, gate.p, _power(numbers))
+    yield from _against_teacher(numbers, candidate).not_better(
+        numbers, gate.p / judged_models(numbers), _power(numbers)
+    )
 
 
 def _better_than_plain(numbers: EvaluationNumbers, candidate: str, gate: GateConfig) -> Iterator[str]:

@@ -22,6 +22,8 @@ from qinglan.evaluation.verdict import (
     MissingNumberError,
     TooFew,
     Verdict,
+    describe_uses,
+    judged_models,
     limit_reasons,
     missing_digests,
     run_checks,
@@ -82,7 +84,9 @@ def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig, limits: StyleLi
     """The verdict on the evaluated model; any doubt holds it."""
     within = partial(_within_limits, limits=limits)
     verdict = run_checks(evaluation, (within, *CHECKS), _praise, gate)
-    return with_description(verdict, _describe_folds(EvaluationNumbers(evaluation)))
+    numbers = EvaluationNumbers(evaluation)
+    verdict = with_description(verdict, _describe_folds(numbers))
+    return with_description(verdict, describe_uses(numbers, gate.p), last=True)
 
 
 def _describe_folds(numbers: EvaluationNumbers) -> Iterator[str]:
@@ -119,7 +123,7 @@ def _enough_of_each(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterat
 
 
 def _better(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
-    yield from AGAINST_BASELINE.not_better(numbers, gate.p)
+    yield from AGAINST_BASELINE.not_better(numbers, gate.p / judged_models(numbers))
 
 
 def _no_label_lost(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:

@@ -24,6 +24,7 @@ RANGES = {
     **dict.fromkeys(("f1", "macro_f1", "ece"), SHARE),
     **dict.fromkeys(("length", "cost"), AMOUNT),
     **dict.fromkeys(("n", "rows", "judged", "examined", "same", "alike", "folds", "support", "queries"), AMOUNT),
+    "count": (1.0, math.inf),
 }
 """Lowest and highest possible value of each number that a gate reads, by the last name of its path; before `value`,
 by the name before that. A permutation test's p is never 0: see statistics.py."""
@@ -155,10 +156,12 @@ def run_checks(
         return Verdict(False, "hold", [f"{missing}."])
 
 
-def with_description(verdict: Verdict, description: Iterator[str]) -> Verdict:
-    """The verdict with sentences before its reasons that belong there whatever it is; none stands there twice."""
-    lines = map(Description, collect_reasons(description, names_too_few(verdict.reasons)))
-    return verdict._replace(reasons=list(dict.fromkeys([*lines, *verdict.reasons])))
+def with_description(verdict: Verdict, description: Iterator[str], last: bool = False) -> Verdict:
+    """The verdict with sentences before or after its reasons that belong there whatever it is; none stands there
+    twice."""
+    lines = list(map(Description, collect_reasons(description, names_too_few(verdict.reasons))))
+    reasons = [*verdict.reasons, *lines] if last else [*lines, *verdict.reasons]
+    return verdict._replace(reasons=list(dict.fromkeys(reasons)))
 
 
 class Comparison(NamedTuple):
@@ -194,6 +197,24 @@ class Comparison(NamedTuple):
             yield f"Worse than {self.against}. {self.summary(numbers)}"
         elif low <= 0 or p >= limit or difference <= 0:
             yield f"Better than {self.against}: not shown. {self.summary(numbers)}{hint}"
+
+
+def judged_models(numbers: EvaluationNumbers) -> float:
+    """How many models of its line the test had judged with this one; 1 where nobody counted."""
+    return numbers("test_uses", "count") if _counts_uses(numbers) else 1.0
+
+
+def describe_uses(numbers: EvaluationNumbers, p: float) -> Iterator[str]:
+    """The number of models that the test has judged, and what it costs (Bonferroni: p is divided by it)."""
+    if _counts_uses(numbers):
+        count = numbers("test_uses", "count")
+        needed = f"{p:g} / {count:.0f} = {p / count:.4g}"
+        yield f"Models that this locked test has judged: {count:.0f}; p must be below {needed}."
+
+
+def _counts_uses(numbers: EvaluationNumbers) -> bool:
+    """False of an evaluation from before uses were counted, or of a run without a store."""
+    return numbers.has("test_uses") and numbers.value("test_uses") is not None
 
 
 def limit_reasons(

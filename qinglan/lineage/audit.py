@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 from qinglan.errors import AlteredError, IncompleteAuditError, QinglanError
 from qinglan.lineage.audit_targets import AuditTarget, Kind, open_target
+from qinglan.lineage.evidence import mapping_or_empty
 from qinglan.lineage.findings import FAULTS, GRAVE, WORST_FIRST, AuditVerdict, Finding, verdict_of
 from qinglan.lineage.name_moves import name_findings
 from qinglan.lineage.paid_answers import check_journals
 from qinglan.lineage.release_check import check_release
+from qinglan.lineage.release_folder import read_figures
 from qinglan.lineage.release_notes import (
     CheckedRollout,
     Override,
@@ -54,6 +56,9 @@ class Audit(NamedTuple):
 
     remarks: tuple[str, ...] = ()
     """Changes in a run's files/ that are no fault."""
+
+    judged_models: int | None = None
+    """Models that the release's locked test has judged, by its evaluation; None where nobody counted."""
 
 
 def audit(
@@ -105,6 +110,7 @@ def audit_target(
         rollouts,
         target.changed_notes,
         target.remarks,
+        mapping_or_empty(read_figures(target.release).get("test_uses")).get("count"),
     )
 
 
@@ -172,6 +178,7 @@ def as_json(result: Audit) -> dict[str, Any]:
     return {
         **{key: getattr(result, key) for key in ("target", "kind", "name", "tenant", "digest", "verdict")},
         "next": next_step(result),
+        "judged_models": result.judged_models,
         "counts": counts(graph),
         "findings": [finding._asdict() for finding in result.findings],
         "remarks": list(result.remarks),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from qinglan.config import yaml_mapping
 from qinglan.digests import digest as digest_of
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
+from qinglan.evaluation.locked_test_uses import listed_use
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
 from qinglan.lineage.evidence import (
     CombinedEvidence,
@@ -25,7 +26,7 @@ from qinglan.lineage.evidence import (
 )
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.name_moves import NameClaim, read_claim
-from qinglan.lineage.release_folder import PROVENANCE
+from qinglan.lineage.release_folder import PROVENANCE, read_figures
 from qinglan.lineage.statement import Statement, from_payload
 from qinglan.plain_files import read_plain
 
@@ -83,6 +84,9 @@ class AuditTarget(NamedTuple):
     remarks: tuple[str, ...] = ()
     """Changes of files/ that are no fault: the signed artifacts are elsewhere."""
 
+    listed_use: int | None = None
+    """The model's number on its store's list of those that its locked test has judged (locked_test_uses.py)."""
+
 
 @contextmanager
 def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
@@ -116,7 +120,10 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
             raise AlteredError(str(error)) from error
         name = claim.history.name if claim else ""
         pulled = release_target(folder, more, name, digest, tuple(opened.notes(digest)))
-        yield pulled._replace(label=target, claim=claim, changed_notes=tuple(opened.changed_notes(digest)))
+        yield pulled._replace(
+            label=target, claim=claim, changed_notes=tuple(opened.changed_notes(digest)),
+            listed_use=listed_use(opened, read_figures(folder)),
+        )  # fmt: skip
 
 
 def resolve_digest(store: "Store", target: str) -> str:

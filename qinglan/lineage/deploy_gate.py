@@ -20,9 +20,8 @@ from qinglan.evaluation.verdict import Description
 from qinglan.lineage.audit import audit_target, overrides_of
 from qinglan.lineage.audit_targets import AuditTarget, open_target, release_target
 from qinglan.lineage.evidence import Evidence
-from qinglan.lineage.explain import read_evaluation
 from qinglan.lineage.findings import GRAVE, Finding
-from qinglan.lineage.release_folder import BOM, EVALUATION, FOLDERS, PROVENANCE, REPORT, SIGNATURE
+from qinglan.lineage.release_folder import BOM, EVALUATION, FOLDERS, PROVENANCE, REPORT, SIGNATURE, read_figures
 from qinglan.lineage.release_notes import Override, make_override, note_findings
 from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef
 from qinglan.lineage.statement_index import Step
@@ -85,7 +84,9 @@ def decide_deployment(
     findings = [finding for finding in result.findings if finding not in notes]
     grave = [str(finding) for finding in findings if is_grave(finding)]
     lacking = [str(finding) for finding in findings if not is_grave(finding)]
-    lacking += chain_faults(result.graph, read_evaluation(target.release), name, policy)
+    figures = read_figures(target.release)
+    lacking += chain_faults(result.graph, figures, name, policy)
+    lacking += use_faults(figures, target.listed_use)
     covered = override is not None and (override.digest, override.name) == (target.digest, name)
     if override is not None and not covered:
         lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
@@ -160,6 +161,16 @@ def limit_reasons(evaluation: Mapping[str, Any], limits: Limits) -> Iterator[str
     if not verdict.promote:
         reasons = (reason for reason in verdict.reasons if not isinstance(reason, Description))
         yield from (f"a gate within the trust policy's limits would hold it: {reason}" for reason in reasons)
+
+
+def use_faults(evaluation: Mapping[str, Any], listed: int | None) -> Iterator[str]:
+    """Compare the evaluation's count of judged models with its store's list; `listed` is the model's number there."""
+    uses = evaluation.get("test_uses")
+    count = uses.get("count") if isinstance(uses, Mapping) else None
+    if listed == 0:
+        yield "its store's list of models that its locked test has judged lacks this one: it was counted elsewhere"
+    elif listed is not None and count != listed:
+        yield f"its locked test has judged {count} models by the evaluation, and {listed} by its store's list"
 
 
 def required_stage(required: Sequence[str], word: str) -> str:

@@ -9,17 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.documents import parse_json
-from qinglan.errors import DataError
 from qinglan.lineage.audit_targets import AuditTarget
 from qinglan.lineage.evidence import mapping_or_empty
 from qinglan.lineage.paid_answers import JOURNAL, paid_lists, read_costs
-from qinglan.lineage.release_folder import EVALUATION
+from qinglan.lineage.release_folder import read_figures
 from qinglan.lineage.statement import ArtifactRef
 from qinglan.lineage.statement_index import Step
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.lineage.walk import Graph, stage_steps, steps_by_time, walk
-from qinglan.plain_files import read_plain
 
 ENVIRONMENT_INPUTS = ("code", "environment", "image")
 NOTHING = "-"
@@ -52,7 +49,7 @@ class Change(NamedTuple):
 
 def load_release_facts(target: AuditTarget, policy: TrustPolicy) -> ReleaseFacts:
     graph = walk(target.starts, target.evidence, policy, target.tenant, until=target.until)
-    return ReleaseFacts(graph, read_evaluation(target.release), paid_lists(target.evidence))
+    return ReleaseFacts(graph, read_figures(target.release), paid_lists(target.evidence))
 
 
 def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
@@ -243,14 +240,6 @@ def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
         return {path: config}
     inside = [flatten_config(value, f"{path}.{name}" if path else str(name)) for name, value in config.items()]
     return {name: value for settings in inside for name, value in settings.items()}
-
-
-def read_evaluation(release: Path | None) -> dict[str, Any]:
-    """The release's figures; empty where they cannot be read."""
-    try:
-        return mapping_or_empty(parse_json(read_plain(release / EVALUATION), EVALUATION)) if release else {}
-    except (OSError, DataError):
-        return {}
 
 
 def _environment_digests(facts: ReleaseFacts, names: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ release = read_release(folder)      # nothing is verified; release_check.py does
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qinglan.digests import FOLDER_ALGORITHM, tree_digest
 from qinglan.documents import parse_json_mapping
@@ -82,6 +82,14 @@ def read_release_statement(folder: Path) -> ReleaseStatement:
         raise DataError(f"{path}: the statement of {statement.stage}, and none of a release with its name.")
     parse_time(statement.ended)
     return ReleaseStatement(name, name.partition("/")[0], statement, envelope)
+
+
+def read_figures(folder: Path | None) -> dict[str, Any]:
+    """The release's evaluation, unverified; empty where it cannot be read."""
+    try:
+        return parse_json_mapping(read_plain(folder / EVALUATION), EVALUATION) if folder else {}
+    except (OSError, DataError):
+        return {}
 
 
 def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:

@@ -28,6 +28,7 @@ s3:PutObject, s3:ListMultipartUploadParts and s3:AbortMultipartUpload of tenants
     releases/<digest>/...                     the files
     releases/<digest>.json                    their digests and sizes, written last
     notes/<digest>/<word>-<sha256>            what was laid beside a release later
+    tests/<digest>/<line>/000001.json         models that a locked test has judged, in order
     names/<tenant>/<model>/000001.json        one entry a move, signed, each with the sha256 of the one before it
 """
 

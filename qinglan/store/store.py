@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
+
+from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConflictError, DataError
 from qinglan.store.backend import SourceFile, StorageBackend
 from qinglan.store.download import pull_files
@@ -27,6 +30,7 @@ from qinglan.terminal.progress import transfer_progress
 RELEASES = "releases"
 NAMES = "names"
 NOTES = "notes"
+TESTS = "tests"
 MAX_SHOWN = 5
 DIGEST = re.compile(r"[0-9a-f]{64}")
 WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -135,6 +139,28 @@ class Store:
             raise DataError(f"{word!r} is no word for a note: it is in a-z, 0-9 and '-', as in break-glass.")
         self.shelf.create(f"{NOTES}/{digest}/{word}-{hashlib.sha256(note).hexdigest()}", note)
 
+    def add_use(self, test: str, line: str, model: str, about: Mapping[str, str]) -> int:
+        """Put a model on the list of those that a test has judged, once; its number there, from 1 on.
+
+        An entry is written once under the next number, so two who add at once get two numbers.
+        """
+        entry = orjson.dumps({"model": _checked_digest(model), **about})
+        while True:
+            listed = self.uses(test, line)
+            if numbers := [number for number, name in listed.items() if name == model]:
+                return min(numbers)
+            number = max(listed, default=0) + 1
+            if self.shelf.create(f"{_uses_key(test, line)}{number:06}.json", entry):
+                return number
+
+    def uses(self, test: str, line: str) -> dict[int, str]:
+        """The models of a line that a test has judged, by their numbers."""
+        base, listed = _uses_key(test, line), {}
+        for child in filter(ENTRY.fullmatch, self.shelf.children(base)):
+            entry = parse_json_mapping(self.shelf.read(f"{base}{child}") or b"", f"{self.address}/{base}{child}")
+            listed[int(child.partition(".")[0])] = str(entry.get("model"))
+        return listed
+
     def notes(self, digest: str) -> list[bytes]:
         """The notes beside a release, in the order of their names, without those that were changed."""
         return [note for _, note in self._notes(digest) if note is not None]
@@ -194,9 +220,19 @@ class Store:
 
 
 def _artifact_key(digest: str) -> str:
+    return f"{RELEASES}/{_checked_digest(digest)}"
+
+
+def _uses_key(test: str, line: str) -> str:
+    if not WORD.fullmatch(line):
+        raise DataError(f"{line[:80]!r} is no line of models: it is in a-z, 0-9 and '-', as in rewriter.")
+    return f"{TESTS}/{_checked_digest(test)}/{line}/"
+
+
+def _checked_digest(digest: str) -> str:
     if not DIGEST.fullmatch(digest):
-        raise DataError(f"{digest!r} is no digest: it is 64 letters of 0-9 and a-f, as sha256sum prints them.")
-    return f"{RELEASES}/{digest}"
+        raise DataError(f"{digest[:80]!r} is no digest: it is 64 letters of 0-9 and a-f, as sha256sum prints them.")
+    return digest
 
 
 def _format_faults(faults: list[str]) -> str:

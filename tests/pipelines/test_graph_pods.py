@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from pipelines.config import CONFIGS
-from pipelines.graph_compiler import compile_targets, rewriter_target
+from pipelines.graph_compiler import compile_targets, rewriter_target, style_target
 from qinglan.config import load_yaml
 from qinglan.outages import OUTAGE_VARIABLE
 from tests.pipelines.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env, parsed
@@ -164,3 +164,23 @@ def test_a_step_that_calls_an_address_itself_gets_the_operators_allowlist(tmp_pa
         if step != "evaluate"
         for entry in entries
     )
+
+
+@pytest.mark.parametrize(("store", "given"), [("s3://qinglan/fivedoctors", True), ("", False)])
+def test_the_steps_that_judge_a_model_can_count_it_in_the_store_of_releases(
+    store: str, given: bool, tmp_path: Path
+) -> None:
+    overrides = {"register": {"store": store}}
+    targets = [rewriter_target("fivedoctors", "gpt", None, overrides), style_target("a100", overrides)]
+
+    for target, graph in zip(targets, compile_targets(targets, tmp_path, {}), strict=True):
+        result = parsed(graph.read_text(encoding="utf-8"))
+        judging = {step for step in result.steps if step.startswith("evaluate")}
+        addresses = {step: value for step in result.steps if (value := named(result, step).get("QINGLAN_STORE"))}
+        assert addresses == (dict.fromkeys(judging, store) if given else {}), target.name
+        assert all(("QINGLAN_S3_ENDPOINT" in store_keys(result, step)) is given for step in judging)
+
+
+def named(result: Compiled, step: str) -> dict[str, str]:
+    """A step's environment, as far as the graph itself gives it."""
+    return {entry["name"]: entry.get("value", "") for entry in env(result.steps[step])}

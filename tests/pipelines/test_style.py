@@ -171,6 +171,12 @@ def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Here) -
     steps, files = promoted.record["steps"], folder / "run" / "files"
     assert [steps[stage]["status"] for stage in STYLE.until("gate_small")] == ["done"] * 9
     assert steps["style"]["facts"]["reused"] == 1  # the gate's settings are no reason to train again
+    assert steps["evaluate"]["facts"]["judged_models"] == 1, "the same model, judged a second time"
+    assert any(
+        line.startswith("Models that this locked test has judged: 1;")
+        for line in promoted.record["verdict"]["reasons"]
+    )
+    assert len(list((folder / "store" / "tests").glob("*/style/*"))) == 1, "beside the runs, in no run's folder"
     model = digest(files / "style_model")
     assert steps["evaluate"]["inputs"]["style_model"]["sha256"] == model
     assert read_card(files / "student_model").parents["teacher"] == model

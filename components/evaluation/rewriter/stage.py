@@ -24,6 +24,7 @@ from components.evaluation.rewriter.training_curves import curves
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
+from qinglan.evaluation.locked_test_uses import NOT_COUNTED, count_use
 from qinglan.evaluation.metric_table import MetricTable
 from qinglan.evaluation.question_kinds import question_kinds, training_terms
 from qinglan.evaluation.report import write_report
@@ -32,6 +33,7 @@ from qinglan.evaluation.stage_gain import read_gains
 from qinglan.files import read_jsonl
 from qinglan.lineage.record import code_version
 from qinglan.llm.host_allowlist import check_called_hosts
+from qinglan.near_duplicates import question_key
 from qinglan.rows import ValidatedRewrite
 
 Slices = Mapping[str, Sequence[str]]
@@ -46,12 +48,16 @@ class EvaluateCounts(NamedTuple):
     training_rows: int
     """Rows of training and selection that the test was compared with."""
 
+    judged_models: int
+    """Models that this test has judged, this one included; 0 where nobody counts."""
+
     promote: int
 
 
 FIGURES = {
     "promote": "promoted, 1 or 0",
     "rows": "tested rows",
+    "judged_models": "models judged by this test",
     "plain_top1": "top-1 without rewriting, %",
     "teacher_top1": "top-1 of the teacher, %",
     "sft_top1": "top-1 after SFT, %",
@@ -106,7 +112,10 @@ def evaluate(
         **({"folds": traced} if folds else {}), "code": code_version(),
     }  # fmt: skip
     kinds = [kind for test, trial in zip(tests, trials, strict=True) for kind in _kinds(test, trial)]
-    evaluation = build_evaluation(rows, kinds, slices, students, scored, Origins(leaks, digests), config, len(folds))
+    uses = count_use(map(_question_id, rows), "rewriter", origins["models"].get("rl", origins["models"]["sft"]))
+    evaluation = build_evaluation(
+        rows, kinds, slices, students, scored, Origins(leaks, digests), config, len(folds), uses
+    )
     if "ppo" in training:
         evaluation["as_asked"] = as_asked_table.by_threshold(as_asked_table.read_dev(training["ppo"]))
     evaluation = write_evaluation(out.evaluation, evaluation)
@@ -114,6 +123,11 @@ def evaluate(
     examples = draw_examples(out.predictions, evaluation["candidate"], config.examples)
     write_report(build_report(evaluation, examples, curves(logs), read_gains(logs)), out.report)
     return EvaluateCounts(**{name: evaluation["counts"][name] for name in EvaluateCounts._fields})
+
+
+def _question_id(row: ValidatedRewrite) -> str:
+    """The question of a row as the list of judged models knows it, whatever a teacher wrote of it."""
+    return f"{row.tenant_id}|{question_key(row.question, row.history_summary)}"
 
 
 def _read_test(path: Path) -> list[ValidatedRewrite]:
@@ -149,8 +163,10 @@ def build_evaluation(
     origins: Origins,
     config: EvaluateConfig,
     folds: int = 0,
+    uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test."""
+    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test. `uses`:
+    how many models the test has judged."""
     by: By = "labels" if results.judged_rows(scored) else "gold"
     beside = JUDGED_METRICS if by == "labels" else LABEL_METRICS if results.by_labels(scored) else {}
     metrics = metrics_by(by) | beside
@@ -176,13 +192,15 @@ def build_evaluation(
         "settings": config.model_dump(mode="json"),
         "notes": [
             *(NOTES if folds else ()), results.as_asked_note(rows, config.as_asked),
-            *results.notes(students, scored, table, config),
+            *results.notes(students, scored, table, config), *(() if uses else (NOT_COUNTED,)),
         ],
         "counts": {
             "rows": table.rows, "conversations": table.conversation_count,
             "labelled": sum(bool(row.gold) for row in rows), "judged": results.judged_rows(scored),
             "examined": systems["teacher"]["quality"]["n"], "training_rows": origins.training_rows,
+            "judged_models": uses["count"] if uses else 0,
         },
+        "test_uses": uses,
         **origins._asdict(),
     }  # fmt: skip
     return with_verdict(evaluation, lambda reread: decide(reread, config.gate))

@@ -23,6 +23,7 @@ from components.evaluation.style.teacher import TeacherFiles, teacher_probabilit
 from qinglan.digests import digest
 from qinglan.errors import DataError
 from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
+from qinglan.evaluation.locked_test_uses import NOT_COUNTED, count_use
 from qinglan.evaluation.report import write_report
 from qinglan.evaluation.statistics import Columns, group_numbers
 from qinglan.evaluation.style_gate import decide
@@ -55,12 +56,16 @@ class EvaluateStyleCounts(NamedTuple):
     training_rows: int
     """Rows of training and selection that the test was compared with, and texts without a label."""
 
+    judged_models: int
+    """Models that this test has judged, this one included; 0 where nobody counts."""
+
     promote: int
 
 
 FIGURES = {
     "promote": "promoted, 1 or 0",
     "rows": "tested rows",
+    "judged_models": "models judged by this test",
     "model_accuracy": "accuracy, %",
     "baseline_accuracy": "accuracy of the baseline, %",
     "model_macro_f1": "macro F1, %",
@@ -110,7 +115,9 @@ def evaluate(
         "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
     }  # fmt: skip
     origins, folds = Origins(leaks, digests), len(set(splits.folds.values()))
-    evaluation = build_evaluation(table, called_for, baseline, card, origins, splits.labels, config, folds)
+    questions = (normalise(row.input) for row in splits.test)
+    uses = count_use(questions, "style-small" if teacher else "style", str(digests["model"]))
+    evaluation = build_evaluation(table, called_for, baseline, card, origins, splits.labels, config, folds, uses)
     evaluation["notes"].append(model_note(model, bool(teacher)))
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
@@ -194,13 +201,19 @@ def build_evaluation(
     labels: Labels,
     config: EvaluateStyleConfig,
     folds: int = 0,
+    uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test."""
+    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test. `uses`:
+    how many models the test has judged."""
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
     evaluation: dict[str, Any] = {
         "labels": list(table.labels),
         "english": {label.name: label.english for label in labels.labels},
-        "counts": {"rows": len(table.truth), "groups": table.size, "training_rows": origins.training_rows},
+        "counts": {
+            "rows": len(table.truth), "groups": table.size, "training_rows": origins.training_rows,
+            "judged_models": uses["count"] if uses else 0,
+        },
+        "test_uses": uses,
         "systems": results.systems(table, config),
         "paired": results.paired_results(table, config),
         "calibration": {"temperature": card.temperature},
@@ -210,7 +223,10 @@ def build_evaluation(
         "baseline": {"c": baseline.c, "dev_macro_f1": baseline.dev_macro_f1},
         "settings": config.model_dump(mode="json"),
         **({"cross_fitted": {"folds": folds}} if folds else {}),
-        "notes": [*(CROSS_FITTED_NOTES if folds else ()), *notes(table, baseline, card, config)],
+        "notes": [
+            *(CROSS_FITTED_NOTES if folds else ()), *notes(table, baseline, card, config),
+            *(() if uses else (NOT_COUNTED,)),
+        ],
         **origins._asdict(),
     }  # fmt: skip
     return with_verdict(evaluation, lambda reread: decide(reread, config.gate))

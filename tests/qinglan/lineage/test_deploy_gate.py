@@ -9,11 +9,13 @@ import pytest
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.gate_limits import Limits
-from qinglan.lineage.deploy_gate import Decision, limit_reasons, may_deploy
-from qinglan.lineage.explain import read_evaluation
+from qinglan.lineage.audit_targets import open_target
+from qinglan.lineage.deploy_gate import Decision, decide_deployment, limit_reasons, may_deploy, use_faults
 from qinglan.lineage.findings import Finding
+from qinglan.lineage.release_folder import read_figures
 from qinglan.lineage.release_notes import make_override, read_override
 from qinglan.lineage.trust import TrustPolicy
+from qinglan.store import open_store
 from tests.lineage_release import add_sibling, code, write_release
 from tests.lineage_world import DAWN, NOW, TENANT, Keys, given, made, make_keys
 from tests.qinglan.lineage import golden_release
@@ -122,11 +124,51 @@ def test_a_release_of_a_lax_gate_may_be_deployed_if_its_figures_are_within_the_l
 @pytest.mark.parametrize("folder", golden_release.signed_ones(), ids=lambda path: path.name)
 def test_a_golden_release_from_before_there_were_limits_is_judged_by_the_defaults(folder: Path) -> None:
     """Its evaluation records neither draws nor the gate's settings."""
-    figures = read_evaluation(folder / "release")
+    figures = read_figures(folder / "release")
 
     assert list(limit_reasons(figures, Limits())) == []
     [reason] = limit_reasons(figures, Limits.parse({"rewriter": {"draws": 5_000}}, "x"))
     assert reason.endswith("draws is not recorded: at least 5,000 is required.")
+
+
+@pytest.mark.parametrize(
+    ("uses", "listed", "reason"),
+    [
+        ({"count": 3}, 3, ""),
+        ({"count": 3}, None, ""),
+        (None, None, ""),
+        ({"count": 1}, 3, "has judged 1 models by the evaluation, and 3 by its store's list"),
+        ({"count": 3}, 1, "has judged 3 models by the evaluation, and 1 by its store's list"),
+        ({"count": 1}, 0, "lacks this one: it was counted elsewhere"),
+        ({}, 2, "has judged None models"),
+        ("many", 2, "has judged None models"),
+    ],
+)
+def test_the_count_of_judged_models_is_compared_with_the_stores_list(
+    uses: Any, listed: int | None, reason: str
+) -> None:
+    faults = list(use_faults({"test_uses": uses}, listed))
+
+    assert len(faults) == bool(reason) and all(reason in fault for fault in faults)
+
+
+def test_a_release_that_was_counted_elsewhere_is_not_deployed_from_this_store(keys: Keys, tmp_path: Path) -> None:
+    uses = {"test": "a" * 64, "line": "rewriter", "count": 1}
+    release = write_release(tmp_path / "release", keys, figures=with_figures(test_uses=uses))
+    store = open_store(str(tmp_path / "store"))
+    store.push(release, digest(release))
+
+    def reasons() -> list[str]:
+        with open_target(digest(release), store.address) as target:
+            return decide_deployment(target, keys.policy, NAME, now=NOW).reasons
+
+    assert reasons() == []
+    store.add_use("a" * 64, "rewriter", "f" * 64, {})
+    assert reasons() == [
+        "its store's list of models that its locked test has judged lacks this one: it was counted elsewhere"
+    ]
+    store.add_use("a" * 64, "rewriter", read_figures(release)["digests"]["models"]["rl"], {})
+    assert reasons() == ["its locked test has judged 1 models by the evaluation, and 2 by its store's list"]
 
 
 def test_a_release_is_deployed_under_the_name_it_was_signed_for(keys: Keys, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_an_untrained_model_is_held_with_everything_written(world: tuple[Path, P
     out, metrics, classification = as_a_step(rows, model, tmp_path)
 
     result = orjson.loads(out.evaluation.read_bytes())
-    assert result["counts"] == {"rows": 210, "groups": 210, "training_rows": 390, "promote": 0}
+    assert result["counts"] == {"rows": 210, "groups": 210, "training_rows": 390, "judged_models": 0, "promote": 0}
     assert [row["row"] for row in classification["confusionMatrix"]["rows"]] == result["systems"]["model"][
         "confusion"
     ]
