@@ -16,8 +16,8 @@ from standins.verl_cpu import fork_server
 from tests.forkserver import GATEWAY, MODELS, connect, socket_path
 from tests.run_forks.sitecustomize import FORKS_VARIABLE
 
-SWIFT = ("swift.pipelines.train.kto", "swift.pipelines.export.export", "torch.utils.tensorboard")
-"""What imports all that a training and a merge of ms-swift import."""
+SWIFT = ("swift.pipelines.train.kto", "torch.utils.tensorboard")
+"""What imports all that a training of ms-swift imports."""
 
 VERL = ("tests.verl_libraries",)
 VLLM = ("tests.vllm_libraries",)
@@ -43,8 +43,9 @@ def fork_environment(trainings: Mapping[str, str] | None = None, models: bool = 
 
 
 def swift_sockets() -> dict[str, str]:
-    trainings = dict.fromkeys(("swift.cli.sft", "swift.cli.export"), socket_path(SWIFT))
-    return trainings | dict.fromkeys(("torch.distributed.run", "components.training.sft.finish"), socket_path(MODELS))
+    return {"swift.cli.sft": socket_path(SWIFT)} | dict.fromkeys(
+        ("torch.distributed.run", "components.training.sft.finish"), socket_path(MODELS)
+    )
 
 
 def verl_socket() -> dict[str, str]:

@@ -37,8 +37,11 @@ ENGINE_ENVIRONMENT = {
 COMPLETIONS_PATH, HEALTH_PATH, MODELS_PATH = "/v1/completions", "/health", "/v1/models"
 
 
-def engine_options(name: str, adapter: str = "", gpus: int = 1) -> list[str]:
-    """Options of `vllm serve`, after the weights' folder: the merged model's, or a base model's under an adapter."""
+def engine_options(name: str, adapter: str = "", gpus: int = 1, context: int = CONTEXT_TOKENS) -> list[str]:
+    """Options of `vllm serve`, after the weights' folder: the merged model's, or a base model's under an adapter.
+
+    `context` are the tokens that the model itself reads and writes at most: vLLM refuses to start with more.
+    """
     lora = ["--enable-lora", f"--max-lora-rank={MAX_LORA_RANK}", f"--lora-modules={name}={adapter}"]
     return [
         f"--served-model-name={BASE_NAME if adapter else name}",
@@ -46,7 +49,7 @@ def engine_options(name: str, adapter: str = "", gpus: int = 1) -> list[str]:
         f"--tensor-parallel-size={gpus}",
         "--dtype=bfloat16",
         "--load-format=safetensors",  # a pickle could run code
-        f"--max-model-len={CONTEXT_TOKENS}",
+        f"--max-model-len={min(context, CONTEXT_TOKENS)}",
         f"--max-num-seqs={MAX_CONCURRENCY}",
         "--generation-config=vllm",  # else the folder's own sampling settings, such as a repetition penalty, apply
     ]

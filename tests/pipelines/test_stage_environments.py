@@ -53,7 +53,7 @@ def test_a_laptop_runs_every_stage_in_the_environment_that_is_there(monkeypatch:
 
 @pytest.mark.slow
 def test_processes_that_a_step_starts_are_among_what_is_imported() -> None:
-    started = {"swift.cli.main", "swift.cli.export", "components.training.sft.finish", "torch", "deepspeed"}
+    started = {"swift.cli.main", "components.training.sft.finish", "torch", "deepspeed"}
     assert started <= needed_modules(REWRITER, "sft", "sft")
     assert not any(name.startswith("ray") for name in needed_modules(REWRITER, "sft", "sft"))
     assert gpus.DRIVER in STARTED_BY_LIBRARIES["ppo"]

@@ -27,7 +27,7 @@ def image_forks() -> dict[str, str]:
     """Variables by which the image's steps and trainings are forks."""
     python = str(make_environment("sft", cpu=True))
     path = socket_path(SWIFT, python)
-    return forks_variables(dict.fromkeys((STEP, "swift.cli.sft", "swift.cli.export"), path), python)
+    return forks_variables(dict.fromkeys((STEP, "swift.cli.sft"), path), python)
 
 
 def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weights_and_the_adapter(

@@ -52,7 +52,7 @@ def rewrite_with_engine(
     """One student's rewrites of all rows, and some timed through the server that its users ask."""
     card = servable_card(folder)
     messages = [student_messages(row, card.system_prompts.get(row.tenant_id, "")) for row in rows]
-    options = [*engine_options(NAME), *config.vllm_options]
+    options = [*engine_options(NAME, context=model_context(folder)), *config.vllm_options]
     with (
         TemporaryDirectory(prefix="qinglan-") as logs,
         run_engine(folder, options, Path(logs) / "vllm.log", ENGINE_SECONDS + ready_seconds(folder)) as engine,

@@ -18,6 +18,7 @@ from components.evaluation.rewriter.engine_inference import (
 from components.evaluation.rewriter.student_inference import uses_vllm
 from components.evaluation.rewriter.student_timing import ready_seconds
 from qinglan.prompts import Message
+from qinglan.rewriter.card import model_context
 from qinglan.rewriter.engine import completion_request, engine_options
 from qinglan.rewriter.engine_process import run_engine
 from qinglan.rewriter.model import Student
@@ -65,7 +66,7 @@ def _with_engine(
     model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
 ) -> tuple[list[str], list[list[str]]]:
     card = servable_card(model)
-    options = [*engine_options(NAME), *config.vllm_options]
+    options = [*engine_options(NAME, context=model_context(model)), *config.vllm_options]
     with (
         TemporaryDirectory(prefix="qinglan-") as logs,
         run_engine(model, options, Path(logs) / "vllm.log", ENGINE_SECONDS + ready_seconds(model)) as engine,

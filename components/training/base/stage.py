@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
@@ -87,9 +89,9 @@ def _from_files(model: Path, files: list[Path], config: BaseConfig, make: Callab
     if not cached:
         with atomic_folder(cache) as partial:
             make(partial)
-            write_card(partial, RewriterCard(stage="base", parents=_parents(files)))
     with atomic_folder(model) as partial:
         shutil.copytree(cache, partial, dirs_exist_ok=True)
+        write_card(partial, RewriterCard(stage="base", parents=_parents(files)))  # of the very files of this call
     return _counts(model, config, cached)
 
 
@@ -206,10 +208,18 @@ def _parents(files: list[Path]) -> dict[str, str]:
 
 
 def _key(files: list[Path], config: BaseConfig) -> str:
-    parents = sorted(_parents(files).values())
+    contents = sorted(_content_digest(path) for path in files)
     return sha256_text(
-        source_digest(Path(__file__).parent), config.model_dump_json(include={"seed", "tiny"}), *parents
+        source_digest(Path(__file__).parent), config.model_dump_json(include={"seed", "tiny"}), *contents
     )[:24]
+
+
+def _content_digest(path: Path) -> str:
+    """Digest of what is learned from a file: a parquet's bytes also name the library that wrote it, and its other
+    columns are not read."""
+    if path.suffix != ".parquet":
+        return sha256_file(path)
+    return sha256_text(*(orjson.dumps(prompt).decode() for prompt in _prompts(path)))
 
 
 def _counts(model: Path, config: BaseConfig, cached: bool) -> BaseCounts:
@@ -225,7 +235,5 @@ def _counts(model: Path, config: BaseConfig, cached: bool) -> BaseCounts:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    import orjson
-
     values: dict[str, Any] = orjson.loads(path.read_bytes())
     return values

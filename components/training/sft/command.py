@@ -94,13 +94,6 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", *_words(value))]
 
 
-def merge_command(config: SftConfig, adapter: Path, merged: Path) -> Command:
-    """`swift export --merge_lora`: adds the adapter's weights to those of the base that its args.json names."""
-    words = ["--adapters", str(adapter), "--merge_lora", "true", "--output_dir", str(merged)]
-    words += ["--torch_dtype", config.dtype]
-    return Command([sys.executable, "-m", "swift.cli.export", *words], swift_environment(config))
-
-
 def swift_environment(config: SftConfig) -> dict[str, str]:
     """Environment variables of every process of ms-swift."""
     variables = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}

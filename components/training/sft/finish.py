@@ -13,12 +13,9 @@ from typing import Any
 
 import orjson
 
-from components.training.sft.command import merge_command
 from components.training.sft.config import SftConfig
 from qinglan.errors import TrainingError
 from qinglan.files import atomic_folder
-from qinglan.jobs import Outcome, run_command
-from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import module_job_main
 from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER, ADAPTER_WEIGHTS
 from qinglan.rewriter.card import RewriterCard, write_card
@@ -51,10 +48,12 @@ def best_checkpoint(folder: Path) -> Path:
 def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
     """Write the best checkpoint as a model folder; an adapter is merged, and kept beside the merged weights."""
     best = best_checkpoint(work / "checkpoints")
-    weights = best if config.tuner == "full" else _merged(best, work, config)
     with atomic_folder(work / "model") as folder:
-        for pattern in MODEL_FILES:
-            _copy(weights, pattern, folder)
+        if config.tuner == "lora":
+            merge(base, best, folder, config.dtype)
+        else:
+            for pattern in MODEL_FILES:
+                _copy(best, pattern, folder)
         for pattern in TOKENIZER_FILES:  # the base's own: what training saved may have been rewritten
             _copy(base, pattern, folder)
         _copy(base, "chat_template.jinja", folder)
@@ -63,15 +62,21 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
             for pattern in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
                 _copy(best, pattern, folder / ADAPTER_FOLDER)
         write_card(folder, card)
-    shutil.rmtree(work / "merged", ignore_errors=True)
 
 
-def _merged(adapter: Path, work: Path, config: SftConfig) -> Path:
-    weights, log = work / "merged", work / "log" / "merge.log"
-    shutil.rmtree(weights, ignore_errors=True)
-    if code := run_command(merge_command(config, adapter, weights), log):
-        raise explain_failure("ms-swift", Outcome(code), log)
-    return weights
+def merge(base: Path, adapter: Path, folder: Path, dtype: str) -> None:
+    """Save the base's weights with the adapter's added to them.
+
+    By PEFT in this process, which has imported all that `swift export` would import for half a minute in another.
+    """
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(
+        base, dtype=getattr(torch, dtype), use_safetensors=True, local_files_only=True
+    )
+    PeftModel.from_pretrained(model, adapter).merge_and_unload().save_pretrained(folder)
 
 
 def _copy(source: Path, pattern: str, target: Path) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from components.training.base.stage import base, text_base
 from components.training.base.tokenizer import train_tokenizer
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
+from qinglan.files import sha256_file
 from qinglan.prompt_parquet import ParquetRows
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
@@ -113,6 +115,32 @@ def test_base_weights_are_made_once_for_the_same_texts(prompts: Path, tmp_path: 
     assert digest(tmp_path / "a") == digest(tmp_path / "b") != digest(tmp_path / "c")
     assert first.steps == 2 and first.parameters > 0
     assert read_card(tmp_path / "a").parents["kb.jsonl"]
+
+
+def rewritten(prompts: Path, folder: Path, text: str = "") -> Path:
+    """The prompts as another version of the library would write them; the first question may be another."""
+    rows = pyarrow.parquet.read_table(prompts / "train.parquet").to_pylist()
+    if text:
+        rows[0]["prompt"][-1]["content"] += text
+    table = pyarrow.Table.from_pylist(
+        [row | {"reward_model": {"ground_truth": "of no interest here"}} for row in rows]
+    )
+    folder.mkdir()
+    pyarrow.parquet.write_table(table, folder / "train.parquet", compression="zstd", version="2.4")
+    assert (folder / "train.parquet").read_bytes() != (prompts / "train.parquet").read_bytes()
+    return folder
+
+
+@pytest.mark.parametrize(("text", "cached"), [("", 1), ("。", 0), (" ", 0)])
+def test_base_weights_are_known_again_by_the_prompts_and_not_by_their_files_bytes(
+    prompts: Path, tmp_path: Path, text: str, cached: int
+) -> None:
+    """A parquet names the library that wrote it: on another machine the same prompts made the base anew."""
+    passages, again = knowledge_base(tmp_path / "kb.jsonl", 12), rewritten(prompts, tmp_path / "again", text)
+    base(passages, prompts, tmp_path / "a", SMALL)
+
+    assert base(passages, again, tmp_path / "b", SMALL).cached == cached
+    assert read_card(tmp_path / "b").parents["train.parquet"] == sha256_file(again / "train.parquet")
 
 
 def test_the_same_texts_make_the_same_bytes_with_any_number_of_threads(

@@ -14,7 +14,6 @@ from components.training.sft.chat_rows import check_tokenizer, read_chats, write
 from components.training.sft.command import (
     Paths,
     distributed_environment,
-    merge_command,
     swift_environment,
     swift_flags,
     train_command,
@@ -187,7 +186,6 @@ def test_torchrun_starts_several_processes_and_one_trains_by_itself(config: SftC
     argv = train_command(config, PATHS, rows=560).argv
 
     assert [word for word in argv if word.startswith("swift.cli.")] == [entry]
-    assert "NPROC_PER_NODE" not in merge_command(SftConfig(), Path("a"), Path("m")).environment
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
 import orjson
 import pytest
 
+from components.evaluation.rewriter import engine_inference, sample_rewrites
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.student_inference import uses_vllm
 from components.evaluation.rewriter.student_timing import evenly_spaced
@@ -19,6 +21,7 @@ from tests.real_vllm import (
     serve_python,
     without_fragment,
 )
+from tests.tiny_rewriter import tiny_model
 
 TIMED = 6
 SCRIPT = """
@@ -50,6 +53,36 @@ def test_vllm_is_used_where_it_is_named_and_by_itself_only_on_a_gpu(monkeypatch:
     assert decided == {(False, False): False, (False, True): False, (True, False): False, (True, True): True}
     assert uses_vllm(EvaluateConfig(engine="vllm"))
     assert not uses_vllm(EvaluateConfig(engine="transformers"))
+
+
+class NotStartedError(Exception):
+    """Raised in place of a vLLM, with its options."""
+
+
+def record_options(weights: Path, options: list[str], *_: object) -> None:
+    raise NotStartedError(options)
+
+
+@pytest.mark.parametrize(
+    ("positions", "context"), [(512, 512), (2047, 2047), (2048, 2048), (40_960, 2048), (131_072, 2048)]
+)
+@pytest.mark.parametrize("module", [engine_inference, sample_rewrites])
+def test_the_engine_reads_no_more_tokens_than_the_model_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, positions: int, context: int
+) -> None:
+    """vLLM refuses to start with more: a tiny base has 512."""
+    model = tiny_model(tmp_path / "model")
+    settings = orjson.loads((model / "config.json").read_bytes()) | {"max_position_embeddings": positions}
+    (model / "config.json").write_bytes(orjson.dumps(settings))
+    monkeypatch.setattr(module, "run_engine", record_options)
+
+    with pytest.raises(NotStartedError) as started:
+        if module is engine_inference:
+            engine_inference.rewrite_with_engine("rl", model, [], EvaluateConfig(engine="vllm"))
+        else:
+            sample_rewrites._with_engine(model, [], 1, 0, EvaluateConfig(engine="vllm"))
+
+    assert f"--max-model-len={context}" in started.value.args[0]
 
 
 @pytest.mark.slow
