@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from pipelines.tenant_setup.passages import Block, document_passages, safe_id
+from pipelines.tenant_setup.markdown import read_markdown
+from pipelines.tenant_setup.passages import Block, Page, document_passages, safe_id
 from pipelines.tenant_setup.sheet_formats import read_records
 from qinglan.csv_tables import read_text
 from qinglan.errors import DataError
@@ -24,7 +25,7 @@ from qinglan.terminal import visible
 
 RECORD_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".xlsx", ".xls")
 HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-DROPPED_TAGS = ("script", "style", "noscript", "template", "nav", "footer", "iframe", "svg", "head")
+DROPPED_TAGS = ("script", "style", "noscript", "template", "nav", "footer", "iframe", "svg", "head", "title")
 BLOCK_TAGS = (
     *HEADING_TAGS,
     "p",
@@ -209,22 +210,8 @@ def _cell(value: Any) -> str:
     return "" if text.lower() in ("nan", "none", "null") else text
 
 
-def read_markdown(path: Path) -> Iterator[Block]:
-    """Headings and paragraphs; lines of code stay as they are."""
-    fenced, lines = False, list[str]()
-    for line in [*read_text(path).splitlines(), ""]:
-        if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-        mark = None if fenced else re.match(r"(#{1,6})\s", line)
-        heading = line[mark.end() :].strip().rstrip("#").rstrip() if mark else ""
-        if heading or (not line.strip() and not fenced):
-            yield Block("\n".join(lines))
-            lines = []
-        if mark and heading:
-            yield Block(heading, level=len(mark[1]))
-        elif line.strip():
-            lines.append(line.rstrip())
-    yield Block("\n".join(lines))
+def read_markdown_file(path: Path) -> Iterator[Page | Block]:
+    return read_markdown(read_text(path))
 
 
 def read_plain(path: Path) -> Iterator[Block]:
@@ -232,11 +219,11 @@ def read_plain(path: Path) -> Iterator[Block]:
     return (Block(part) for part in re.split(r"\n\s*\n", read_text(path).replace("\r\n", "\n")))
 
 
-def read_html_file(path: Path) -> Iterator[Block]:
+def read_html_file(path: Path) -> Iterator[Page | Block]:
     return read_html(read_text(path))
 
 
-def read_html(html: str) -> Iterator[Block]:
+def read_html(html: str) -> Iterator[Page | Block]:
     """Headings, paragraphs, items and rows of tables; what a browser would run or hide is left out."""
     from bs4 import BeautifulSoup
     from bs4.exceptions import ParserRejectedMarkup
@@ -248,8 +235,8 @@ def read_html(html: str) -> Iterator[Block]:
             f"not a readable .html file ({visible(str(error).splitlines()[-1].strip())[:120]})"
         ) from error
     title = soup.title.get_text(" ", strip=True) if soup.title else ""
-    if title and not soup.find(HEADING_TAGS):
-        yield Block(title, level=1)
+    if title and not soup.find("h1"):
+        yield Page(title)
     last, words = None, list[str]()
     for block, text in _html_texts(soup):
         if block is not last:
@@ -290,7 +277,7 @@ def _html_block(tag: Any, words: list[str]) -> Iterator[Block]:
         yield Block(text, level=int(tag.name[1]) if tag is not None and tag.name in HEADING_TAGS else 0)
 
 
-def read_word(path: Path) -> Iterator[Block]:
+def read_word(path: Path) -> Iterator[Page | Block]:
     """A .docx file by way of HTML, which keeps headings and tables; images are not even opened."""
     import mammoth
 
@@ -348,7 +335,7 @@ def join_lines(text: str) -> Iterator[str]:
         yield paragraph
 
 
-READERS: dict[str, Callable[[Path], Iterator[Block]]] = {
-    ".md": read_markdown, ".markdown": read_markdown, ".txt": read_plain, ".html": read_html_file,
-    ".htm": read_html_file, ".docx": read_word, ".pdf": read_pdf,
+READERS: dict[str, Callable[[Path], Iterator[Page | Block]]] = {
+    **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown_file), ".txt": read_plain,
+    **dict.fromkeys((".html", ".htm"), read_html_file), ".docx": read_word, ".pdf": read_pdf,
 }  # fmt: skip

@@ -1,9 +1,11 @@
 """A document's headings and paragraphs become passages of a size that a search can return. Pure functions."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import PurePath
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from qinglan.rag.contract import Passage
 from qinglan.terminal import visible
@@ -11,8 +13,23 @@ from qinglan.terminal import visible
 LONGEST = 600
 """Characters of a passage: a handful of sentences, of which a prompt takes several."""
 
+LONGEST_CODE = 1500
+"""Characters of fenced code that stays in one passage; a judge reads as many of a passage."""
+
 LONGEST_TITLE = 80
+SECTION = " › "
+"""Between a page's title and a section's."""
+
 SENTENCE_END = re.compile(r"(?<=[。！？；!?;\n])|(?<=\. )")
+FENCE = re.compile(r"[\s>]{0,20}(?:(?:[-*+]|\d{1,9}[.)])\s{1,9})?(`{3,}|~{3,})(.*)")
+"""The first or last line of fenced code (https://spec.commonmark.org/0.31.2/#fenced-code-blocks), also in a list."""
+
+
+class Page(NamedTuple):
+    """Title and metadata of a whole document, such as the front matter of Markdown."""
+
+    title: str = ""
+    metadata: Mapping[str, Any] = MappingProxyType({})
 
 
 class Block(NamedTuple):
@@ -26,25 +43,27 @@ class Block(NamedTuple):
     """Page of a PDF."""
 
 
-def document_passages(source: PurePath, blocks: Iterable[Block]) -> Iterator[Passage]:
+def document_passages(source: PurePath, blocks: Iterable[Page | Block]) -> Iterator[Passage]:
     """Passages of one document: each under its headings, with an id of the file's name and a number."""
-    path: dict[int, str] = {}
+    about, path = Page(), dict[int, str]()
     number, content, page = 0, "", 0
 
     def finish() -> Iterator[Passage]:
         nonlocal number, content
         for piece in split_text(content):
             number += 1
-            metadata = {"source": str(source)} | ({"page": page} if page else {})
             yield Passage(
                 id=f"{safe_id(str(source))}#{number}",
-                title=_title(source, path),
+                title=_title(about.title, source, path),
                 content=piece,
-                metadata=metadata,
+                metadata={**about.metadata, "source": str(source)} | ({"page": page} if page else {}),
             )
         content = ""
 
     for block in blocks:
+        if isinstance(block, Page):
+            about = block
+            continue
         text = block.text.strip()
         if block.level:
             yield from finish()
@@ -62,22 +81,71 @@ def safe_id(text: str) -> str:
     return re.sub(r"[\s,，;；\\/]+", "_", visible(text)).strip("_") or "passage"
 
 
-def _title(source: PurePath, path: dict[int, str]) -> str:
-    """The document's title and the nearest heading."""
-    headings = [path[level] for level in sorted(path)] or [source.stem]
-    return " ".join(dict.fromkeys((headings[0], headings[-1])))[:LONGEST_TITLE]
+def _title(page: str, source: PurePath, path: Mapping[int, str]) -> str:
+    """The page's title and the nearest heading; the page's is its own, its first heading's, or the file's name."""
+    headings = [path[level] for level in sorted(path)]
+    page = page or (path.get(1) or source.stem)
+    section = headings[-1] if headings else page
+    if section == page:
+        return page[:LONGEST_TITLE]
+    section = section[: LONGEST_TITLE // 2] if len(page) + len(section) > LONGEST_TITLE - len(SECTION) else section
+    return f"{page[: LONGEST_TITLE - len(SECTION) - len(section)]}{SECTION}{section}"
+
+
+def fence_numbers(lines: Sequence[str]) -> Iterator[int]:
+    """For each line the number of the fenced code that it belongs to, with its first and last line; 0 for text."""
+    number, marker = 0, ""
+    for line in lines:
+        match = FENCE.match(line)
+        if marker:
+            yield number
+            if match and match[1].startswith(marker) and not match[2].strip():
+                marker = ""
+        elif match and not (match[1].startswith("`") and "`" in match[2]):  # ```x``` is a word in a text
+            number, marker = number + 1, match[1]
+            yield number
+        else:
+            yield 0
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Pieces of at most LONGEST characters, cut at the ends of sentences where there are any."""
+    """Pieces of at most LONGEST characters, cut at the ends of sentences where there are any; code stays whole."""
     piece = ""
-    for sentence in SENTENCE_END.split(text):
-        if piece and len(piece) + len(sentence) > LONGEST:
+    for part in _parts(text):
+        if piece and len(piece) + len(part) > LONGEST:
             yield piece.strip()
             piece = ""
-        while len(sentence) > LONGEST:
-            yield sentence[:LONGEST].strip()
-            sentence = sentence[LONGEST:]
-        piece += sentence
+        piece += part
     if piece.strip():
         yield piece.strip()
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Sentences, none longer than LONGEST, and whole fenced codes."""
+    lines = text.splitlines(keepends=True)
+    for fence, group in groupby(zip(fence_numbers(lines), lines, strict=True), key=lambda pair: pair[0]):
+        part = [line for _, line in group]
+        if fence:
+            yield from _code(part)
+            continue
+        for sentence in SENTENCE_END.split("".join(part)):
+            yield from (sentence[at : at + LONGEST] for at in range(0, len(sentence), LONGEST))
+
+
+def _code(lines: Sequence[str]) -> Iterator[str]:
+    """Fenced code, in several fences where it is very long."""
+    if sum(map(len, lines)) <= LONGEST_CODE:
+        yield "".join(lines)
+        return
+    first = FENCE.match(lines[0])
+    marker = first[1] if first else "```"
+    is_closed = len(lines) > 1 and lines[-1].strip(" \t\n>").startswith(marker)
+    body = "".join(lines[1:-1] if is_closed else lines[1:])
+    piece = ""
+    for line in body.splitlines(keepends=True):
+        for at in range(0, len(line), LONGEST_CODE):
+            if piece and len(piece) + len(line[at : at + LONGEST_CODE]) > LONGEST_CODE:
+                yield f"{lines[0]}{piece.rstrip()}\n{marker}\n"
+                piece = ""
+            piece += line[at : at + LONGEST_CODE]
+    yield f"{lines[0]}{piece.rstrip()}\n{marker}\n"

@@ -10,7 +10,10 @@ from tests.pipelines.tenant_setup.documents import write_pdf, write_word
 
 WORD_XML = "word/document.xml"
 HTML = "<html><head><title>手册</title></head><body><h1>清洗</h1><p>冷水<b>手洗</b>。<table><tr><td>型号</td><td><p>A1</p></td></tr></table><!-- a --><script>1</script></body></html>"  # fmt: skip  # noqa: E501
-MARKDOWN = "# 常见问题\n\n## 退货 ##\n七天内。\n\n```\n# 不是标题\n```\n"
+MARKDOWN = (
+    "---\ntitle: 问题\ntags: [a, b]\n---\n# 常见问题\n\n## 退货 {#back} ##\n七天内。\n\n```yaml\n# 不是标题\n```\n"
+    ":::tip 提示\n- ~~~~\n  a\n  ~~~~\n:::\n"
+)
 CSV = '编号,问题,答案\r\n1,怎么退货,"七天内\n可以退货"\r\n2,发票,=1+1\r\n'
 
 

@@ -37,8 +37,8 @@ def test_markdown_is_cut_at_its_headings(folder: Path) -> None:
     documents = read(folder)
 
     assert texts(documents) == [
-        ("常见问题 退货", "七天内可以退货。\n```\n# 不是标题\n```"),
-        ("常见问题 发票", "可以开电子发票。"),
+        ("常见问题 › 退货", "七天内可以退货。\n```\n# 不是标题\n```"),
+        ("常见问题 › 发票", "可以开电子发票。"),
     ]
     assert [passage.id for passage in documents.passages] == ["sub_faq.md#1", "sub_faq.md#2"]
     assert documents.passages[0].metadata == {"source": "sub/faq.md"}
@@ -51,7 +51,7 @@ def test_word_keeps_headings_and_the_rows_of_tables(folder: Path) -> None:
     )  # fmt: skip
     documents = read(folder)
 
-    assert texts(documents) == [("背包手册 清洗", "冷水手洗。\n型号 | 容量\nA1 | 30升")]
+    assert texts(documents) == [("背包手册 › 清洗", "冷水手洗。\n型号 | 容量\nA1 | 30升")]
     assert documents.passages[0].id == "背包_手册.docx#1"
 
 
