@@ -32,6 +32,7 @@ from qinglan.config import Config
 from qinglan.errors import QinglanError
 from qinglan.llm.config import PaidModel, Price
 from qinglan.llm.prices import cost, estimate_tokens
+from qinglan.llm.provider_quirks import has_batches
 from qinglan.prompts import (
     Message,
     choice_messages,
@@ -370,8 +371,13 @@ def _paid_step(config: RunConfig, step: str, what: str, tokens: TokenCount, mode
         step=step, what=what, model=model.model, calls=tokens.calls, input_tokens=tokens.input,
         output_tokens=output, cost=live,
         seconds=tokens.calls * model.typical_seconds / config.gateway.limits.concurrency,
-        prepaid_cost=live * model.batch_price_factor if step in PREPAID_STEPS else None,
+        prepaid_cost=live * model.batch_price_factor if _can_prepay(config, step, model) else None,
     )  # fmt: skip
+
+
+def _can_prepay(config: RunConfig, step: str, model: PaidModel) -> bool:
+    """Tell if `qinglan prepay` would save money: not on a stand-in, nor at a host that is known to lack batches."""
+    return step in PREPAID_STEPS and config.pays and has_batches(model.base_url)
 
 
 def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:

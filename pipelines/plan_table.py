@@ -30,7 +30,8 @@ def print_plan(plan: Plan) -> None:
     for step in plan.steps:
         if step.model:
             console.print(f"{step.step} asks the model {step.model} for {step.what}.", highlight=False)
-    console.print(prepayment_in_words(plan), highlight=False)
+    if prepayment := prepayment_in_words(plan):
+        console.print(prepayment, highlight=False)
     if plan.training:
         console.print(f"{plan.training} The hours of this training are not part of the table.", highlight=False)
     counted = {step.step for step in plan.steps}
@@ -64,7 +65,9 @@ def print_promotion(console: Any, promotion: Promotion) -> None:
 
 
 def prepayment_in_words(plan: Plan) -> str:
-    """Tell how much paying ahead saves, and how long it takes."""
+    """Tell how much paying ahead saves, and how long it takes; empty if it saves nothing."""
+    if plan.prepaid_cost >= plan.cost:
+        return ""
     steps = " and ".join(step.step for step in plan.steps if step.prepaid_cost is not None)
     return (
         f"`qinglan prepay` with the same arguments pays for {steps} before the run, through the providers' batch "

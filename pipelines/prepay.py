@@ -305,7 +305,7 @@ class _Rounds:
             self._most[role] = end.resend_rows
             self._calls[role] = [*self._batches.unanswered(end.batch), *self._calls.get(role, [])]
         self._unpaid += [row for row in end.unpaid if not end.resend_rows or row.reason in REJECTED_REASONS]
-        if end.problem:
+        if end.problem and end.problem not in self._problems:
             self._problems.append(end.problem)
 
     def _show(self, batch: Batch, status: BatchStatus) -> None:
@@ -317,7 +317,9 @@ class _Rounds:
 
 
 def result_in_words(result: Prepayment, journal: Path) -> list[str]:
-    """The result for people; unpaid rows by name."""
+    """The result for people; unpaid rows by name. Nothing if no batch was made: the problems say why."""
+    if result.problems and not (result.answered or result.unpaid):
+        return []
     held = read_report(journal)["answered"] if journal.is_file() else 0
     lines = [
         f"✓ {result.answered:,} answers added for {result.cost:.4f} {result.currency}; "

@@ -219,10 +219,11 @@ def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool
     """Cost and promotion of the paid run."""
     from pipelines.promotion import promotion_lines
 
+    prepaid = [f"With `qinglan prepay` before it: about {plan.prepaid_cost:.2f} {plan.currency}."]
     return [
-        f"A run taught by {answers.teacher}: about {plan.cost:.2f} {plan.currency}, {plan.prepaid_cost:.2f} with "
-        f"`qinglan prepay`; it stops before it passes {plan.budget:g}. `qinglan plan {tenant} --profile "
-        f"{answers.teacher}` shows all of it.",
+        f"A run taught by {answers.teacher}: about {plan.cost:.2f} {plan.currency}; it stops before it passes "
+        f"{plan.budget:g}. `qinglan plan {tenant} --profile {answers.teacher}` shows all of it.",
+        *(prepaid if plan.prepaid_cost < plan.cost else []),
         "Can its model be promoted?", *(f"  {line}" for line in promotion_lines(plan.promotion)),
         *(f"! {warning}" for warning in plan.warnings),
         *([] if documents else ["! Without a knowledge base there is no run: the next command names it."]),

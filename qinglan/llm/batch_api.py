@@ -16,6 +16,7 @@ import orjson
 from qinglan.http_client import MAX_ANSWER_BYTES, async_client
 from qinglan.llm.upstream import (
     MAX_RAW_CHARACTERS,
+    NOT_FOUND,
     Completion,
     FatalUpstreamError,
     TransientError,
@@ -77,6 +78,10 @@ class UnknownBatchError(FatalUpstreamError):
     """The service does not know this batch or file: wrong address, wrong key, or deleted."""
 
 
+class NoBatchApiError(FatalUpstreamError):
+    """The service knows no files to upload."""
+
+
 class BatchResultLine(NamedTuple):
     """One line of a batch's result file."""
 
@@ -102,7 +107,12 @@ class BatchService:
                 )
                 return bytes(answer.content)
 
-        created = self._read(await self._upstream.call(send, TRANSFER_SECONDS))
+        try:
+            created = self._read(await self._upstream.call(send, TRANSFER_SECONDS))
+        except FatalUpstreamError as refused:
+            if refused.reason != NOT_FOUND:
+                raise
+            raise NoBatchApiError(NOT_FOUND, no_batch_api(self._upstream.model.base_url)) from refused
         return self._text(created, "id")
 
     async def create(self, file: str, name: str) -> BatchStatus:
@@ -214,7 +224,7 @@ class BatchService:
         try:
             yield
         except FatalUpstreamError as closed:
-            if closed.reason != "address":
+            if closed.reason not in (NOT_FOUND, "address"):
                 raise
             raise UnknownBatchError(
                 "forgotten",
@@ -237,6 +247,14 @@ class BatchService:
             tuple(_problem(error) for error in _objects(_object(values, "errors"))),
             unnamed or (status == "completed" and not any(files)),
         )
+
+
+def no_batch_api(base_url: str) -> str:
+    """The message about a provider whose batch API is not there."""
+    return (
+        f"{base_url}: this provider has no /files, so no batch API. `qinglan run` pays for the same calls live; if "
+        "it cannot reach the model either, see base_url. Nothing was paid."
+    )
 
 
 def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:

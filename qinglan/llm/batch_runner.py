@@ -22,6 +22,7 @@ from qinglan.llm.batch_api import (
     BatchResultLine,
     BatchService,
     BatchStatus,
+    NoBatchApiError,
 )
 from qinglan.llm.batch_journal import Batch, BatchJournal, BatchRow
 from qinglan.llm.call_plan import booked
@@ -237,7 +238,10 @@ class BatchRunner:
         for row in self._batches.unsettled(self._batch):
             await self._settle(row, TransientError("not run", str(error)))
         await self._commit()
+        self._unpaid.clear()  # the reason is the batch's, and would be said again for each row
         await self._note(status="refused")
+        if isinstance(error, NoBatchApiError):
+            return await self._end(str(error))
         return await self._end(f"{error} No batch was made; its {self._batch.rows:,} rows are unpaid.")
 
     async def _end(self, problem: str, resend_rows: int = 0) -> BatchEnd:

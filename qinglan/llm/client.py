@@ -29,6 +29,7 @@ from qinglan.llm.contract import (
 )
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.usable_answer import as_line, usable_text
+from qinglan.llm.waiting_calls import WaitingCalls
 from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import Message
 from qinglan.request_bundles import BundleClient, BundledResponse
@@ -77,6 +78,7 @@ class GatewayClient:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._http = async_client(timeout=httpx2.Timeout(None, connect=5.0), largest=None)
         self._bundles = BundleClient(base_url)
+        self._waiting = WaitingCalls(step)
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,6 +86,7 @@ class GatewayClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._waiting.stop()
         await self._bundles.aclose()
         await self._http.aclose()
 
@@ -108,7 +111,8 @@ class GatewayClient:
             async with self._slots:
                 return self._checked(await self._bundles.post(COMPLETIONS_PATH, orjson.dumps(body), headers))
 
-        response = await self._send_with_retries(send)
+        with self._waiting.call():
+            response = await self._send_with_retries(send)
         completion = orjson.loads(response.content)
         text = usable_text(completion, response_format is not None)
         return Answer(

@@ -13,10 +13,12 @@ Read in November 2026:
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
 from qinglan.llm.answer_format import DEEPSEEK, AnswerFormat, object_text
+from qinglan.llm.host_allowlist import is_loopback
 
 RESERVED_FIELDS = frozenset({
     "model", "messages", "temperature", "max_tokens", "max_completion_tokens", "response_format", "reasoning_effort",
@@ -26,6 +28,9 @@ RESERVED_FIELDS = frozenset({
 
 INTERRUPTED_FINISH_REASONS = frozenset({"insufficient_system_resource"})
 """Finish reasons of answers that the service broke off; such a failure passes."""
+
+HOSTS_WITHOUT_BATCHES = frozenset({"api.deepseek.com"})
+"""Hosts whose documentation names no batch API (api-docs.deepseek.com, November 2026)."""
 
 OPENAI_REASONING = re.compile(r"(gpt-5|o\d)(?!.*chat)")
 
@@ -59,6 +64,12 @@ def find_incompatible_setting(
                 "or extra_body: {thinking: {type: disabled}}"
             )
     return ""
+
+
+def has_batches(base_url: str) -> bool:
+    """False for hosts that are known to have no batch API: these, and a vLLM on this machine."""
+    host = urlsplit(base_url).hostname or ""
+    return host not in HOSTS_WITHOUT_BATCHES and not is_loopback(host)
 
 
 def _deepseek_thinks(model: str, extra_body: Mapping[str, Any]) -> bool:

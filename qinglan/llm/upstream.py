@@ -27,6 +27,9 @@ from qinglan.llm.redaction import key_remover
 MAX_RAW_CHARACTERS = 2000
 MAX_MESSAGE_CHARACTERS = 300
 RETRYABLE_STATUSES = {408, 409, 425}
+NOT_FOUND = "not found"
+"""Reason of a FatalUpstreamError: the service knows no such path, model, batch or file."""
+
 CUT_OFF_STATUSES = {502, 504, 520, 524}
 """Statuses of a proxy that forwarded the request and got no answer, or a broken one; the last two are Cloudflare's
 (developers.cloudflare.com/support/troubleshooting/http-status-codes). The service may have answered, and billed."""
@@ -169,7 +172,9 @@ def error_from_status(status: int, headers: Mapping[str, str], body: str, where:
     if status >= 500 or status in RETRYABLE_STATUSES:
         return TransientError(f"status {status}", text, raw, maybe_billed=status in CUT_OFF_STATUSES)
     return FatalUpstreamError(
-        "address", f"{text} See that base_url and model are right; redirects are not followed.", raw
+        NOT_FOUND if status in (404, 405) else "address",
+        f"{text} See that base_url and model are right; redirects are not followed.",
+        raw,
     )
 
 

@@ -4,6 +4,7 @@ import json
 import re
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -190,6 +191,23 @@ def test_the_plan_prices_prepaid_calls_beside_live_ones(questions: Path) -> None
     assert f"pays for generate and validate before the run, through the providers' batch APIs: {saved:.2f} USD" in (
         prepayment_in_words(plan)
     )
+
+
+@pytest.mark.parametrize("url", ["https://api.deepseek.com/v1", "http://127.0.0.1:8000/v1", "http://localhost/v1"])
+def test_the_plan_offers_no_prepayment_at_a_host_without_batches(questions: Path, url: str) -> None:
+    config = load_config("fivedoctors", "gpt", questions=questions)
+    models: dict[str, Any] = {
+        role: model.model_copy(update={"base_url": url, "model": "m", "temperature": None})
+        for role, model in config.gateway.models().items()
+    }
+    plan = make_plan(config.model_copy(update={"gateway": config.gateway.model_copy(update=models)}), TODAY)
+
+    assert plan.prepaid_cost == plan.cost > 0
+    assert prepayment_in_words(plan) == ""
+
+
+def test_the_plan_offers_no_prepayment_of_a_stand_in(questions: Path) -> None:
+    assert prepayment_in_words(make_plan(load_config("fivedoctors", "demo", questions=questions), TODAY)) == ""
 
 
 def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None:

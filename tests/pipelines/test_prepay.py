@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from pipelines.prepay import Prepayment, Quote, result_in_words
+from pipelines.prepay import Prepayment, Quote, prepay, result_in_words
 from qinglan.errors import BudgetError, ConfigError, OutageError
+from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.journal import Entry, Journal, make_call
 from qinglan.llm.journal_reader import read_report
 from qinglan.llm.prices import Usage
@@ -24,8 +26,10 @@ from tests.small_prepayments import (
     echoing,
     fails,
     in_json,
+    messages,
     outcomes,
     pay_ahead,
+    requests,
     short_pauses,
     stats,
     texts,
@@ -270,7 +274,7 @@ def test_a_listing_that_is_refused_or_has_no_end_does_not_dissolve_the_batch_tha
 
 @pytest.mark.parametrize(
     ("status", "code", "says"),
-    [(401, "invalid_api_key", "set another"), (429, "insufficient_quota", "top it up"), (404, "x", "base_url")],
+    [(401, "invalid_api_key", "set another"), (429, "insufficient_quota", "top it up"), (307, "x", "base_url")],
 )
 def test_a_service_that_takes_no_batch_leaves_the_rows_unpaid(
     tmp_path: Path, status: int, code: str, says: str
@@ -280,10 +284,24 @@ def test_a_service_that_takes_no_batch_leaves_the_rows_unpaid(
         paid = pay_ahead(service, tmp_path, ROWS)
     assert says in paid.problems[0]
     assert "20 rows are unpaid" in paid.problems[0]
+    assert paid.unpaid == ()
     report = read_report(tmp_path / "journal.sqlite")
     assert (report["cost"], report["batches"], report["possibly_billed"]) == (0, [], [])
     with running(echoing()) as teacher:
         assert pay_ahead(teacher, tmp_path, ROWS).answered == 20
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_provider_without_a_batch_api_is_named_once(tmp_path: Path, status: int) -> None:
+    """For teacher and judge together, and for no row by itself; the same calls can then be paid live."""
+    needs = (PaidRequest(Entry("validate", row, "judge"), messages(f"need {row}")) for row in ROWS)
+    journal = tmp_path / "journal.sqlite"
+    with running(Scripted(Reply(status, b'{"detail": "Not Found"}'))) as service:
+        paid = asyncio.run(prepay(chain(requests(ROWS), needs), gateway_config(service), journal, lambda _: True))
+    assert paid is not None and len(paid.problems) == 1
+    assert f"{service}/v1: this provider has no /files, so no batch API." in paid.problems[0]
+    assert (paid.answered, paid.unpaid, result_in_words(paid, journal)) == (0, (), [])
+    assert read_report(journal)["cost"] == 0
 
 
 def test_too_many_tokens_at_the_service_make_batches_smaller_until_they_are_taken(

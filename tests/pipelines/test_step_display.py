@@ -116,6 +116,7 @@ def test_a_training_says_once_where_it_shows_itself(tmp_path: Path, capsys: pyte
             "step 2/8, mean reward 0.071, wins 0.352, gold 0.875, gold on dev 0.877, 99 s left",
             "第 2/8 步，平均奖励 0.071，胜过教师的比例 0.352，标准段落 0.875，dev 上的标准段落 0.877，还剩 99 秒",
         ),
+        ("10 calls wait, the oldest for 80 s", "10 个调用在等待，最久的已等 80 秒"),
         ("0.5 s  行 32，已改写 30", "0.5 s  行 32，已改写 30"),
         ("Give more rows, or another base", "Give more rows, or another base"),
     ],

@@ -22,7 +22,7 @@ from pipelines.live_service import fetch_server_versions
 from pipelines.preflight import check_served
 from pipelines.run import _gateway_report
 from qinglan.errors import OutageError, QinglanError
-from qinglan.http_client import get_json
+from qinglan.http_client import MAX_ANSWER_BYTES, async_client, get_json
 from qinglan.lineage.gateway_state import read_gateway_state
 from qinglan.live.outlets import gateway_sender
 from qinglan.live.snapshot import TrainingSnapshot
@@ -246,6 +246,30 @@ def test_no_call_takes_the_proxy_of_the_environment(call: str, monkeypatch: pyte
         CALLS[call](url)
 
     assert app.seen
+
+
+LARGE = b'{"a": "' + b"x" * MAX_ANSWER_BYTES + b'"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (LARGE, {}),
+        (gzip.compress(LARGE), {"content-encoding": "gzip"}),
+        (gzip.compress(gzip.compress(LARGE)), {"content-encoding": "gzip, gzip"}),
+        (zlib.compress(LARGE), {"content-encoding": "deflate"}),
+    ],
+)
+def test_an_answer_that_could_be_read_is_refused_for_its_size(body: bytes, headers: dict[str, str]) -> None:
+    async def ask(url: str) -> None:
+        async with async_client(timeout=30) as http:
+            with pytest.raises(httpx2.TransportError, match="larger than 8,000,000 bytes"):
+                await http.get(url)
+
+    with running(Scripted(Reply(200, body, headers))) as url:
+        asyncio.run(ask(url))
+        with pytest.raises(OutageError, match="larger than 8,000,000 bytes"):
+            get_json(url, "Is it up?")
 
 
 def test_an_answer_within_its_limits_is_read_whole_however_it_is_packed() -> None:

@@ -1,0 +1,60 @@
+"""Says which calls wait while no answer comes: a provider that hangs would otherwise look like one that works.
+
+    with waiting.call():
+        answer = await send()
+
+`[generate] 10 calls wait, the oldest for 80 s`: a line of progress, as any other of its step.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from qinglan.terminal import say
+
+SILENT_SECONDS = 15.0
+"""Seconds without an answer after which a line is printed, and between two lines."""
+
+
+class WaitingCalls:
+    """The calls of one client that have no answer yet."""
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+        self._sent: dict[object, float] = {}
+        self._answered = 0.0
+        self._watch: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A call waits for as long as the block lasts."""
+        key = object()
+        self._sent[key] = time.monotonic()
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._tell())
+        try:
+            yield
+        finally:
+            del self._sent[key]
+            self._answered = time.monotonic()
+
+    def stop(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(SILENT_SECONDS)
+            if line := waiting_line(self._step, self._sent.values(), self._answered, time.monotonic()):
+                say(line)
+
+
+def waiting_line(step: str, sent: Collection[float], answered: float, now: float) -> str:
+    """The line about calls that were sent at these times; empty if one ended lately, or if none waits for long."""
+    if not sent or now - max(min(sent), answered) < SILENT_SECONDS:
+        return ""
+    seconds = now - min(sent)
+    if len(sent) == 1:
+        return f"[{step}] 1 call waits, for {seconds:.0f} s"
+    return f"[{step}] {len(sent):,} calls wait, the oldest for {seconds:.0f} s"
