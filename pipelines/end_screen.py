@@ -100,7 +100,7 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
 def alarm_lines(run: RunDir, record: Json) -> Iterator[str]:
     """Alarms of this run's trainings."""
     for training in read_trainings(run.live):
-        if training.stage in record["ran"]:
+        if training.stage.partition("-")[0] in record["ran"]:
             for alarm in training.alarms:
                 yield f"! {training.stage}, step {alarm.step}: {alarm.message}"
 

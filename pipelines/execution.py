@@ -235,7 +235,8 @@ def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool)
             run.unlink((run.step_record(stage) or {}).get("outputs", ()))
         for ending in (".json", ENVELOPE_SUFFIX):
             (run.records / f"{stage}{ending}").unlink(missing_ok=True)
-        shutil.rmtree(run.live / stage, ignore_errors=True)
+        for folder in run.live.glob(f"{stage}*"):  # one for each training of the stage
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_keys() -> None:

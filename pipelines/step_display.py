@@ -70,7 +70,7 @@ class StepDisplay:
 
     def _trains(self, states: list[tuple[str, str, str]]) -> list[str]:
         """The running stages that show themselves while they train."""
-        return [stage for stage, status, _ in states if status == "running" and (self._run.live / stage).is_dir()]
+        return [stage for stage, status, _ in states if status == "running" and any(self._run.live.glob(f"{stage}*"))]
 
     def _announce(self, states: list[tuple[str, str, str]]) -> None:
         """Print the path of the live page once, which shows every training of the run."""

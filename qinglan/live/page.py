@@ -1,16 +1,24 @@
 """The page of trainings: the same in a run's folder and at its gateway."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from qinglan.curves import curve_svg
-from qinglan.live.snapshot import TrainingSnapshot
+from qinglan.live.snapshot import Points, TrainingSnapshot
 from qinglan.messages import translated
 from qinglan.page import render_page
 
 REFRESH_SECONDS, IDLE_REFRESH_SECONDS = 3, 15
+FIGURES = {
+    "loss": "training loss", "eval_loss": "validation loss", "token_accuracy": "right tokens in training",
+    "eval_token_accuracy": "right tokens on dev", "learning_rate": "learning rate", "epoch": "passes over the rows",
+    "macro_f1": "macro F1 on dev", "avg_reward": "mean reward", "win_rate": "wins against the teacher",
+    "train_gold": "gold passage first in training", "gold_dev": "gold passage first on dev",
+    "kl": "distance from the SFT model (KL)", "entropy": "entropy",
+}  # fmt: skip
+"""Figures with words for people, by name; the page folds the others away under their names."""
 
 
 def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
@@ -24,7 +32,7 @@ def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
         headline(trainings),
         refresh=REFRESH_SECONDS if running else IDLE_REFRESH_SECONDS,
         trainings=[
-            {"at": training, "curve": Markup(_curve(training)), **_words(training)}  # noqa: S704 - its texts are escaped
+            {"at": training, "curves": list(map(Markup, _curves(training))), **_words(training)}
             for training in ordered
         ],
     )
@@ -37,19 +45,34 @@ def headline(trainings: Sequence[TrainingSnapshot]) -> str:
     return f"Trainings of {runs[0]}{more}" if runs else "Trainings"
 
 
-def _curve(training: TrainingSnapshot) -> str:
-    """The curve in the reader's language; the file beside it stays English, as a log does."""
-    return curve_svg(
-        translated(training.title), {translated(label): points for label, points in training.curves.items()}
-    )
+def _curves(training: TrainingSnapshot) -> Iterator[str]:
+    """Charts in the reader's language, one for each unit; the file beside them stays English, as a log does."""
+    units: dict[str, dict[str, Points]] = {}
+    for label, points in training.curves.items():
+        units.setdefault(_unit(label), {})[translated(label)] = points
+    for unit, curves in units.items():
+        if any(curves.values()):
+            title = translated(training.title) if len(units) == 1 else f"{training.stage}: {translated(unit)}"
+            yield curve_svg(title, curves)
+
+
+def _unit(label: str) -> str:
+    """What a curve measures: rewards, losses and shares of rows have scales of their own."""
+    return next((unit for unit in ("reward", "loss") if unit in label), "share")
 
 
 def _words(training: TrainingSnapshot) -> dict[str, Any]:
-    left = f", about {duration(training.seconds_left)} left" if training.seconds_left is not None else ""
+    known = {words: f"{training.figures[name]:.5g}" for name, words in FIGURES.items() if name in training.figures}
+    unnamed = {name: f"{value:.5g}" for name, value in training.figures.items() if name not in FIGURES}
+    left = training.seconds_left if training.state == "running" else None
     return {
-        "progress": f"step {training.step:,} of {training.total:,}{left if training.state == 'running' else ''}",
+        "progress": f"step {training.step:,} of {training.total:,}"
+        if training.total
+        else "no step has been done yet",
+        "left": "" if left is None else f"about {duration(left)} left",
         "written": datetime.fromtimestamp(training.written, UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        "figures": {name: f"{value:.5g}" for name, value in training.figures.items()},
+        "known": known,
+        "unnamed": unnamed,
     }
 
 

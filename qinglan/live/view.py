@@ -1,8 +1,10 @@
 """Follow a training: keep its steps and alarms, write them to the run's folder, and send them to its gateway."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from qinglan.clock import steady_time
 from qinglan.live.alarms import Alarm
@@ -24,16 +26,35 @@ from qinglan.terminal import say
 from qinglan.terminal.progress import ShowStep, step_progress
 
 
+class Part(NamedTuple):
+    """One of several trainings of a stage, such as a fold; each has files and a place on the page of its own."""
+
+    name: str = ""
+    """Words for people; empty for the only one, or the one that is the stage's result."""
+
+    number: int = 1
+    total: int = 1
+
+    def of(self, stage: str) -> str:
+        """The stage's name with the part's, as a folder and a label have it."""
+        return "-".join([stage, *re.findall("[a-z0-9]+", self.name.lower())])
+
+
+WHOLE = Part()
+"""The only training of a stage."""
+
+
 @contextmanager
 def live_training(
-    stage: str, title: str, curves: Mapping[str, str], log: Path | None = None, gateway_url: str = ""
-) -> Iterator["LiveTraining"]:
+    stage: str, title: str, curves: Mapping[str, str], log: Path | None = None, gateway_url: str = "",
+    part: Part = WHOLE,
+) -> Iterator["LiveTraining"]:  # fmt: skip
     """Follow a training for as long as the block lasts; an error in it is a training that failed.
 
-    `curves` maps a curve's label to the figure that it draws; `log` is the training's own, where it has one.
+    `curves` maps a curve's label to the figure that it draws; `log` is the training's own, if it has one.
     """
-    with step_progress(stage) as show:
-        live = LiveTraining(stage, title, curves, log, show, outlets(stage, gateway_url))
+    with step_progress(stage, part.total - part.number) as show:
+        live = LiveTraining(part.of(stage), title, curves, log, show, outlets(stage, gateway_url), part)
         try:
             yield live
         except BaseException:
@@ -53,7 +74,9 @@ class LiveTraining:
         log: Path | None,
         show: ShowStep,
         outlets: Sequence[Outlet] = (),
+        part: Part = WHOLE,
     ) -> None:
+        self._part = part.name or (f"training {part.number} of {part.total}" if part.total > 1 else "")
         self._stage, self._title, self._curves, self._log = stage, title, curves, log
         self._show, self._outlets = show, outlets
         self._rows: dict[int, dict[str, float]] = {}
@@ -79,6 +102,7 @@ class LiveTraining:
         at = int(row["step"])
         self._rows[at] = {**self._rows.get(at, {}), **row}
         self._total, self._stepped = total, steady_time()
+        note = ", ".join(filter(None, [note, self._part]))
         self._show(at, total, note)
         self._notes = [*self._notes, f"step {at}/{total} {note}".rstrip()[:LOG_WIDTH]][-LOG_LINES:]
 

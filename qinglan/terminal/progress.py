@@ -21,8 +21,11 @@ class ShowStep(Protocol):
 
 
 @contextmanager
-def step_progress(label: str) -> Iterator[ShowStep]:
-    """Show the progress of a program that counts its steps: gives a function to call with step and total."""
+def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
+    """Show the progress of a program that counts its steps: gives a function to call with step and total.
+
+    `rest`: programs of about as many steps that follow; the time left is that of all.
+    """
     first: tuple[int, float] | None = None
     """Step and time of the first that came: before it a program starts, which says nothing about its pace."""
     printed = -EVERY_SECONDS
@@ -34,7 +37,8 @@ def step_progress(label: str) -> Iterator[ShowStep]:
         if step >= total or now - printed >= EVERY_SECONDS:
             printed = now
             pace = (now - first[1]) / (step - first[0]) if step > first[0] else 0.0
-            left = f"{pace * (total - step):.0f} s left" if pace and step < total else ""
+            steps = total - step + rest * total
+            left = f"{pace * steps:.0f} s left" if pace and steps else ""
             say(f"[{label}] {listed(part for part in (f'step {step}/{total}', note, left) if part)}")
 
     yield show

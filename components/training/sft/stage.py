@@ -28,7 +28,7 @@ from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
-from qinglan.live.view import live_training
+from qinglan.live.view import WHOLE, Part, live_training
 from qinglan.models.base_reference import base_digest, is_reference, weights_folder
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
 from qinglan.rewriter.model import load_tokenizer, refuse_unusable, render_prompt
@@ -144,8 +144,8 @@ def _train_both(
     if not rows:
         say("[sft] No dev row has a passage that is known to be right: the further rows are used unproved.")
         return train_student(base, chats, config, runner, gateway_url), None
-    plain = train_student(base, without, config, runner, gateway_url, "without further rows")
-    trained = train_student(base, chats, config, runner, gateway_url, "with further rows")
+    plain = train_student(base, without, config, runner, gateway_url, Part("without further rows", 1, 2))
+    trained = train_student(base, chats, config, runner, gateway_url, Part("with further rows", 2, 2))
     gain = compare(plain.work, trained.work, rows, config, runner, gateway_url)
     if (plain.unusable is None) != (trained.unusable is None):
         gain = gain.model_copy(update={"taken": trained.unusable is None})
@@ -167,11 +167,11 @@ def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None
 
 
 def train_student(
-    base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str, name: str = ""
+    base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str, part: Part = WHOLE
 ) -> Trained:
     """Train on these chats, and check the model; a training that was finished before is only read.
 
-    `name` tells two trainings of one step apart where they are shown.
+    `part` tells two trainings of one step apart where they are shown.
     """
     train, _ = (read_chats(chats / name) for name in ("train.jsonl", "dev.jsonl"))
     parents = {"base_model": base_digest(base), "train": sha256_file(chats / "train.jsonl")}
@@ -192,7 +192,7 @@ def train_student(
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
             base = base if shared else copy_to_scratch(base, parents["base_model"])
-        metrics = _train(base, chats, work, fitted.rows, config, runner, gateway_url, name)
+        metrics = _train(base, chats, work, fitted.rows, config, runner, gateway_url, part)
         card = RewriterCard(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens,
             max_prompt_tokens=config.max_prompt_tokens, parents=parents,
@@ -223,13 +223,13 @@ def _write_left_out(rows: Sequence[QuarantinedRow], target: Path) -> None:
 
 
 def _train(
-    base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner, gateway_url: str, name: str
+    base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner, gateway_url: str, part: Part
 ) -> list[dict[str, float]]:
     """Run ms-swift to its end, from its last checkpoint where there is one."""
     checkpoints, log = work / "checkpoints", work / "log" / "train.log"
     log.parent.mkdir(exist_ok=True)
-    with live_training("sft", TITLE, CURVES, log, gateway_url) as live:
-        watch = TrainingMonitor(checkpoints / "logging.jsonl", live, name)
+    with live_training("sft", TITLE, CURVES, log, gateway_url, part) as live:
+        watch = TrainingMonitor(checkpoints / "logging.jsonl", live)
         paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints)
         command = train_command(config, paths, rows)
         with (

@@ -15,8 +15,8 @@ NAMES |= {"eval_token_acc": "eval_token_accuracy", "learning_rate": "learning_ra
 class TrainingMonitor:
     """Reads logging.jsonl as it grows; called twice a second."""
 
-    def __init__(self, log: Path, live: LiveTraining, name: str = "") -> None:
-        self._new_lines, self._live, self._name = LineFollower(log), live, name
+    def __init__(self, log: Path, live: LiveTraining) -> None:
+        self._new_lines, self._live = LineFollower(log), live
         self.metrics: list[dict[str, float]] = []
 
     def __call__(self) -> bool:
@@ -28,7 +28,7 @@ class TrainingMonitor:
                 losses = [
                     f"{name.replace('_', ' ')} {row[name]:.3f}" for name in ("loss", "eval_loss") if name in row
                 ]
-                self._live.step(row, total, ", ".join([*losses, *filter(None, [self._name])]))
+                self._live.step(row, total, ", ".join(losses))
                 self._live.check(loss_alarms(self.metrics))
         self._live.refresh()
         return self._live.stopped is not None

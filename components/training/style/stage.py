@@ -21,6 +21,7 @@ from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.errors import DataError
 from qinglan.files import atomic_folder, atomic_write, sha256_file
 from qinglan.gpus import need_gpus
+from qinglan.live.view import Part
 from qinglan.models.base_reference import base_digest, weights_folder
 from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.engines import TorchEngine
@@ -111,13 +112,16 @@ def _make(
     if not dev:
         raise DataError(f"{rows / 'dev.jsonl'}: empty. The best checkpoint is chosen on dev: prepare more rows.")
     folds = make_folds(train, dev, numbers) if (numbers := read_folds(rows)) else []
-    watch = Watch(TITLE, target / "log", config.trackers, gateway_url, labels.names)
+    released = Part("", 1, 1 + len(folds))
+    watch = Watch(TITLE, target / "log", config.trackers, gateway_url, labels.names, released)
     card = StyleCard(stage="style", max_length=config.max_length, parents=parents, cross_fitted=len(folds))
     metrics, facts = _train(base, train, dev, labels, config, checkpoints, target / "model", watch, card)
     if folds:
 
         def train_fold(fold: Fold, folder: Path) -> None:
-            quiet = Watch(TITLE, folder / "log")
+            at = [each.number for each in folds].index(fold.number) + 1
+            part = Part(f"fold {at} of {len(folds)}", 1 + at, 1 + len(folds))
+            quiet = Watch(TITLE, folder / "log", part=part)
             _train(base, fold.train, fold.dev, labels, config, folder / "checkpoints", folder, quiet, card)
 
         cross_fit(folds, train_fold, checkpoints, target / "model")

@@ -11,7 +11,7 @@ import numpy as np
 from components.training.style.dataset import StyleDataset, collate
 from qinglan.errors import TrainingError
 from qinglan.live.alarms import loss_alarms
-from qinglan.live.view import LiveTraining, live_training
+from qinglan.live.view import WHOLE, LiveTraining, Part, live_training
 from qinglan.scratch import last_checkpoint
 from qinglan.trackers import Tracker, tracked, training_name
 
@@ -62,6 +62,9 @@ class Watch(NamedTuple):
     labels: tuple[str, ...] = ()
     """Names of the labels, in the order of the model's outputs; each has an F1 of its own."""
 
+    part: Part = WHOLE
+    """The training's place among those of its stage."""
+
 
 class FitResult(NamedTuple):
     model: Any
@@ -80,7 +83,7 @@ def fit(
     from transformers import EarlyStoppingCallback, Trainer
 
     with (
-        live_training(label, watch.title, CURVES, gateway_url=watch.gateway_url) as live,
+        live_training(label, watch.title, CURVES, gateway_url=watch.gateway_url, part=watch.part) as live,
         tracked(watch.trackers, label, watch.log, watch.gateway_url),
     ):
         callbacks = [_callback(live)]

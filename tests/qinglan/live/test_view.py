@@ -6,14 +6,18 @@ from pathlib import Path
 import orjson
 import pytest
 
+from components.training.ppo.stage import CURVES as PPO_CURVES
+from components.training.sft.stage import CURVES as SFT_CURVES
+from components.training.style.trainer import CURVES as STYLE_CURVES
 from qinglan.live import outlets
 from qinglan.live.alarms import Alarm
 from qinglan.live.follow import log_tail
 from qinglan.live.outlets import HEARTBEAT, LIVE_VARIABLE, Outlet, read_trainings
 from qinglan.live.snapshot import POINTS, TrainingSnapshot, curve_points, newest_figures, seconds_left
-from qinglan.live.view import LiveTraining, live_training
+from qinglan.live.view import LiveTraining, Part, live_training
 from qinglan.run_id import run_id
-from tests.browser import open_page
+from tests.browser import Page, open_page
+from tests.english import english_left
 from tests.silent_training import silent_training
 from tests.strict_html import Strict
 
@@ -110,11 +114,63 @@ def test_the_page_shows_every_training_of_the_run_and_escapes_what_a_log_says(fo
     assert "<script>" not in page and "&lt;script&gt;" in page
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "\x1b" not in page and "\u202e" not in page
-    assert re.findall(r"<h2>(\w+) · (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
+    assert re.findall(r"<h2>([\w-]+) · (\w+)</h2>", page) == [("ppo", "done"), ("sft", "done")]
     strict = Strict()
     strict.feed(page)
     assert (strict.open, strict.fetched) == ([], [])
-    assert "width: 25.0%" in page and '<td>avg_reward</td><td class="n">0.25</td>' in page
+    assert "width: 25.0%" in page and '<td>mean reward</td><td class="n">0.25</td>' in page
+
+
+def test_two_trainings_of_a_stage_keep_their_curves_apart(folder: Path) -> None:
+    """The second training of SFT wrote over the first one's curve."""
+    for number, name in enumerate(("without further rows", "with further rows"), 1):
+        with live_training("sft", "SFT", CURVES, part=Part(name, number, 2)) as live:
+            live.step({"step": 1, "loss": float(number)}, 2)
+
+    trainings = {training.stage: training.curves["training"] for training in read_trainings(folder)}
+    assert trainings == {"sft-without-further-rows": [(1, 1.0)], "sft-with-further-rows": [(1, 2.0)]}
+
+
+def test_a_page_before_the_first_step_has_no_empty_axis(folder: Path) -> None:
+    with live_training("sft", "SFT", CURVES) as live:
+        live.refresh()
+
+        page = (folder / "index.html").read_text()
+        assert "no step has been done yet" in page and "0 of 0" not in page
+        assert "<svg" not in page and "Newest figures" not in page
+
+
+@pytest.mark.parametrize(
+    ("curves", "titles"),
+    [
+        ({"training": "loss", "validation": "eval_loss"}, ["TITLE"]),
+        ({"reward": "avg_reward", "wins": "win_rate", "gold on dev": "gold_dev"}, ["ppo: reward", "ppo: share"]),
+        ({"training loss": "loss", "dev macro-F1": "macro_f1"}, ["ppo: loss", "ppo: share"]),
+        ({"reward": "avg_reward", "wins": "nothing"}, ["ppo: reward"]),
+    ],
+)
+def test_each_unit_has_a_chart_of_its_own(folder: Path, curves: dict[str, str], titles: list[str]) -> None:
+    row = {
+        "step": 1,
+        "loss": 3.0,
+        "eval_loss": 2.0,
+        "avg_reward": -0.86,
+        "win_rate": 0.5,
+        "gold_dev": 0.9,
+        "macro_f1": 0.8,
+    }
+    with live_training("ppo", "TITLE", curves) as live:
+        live.step(row, 2)
+
+    assert re.findall(r"<svg[^>]*><title>([^<]*)</title>", (folder / "index.html").read_text()) == titles
+
+
+def test_figures_have_words_and_the_others_are_folded_away(folder: Path) -> None:
+    with live_training("ppo", "PPO", {}) as live:
+        live.step({"step": 1, "avg_reward": 0.5, "actor/pg_clipfrac": 0.1}, 2)
+
+    shown, _, folded = (folder / "index.html").read_text().partition("<details>")
+    assert "mean reward" in shown and "actor/pg_clipfrac" not in shown and "actor/pg_clipfrac" in folded
 
 
 def test_a_gateway_that_is_away_is_said_once_and_the_training_goes_on(
@@ -229,3 +285,23 @@ def test_the_page_is_chinese_with_the_curves_titles_and_the_file_of_the_curve_en
     page = (folder / "index.html").read_text()
     assert "SFT：各步的损失" in page and "loss by step" not in page
     assert "SFT: loss by step" in (folder / "sft" / "curve.svg").read_text()
+
+
+@pytest.mark.parametrize("stage", ["sft", "ppo", "style"])
+def test_the_page_of_a_running_training_is_chinese_to_its_last_word(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """The step's line was "第 10 步，共 20、约剩 4 分钟 步", and legends stayed English."""
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+    curves = {"sft": SFT_CURVES, "ppo": PPO_CURVES, "style": STYLE_CURVES}[stage]
+    clock = iter(range(100, 10_000, 60))
+    monkeypatch.setattr("qinglan.live.view.steady_time", lambda: float(next(clock)))
+    with live_training(stage, "SFT: loss by step", curves) as live:
+        for step in (1, 2, 10):
+            live.step({"step": step, **dict.fromkeys(curves.values(), 0.5)}, 20)
+            live.refresh()
+
+        text = Page((folder / "index.html").read_text())
+    assert "第 10 步，共 20 步 · 约剩 " in text.text
+    lines = [line for line in text.text.splitlines() if not line.startswith("step ")]
+    assert english_left("\n".join(lines)) == []

@@ -42,14 +42,22 @@ def test_bytes_are_counted_from_any_thread(capsys: pytest.CaptureFixture[str]) -
     assert last.endswith(", 3.0 kB were there already")
 
 
-def test_the_time_left_is_reckoned_from_the_first_step_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("rest", "lines"),
+    [
+        (0, ["[sft] step 1/6", "[sft] step 2/6, 40 s left", "[sft] step 6/6"]),
+        (1, ["[sft] step 1/6", "[sft] step 2/6, 100 s left", "[sft] step 6/6, 60 s left"]),
+        (5, ["[sft] step 1/6", "[sft] step 2/6, 340 s left", "[sft] step 6/6, 300 s left"]),
+    ],
+)
+def test_the_time_left_is_reckoned_from_the_first_step_on_and_over_all_trainings_that_follow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rest: int, lines: list[str]
 ) -> None:
-    clock = iter([100.0, 110.0])
+    clock = iter([100.0, 110.0, 150.0])
     monkeypatch.setattr("qinglan.terminal.progress.time.monotonic", lambda: next(clock))
 
-    with step_progress("sft") as show:
-        show(1, 6)
-        show(2, 6)
+    with step_progress("sft", rest) as show:
+        for step in (1, 2, 6):
+            show(step, 6)
 
-    assert capsys.readouterr().out.splitlines() == ["[sft] step 1/6", "[sft] step 2/6, 40 s left"]
+    assert capsys.readouterr().out.splitlines() == lines
