@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.outages import Retries, outage_seconds
@@ -110,9 +111,21 @@ def tracker_environment(
             "MLFLOW_EXPERIMENT_NAME": PROJECT,
             URI: environment.get(URI) or gateway_url.rstrip("/") + MLFLOW_PATH,
         }
+        if not environment.get(URI):
+            added |= without_proxy(gateway_url, environment)
         if outage_seconds():
             added |= MLFLOW_PATIENCE
     return added
+
+
+def without_proxy(url: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which MLflow's client, which is not ours, reaches this host without the environment's proxy.
+
+    requests reads the one in small letters first (requests.utils.should_bypass_proxies).
+    """
+    before = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    hosts = ",".join(filter(None, [urlsplit(url).hostname, before]))
+    return {"no_proxy": hosts, "NO_PROXY": hosts}
 
 
 def _finish_wandb(trackers: Collection[str]) -> None:

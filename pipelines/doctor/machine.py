@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pipelines.checks import Check
@@ -18,6 +18,8 @@ from qinglan.sizing.host_memory import host_bytes
 LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 """Room of the laptop profile's whole run with its environment, and its memory."""
 
+PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"}
+
 SLOW_LOOKUP_SECONDS, LOOKUP_LIMIT_SECONDS = 1.0, 5.0
 """Seconds of a look-up of this machine's name that are too many, and after which it is not awaited any longer."""
 
@@ -27,6 +29,7 @@ def machine_checks(folder: Path) -> Iterator[Check]:
     yield python_check(sys.version_info[:2])
     yield room_check(host_bytes() / GB, free_bytes(folder) / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())
+    yield proxy_check(os.environ)
     yield name_check(socket.gethostname(), lookup_seconds())
     yield keys_check(keys_folder())
 
@@ -54,6 +57,18 @@ def gpu_check(cuda: str) -> Check:
     if cuda:
         return Check("ok", "GPU", f"NVIDIA's driver runs CUDA {cuda}.")
     return Check("ok", "GPU", "none; `training: laptop` and `cpu` need none.")
+
+
+def proxy_check(environment: Mapping[str, str]) -> Check:
+    """Check that nobody counts on a proxy: no call of ours takes one (qinglan/http_client.py)."""
+    named = sorted(name for name in environment if name.upper() in PROXIES and environment[name])
+    if not named:
+        return Check("ok", "proxy", "none is set; calls go straight to their addresses.")
+    return Check(
+        "warning", "proxy", f"{', '.join(named)}: no call of Qinglan goes through it.",
+        "If the internet can be reached only through it, set base_url to your company's relay of the model "
+        "(docs/rag-contract.md).",
+    )  # fmt: skip
 
 
 def lookup_seconds(limit: float = LOOKUP_LIMIT_SECONDS) -> float:

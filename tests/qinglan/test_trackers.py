@@ -63,6 +63,7 @@ def test_each_tracker_gets_the_names_of_run_and_stage_and_files_in_the_stages_lo
         "WANDB_PROJECT": "qinglan", "WANDB_RUN_GROUP": "run-7", "WANDB_JOB_TYPE": "sft", "WANDB_DIR": str(tmp_path),
         "WANDB_MODE": "offline",
         "MLFLOW_EXPERIMENT_NAME": "qinglan", "MLFLOW_TRACKING_URI": "http://gateway:8300/trackers/mlflow",
+        "no_proxy": "gateway", "NO_PROXY": "gateway",
     }  # fmt: skip
 
 
@@ -121,3 +122,22 @@ def test_a_run_of_wandb_in_this_process_is_whole_when_the_training_ended(
     assert wandb.run is None
     [file] = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     assert b"loss" in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("environment", "hosts"),
+    [
+        ({}, "gateway"),
+        ({"NO_PROXY": "a,b"}, "gateway,a,b"),
+        ({"no_proxy": "c", "NO_PROXY": "a,b"}, "gateway,c"),
+        ({"no_proxy": "", "NO_PROXY": "a"}, "gateway,a"),
+    ],
+)
+def test_mlflows_client_reaches_the_gateway_without_a_proxy(
+    tmp_path: Path, environment: dict[str, str], hosts: str
+) -> None:
+    proxied = {"HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9", **environment}
+    added = tracker_environment(("mlflow",), "sft", tmp_path, "http://gateway:8300", proxied)
+
+    assert (added["no_proxy"], added["NO_PROXY"]) == (hosts, hosts)
+    assert "no_proxy" not in tracker_environment(("mlflow",), "sft", tmp_path, "http://g", {**proxied, **MLFLOW})

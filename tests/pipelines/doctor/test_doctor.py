@@ -18,7 +18,7 @@ from pipelines.cli import app
 from pipelines.config import load_config
 from pipelines.doctor import machine
 from pipelines.doctor.cluster import platform_checks
-from pipelines.doctor.machine import lookup_seconds, name_check, python_check, room_check
+from pipelines.doctor.machine import lookup_seconds, name_check, proxy_check, python_check, room_check
 from pipelines.doctor.profile import profile_checks
 from pipelines.doctor.providers import provider_checks
 from pipelines.plan import make_plan
@@ -147,6 +147,26 @@ def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
     assert python_check((3, 13)).state == "error"
     states = [room_check(memory, disk, 2, Path("runs")).state for memory, disk in ((16, 50), (4, 50), (16, 2))]
     assert states == ["ok", "warning", "error"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "state", "named"),
+    [
+        ({}, "ok", "none is set"),
+        ({"HTTPS_PROXY": ""}, "ok", "none is set"),
+        ({"NO_PROXY": "localhost"}, "ok", "none is set"),
+        (
+            {"HTTPS_PROXY": "http://proxy:3128", "all_proxy": "socks5://p"},
+            "warning",
+            "HTTPS_PROXY, all_proxy: no call",
+        ),
+    ],
+)
+def test_a_proxy_that_no_call_takes_is_told(environment: dict[str, str], state: str, named: str) -> None:
+    check = proxy_check(environment)
+
+    assert check.state == state and check.what.startswith(named)
+    assert "proxy:3128" not in f"{check.what} {check.next_step}", "it may hold a password"
 
 
 @pytest.mark.parametrize(
