@@ -26,6 +26,7 @@ from components.training.base.config import BaseConfig
 from pipelines.cluster_resources import ClusterConfig, Machine, Pod
 from qinglan.config import Config, merge_settings
 from qinglan.trackers import Tracker
+from serving.rollout.spec import policy_problems
 
 LINEAGE = "lineage"
 """An output of every stage: its signed statement, and those of all before it."""
@@ -203,6 +204,15 @@ class LineConfig(Config):
         stages = stages_of(type(self))
         if unknown := sorted(set(self.cluster.pods) - set(stages)):
             raise ValueError(f"cluster.pods: no stage {', '.join(unknown)}. There are: {', '.join(stages)}")
+        return self
+
+    @model_validator(mode="after")
+    def _policies_within_limits(self) -> Self:
+        """Refuse a rollout's policy now that would be refused at the end of the run."""
+        for name in ("deploy", "loopback"):
+            settings = getattr(self, name, None)
+            if settings is not None and (problems := policy_problems(settings.rollout)):
+                raise ValueError(f"{name}.rollout: {'; '.join(problems)}")
         return self
 
     def machines(self) -> dict[str, Machine]:

@@ -10,8 +10,6 @@ from typing import Any
 
 GROUP, VERSION, PLURAL = "qinglan.dev", "v1alpha1", "modelrollouts"
 KIND = "ModelRollout"
-SHADOW_HEADER = "x-qinglan-shadow"
-"""Header of a shadow request, which no user waits for: the canary counts it separately and logs no payload."""
 
 Object = Mapping[str, Any]
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qinglan.errors import OutageError
-from qinglan.kubernetes.model_rollouts import SHADOW_HEADER
+from qinglan.kubernetes.shadow_token import SHADOW_HEADER, is_shadow_request, read_shadow_token
 from serving import kserve_app
 from serving.http_server import CLIENT_CLOSED_REQUEST
 from serving.request_errors import BodyLimit
@@ -39,7 +39,7 @@ def create_app(model: KServeRewriter) -> Any:
     app = kserve_app.create_app(model)
     app.include_router(chat.chat_router(model))
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
-    app.add_middleware(RequestMiddleware, model=model)
+    app.add_middleware(RequestMiddleware, model=model, shadow_token=read_shadow_token())
     _add_refusals(app)
     return app
 
@@ -47,8 +47,8 @@ def create_app(model: KServeRewriter) -> Any:
 class RequestMiddleware:
     """ASGI middleware: gives each question an id and a deadline, and counts, times and logs how it ended."""
 
-    def __init__(self, app: ASGIApp, model: KServeRewriter) -> None:
-        self._app, self._model = app, model
+    def __init__(self, app: ASGIApp, model: KServeRewriter, shadow_token: str) -> None:
+        self._app, self._model, self._shadow_token = app, model, shadow_token
         self._protocols: dict[str, RequestProtocol] = {
             f"/v1/models/{model.name}:predict": "v1",
             f"/v2/models/{model.name}/infer": "v2",
@@ -61,7 +61,9 @@ class RequestMiddleware:
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
         record = RequestRecord(
-            make_request_id(headers.get(REQUEST_ID, "")), protocol, shadow=SHADOW_HEADER in headers
+            make_request_id(headers.get(REQUEST_ID, "")),
+            protocol,
+            shadow=is_shadow_request(headers.get(SHADOW_HEADER, ""), self._shadow_token),
         )
         passage = RequestExchange(record, receive, send)
         app = kserve_app.NOT_JSON_RESPONSE if protocol == "v2" and kserve_app.is_binary(headers) else self._app

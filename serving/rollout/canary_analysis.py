@@ -1,30 +1,38 @@
 """Evidence on the canary: is a window of measurements credible, does it show harm, and what is still missing?"""
 
-from math import isfinite
+from math import isfinite, sqrt
 
 from serving.rollout.ports import Window
 from serving.rollout.sequential import Block, Count, Score, fold, harm_needed, reset_for_step, safe_needed
 from serving.rollout.spec import Check, RolloutSpec
-from serving.rollout.state import State
+from serving.rollout.state import Requests, State
 
 EVEN = 0.5
 """The share of untied shadow pairs that an equal canary loses."""
 MAX_MARGIN = 0.5
-MIN_ANSWERED_SHARE = 0.5
-"""The least part of its share of the traffic that the canary must be seen to answer itself."""
-MIN_EXPECTED_REQUESTS = 30.0
-"""The least number of requests expected of the canary for which too few of them mean anything."""
+SHARE_SLACK = 0.25
+"""Part by which one model's count may be too high or too low beside the other's for other reasons than chance: their
+counters are read at different moments, and a model that hangs counts its requests late."""
+SHARE_DEVIATIONS = 3.0
+"""Standard deviations of the binomial distribution by which the canary's share may be off beside the slack. With it
+they are more than five at 5 % of 2,000 requests; a window that is left out by chance is counted with the next."""
 LONGEST_INTERVAL = 120.0
 """The most time that counts between two reconciles, whatever the clock says."""
 
 STALE_SECONDS = 240.0
 """A check without new counts for so long no longer counts as passed."""
 ZERO_COUNT = Count(0, 0)
+NO_REQUESTS = Requests()
 NO_PAIRS = "no shadow pair told the two apart: nobody asked, or both wrote the same"
 
 
-def credibility_problem(window: Window | None, percent: int, cursor: float | None) -> str:
-    """The reason why this window is no evidence on the canary; empty where it is evidence."""
+def credibility_problem(
+    window: Window | None, percent: int, cursor: float | None, counted: Requests = NO_REQUESTS
+) -> str:
+    """The reason why this window is no evidence on the canary; empty where it is evidence.
+
+    `counted`: the requests of this step that are in the evidence already.
+    """
     if window is None:
         return "no measurements"
     if cursor is None or _begins_anew(window, cursor):
@@ -35,13 +43,38 @@ def credibility_problem(window: Window | None, percent: int, cursor: float | Non
         return "the measurements contradict themselves: more failures than requests, or no numbers at all"
     if percent == 0:
         return "" if window.canary.get("quality", ZERO_COUNT).total else NO_PAIRS
+    requests = requests_of(window)
+    if not requests.canary or not requests.stable:
+        return f"no requests are counted under the {'stable' if requests.canary else 'canary'} model's version"
+    return _share_problem(counted + requests, percent)
+
+
+def requests_of(window: Window) -> Requests:
     canary, stable = (side.get("errors", ZERO_COUNT).total for side in (window.canary, window.stable))
-    if not canary or not stable:
-        return f"no requests are counted under the {'stable' if canary else 'canary'} model's version"
-    expected = (canary + stable) * percent / 100
-    if expected >= MIN_EXPECTED_REQUESTS and canary < expected * MIN_ANSWERED_SHARE:
-        return f"the canary is asked for {percent} % and answered {100 * canary / (canary + stable):.1f} %"
-    return ""
+    return Requests(canary=canary, stable=stable)
+
+
+def _share_problem(requests: Requests, percent: int) -> str:
+    """The reason why these are not the requests of this share of the users; empty where they may be.
+
+    The canary's number of n requests is binomial, with mean n p and variance v = n p (1 - p). It may be off by some
+    standard deviations, sqrt(v) each. If one model's count is off by a part s, the canary's share is off by
+    s p (1 - p), and its number by s v. Both directions count: a canary that is asked less lets the stable model
+    answer for it, and one that is asked more has requests that are no users' share, such as easy ones that somebody
+    sends to its own route to outnumber its errors.
+    """
+    total, share = requests.canary + requests.stable, percent / 100
+    variance = total * share * (1 - share)
+    allowed = SHARE_SLACK * variance + SHARE_DEVIATIONS * sqrt(variance)
+    off = requests.canary - total * share
+    if abs(off) <= allowed:
+        return ""
+    cause = "somebody asks it by another way" if off > 0 else "the stable model answers for it"
+    answered = 100 * requests.canary / total
+    return (
+        f"the canary is asked for {percent} % and answered {answered:.1f} % of {total:,.0f} requests, "
+        f"which chance does not explain: {cause}, or the share was changed"
+    )
 
 
 def _begins_anew(window: Window, cursor: float) -> bool:
@@ -61,7 +94,9 @@ def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
         _score_for_step(scores_by_check.get(check.name), check, tolerated_margin(check, next_percent))
         for check in spec.checks
     )
-    update = {"step": step, "evidence": scores, "cursor": None, "step_seconds": 0.0, "blind": 0.0}
+    update = {
+        "step": step, "evidence": scores, "cursor": None, "step_seconds": 0.0, "blind": 0.0, "requests": Requests(),
+    }  # fmt: skip
     return state.model_copy(update=update)
 
 
@@ -85,7 +120,10 @@ def fold_window(state: State, window: Window) -> State:
     needed = harm_needed(len(state.evidence))
     scores = tuple(_fold_score(score, window, needed) for score in state.evidence)
     seconds = state.step_seconds + counted_seconds(window.until - state.cursor)
-    update = {"evidence": scores, "cursor": window.until, "step_seconds": seconds, "blind": 0.0}
+    requests = state.requests + requests_of(window)
+    update = {
+        "evidence": scores, "cursor": window.until, "step_seconds": seconds, "blind": 0.0, "requests": requests,
+    }  # fmt: skip
     return state.model_copy(update=update)
 
 

@@ -178,7 +178,10 @@ def _analyse(context: DecisionContext) -> Decision:
         if not context.canary_ready:
             return _add_blind_time(context, "the canary is no longer ready")
         return request_change(context, context.canary_at(percent), "step", f"the canary is given {percent} %")
-    why = _traffic_problem(context, percent) or credibility_problem(context.window, percent, context.state.cursor)
+    state = context.state
+    why = _traffic_problem(context, percent) or credibility_problem(
+        context.window, percent, state.cursor, state.requests
+    )
     if why or context.window is None:
         return _add_blind_time(context, why)
     return _decide_on_evidence(context._replace(state=fold_window(context.state, context.window)))

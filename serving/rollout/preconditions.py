@@ -6,7 +6,7 @@ from serving.rollout.spec import RolloutSpec
 
 def unmet_preconditions(spec: RolloutSpec, service: ServiceSnapshot, canary: Proof, stable: Proof) -> tuple[str, ...]:
     """Every reason at once, so that all can be mended together; empty where the rollout may begin."""
-    reasons = verification_failures(spec, canary)
+    reasons = [*spec.beyond_limits(), *verification_failures(spec, canary)]
     reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
     if canary.model == stable.model and service.desired.percent is None:
         reasons.append(f"model {canary.model[:12]} is what is served already")

@@ -1,13 +1,27 @@
-"""The spec of a ModelRollout. Its defaults are the default policy."""
+"""The spec of a ModelRollout. Its defaults are the default policy.
 
-from typing import Literal, Self
+Limits hold for every policy: a rollout that passes them is refused before anything is changed, and can still be read,
+since older ones did. The same limits stand in manifests/platform/modelrollout.yaml; a test compares the two.
+"""
 
-from pydantic import ConfigDict, Field, model_validator
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from qinglan.config import Config, Positive
+from qinglan.config import Config, Positive, explain_validation_error
 
 CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "costly", "quality"]
+
+MOST_FIRST_PERCENT = 50
+"""Most users, per cent, who may meet a canary that nothing is known of: half of them keep the stable model."""
+LEAST_STEP_SECONDS = 5
+"""Least seconds of a step. The demo's steps take 7 s; a policy for real users wants minutes."""
+LEAST_SAMPLE = 30
+"""Least number of the canary's requests at a step: a smaller sample says next to nothing about a rate."""
+MOST_MARGIN = 0.1
+"""Largest margin: a canary that fails one more of ten requests is no candidate under any policy."""
 
 
 class CamelCaseConfig(Config):
@@ -77,12 +91,9 @@ class Predictor(CamelCaseConfig):
     max_replicas: int | None = None
 
 
-class RolloutSpec(CamelCaseConfig):
-    """A rollout, and the policy that it is decided by."""
+class RolloutPolicy(CamelCaseConfig):
+    """The policy that a rollout is decided by."""
 
-    inference_service: str
-    release: Release
-    predictor: Predictor | None = None
     steps: tuple[int, ...] = (5, 20, 50, 100)
     """Shares of the traffic. A first step of 0 judges shadow pairs alone, before any user sees the canary."""
     mode: Literal["Auto", "Serverless", "Standard"] = "Auto"
@@ -95,11 +106,6 @@ class RolloutSpec(CamelCaseConfig):
     checks: tuple[Check, ...] = CHECKS
     foreign_edits: Literal["Stop", "Restore"] = "Stop"
     """The answer to an edit of the InferenceService by somebody else: go back and end, or restore it and go on."""
-    paused: bool = False
-    abort: bool = False
-    promote: bool = False
-    run: str = ""
-    verdict: str = ""
 
     @model_validator(mode="after")
     def _can_be_followed(self) -> Self:
@@ -114,6 +120,48 @@ class RolloutSpec(CamelCaseConfig):
             raise ValueError("a step of 0 % needs the check `quality`: no other can see a model without users")
         if self.deadline_seconds < self.step_seconds * (len(self.steps) - 1):
             raise ValueError("deadlineSeconds is shorter than the steps last: it could only be taken back")
+        return self
+
+    def beyond_limits(self) -> tuple[str, ...]:
+        """Each limit that the policy passes, in words; empty where it may be followed."""
+        first = next(step for step in self.steps if step)
+        names = {check.name for check in self.checks}
+        wide = [check.name for check in self.checks if check.margin > MOST_MARGIN]
+        problems = {
+            f"steps: the first with users is {first} %, and {MOST_FIRST_PERCENT} is the most: the others keep the "
+            "stable model": first > MOST_FIRST_PERCENT,
+            f"stepSeconds is {self.step_seconds}, and {LEAST_STEP_SECONDS} is the least":
+                self.step_seconds < LEAST_STEP_SECONDS,
+            f"minimumSample is {self.minimum_sample}, and {LEAST_SAMPLE} is the least":
+                self.minimum_sample < LEAST_SAMPLE,
+            f"the margin of {', '.join(wide)} is more than {MOST_MARGIN}": bool(wide),
+            "the check `errors` is missing: a canary that fails requests would pass": "errors" not in names,
+        }  # fmt: skip
+        return tuple(problem for problem, applies in problems.items() if applies)
+
+
+class RolloutSpec(RolloutPolicy):
+    """A rollout, and the policy that it is decided by."""
+
+    inference_service: str
+    release: Release
+    predictor: Predictor | None = None
+    paused: bool = False
+    abort: bool = False
+    promote: bool = False
+    run: str = ""
+    verdict: str = ""
+
+    @model_validator(mode="after")
+    def _one_word_at_a_time(self) -> Self:
         if self.abort and self.promote:
             raise ValueError("abort and promote contradict each other")
         return self
+
+
+def policy_problems(policy: Mapping[str, Any]) -> tuple[str, ...]:
+    """The reasons why no controller would follow this policy, for settings that are read long before the rollout."""
+    try:
+        return RolloutPolicy.model_validate(policy).beyond_limits()
+    except ValidationError as error:
+        return (explain_validation_error(error),)

@@ -49,6 +49,16 @@ class StableRelease(CamelCaseConfig):
         return self.model[:12]
 
 
+class Requests(CamelCaseConfig):
+    """Requests that each model answered or failed."""
+
+    canary: float = 0.0
+    stable: float = 0.0
+
+    def __add__(self, other: "Requests") -> "Requests":
+        return Requests(canary=self.canary + other.canary, stable=self.stable + other.stable)
+
+
 class CheckFigures(CamelCaseConfig):
     """One check's numbers at a decision: counts of the step, and the value of both bets."""
 
@@ -101,6 +111,8 @@ class State(CamelCaseConfig):
     """Seconds under watch; time in which no controller ran does not count."""
     blind: float = 0.0
     """Seconds without credible evidence on the canary."""
+    requests: Requests = Requests()
+    """Requests of this step that are in the evidence: their shares must be those that were asked for."""
     restored: int = 0
     evidence: tuple[Score, ...] = ()
     reasons: tuple[str, ...] = ()

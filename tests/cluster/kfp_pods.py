@@ -9,6 +9,9 @@ from tests.cluster.kubectl import Kubectl
 from tests.manifests.manifest_objects import Object
 
 RECORDED = Path(__file__).with_name("kfp_pods.yaml")
+WORKFLOW: Object = {
+    "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "rewriter-x", "uid": "1", "controller": True,
+}  # fmt: skip
 DIGEST = "@sha256:" + "0" * 64
 
 
@@ -16,7 +19,7 @@ def recorded_pods(namespace: str) -> list[Object]:
     """A driver, an importer and a launcher, in this namespace, their images named by digest as a release has them."""
     pods = [one for one in yaml.safe_load_all(RECORDED.read_text()) if one]
     for pod in pods:
-        pod["metadata"]["namespace"] = namespace
+        pod["metadata"] |= {"namespace": namespace, "ownerReferences": [WORKFLOW]}
         for container in containers(pod):
             container["image"] = container["image"].partition(":")[0] + DIGEST
     return pods
@@ -26,9 +29,9 @@ def containers(pod: Object) -> list[Object]:
     return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
 
 
-def admitted(kubectl: Kubectl, pod: Object) -> Object:
+def admitted(kubectl: Kubectl, pod: Object, account: str = "") -> Object:
     """The pod as the API server would store it, with all that admission adds; nothing is made."""
-    answer = kubectl.server.create(deepcopy(pod), dryRun="All")
+    answer = kubectl.server.create(deepcopy(pod), account, dryRun="All")
     assert answer.refusal == ""
     return answer.body
 

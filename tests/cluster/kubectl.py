@@ -23,6 +23,7 @@ TRIES = 5
 MODIFIED = "please apply your changes to the latest version and try again"
 VALUES = {
     "AWS_ACCESS_KEY_ID": "a-key", "AWS_SECRET_ACCESS_KEY": "a-secret", "AWS_ENDPOINT_URL_S3": "http://10.96.0.20:9000",
+    "QINGLAN_SHADOW_TOKEN": "0123456789abcdef" * 4,
     "OPENAI_API_KEY": "a-paid-key", "DEEPSEEK_API_KEY": "another-paid-key",
 }  # fmt: skip
 

@@ -47,7 +47,7 @@ SOURCE = "internal.serving.kserve.io/storage-initializer-sourceuri"
 PER_SECOND = 400.0
 LOOK_SECONDS = 0.3
 POLICY: Mapping[str, Any] = {
-    "steps": [20, 50, 100], "stepSeconds": 1, "minimumSample": 50, "deadlineSeconds": 600, "mode": "Serverless",
+    "steps": [20, 50, 100], "stepSeconds": 5, "minimumSample": 50, "deadlineSeconds": 600, "mode": "Serverless",
     "checks": [{"name": "errors", "margin": 0.05}],
 }  # fmt: skip
 PREDICTOR = {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "minReplicas": 1, "maxReplicas": 1}

@@ -10,6 +10,7 @@ import yaml
 from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from serving.rollout.__main__ import parser as controller_options
 from serving.rollout.spec import CHECKS, default_checks
+from tests.cluster.controller_rights import ARGO, controller_rights
 from tests.cluster.kfp_pods import admitted, recorded_pods, without_token
 from tests.cluster.kubectl import (
     Kubectl,
@@ -325,8 +326,11 @@ def steps_start(kubectl: Kubectl, given: list[Object]) -> None:
     """In every tenant's namespace the API server takes KFP's and Argo's own pods, and gives each a token."""
     tenants = [one["metadata"]["namespace"] for one in given if is_runner(one)]
     assert tenants
-    for pod in (pod for tenant in tenants for pod in recorded_pods(tenant)):
-        assert without_token(admitted(kubectl, pod)) == []
+    made = [pod for tenant in tenants for pod in recorded_pods(tenant)]
+    with controller_rights(kubectl, ARGO):
+        until(lambda: kubectl.try_to_create(made[0], ARGO) == "", "Argo's rights are known")
+        for pod in made:
+            assert without_token(admitted(kubectl, pod, ARGO)) == []
 
 
 def is_runner(one: Object) -> bool:

@@ -1,6 +1,6 @@
-"""Every way to the paid key, the journal and the gateway's way out that does not start with a pod of one's own.
+"""Every way to what belongs to one part of Qinglan, by each kind of object that makes pods.
 
-Tried on the real API server, by somebody with every right in the namespace.
+Tried on the real API server, by somebody with every right in the namespace. test_policy_table.py tries who else may.
 """
 
 import copy
@@ -14,13 +14,27 @@ from tests.cluster.waiting import until
 from tests.manifests.manifest_objects import Object
 
 __all__ = ["house"]
-REFUSED = "are for the pods of its own Deployment"
+REFUSED = "what belongs to a part of Qinglan is for that part alone"
 GATEWAY = "app.kubernetes.io/name=qinglan-gateway"
-RAG = "app.kubernetes.io/name=qinglan-rag"
 LABELS = {"app.kubernetes.io/name": "qinglan-gateway"}
 KEY: Object = {"name": "one", "image": DIGEST, "securityContext": HARDENED,
                "envFrom": [{"secretRef": {"name": "qinglan-paid-api"}}]}  # fmt: skip
 CLAIM = {"name": "journal", "persistentVolumeClaim": {"claimName": "qinglan-journal"}}
+
+
+def template(labels: Object | None = None, account: str = "default", **changes: Any) -> Object:
+    """The template of a pod that is admitted but for what it is given here."""
+    return {"metadata": {"labels": labels or {"a": "b"}}, "spec": pod("one", account=account, **changes)["spec"]}
+
+
+def secret_volume(name: str) -> list[Object]:
+    return [{"name": "stolen", "secret": {"secretName": name}}]
+
+
+def container(**changes: Any) -> list[Object]:
+    return [{"name": "one", "image": DIGEST, "securityContext": HARDENED, **changes}]
+
+
 THIEF: dict[str, Object] = {
     "all of it": {"metadata": {"labels": LABELS}, "spec": {
         "serviceAccountName": "qinglan-gateway", "containers": [KEY], "volumes": [CLAIM]}},
@@ -28,23 +42,41 @@ THIEF: dict[str, Object] = {
     "the account": {"metadata": {"labels": {"a": "b"}}, "spec": pod("one", account="qinglan-gateway")["spec"]},
     "the key": {"metadata": {"labels": {"a": "b"}}, "spec": pod("one", containers=[KEY])["spec"]},
     "the journal": {"metadata": {"labels": {"a": "b"}}, "spec": pod("one", volumes=[CLAIM])["spec"]},
+    "the rollout's account": template(account="qinglan-rollout"),
+    "the rollout's label": template({"app.kubernetes.io/name": "qinglan-rollout"}),
+    "the rollout's key": template(volumes=secret_volume("qinglan-rollout-key")),
+    "the RAG service's label": template({"app.kubernetes.io/name": "qinglan-rag"}),
+    "the models' account": template(account="qinglan-serving"),
+    "the steps' account": template(account="pipeline-runner"),
+    "the steps' label": template({"workflows.argoproj.io/workflow": "a"}),
+    "the release key": template(volumes=secret_volume("qinglan-release-keys")),
+    "the builder's key": template(volumes=[
+        {"name": "a", "projected": {"sources": [{"secret": {"name": "qinglan-builder-key"}}]}}]),
+    "what users asked": template(initContainers=container(
+        name="first", envFrom=[{"secretRef": {"name": "qinglan-payloads"}}])),
+    "a Secret that nobody has listed": template(volumes=secret_volume("qinglan-new")),
+    "a key by a volume's driver": template(volumes=[{"name": "a", "csi": {
+        "driver": "one", "nodePublishSecretRef": {"name": "qinglan-release-keys"}}}]),
+    "a copy of the journal": template(volumes=[{"name": "a", "ephemeral": {"volumeClaimTemplate": {"spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        "dataSource": {"kind": "PersistentVolumeClaim", "name": "qinglan-journal"}}}}}]),
 }  # fmt: skip
 
 
 def made(kind: str, name: str, template: Object) -> Object:
     """An object of this kind that makes such pods."""
-    template = copy.deepcopy(template)
-    spec: Object = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
+    copied = copy.deepcopy(template)
+    spec: Object = {"selector": {"matchLabels": copied["metadata"]["labels"]}, "template": copied}
     if kind in ("Job", "CronJob", "PyTorchJob"):
-        template["spec"]["restartPolicy"] = "Never"
-        spec = {"template": template}
+        copied["spec"]["restartPolicy"] = "Never"
+        spec = {"template": copied}
     if kind == "CronJob":
         spec = {"schedule": "0 0 * * *", "jobTemplate": {"spec": spec}}
     if kind == "PyTorchJob":
-        template["spec"]["containers"][0]["name"] = "pytorch"
-        spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}}
+        copied["spec"]["containers"][0]["name"] = "pytorch"
+        spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": copied}}}
     if kind == "ReplicationController":
-        spec["selector"] = template["metadata"]["labels"]
+        spec["selector"] = copied["metadata"]["labels"]
     if kind == "StatefulSet":
         spec["serviceName"] = "one"
     return {"apiVersion": API[kind], "kind": kind, "metadata": {"name": name, "namespace": NS}, "spec": spec}
@@ -58,7 +90,7 @@ API = {
 
 @pytest.mark.parametrize("kind", API)
 @pytest.mark.parametrize("way", THIEF)
-def test_nothing_that_makes_pods_makes_them_with_what_is_the_gateways(house: Kubectl, kind: str, way: str) -> None:
+def test_nothing_that_makes_pods_makes_them_with_what_is_one_parts(house: Kubectl, kind: str, way: str) -> None:
     assert REFUSED in house.try_to_create(made(kind, "thief", THIEF[way]), STRANGER)
 
 
@@ -110,7 +142,7 @@ BY_ENV = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api
 @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
 @pytest.mark.parametrize("way", [{"envFrom": KEY["envFrom"]}, {"env": BY_ENV}], ids=["envFrom", "env"])
 def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, way: Object, account: str) -> None:
-    plain = f"pod/{house.a_pod(NS, RAG)}"
+    plain = "pod/bystander"
 
     refused = patched(house, plain, slipped_in(**way), "ephemeralcontainers", account=account)
     assert REFUSED in refused, refused

@@ -86,6 +86,7 @@ def key_of_the_bucket(s3: Minio) -> dict[str, str]:
     return {
         "QINGLAN_PAYLOADS": f"s3://{BUCKET}/fivedoctors", "QINGLAN_S3_ENDPOINT": s3.endpoint,
         "AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": "a-long-secret",
+        "QINGLAN_SHADOW_TOKEN": "0123456789abcdef" * 4,
     }  # fmt: skip
 
 

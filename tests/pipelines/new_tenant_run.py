@@ -23,7 +23,7 @@ SHORT = {
     # More requests than there will be: this canary is always taken back.
     "loopback": {
         "requests_a_second": 8,
-        "rollout": {"steps": [50, 100], "stepSeconds": 2, "minimumSample": 1000000, "deadlineSeconds": 5},
+        "rollout": {"steps": [50, 100], "stepSeconds": 5, "minimumSample": 1000000, "deadlineSeconds": 5},
     },
 }
 """Trainings too short to learn much."""

@@ -132,6 +132,31 @@ def test_an_adapter_that_no_training_leaves_is_refused_when_the_profile_is_read(
     load_config("fivedoctors", "gpt", **merge_settings(deploy, {"deploy": {"runtime": "own"}}), **trains)
 
 
+@pytest.mark.parametrize("settings", ["deploy", "loopback"])
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"steps": [99, 100]}, "99 %, and 50 is the most"),
+        ({"stepSeconds": 1}, "stepSeconds is 1, and 5 is the least"),
+        ({"minimumSample": 1}, "minimumSample is 1, and 30 is the least"),
+        ({"checks": [{"name": "errors", "margin": 0.5}]}, "the margin of errors is more than 0.1"),
+        ({"checks": [{"name": "slow", "margin": 0.1}]}, "the check `errors` is missing"),
+        ({"steps": [20, 5, 100]}, "steps must rise"),
+        ({"checks": [{"name": "looks", "margin": 0.1}]}, "checks"),
+    ],
+)
+def test_a_rollout_that_would_be_refused_is_refused_when_the_profile_is_read(
+    settings: str, policy: Any, said: str
+) -> None:
+    rollout = {"rollout": policy}
+    loopback = {"requests_a_second": 28, "supposed": 0.05}
+    values = DEPLOYED | {"deploy": DEPLOYED["deploy"] | rollout} if settings == "deploy" else {}
+    values |= {"loopback": loopback | rollout} if settings == "loopback" else {}
+
+    with pytest.raises(ConfigError, match=rf"{settings}\.rollout: .*{said}"):
+        load_config("fivedoctors", "gpt", **values)
+
+
 @pytest.mark.parametrize("path", [p for p in PROFILES if p.stem != "demo"], ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_who_examines_is_not_who_judges(path: Path) -> None:
     config = load_config(path.parent.name, path.stem)

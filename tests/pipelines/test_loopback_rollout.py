@@ -34,8 +34,8 @@ from tests.tiny_rewriter import taught_model
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks_with_models")]
 
 POLICY: Json = {
-    "steps": [50, 100], "stepSeconds": 2, "minimumSample": 10, "deadlineSeconds": 200,
-    "checks": [{"name": "errors", "margin": 0.3}],
+    "steps": [50, 100], "stepSeconds": 5, "minimumSample": 30, "deadlineSeconds": 200,
+    "checks": [{"name": "errors", "margin": 0.1}],
 }  # fmt: skip
 
 

@@ -6,8 +6,9 @@ from urllib.parse import urlsplit
 import httpx2
 import orjson
 
+from qinglan.errors import ConfigError
 from qinglan.http_client import async_client
-from qinglan.kubernetes.model_rollouts import SHADOW_HEADER
+from qinglan.kubernetes.shadow_token import SHADOW_HEADER, VARIABLE, read_shadow_token
 from qinglan.text import is_blank
 from serving.rollout.shadow.config import ModelPair
 from serving.rollout.shadow.metrics import PairFailure
@@ -26,6 +27,12 @@ class CanaryClient:
             ingress.rstrip("/"),
             deadline_seconds,
         )
+        self._token = read_shadow_token()
+        if not self._token:
+            raise ConfigError(
+                f"{VARIABLE} is not set: the rewriter would count the shadow's questions as users'. Put the same "
+                "token into the environment of both; `openssl rand -hex 32` makes one."
+            )
         self._http = async_client(timeout=deadline_seconds)
 
     async def aclose(self) -> None:
@@ -43,7 +50,7 @@ class CanaryClient:
         return read_rewrite(response.content, pair.canary)
 
     async def _post(self, body: bytes, pair: ModelPair) -> httpx2.Response:
-        headers = {"content-type": "application/json", SHADOW_HEADER: "1"}
+        headers = {"content-type": "application/json", SHADOW_HEADER: self._token}
         if self._ingress:
             headers["host"] = urlsplit(pair.url).netloc
         try:

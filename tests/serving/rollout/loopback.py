@@ -26,10 +26,10 @@ from tests.serving.rewriter.conftest import ASKED, V1, announced
 
 USERS = 10
 POLICY: dict[str, Any] = {
-    "steps": [20, 50, 100], "stepSeconds": 2, "minimumSample": 20, "deadlineSeconds": 300,
+    "steps": [20, 50, 100], "stepSeconds": 5, "minimumSample": 30, "deadlineSeconds": 300,
     "checks": [
-        {"name": "errors", "margin": 0.1}, {"name": "fallbacks", "margin": 0.2},
-        {"name": "costly", "margin": 0.2, "tokens": 64},
+        {"name": "errors", "margin": 0.1}, {"name": "fallbacks", "margin": 0.1},
+        {"name": "costly", "margin": 0.1, "tokens": 64},
     ],
 }  # fmt: skip
 """Of these tests: a canary is found good or bad within seconds."""

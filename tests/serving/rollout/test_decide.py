@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from qinglan.errors import ConfigError
-from serving.rollout.canary_analysis import enter_step
+from serving.rollout.canary_analysis import credibility_problem, enter_step
 from serving.rollout.decide import BLIND_SECONDS, decide
 from serving.rollout.decision_context import Decision, Observation
 from serving.rollout.ports import Proof, Revision, ServiceSnapshot, Window
@@ -95,6 +95,23 @@ def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
     assert any(said in reason for reason in result.state.reasons), result.state.reasons
 
 
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"steps": [99, 100]}, "99 %, and 50 is the most"),
+        ({"stepSeconds": 1}, "5 is the least"),
+        ({"minimumSample": 1}, "30 is the least"),
+        ({"checks": [{"name": "errors", "margin": 0.5}]}, "more than 0.1"),
+        ({"checks": [{"name": "slow", "margin": 0.1}]}, "`errors` is missing"),
+    ],
+)
+def test_a_policy_beyond_the_limits_is_refused_and_nothing_is_changed(policy: dict[str, Any], said: str) -> None:
+    result = decided(State(), served(OLD, None), proofs=PROOFS, **policy)
+
+    assert result.desired is None and result.state.outcome == "Refused"
+    assert said in result.state.reasons[0]
+
+
 def test_the_canary_is_first_asked_for_without_users() -> None:
     verified = decided(State(), served(OLD, None), proofs=PROOFS)
     assert verified.state.phase == "Apply" and verified.desired is None
@@ -137,7 +154,11 @@ def test_a_canary_whose_pods_die_is_taken_back() -> None:
         (served(), window(canary=-10), "contradict themselves"),
         (served(), window(canary=0), "under the canary model's version"),
         (served(), window(stable=0), "under the stable model's version"),
-        (served(), window(canary=10, stable=2000), "answered 0.5 %"),
+        (served(), window(canary=10, stable=2000), "answered 0.5 % of 2,010 requests"),
+        (served(), window(canary=40, stable=1960), "the stable model answers for it"),
+        (served(), window(canary=1980, stable=20), "answered 99.0 %"),
+        (served(), window(canary=200, stable=1900), "somebody asks it by another way"),
+        (served(), window(canary=1200, stable=800), "answered 60.0 %"),
     ],
 )
 def test_a_window_without_data_of_the_canary_is_no_success(
@@ -150,6 +171,50 @@ def test_a_window_without_data_of_the_canary_is_no_success(
     for_long = decided(state(blind=BLIND_SECONDS - 30), seen, measured=measured)
 
     assert for_long.state.phase == "Rollback" and for_long.desired == DesiredModel(uri=OLD, percent=0)
+
+
+@pytest.mark.parametrize(
+    ("percent", "canary", "stable"),
+    [(5, 100, 1900), (5, 70, 1930), (5, 140, 1860), (5, 3, 20), (50, 1, 9), (50, 1100, 900)],
+)
+def test_a_share_that_chance_explains_is_evidence(percent: int, canary: float, stable: float) -> None:
+    """Small counts may be far off, and a few per cent more or less come of counters that are read apart."""
+    assert credibility_problem(window(canary=canary, stable=stable), percent, 1000.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("percent", "canary", "stable"), [(50, 2000, 1), (50, 700, 1300), (50, 1300, 700), (5, 20, 30), (20, 30, 1970)]
+)
+def test_a_share_that_chance_does_not_explain_is_no_evidence(percent: int, canary: float, stable: float) -> None:
+    problem = credibility_problem(window(canary=canary, stable=stable), percent, 1000.0)
+
+    assert f"asked for {percent} % and answered {100 * canary / (canary + stable):.1f} %" in problem
+
+
+def test_a_canary_with_easy_requests_beside_its_share_does_not_pass() -> None:
+    """Of its users' requests 20 % fail, and in each block 20 good ones go straight to its own route."""
+    had, until = state(), 1000.0
+    for _ in range(40):
+        until += 30
+        measured = window(canary=20 + 20, failed=4, stable=380, until=until)
+        result = decided(had, served(), measured=measured)
+        had = result.state.model_copy(update={"last_reconciled": NOW - 30})
+        if had.phase != "Analyse" or had.step:
+            break
+
+    assert (had.phase, had.step) == ("Rollback", 0), had.reasons
+
+
+def test_requests_of_many_blocks_are_judged_together() -> None:
+    """Each block alone could be chance: 12 of 100 for 5 %."""
+    had, credible = state(), 0
+    for block in range(1, 20):
+        result = decided(had, served(), measured=window(canary=12, stable=88, until=1000 + 30 * block))
+        credible += result.state.evidence != had.evidence
+        had = result.state.model_copy(update={"last_reconciled": NOW - 30})
+
+    assert 0 < credible < 10
+    assert had.phase == "Rollback" and "answered 12.0 % of" in had.reasons[0]
 
 
 def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from qinglan.digests import digest
 from qinglan.files import dump_line
+from qinglan.kubernetes.shadow_token import VARIABLE
 from qinglan.services import run_service
 from serving.rollout.shadow.config import ModelPair
 from tests.forked_runs import fork_environment
@@ -21,6 +22,7 @@ from tests.serving.rag.conftest import passages
 from tests.serving.rewriter.conftest import V1, announced, until
 from tests.tiny_rewriter import TAUGHT, taught_model
 
+TOKEN = "0123456789abcdef" * 4
 SPOILED = dict.fromkeys(TAUGHT, "用户画像")
 """A line that no guard takes back, and that finds nothing of what was asked."""
 
@@ -60,6 +62,11 @@ class World(NamedTuple):
         )
 
 
+@pytest.fixture(autouse=True)
+def shadow_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, TOKEN)
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("shadow")
@@ -72,7 +79,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             log = folder / f"{name}-log"
             options = ["--model", str(model), "--port", "0", "--payload-log", str(log), "--payload-text"]
             command = forked(*with_constants("serving.rewriter.payload_log.FLUSH_SECONDS=0.05"), "serving.rewriter")
-            _, url = stack.enter_context(announced(folder / f"{name}.log", [*command, *options]))
+            with patch.dict(os.environ, {VARIABLE: TOKEN}):
+                _, url = stack.enter_context(announced(folder / f"{name}.log", [*command, *options]))
             return Server(url, digest(model)[:12], log)
 
         arguments = ["--kb", f"fivedoctors={known}", "--index-root", str(folder / "index"), "--port", "0"]
