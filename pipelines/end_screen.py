@@ -91,6 +91,11 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
         yield from report_lines(orjson.loads(run.shown("label_report").read_bytes()))
     if money := record.get("gateway"):
         yield cost_line(config, money, record.get("gateway_before") or {})
+        if uncounted := money.get("uncounted"):
+            yield (
+                f"! {uncounted:,} answers came without a count of tokens that can be right. Each is booked at the "
+                "most that it can cost: the cost is an upper bound, and the budget may end the run early."
+            )
     yield f"Time: {record['seconds']:.0f} s"
     yield from files_lines(run, record)
     if line := next_step(run, record):

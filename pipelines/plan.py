@@ -479,7 +479,7 @@ def original_budget(
     return (
         OriginalBudgetLine(what="SFT data, 500 rows", planned="$5", cost=f"{data:.2f}"),
         OriginalBudgetLine(what="RL judging, 3,000 calls", planned="$30", cost=f"{reward:.2f}"),
-        OriginalBudgetLine(what="API calls in all", planned="$35-50", cost=f"{data + reward:.2f}"),
+        OriginalBudgetLine(what="both together", planned="$35-50", cost=f"{data + reward:.2f}"),
         OriginalBudgetLine(what="SFT, LoRA", planned="4 A100-80GB, 2-3 days", cost=hours.sft),
         OriginalBudgetLine(what="SFT, all weights", planned="8 A100-80GB, 4-5 days", cost=hours.sft_all),
         OriginalBudgetLine(what="RL", planned="3-5 days", cost=hours.ppo),

@@ -43,7 +43,6 @@ def print_plan(plan: Plan) -> None:
         console.print("Does the training fit?", style="bold")
         for line in plan.fit:
             console.print(f"  {line}", highlight=False)
-    console.print(_original_table(plan))
     for warning in plan.warnings:
         console.print(f"! {warning}", style="yellow", highlight=False)
     if "evaluate" in plan.stages or plan.promotion.refusals:
@@ -55,6 +54,7 @@ def print_plan(plan: Plan) -> None:
             "A stand-in teaches in this profile, to try the machinery: nothing is paid; the cost is a real one's. "
             "Its model is of no use."
         )
+    console.print(_original_table(plan))
 
 
 def print_promotion(console: Any, promotion: Promotion) -> None:
@@ -83,7 +83,7 @@ def _calls_table(plan: Plan) -> Any:
     table = Table(
         title="Before anything is spent", title_justify="left", show_footer=True, box=None, padding=(0, 1, 0, 0)
     )
-    table.add_column("", footer="in all, paid")
+    table.add_column("", footer="this run, paid")
     for heading, footer in (
         ("calls", f"{sum(s.calls for s in paid):,}"),
         ("tokens in", f"{sum(s.input_tokens for s in plan.steps):,}"),
@@ -112,7 +112,8 @@ def _original_table(plan: Plan) -> Any:
     from rich.table import Table
 
     table = Table(
-        title="The original plan's budget, and what the same costs now; hours are your rows on those machines",
+        title="Not part of this run, for comparison: the original plan's budget for 500 rows and 3,000 judgements, "
+        "and their cost now; hours are your rows on the plan's machines",
         title_justify="left",
     )
     for column in ("what", "original plan", f"now, {plan.currency}"):

@@ -23,7 +23,8 @@ def evaluate(
         list[str] | None, typer.Option(help="NAME=FOLDER of a rewriter or release. Repeat a name for its seeds.")
     ] = None,
     rewriter: Annotated[
-        list[str] | None, typer.Option(help="NAME=URL of our protocol, or NAME=openai=URL,model=MODEL. Repeatable.")
+        list[str] | None,
+        typer.Option(help="NAME=URL of our protocol, or NAME=openai=URL,model=MODEL; ,key=VARIABLE: an API key."),
     ] = None,
     tenant: Annotated[str, typer.Option(help="The tenant in whose prompts every system is asked.")] = "fivedoctors",
     teacher: Annotated[

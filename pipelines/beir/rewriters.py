@@ -1,6 +1,8 @@
 """Rewriters of a benchmark's queries: trained models behind the server of production, and any HTTP rewriter."""
 
 import asyncio
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +32,9 @@ TRY_AGAIN = (408, 429)
 """Statuses below 500 of a rewriter that may answer later."""
 
 AT_ONCE = 8
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+"""Names of environment variables; what looks otherwise may be a key that was typed by mistake."""
+
 LONGEST_QUERY = 4000
 """The longest query that rewriters and RAG service take."""
 
@@ -61,10 +66,32 @@ class Answer(NamedTuple):
     """Why it refused the question, so that the query is the question; "" otherwise."""
 
 
-def read_rewriter(text: str) -> tuple[str, RewriterConfig]:
-    """Parse `NAME=URL`, `NAME=kserve=URL` or `NAME=openai=URL,model=MODEL`."""
+class RemoteRewriter(NamedTuple):
+    """A rewriter that somebody else serves."""
+
+    config: RewriterConfig
+    key_env: str = ""
+    """Environment variable with its API key, sent as a bearer token; empty sends none."""
+
+    def headers(self) -> dict[str, str]:
+        """Headers of every request; a ConfigError if the variable is not set."""
+        if not self.key_env:
+            return {}
+        if key := os.environ.get(self.key_env, "").strip():
+            return {"authorization": f"Bearer {key}"}
+        raise ConfigError(f"--rewriter {self.config.url}: the environment variable {self.key_env} is not set.")
+
+
+def read_rewriter(text: str) -> tuple[str, RemoteRewriter]:
+    """Parse `NAME=URL`, `NAME=kserve=URL` or `NAME=openai=URL,model=MODEL`, each with `,key=VARIABLE` at its end."""
+    text, _, key_env = text.partition(",key=")
+    if key_env and not VARIABLE.fullmatch(key_env):
+        raise ConfigError(
+            "--rewriter: after `key=` comes the name of the environment variable that holds the API key, such as "
+            "key=QINGLAN_API_KEY, not the key itself. Nothing was sent."
+        )
     name, equals, address = text.partition("=")
-    refuse_credentials("--rewriter", address, "It is asked without.")
+    refuse_credentials("--rewriter", address, "Name the variable of an API key: --rewriter NAME=URL,key=VARIABLE.")
     kind, named, rest = address.partition("=")
     if not named or kind.startswith("http"):
         kind, rest = "kserve", address
@@ -72,7 +99,9 @@ def read_rewriter(text: str) -> tuple[str, RewriterConfig]:
     if not equals or not url:
         raise ConfigError(f"--rewriter {text}: write NAME=URL, or NAME=openai=URL,model=MODEL.")
     values = {"kind": kind, "url": url, "deadline_seconds": SECONDS, **({"model": model} if model else {})}
-    return name, parse_as(RewriterConfig, values, f"--rewriter {text}")
+    remote = RemoteRewriter(parse_as(RewriterConfig, values, f"--rewriter {text}"), key_env)
+    remote.headers()  # a missing key is told before anything is asked
+    return name, remote
 
 
 def read_model(text: str) -> tuple[str, Path]:
@@ -103,16 +132,17 @@ def ask_model(folder: Path, rows: Sequence[Question], label: str) -> Rewrites:
     """Serve a model on loopback, as production does, and ask it."""
     with rewriter_server(folder) as url:
         config = RewriterConfig(url=url(), deadline_seconds=SECONDS)
-        return ask_rewriter(config, rows, label)
+        return ask_rewriter(RemoteRewriter(config), rows, label)
 
 
-def ask_rewriter(config: RewriterConfig, rows: Sequence[Question], label: str) -> Rewrites:
+def ask_rewriter(rewriter: RemoteRewriter, rows: Sequence[Question], label: str) -> Rewrites:
     """All rewrites; an outage is an error, never a score."""
-    return asyncio.run(_ask(config, rows, label))
+    return asyncio.run(_ask(rewriter, rows, label))
 
 
-async def _ask(config: RewriterConfig, rows: Sequence[Question], label: str) -> Rewrites:
-    client = ServiceClient(config.url, SECONDS)
+async def _ask(rewriter: RemoteRewriter, rows: Sequence[Question], label: str) -> Rewrites:
+    config = rewriter.config
+    client = ServiceClient(config.url, SECONDS, rewriter.headers())
     answers: list[Answer] = []
     try:
         with progress(label, len(rows)) as tick:
@@ -138,7 +168,7 @@ async def _rewrite(client: ServiceClient, config: RewriterConfig, row: Question)
             return Answer(row.question, refusal=f"{refusal.status} {refusal.answer}")
         raise DataError(
             f"Rewriter {config.url}{path}: query {row.id} got status {refusal.status}: {refusal.answer!r}. Check the "
-            "address, and what the server lets in."
+            "address; if it wants an API key, add `,key=VARIABLE` with the environment variable that holds it."
         ) from refusal
     try:
         rewrite = read_rewrite(config, content)

@@ -20,7 +20,7 @@ from components.evaluation.rewriter.score_systems import with_history
 from pipelines.beir.dataset import Dataset, read_dataset
 from pipelines.beir.results import PLAIN, Draws, Json, Systems, all_queries, build_report, build_results, measure
 from pipelines.beir.retrieve import Query, Ranking, rag_service, retrieve_all
-from pipelines.beir.rewriters import Rewrites, ask_model, ask_rewriter
+from pipelines.beir.rewriters import RemoteRewriter, Rewrites, ask_model, ask_rewriter
 from pipelines.comparing.score_teachers import collect_rewrites
 from pipelines.execution import run_lock
 from pipelines.rewriter import RunConfig
@@ -32,7 +32,6 @@ from qinglan.evaluation.evaluation_file import write_evaluation
 from qinglan.evaluation.report import write_report
 from qinglan.files import atomic_write
 from qinglan.lineage.record import code_version
-from serving.rag.config import RewriterConfig
 
 KNOWLEDGE_BASE = "knowledge_base.jsonl"
 RESERVED = (PLAIN, "history", "people", "teacher")
@@ -45,7 +44,7 @@ class Contenders(NamedTuple):
     models: Mapping[str, Sequence[Path]] = {}
     """Folders by name: of one name, the seeds of one recipe."""
 
-    rewriters: Mapping[str, RewriterConfig] = {}
+    rewriters: Mapping[str, RemoteRewriter] = {}
     teacher: RunConfig | None = None
     """The profile whose teacher is asked, through its gateway and within its budget."""
 
@@ -69,7 +68,7 @@ def evaluate_beir(
         results = build_results(dataset, systems, measure(dataset, systems, rankings), draws)
         origins = {
             "models": {name: [digest(path) for path in paths] for name, paths in contenders.models.items()},
-            "rewriters": {name: str(config.url) for name, config in contenders.rewriters.items()},
+            "rewriters": {name: str(remote.config.url) for name, remote in contenders.rewriters.items()},
             "code": code_version(),
         }
         results = write_evaluation(root / "beir.json", {**results, **origins})

@@ -18,6 +18,13 @@ from qinglan.llm.config import PaidModel
 from standins.teacher.config import Skill
 
 EXAMPLE = CONFIGS / "teachers.example.yaml"
+FORM = (
+    "  teachers:",
+    "    - {name: gpt, model: {base_url: ..., model: ..., price: {...}}}",
+    "    - {name: deepseek, model: {...}}",
+)
+"""The form of the file, for people whose file has another."""
+
 READ_ONLY = {"price", "batch_price_factor", "typical_seconds", "strip_thinking", "refusal_patterns"}
 """Settings that do not change the request, only how its answer is priced and parsed, so the journal is reused."""
 
@@ -64,7 +71,10 @@ class TeachersConfig(Config):
 
 
 def load_teachers(path: Path) -> TeachersConfig:
-    return TeachersConfig.parse(load_yaml(path), str(path))
+    try:
+        return TeachersConfig.parse(load_yaml(path), str(path))
+    except ConfigError as error:
+        raise ConfigError(*error.lines, f"The file has this form; {EXAMPLE} is a whole one:", *FORM) from error
 
 
 def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:

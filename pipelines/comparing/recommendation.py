@@ -81,7 +81,7 @@ class Recommendation(NamedTuple):
     word: Conclusion
     """better: every other teacher is shown to be worse. as good: the cheapest teacher within the margin. tie: the
     cheapest of teachers that differ on no row. not shown: too few rows for a conclusion. alone: only one teacher gave
-    enough rewrites. none: no teacher did."""
+    enough rewrites. none: no teacher did, or the plain question is better than every teacher."""
 
     take: str
     """Name of the recommended teacher; empty if `word` is none."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import METRICS
-from pipelines.comparing.recommendation import Recommendation, TeacherDifference, TeacherScore, recommend
-from pipelines.comparing.score_teachers import TeacherRewrite
+from pipelines.comparing.recommendation import P, Recommendation, Scale, TeacherDifference, TeacherScore, recommend
+from pipelines.comparing.score_teachers import PLAIN, TeacherRewrite
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metric_table import MetricTable, Pair
 from qinglan.llm.journal_reader import Attempt
@@ -121,7 +121,29 @@ def recommendation(teachers: Json, paired: Json, names: Sequence[str], metric: s
         for gap in paired.values()
     }  # fmt: skip
     rows = max((gap["n"] for gap in paired.values()), default=0)
-    return recommend(standings, gaps, margin, rows, UNITS[metric])
+    advice = recommend(standings, gaps, margin, rows, UNITS[metric])
+    return none_helps(advice, teachers, names, metric)
+
+
+def none_helps(advice: Recommendation, teachers: Json, names: Sequence[str], metric: str) -> Recommendation:
+    """The advice, or to take none if the plain question is shown to be better than every teacher."""
+    gaps = [teachers[name]["against_plain"] for name in names]
+    if not all(gap["high"] < 0 and gap["p"] < P for gap in gaps):
+        return advice
+    best = max(teachers[name][metric]["value"] for name in names)
+    scale = Scale(0.0, UNITS[metric])
+    first = (
+        "Take none of them: no rewrite is better than every teacher. The plain question has "
+        f"{scale.amount(teachers[PLAIN][metric]['value'], sign=False)}, the best teacher "
+        f"{scale.amount(best, sign=False)}. Change generate.system_prompt, or try other models."
+    )
+    return Recommendation("none", "", [first, *advice.lines[1:]])
+
+
+def against_plain(table: MetricTable, names: Sequence[str], metric: str) -> Json:
+    """The deciding metric of every teacher minus that of the plain question, paired."""
+    gaps = table.compare([(name, PLAIN) for name in names], [metric], {"": None})
+    return {name: gaps[(name, PLAIN), "", metric] for name in names}
 
 
 def scaled(margin: float, metric: str) -> float:

@@ -191,7 +191,9 @@ def build_comparison(
     margin = results.scaled(teachers.margin, metric)
     levels = results.teacher_results(table, rewrites, spent, config.evaluate)
     paired = results.paired_results(table, names, metric, margin)
+    plain_gaps = results.against_plain(table, names, metric)
     for teacher in teachers.teachers:
+        levels[teacher.name]["against_plain"] = plain_gaps[teacher.name]
         levels[teacher.name]["model"] = teacher.model.model_dump(mode="json")
     return {
         "tenant": config.tenant_id, "names": names, "systems": levels, "paired": paired, "deciding": metric,

@@ -20,6 +20,7 @@ from qinglan.terminal import visible
 CALLS = """
 SELECT count(*) calls, coalesce(sum(state = 'answered'), 0) answered, coalesce(sum(state = 'failed'), 0) failed,
   coalesce(sum(input), 0) input_tokens, coalesce(sum(cached), 0) cached_tokens,
+  coalesce(sum(state = 'answered' AND input = 0), 0) uncounted,
   coalesce(sum(output), 0) output_tokens, coalesce(sum(reasoning), 0) reasoning_tokens FROM calls
 """
 ATTEMPTS = "SELECT count(*) attempts, coalesce(sum(cost), 0) cost FROM attempts"

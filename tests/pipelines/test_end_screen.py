@@ -161,3 +161,14 @@ def test_lost_rows_are_told_by_cause_with_the_setting_that_helps(
     assert "! generate: 100 of 482 rows are lost (20.7%)." in text
     assert "  97 as truncated. To do: raise gateway.teacher.max_output_tokens." in text
     assert "  3 as refused. To do: run again, or take another model in gateway.teacher." in text
+
+
+@pytest.mark.parametrize(("uncounted", "told"), [(0, False), (445, True)])
+def test_answers_without_a_count_of_tokens_make_the_cost_an_upper_bound(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], uncounted: int, told: bool
+) -> None:
+    money = {**MONEY, "uncounted": uncounted}
+
+    text = screen(RunDir(tmp_path), capsys, record("generate", gateway=money), "gpt")
+    assert ("! 445 answers came without a count of tokens" in text) is told
+    assert ("the cost is an upper bound" in text) is told

@@ -12,12 +12,14 @@ from typer.testing import CliRunner
 from pipelines.beir.dataset import write_knowledge_base
 from pipelines.beir.results import build_report, inflation_line
 from pipelines.beir.retrieve import index_with_progress
+from pipelines.beir.rewriters import ask_rewriter, read_rewriter
 from pipelines.cli import app
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.evaluation.report import render
 from qinglan.llm.journal_reader import read_report
+from qinglan.rows import Question
 from qinglan.terminal.progress import size_of
-from tests.echo_servers import Reply, Scripted, running
+from tests.echo_servers import Reply, Scripted, completion, running
 from tests.pipelines.beir.benchmark import TERMS, RewriterApp, right_rewrite, write_benchmark
 from tests.strict_html import Strict
 from tests.tiny_rewriter import tiny_model
@@ -209,6 +211,10 @@ def test_an_answer_of_another_protocol_is_told_with_the_query(folder: Path) -> N
         (("--rewriter", "plain=http://127.0.0.1:1"), "System 'plain': choose another name"),
         (("--rewriter", "a=http://127.0.0.1:1", "--rewriter", "a=http://127.0.0.1:2"), "two have one name"),
         (("--rewriter", "a=http://user@host"), "no password"),
+        (("--rewriter", "a=http://127.0.0.1:1,key=sk-abcdef"), "the name of the environment variable"),
+        (("--rewriter", "a=http://127.0.0.1:1,key=$KEY"), "the name of the environment variable"),
+        (("--rewriter", "a=http://127.0.0.1:1,key=NOT_SET_KEY"), "NOT_SET_KEY is not set"),
+        (("--rewriter", "a=openai=http://127.0.0.1:1/v1,model=m,key=NOT_SET_KEY"), "NOT_SET_KEY is not set"),
         (("--model", "sft=nowhere"), "nowhere holds no rewriter"),
         (("--run", "nowhere"), "no model in nowhere/files"),
         (("--split", "dev"), "Splits with judgements: test"),
@@ -219,3 +225,19 @@ def test_a_wrong_option_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         evaluate(folder, *options)
+
+
+def test_a_rewriters_key_comes_from_the_environment_and_goes_into_the_header_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("THEIR_KEY", "secret-1")
+    app = Scripted(Reply(200, completion("改写")))
+    row = Question(id="q", tenant_id="fivedoctors", conversation_id="c", question="问")
+    with running(app) as url:
+        name, rewriter = read_rewriter(f"chat=openai={url}/v1,model=m,key=THEIR_KEY")
+        assert ask_rewriter(rewriter, [row], "chat").queries == ["改写"]
+
+    [(_, body, headers)] = app.seen
+    assert (name, headers["authorization"], rewriter.config.model) == ("chat", "Bearer secret-1", "m")
+    assert b"secret-1" not in body
+    assert "secret-1" not in repr(rewriter)

@@ -96,3 +96,24 @@ def test_the_plan_prices_each_teacher_and_warns_of_a_budget_that_thinking_could_
     said = " ".join(warnings(config, teachers, lines, teachers.teachers[0].model.price.as_of.replace(year=2027)))
     assert "ends it early" in said
     assert "gpt's price was read 365 days ago" in said
+
+
+WRONG_FILES = [
+    "mini: {model: gpt}",
+    "teachers: {mini: {model: gpt}}",
+    "teachers: []",
+    "teachers: [{base_url: http://127.0.0.1, model: gpt}]",
+    "teachers: [{name: mini, model: gpt}, {name: big, model: gpt}]",
+    "[]",
+]
+
+
+@pytest.mark.parametrize("text", WRONG_FILES)
+def test_a_file_of_another_form_is_told_the_form_and_the_example(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "teachers.yaml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError) as wrong:
+        load_teachers(path)
+    assert "teachers.example.yaml" in str(wrong.value)
+    assert "- {name: gpt, model: {base_url: ..." in str(wrong.value)

@@ -3,6 +3,7 @@
 import math
 import re
 from itertools import combinations, permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.comparing.recommendation import Recommendation, TeacherDifference, TeacherScore, recommend
+from pipelines.comparing.results import none_helps
 from qinglan.evaluation.statistics import paired_differences
 from qinglan.messages import LANGUAGE, translated
 
@@ -276,3 +278,34 @@ def test_the_order_in_which_a_pair_is_named_changes_nothing(turned: bool) -> Non
     result = recommend([standing("A", 0.79, 1.0), standing("B", 0.75, 0.1)], gaps, 0.03, 120, "points")
 
     assert (result.word, result.take) == ("better", "A")
+
+
+AGAINST_PLAIN = [
+    # intervals and p of two teachers minus the plain question, and whether none is taken
+    ([(-0.6, -0.4, 0.001), (-0.6, -0.3, 0.001)], True),
+    ([(-0.6, -0.4, 0.001), (-0.1, 0.1, 0.9)], False),
+    ([(-0.6, -0.4, 0.001), (0.1, 0.2, 0.001)], False),
+    ([(-0.6, -0.4, 0.2), (-0.6, -0.4, 0.2)], False),
+    ([(float("nan"), float("nan"), float("nan"))] * 2, False),
+]
+
+
+@pytest.mark.parametrize(("gaps", "none"), AGAINST_PLAIN)
+def test_none_is_taken_where_the_plain_question_is_better_than_every_teacher(
+    gaps: list[tuple[float, float, float]], none: bool
+) -> None:
+    advice = Recommendation("tie", "mini", ["A tie: take mini.", "mini minus big: 0"])
+    teachers: dict[str, Any] = {"plain": {"top1": {"value": 0.574}}}
+    for name, (low, high, p) in zip(("mini", "big"), gaps, strict=True):
+        teachers[name] = {"top1": {"value": 0.085}, "against_plain": {"low": low, "high": high, "p": p}}
+
+    result = none_helps(advice, teachers, ["mini", "big"], "top1")
+    assert (result.word, result.take) == (("none", "") if none else ("tie", "mini"))
+    if none:
+        assert result.lines == [
+            "Take none of them: no rewrite is better than every teacher. The plain question has 57.4 points, the "
+            "best teacher 8.5 points. Change generate.system_prompt, or try other models.",
+            "mini minus big: 0",
+        ]
+    else:
+        assert result == advice
