@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -209,12 +210,13 @@ def state_in_words(run: RunDir) -> str:
     status = orjson.loads(run.record.read_bytes()).get("status")
     if status != RUNNING:
         return f"Its last run ended as {status}."
-    if _is_locked(run):
+    if is_locked(run):
         return "Its run is under way."
     return "Its last run was killed: the same command goes on, and what was paid is not paid again."
 
 
-def _is_locked(run: RunDir) -> bool:
+def is_locked(run: RunDir) -> bool:
+    """Tell if a run is under way in the folder."""
     with suppress(FileNotFoundError), open_plain(run.lock) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -327,7 +329,8 @@ def run_stages(
                     say(part.title)
                 job = LocalJob(line.name, uris, url, part.stages, part.alone, dict(pythons), dict(part.environment))
                 write_job(part.run, job)
-                execute(part.run, line, part.stages, quiet, append=number > 0 and part.run == run)
+                show = partial(link_files, part.run, inputs)
+                execute(part.run, line, part.stages, quiet, append=number > 0 and part.run == run, show=show)
                 link_files(part.run, inputs, part.stages)  # a later part takes it from there
         record["status"] = "done"
     except BaseException:
@@ -344,12 +347,16 @@ def run_stages(
     return record
 
 
-def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool, append: bool = False) -> None:
+def execute(
+    run: RunDir, line: Line, stages: Sequence[str], quiet: bool, append: bool = False,
+    show: Callable[[Sequence[str]], None] = lambda stages: None,
+) -> None:  # fmt: skip
     """Run the child, show its steps, and turn a failure into an error that says what to do.
 
-    With `append` its output is added to the log of what has run before it.
+    With `append` its output is added to the log of what has run before it. `show` is given each stage that has ended
+    while others run, so that its files are there to look at.
     """
-    log = run.logs / "run.log"
+    log, shown = run.logs / "run.log", set[str]()
     with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
         child = _start_child(
             run,
@@ -362,6 +369,9 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool, append:
                 with StepDisplay(run, tuple(stages), log, quiet) as live:
                     while child.poll() is None:
                         live.update()
+                        if ended := {stage for stage in stages if _is_done(run, stage)} - shown:
+                            show([*ended])
+                            shown |= ended
                         time.sleep(0.2)
                     live.update()
             except KeyboardInterrupt as error:
@@ -374,6 +384,10 @@ def execute(run: RunDir, line: Line, stages: Sequence[str], quiet: bool, append:
                 raise
     if child.returncode:
         raise step_failure(run, line, stages, log)
+
+
+def _is_done(run: RunDir, stage: str) -> bool:
+    return (run.step_record(stage) or {}).get("status") == "done"
 
 
 def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -> None:

@@ -5,13 +5,15 @@ asked; without it the retrievals of validation stand in, and nothing is asked.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.score_systems import draw_rows, served_queries
 from components.evaluation.rewriter.stage import read_slices
-from pipelines.execution import run_lock, state_in_words
+from pipelines.execution import is_locked, run_lock, state_in_words
 from pipelines.recipes import Recipe, recipes
 from pipelines.recorded_config import read_rewriter_config
 from pipelines.rewriter import RunConfig
@@ -165,13 +167,30 @@ def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], sam
     columns = [written.greedy, *map(list, zip(*written.samples, strict=True))]
     served = [served_queries([row.validated for row in rows], column, config.evaluate.as_asked) for column in columns]
     texts = list(zip(*served, strict=True))
-    with run_lock(run), ExitStack() as services:
-        url = start_services(config, run, ("ppo",), services)
+    with ExitStack() as services:
+        url = start_services(config, services.enter_context(services_folder(run)), ("ppo",), services)
         firsts = asyncio.run(first_passages([row.prompt for row in rows], texts, url))
     return [
         _outcome(row, first_is_right(row.prompt, row.prompt.teacher_retrieval), greedy, rest)
         for row, (greedy, *rest) in zip(rows, firsts, strict=True)
     ]
+
+
+@contextmanager
+def services_folder(run: RunDir) -> Iterator[RunDir]:
+    """The folder for journal and logs of the services: the run's own, or another one while the run is under way.
+
+    Nothing is paid here, so the run's journal is not needed; two gateways may not write one.
+    """
+    if is_locked(run):
+        with TemporaryDirectory(prefix="qinglan-headroom-") as folder:
+            beside = RunDir(Path(folder))
+            for path in (beside.logs, beside.index):
+                path.mkdir()
+            yield beside
+    else:
+        with run_lock(run):
+            yield run
 
 
 def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float]) -> RowOutcome:

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
 from qinglan.errors import TrainingError
 from serving.gateway.paid_calls import RUN_AGAIN
+
+TIMES = {"started": "2026-01-01T00:00:00.000+00:00", "ended": "2026-01-01T00:00:02.500+00:00"}
+DONE: dict[str, Any] = {"status": "done", **TIMES, "facts": {}}
 
 
 @pytest.mark.parametrize("message", [f"teacher at h: ConnectError. {RUN_AGAIN}", "the budget is spent"])
@@ -105,3 +109,36 @@ def test_a_child_that_does_not_end_or_has_ended_keeps_nobody_waiting(
         assert execution._stop(child, RunDir(tmp_path), ()) == ""
 
     assert child.returncode == ended
+
+
+WAITS = """
+import pathlib, sys, time
+until = time.monotonic() + 60
+while not pathlib.Path(sys.argv[1]).exists():
+    assert time.monotonic() < until
+    time.sleep(0.05)
+"""
+
+
+def test_files_of_a_stage_are_shown_when_it_ends_and_not_when_the_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`qinglan headroom` found no SFT model while PPO ran: it lay in artifacts alone."""
+    run, seen = RunDir(tmp_path), tmp_path / "seen"
+    for folder in (run.records, run.logs):
+        folder.mkdir()
+    model = tmp_path / "artifacts" / "sft" / "sft_model"
+    model.mkdir(parents=True)
+    write_json(run.records / "sft.json", {**DONE, "outputs": {"sft_model": {"uri": str(model)}}})
+
+    def child(*_: object) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-c", WAITS, str(seen)], start_new_session=True)
+
+    def show(stages: Sequence[str]) -> None:
+        execution.link_files(run, {}, stages)
+        seen.touch()
+
+    monkeypatch.setattr(execution, "_start_child", child)
+    execution.execute(run, REWRITER, ("sft", "ppo"), quiet=True, show=show)
+
+    assert run.shown("sft_model").resolve() == model

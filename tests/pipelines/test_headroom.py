@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from components.data.convert.stage import convert
 from components.evaluation.rewriter import sample_rewrites
 from components.evaluation.rewriter.sample_rewrites import SampledRewrites
 from pipelines.config import dump_config, load_config
+from pipelines.execution import run_lock
 from pipelines.headroom import headroom_report
 from pipelines.headroom_cli import report_lines
 from pipelines.recipes import Recipe, gain_lines, measured_cost, worth_in_words
@@ -155,8 +157,12 @@ def test_samples_that_find_no_more_than_greedy_are_not_worth_it(
 
 
 @pytest.mark.slow
-def test_the_command_samples_the_runs_own_model(trained: World, here: Here) -> None:
-    ended = here("headroom", trained.run.root, "--samples", 2, "--rows", 12, "--json")
+@pytest.mark.parametrize("under_way", [False, True])
+def test_the_command_samples_the_runs_own_model_also_while_the_run_is_under_way(
+    trained: World, here: Here, under_way: bool
+) -> None:
+    with run_lock(trained.run) if under_way else nullcontext():
+        ended = here("headroom", trained.run.root, "--samples", 2, "--rows", 12, "--json")
 
     answer = orjson.loads(ended.out)
     assert ended.code == 0, ended.errors
