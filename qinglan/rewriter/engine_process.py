@@ -46,12 +46,14 @@ def run_engine(
     ready_seconds: float,
     python: str = sys.executable,
     port: int = 0,
+    gpus: Sequence[str] = (),
 ) -> Iterator[Engine]:
     """Run `vllm serve` of an environment until the block ends; it is ready when the block begins. Port 0 takes a free
-    one; an engine that replaces another takes that one's."""
+    one; an engine that replaces another takes that one's. `gpus` are the only ones that it sees; by default all."""
     port = port or free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
     log.parent.mkdir(parents=True, exist_ok=True)
+    cards = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
     # vLLM leaves its sockets in the temporary folder and, where it must be killed, its shared memory: both go here.
     with TemporaryDirectory(prefix="qinglan-") as scratch:
         started = Path(scratch).stat().st_mtime
@@ -59,7 +61,7 @@ def run_engine(
             process = subprocess.Popen(
                 [*command, "--host=127.0.0.1", f"--port={port}"],
                 stdout=output, stderr=output, start_new_session=True,
-                env={**os.environ, **ENGINE_ENVIRONMENT, "TMPDIR": scratch},
+                env={**os.environ, **ENGINE_ENVIRONMENT, **cards, "TMPDIR": scratch},
             )  # fmt: skip
         engine = Engine(f"http://127.0.0.1:{port}", log, process)
         try:

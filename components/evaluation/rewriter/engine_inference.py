@@ -1,13 +1,15 @@
-"""The students served by vLLM, with the options of the GPU runtime and our server before it; one after the other.
+"""The students served by vLLM, with the options of the GPU runtime and our server before it.
 
 Every rewrite is requested from the engine as our server requests it, and judged before the server's guard, as where
 transformers writes it. This process loads no model: the GPU is the engine's.
 """
 
 import asyncio
+import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +17,7 @@ from tempfile import TemporaryDirectory
 import httpx2
 
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.fit import engine_settings
 from components.evaluation.rewriter.student_timing import (
     SERVED_SECONDS,
     BatchOutput,
@@ -46,19 +49,68 @@ ENGINE_SECONDS = 600.0
 machine, however small the model is. One that ends is noticed at once."""
 
 
-def rewrite_with_engine(
-    name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig
+def rewrite_with_engines(
+    models: Mapping[str, Path], rows: Sequence[PromptInput], config: EvaluateConfig
+) -> dict[str, StudentOutput]:
+    """Every student's rewrites of all rows. One writes and is timed while the others' engines are idle.
+
+    Where each has cards of its own the engines start side by side, which takes minutes each. On one card they would
+    disturb each other: vLLM measures while it starts how much memory is left.
+    """
+    for folder in models.values():
+        servable_card(folder)
+    gpus = gpus_of_engines(visible_gpus(), engine_settings(config).tensor_parallel, len(models))
+    if not gpus:
+        return {name: _rewrite_alone(name, folder, rows, config) for name, folder in models.items()}
+    with ExitStack() as engines:
+        with ThreadPoolExecutor() as pool:
+            starts = {
+                name: pool.submit(engines.enter_context, student_engine(models[name], config, cards))
+                for name, cards in zip(models, gpus, strict=True)
+            }
+        running = {name: start.result() for name, start in starts.items()}
+        return {name: _rewrite(name, models[name], rows, config, engine) for name, engine in running.items()}
+
+
+def gpus_of_engines(visible: Sequence[str], each: int, engines: int) -> list[Sequence[str]]:
+    """So many GPUs for each of several engines; none where there are too few, so that they have to take turns."""
+    if engines == 1 or len(visible) < each * engines:
+        return []
+    return [visible[at * each : (at + 1) * each] for at in range(engines)]
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, by number or name."""
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+
+
+@contextmanager
+def student_engine(folder: Path, config: EvaluateConfig, gpus: Sequence[str] = ()) -> Iterator[Engine]:
+    """The engine of one student."""
+    options = [*engine_options(NAME, context=model_context(folder)), *config.vllm_options]
+    seconds = ENGINE_SECONDS + ready_seconds(folder)
+    with (
+        TemporaryDirectory(prefix="qinglan-") as logs,
+        run_engine(folder, options, Path(logs) / "vllm.log", seconds, gpus=gpus) as engine,
+    ):
+        yield engine
+
+
+def _rewrite_alone(name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig) -> StudentOutput:
+    with student_engine(folder, config) as engine:
+        return _rewrite(name, folder, rows, config, engine)
+
+
+def _rewrite(
+    name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig, engine: Engine
 ) -> StudentOutput:
     """One student's rewrites of all rows, and some timed through the server that its users ask."""
     card = servable_card(folder)
     messages = [student_messages(row, card.system_prompts.get(row.tenant_id, "")) for row in rows]
-    options = [*engine_options(NAME, context=model_context(folder)), *config.vllm_options]
-    with (
-        TemporaryDirectory(prefix="qinglan-") as logs,
-        run_engine(folder, options, Path(logs) / "vllm.log", ENGINE_SECONDS + ready_seconds(folder)) as engine,
-        explained_outages(engine, name),
-        ExitStack() as servers,
-    ):
+    with explained_outages(engine, name), ExitStack() as servers:
         prompts = fitted_prompts(folder, card, messages, engine.url)
         requests = [completion_request(NAME, prompt.text, card.max_new_tokens) for prompt in prompts]
         batched = asyncio.run(write_all(name, engine.url, requests, config.batch))

@@ -4,23 +4,19 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.engine_inference import (
-    ENGINE_SECONDS,
     explained_outages,
     fitted_prompts,
     servable_card,
+    student_engine,
     write_all,
 )
 from components.evaluation.rewriter.student_inference import uses_vllm
-from components.evaluation.rewriter.student_timing import ready_seconds
 from qinglan.prompts import Message
-from qinglan.rewriter.card import model_context
-from qinglan.rewriter.engine import completion_request, engine_options
-from qinglan.rewriter.engine_process import run_engine
+from qinglan.rewriter.engine import completion_request
 from qinglan.rewriter.model import Student
 from qinglan.terminal.progress import progress
 
@@ -66,12 +62,7 @@ def _with_engine(
     model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
 ) -> tuple[list[str], list[list[str]]]:
     card = servable_card(model)
-    options = [*engine_options(NAME, context=model_context(model)), *config.vllm_options]
-    with (
-        TemporaryDirectory(prefix="qinglan-") as logs,
-        run_engine(model, options, Path(logs) / "vllm.log", ENGINE_SECONDS + ready_seconds(model)) as engine,
-        explained_outages(engine, NAME),
-    ):
+    with student_engine(model, config) as engine, explained_outages(engine, NAME):
         fitted = [prompt.text for prompt in fitted_prompts(model, card, prompts, engine.url)]
         requests = engine_requests(fitted, count, seed, card.max_new_tokens)
         texts = asyncio.run(write_all(NAME, engine.url, requests, config.batch)).texts

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.engine_inference import rewrite_with_engine
+from components.evaluation.rewriter.engine_inference import rewrite_with_engines
 from components.evaluation.rewriter.student_timing import BatchOutput, StudentOutput, rewriter_server, time_student
 from qinglan.prompts import PromptInput
 from qinglan.rewriter.model import GeneratedRewrite, Student
@@ -18,7 +18,7 @@ def rewrite_all(
 ) -> dict[str, StudentOutput]:
     """Let every student rewrite every row, then time some rows as its users wait, where it is served or here."""
     if uses_vllm(config):
-        return {name: rewrite_with_engine(name, folder, rows, config) for name, folder in models.items()}
+        return rewrite_with_engines(models, rows, config)
     return _rewrite_in_process(models, rows, config)
 
 
