@@ -68,9 +68,9 @@ def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
         yield Obstacle(
             reason=f"The sheet has {rows:,} rows in all, and the test alone needs {required:,}: "
             "figures of so few would be chance.",
-            next_step=f"Three ways are open: {_more_questions(config, sheet)} "
-            "and about 2,000 give a locked test of 200; read in report.html what judges call relevant, where `label` "
-            "is on; or let people score blind_sample.xlsx (`qinglan blind SHEET --out RUN`).",
+            next_step=f"There are three ways. 1. {_more_questions(config, sheet)}, or bring about 2,000 questions, "
+            "of which 200 become the locked test. 2. Read in report.html which passages judges call relevant, if the "
+            "`label` stage is on. 3. Let people score blind_sample.xlsx: `qinglan blind SHEET --out RUN`.",
         )
 
 
@@ -78,8 +78,8 @@ def _more_questions(config: RunConfig, sheet: Sheet) -> str:
     """The first way out of a small sheet: the labels that cross-fitting lacks, and its setting where it is off."""
     required = config.evaluate.gate.cross_rows
     if not config.cross_fit:
-        return f"collect more questions, {required:,} labelled ones can be cross-fitted (`cross_fit: 5`)"
-    return f"label more rows, {required:,} can be cross-fitted and {len(sheet.gold):,} are labelled"
+        return f"Bring {required:,} questions with gold passages, and set `cross_fit: 5`"
+    return f"Give {required:,} questions gold passages (so far {len(sheet.gold):,} have them)"
 
 
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:

@@ -10,12 +10,13 @@ may be longer than a spreadsheet's: who reads the rows sets aside those that are
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from qinglan.errors import DataError
 from qinglan.file_formats import UNCOMPRESSED_LIMIT, UTF_16
+from qinglan.header_rows import FIRST_ROWS, IsName, header_index, no_name
 from qinglan.sheet_reader import Cell, Formula
 from qinglan.tables import CELL_LIMIT, Cells, check_header
 
@@ -24,30 +25,38 @@ DELIMITERS = ",;\t"
 FORMULA = re.compile(r'\s*=\s*[-+@($"A-Za-z0-9]')
 """A cell that a spreadsheet program would run; =_= and ==急== are what people write."""
 
-FIRST_ROWS = 10
-"""Rows that show the delimiter."""
-
 SINGLE_RUNS = 0.8
 """In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""
 
 
-def read_csv(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:
-    """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped."""
+def read_csv(
+    path: Path,
+    required: Sequence[str] = (),
+    is_name: IsName = no_name,
+    on_header: Callable[[int], object] = int,
+) -> Iterator[tuple[int, Cells]]:
+    """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped.
+
+    Rows above the names of columns are left out; `on_header` gets the number of the row with the names.
+    """
     text = read_text(path)
     csv.field_size_limit(UNCOMPRESSED_LIMIT)  # a quote without its end is an error of strict=True
-    header: list[str] = []
-    number = header_number = rows_read = 0
+    number = rows_read = 0
     try:
         delimiter = _delimiter(text)
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        for number, row in enumerate(rows, 1):
-            if not any(cell.strip() for cell in row):
-                continue
-            if not header:
-                header, header_number = [cell.strip() for cell in row], number
-                _check_names(path, header, number)
-                check_header(path, [name for name in header if name], required)
-                continue
+        rows = enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1)
+        filled = ((number, row) for number, row in rows if any(cell.strip() for cell in row))
+        first: list[tuple[int, list[str]]] = []
+        for number, row in islice(filled, FIRST_ROWS):
+            first.append((number, row))
+        if not first:
+            return
+        at = header_index([[*filter(None, map(str.strip, row))] for _, row in first], required, is_name)
+        header_number, header = first[at][0], [cell.strip() for cell in first[at][1]]
+        _check_names(path, header, header_number)
+        check_header(path, [name for name in header if name], required)
+        on_header(header_number)
+        for number, row in chain(first[at + 1 :], filled):
             if any(cell.strip() for cell in row[len(header) :]):
                 if rows_read == 0 or len(header) == 1:
                     raise DataError(

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from qinglan.addresses import refuse_web_path
 from qinglan.chat_history import chat_lines, read_turns
 from qinglan.config import Config, explain_validation_error
 from qinglan.csv_tables import read_csv, read_text
@@ -107,6 +108,7 @@ def count_rows(path: Path, columns: Columns) -> int:
 
 def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
     if not path.is_file():
+        refuse_web_path(path)
         raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSONL of questions.")
     kind = row_format(path)
     if kind in ("json", "jsonl"):

@@ -7,6 +7,8 @@ The checks read with a parser: the same sheet can be written with namespace pref
 UTF-16.
 """
 
+import re
+import sys
 import zipfile
 from collections import Counter
 from typing import Any, NoReturn
@@ -35,7 +37,17 @@ class PartScan:
         """Namespace of the first element."""
 
         self.merged = ""
-        """The first range of merged cells."""
+        """The range of merged cells that ends lowest."""
+
+        self.merged_to = 0
+        """The last row of that range."""
+
+    def add_merged(self, cells: str) -> None:
+        """Note a range of merged cells, such as A1:F1; one that cannot be read may be anywhere."""
+        digits = re.search(r"[0-9]{1,9}$", cells)
+        last = int(digits[0]) if digits else sys.maxsize
+        if last > self.merged_to:
+            self.merged, self.merged_to = cells, last
 
 
 def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
@@ -73,8 +85,8 @@ def _scan(part: Any, scan: PartScan, where: str, elements_left: int) -> None:
             scan.strings += 1
             if scan.strings > STRING_LIMIT:
                 _refuse_size(where, f"has more than {STRING_LIMIT:,} different texts, too many")
-        elif local == "mergeCell" and not scan.merged:
-            scan.merged = attributes.get("ref", "somewhere")
+        elif local == "mergeCell":
+            scan.add_merged(attributes.get("ref", "somewhere"))
 
     def end(name: str) -> None:
         scan.depth -= 1

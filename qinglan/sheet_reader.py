@@ -39,13 +39,20 @@ class Sheet(NamedTuple):
     source: Any
     scan: PartScan
 
-    def rows(self) -> Iterator[tuple[int, Row]]:
-        """Rows with their numbers, in order; a DataError if the content is ambiguous."""
+    @property
+    def name(self) -> str:
+        return str(self.source.title)
+
+    def rows(self, merged_to: int = 0) -> Iterator[tuple[int, Row]]:
+        """Rows with their numbers, in order; a DataError if the content is ambiguous.
+
+        Cells may be merged down to row `merged_to`: above the names of columns is a title, which is not read.
+        """
         if self.scan.namespace != SHEET_NAMESPACE:
             raise DataError(
                 f"{self.where}: not in the usual form of .xlsx (Strict Open XML?). Save it as plain .xlsx."
             )
-        if self.scan.merged:
+        if self.scan.merged_to > merged_to:
             raise DataError(
                 f"{self.where}: cells {self.scan.merged} are merged, so rows below the first have no value of their "
                 "own. Unmerge them (取消合并单元格) and fill in each row."

@@ -8,12 +8,14 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from qinglan.errors import DataError
+from qinglan.header_rows import FIRST_ROWS, IsName, header_index, no_name
 from qinglan.reproducible_workbook import reproducible_workbook
-from qinglan.sheet_reader import Cell, Row, Sheet, visible_sheets
+from qinglan.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_sheets
+from qinglan.terminal import visible
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 CELL_LIMIT = 32_767
@@ -31,21 +33,53 @@ WIDEST = 60
 Cells = dict[str, Cell]
 
 
-def read_table(path: Path, required: Sequence[str] = ()) -> Iterator[tuple[int, Cells]]:
-    """Rows of the first sheet that can be seen, by column name, with their row numbers; blank rows are passed over.
+def read_table(
+    path: Path,
+    required: Sequence[str] = (),
+    is_name: IsName = no_name,
+    sheet: str = "",
+    on_header: Callable[[int], object] = int,
+) -> Iterator[tuple[int, Cells]]:
+    """Rows of a sheet, the first that can be seen, by column name, with their row numbers; blank rows are left out.
 
-    Rows that are hidden are read too. A second sheet with the required columns is an error: its rows would be lost.
+    Rows above the names of columns are left out; `on_header` gets the number of the row with the names. Rows that are
+    hidden are read too. A second sheet with the required columns is an error: its rows would be lost.
     """
     with visible_sheets(path) as sheets:
-        rows = sheets[0].rows()
-        number, first = next(rows, (1, {}))
-        header = _names(first) if number == 1 else {}
+        table = _named_sheet(path, sheets, sheet) if sheet else sheets[0]
+        header_number, header = _header(table, required, is_name)
         check_header(path, list(header.values()), required)
-        _refuse_second_table(sheets[1:], required)
-        for number, row in rows:
+        if not sheet:
+            _refuse_second_table(sheets[1:], required)
+        on_header(header_number)
+        for number, row in table.rows(merged_to=header_number - 1):
             cells = {name: row.get(column) for column, name in header.items()}
-            if any(value not in (None, "") for value in cells.values()):
+            if number > header_number and any(value not in (None, "") for value in cells.values()):
                 yield number, cells
+
+
+def sheet_names(path: Path) -> list[str]:
+    """The names of the sheets that can be seen."""
+    with visible_sheets(path) as sheets:
+        return [sheet.name for sheet in sheets]
+
+
+def _named_sheet(path: Path, sheets: Sequence[Sheet], name: str) -> Sheet:
+    for sheet in sheets:
+        if sheet.name.strip() == name.strip():
+            return sheet
+    raise DataError(
+        f"{path}: no sheet {name!r} can be seen; there are {', '.join(visible(sheet.name) for sheet in sheets)}."
+    )
+
+
+def _header(table: Sheet, required: Sequence[str], is_name: IsName) -> tuple[int, dict[int, str]]:
+    """The number of the row that names the columns, and the names."""
+    rows = ((number, _names(row)) for number, row in table.rows(merged_to=LAST_ROW))
+    first = list(islice(((number, names) for number, names in rows if names), FIRST_ROWS))
+    if not first:
+        return 1, {}
+    return first[header_index([list(names.values()) for _, names in first], required, is_name)]
 
 
 def _names(row: Row) -> dict[int, str]:
@@ -56,13 +90,13 @@ def _names(row: Row) -> dict[int, str]:
 def _refuse_second_table(more: Sequence[Sheet], required: Sequence[str]) -> None:
     for sheet in more if required else ():
         try:
-            _, first = next(sheet.rows(), (1, {}))
-        except DataError:  # a sheet of another kind, such as notes with merged cells
+            _, names = _header(sheet, required, no_name)
+        except DataError:  # a sheet that cannot be read, of another kind
             continue
-        if set(required) <= set(_names(first).values()):
+        if set(required) <= set(names.values()):
             raise DataError(
                 f"{sheet.where}: has the columns of the first sheet too, and only one sheet is read. Put all rows "
-                "into one sheet, or hide or delete the other."
+                "into one sheet, hide or delete the other, or name one: `qinglan init --sheet NAME`."
             )
 
 

@@ -56,6 +56,9 @@ def init(
     profile_column: Annotated[
         str, typer.Option(help="The column that describes the user, where the guess is wrong.")
     ] = "",
+    sheet_name: Annotated[
+        str, typer.Option("--sheet", help="The sheet of a workbook, by its name; else the first that can be seen.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")
@@ -72,7 +75,7 @@ def init(
         "question": question_column, "history_summary": history_column, "conversation_id": conversation_column,
         "user_profile": profile_column,
     }  # fmt: skip
-    data = read_data(tenant, sheet, knowledge_base or (), named)
+    data = read_data(tenant, sheet, knowledge_base or (), named, sheet_name)
     say(
         *lines_of_data(data),
         "The first rows as a run will read them:",

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pipelines.tenant_setup.markdown import read_markdown
 from pipelines.tenant_setup.passages import Block, Page, document_passages, safe_id
 from pipelines.tenant_setup.sheet_formats import read_records
+from qinglan.addresses import refuse_web_path
 from qinglan.csv_tables import read_text
 from qinglan.errors import DataError
 from qinglan.file_formats import refuse_bomb
@@ -128,6 +129,7 @@ def list_files(places: Iterable[Path]) -> Iterator[tuple[Path, PurePath]]:
     """Files in order, with their names from the folder that was named; hidden files and links are left out."""
     for root in places:
         if not root.exists():
+            refuse_web_path(root)
             raise DataError(f"{root}: no such file or folder. Give the documents of the knowledge base.")
         if root.is_file():
             yield root, PurePath(root.name)
@@ -166,7 +168,7 @@ def _passages(path: Path, source: PurePath) -> Iterator[Passage]:
 
 def record_passages(path: Path, source: PurePath) -> Iterator[Passage]:
     """A passage for each row of a sheet: its title, its text, and its other cells as metadata."""
-    rows = read_records(path).rows
+    rows = read_records(path, usual_names=(*CONTENT_NAMES, *TITLE_NAMES, *ID_NAMES)).rows
     columns = {name.strip().lower(): name for row in rows for name in reversed(row)}
     content = next((columns[name] for name in CONTENT_NAMES if name in columns), "")
     title = next((columns[name] for name in TITLE_NAMES if name in columns), "")

@@ -189,8 +189,8 @@ def _by_name(field: str, names: Sequence[str]) -> str:
 
 def with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
     """The columns with these names, in the order of the usual ones."""
-    plain = {_plain(name): name for name in reversed(names)}
-    return [plain[_plain(name)] for name in usual if _plain(name) in plain]
+    plain = {plain_name(name): name for name in reversed(names)}
+    return [plain[plain_name(name)] for name in usual if plain_name(name) in plain]
 
 
 def _history_note(column: str) -> str:
@@ -216,7 +216,7 @@ def _sentences(texts: Sequence[str]) -> bool:
 
 def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     """The column of conversations' ids among these, by its name and what it holds; empty for none."""
-    unsure = (name for name in names if CONVERSATION_PARTS.match(_plain(name)))
+    unsure = (name for name in names if CONVERSATION_PARTS.match(plain_name(name)))
     ids = _conversation_ids(rows[:SAMPLE], [*with_names(CONVERSATION_NAMES, names), *unsure])
     return _by_name("conversation_id", names) or ids
 
@@ -235,7 +235,8 @@ def _is_id(text: str) -> bool:
     return bool(ID.fullmatch(text)) and (text.isdigit() or not DATE.fullmatch(text))
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A column's name without case, spaces, underscores and hyphens."""
     return re.sub(r"[\s_-]", "", name).lower()
 
 

@@ -8,34 +8,63 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from qinglan.errors import DataError
+from qinglan.header_rows import FIRST_ROWS, IsName, header_index
+from qinglan.terminal import visible
 
 MEMORY_LIMIT = 1 << 30
+SHOWN_SHEETS = 5
 SECONDS = 60
 """Time of the processor; a sheet of 65,536 rows, the most that .xls has, takes about two."""
 
 
-def read_old_spreadsheet(path: Path) -> list[dict[str, Any]]:
-    """Rows of the first sheet; calamine gives a formula's last value, never the formula."""
-    command = [sys.executable, "-m", "pipelines.tenant_setup.old_spreadsheet", str(path.resolve())]
+def read_old_spreadsheet(path: Path, name: str, is_name: IsName) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Rows of a sheet, the first without a name, and remarks; calamine gives a formula's last value, never the
+    formula."""
+    command = [sys.executable, "-m", "pipelines.tenant_setup.old_spreadsheet", str(path.resolve()), name]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         raise unreadable(path, f"its reader ended with status {done.returncode}")
     sheet = json.loads(done.stdout)
     if "error" in sheet:
         raise unreadable(path, sheet["error"])
-    if sheet["merged"]:
-        raise DataError(f"{path}: has merged cells. Unmerge them (取消合并单元格) and fill in each row.")
-    rows = sheet["rows"]
-    header = [str(value).strip() for value in rows[0]] if rows else []
-    return [
-        {name: value for name, value in zip(header, row, strict=False) if name}
-        for row in rows[1:]
+    if name and name not in sheet["names"]:
+        names = ", ".join(map(visible, sheet["names"]))
+        raise DataError(f"{path}: no sheet {visible(name)!r} can be seen; there are {names}.")
+    rows = [
+        (number, row)
+        for number, row in enumerate(sheet["rows"], 1 + sheet["begin"])
         if any(value != "" for value in row)
     ]
+    first = [[text for value in row if (text := str(value).strip())] for _, row in rows[:FIRST_ROWS]]
+    at = header_index(first, (), is_name)
+    number, names_row = rows[at] if rows else (1, [])
+    if sheet["merged"] >= number:
+        raise DataError(f"{path}: has merged cells. Unmerge them (取消合并单元格) and fill in each row.")
+    header = [str(value).strip() for value in names_row]
+    records = [
+        {column: value for column, value in zip(header, row, strict=False) if column} for _, row in rows[at + 1 :]
+    ]
+    return records, (*header_remarks([number]), *([] if name else sheet_remarks(sheet["names"])))
+
+
+def header_remarks(header: Sequence[int]) -> tuple[str, ...]:
+    """A remark if the names of columns are below the first row."""
+    if not header or header[0] == 1:
+        return ()
+    return (f"Row {header[0]} is taken for the names of columns; the rows above it are left out.",)
+
+
+def sheet_remarks(names: Sequence[str]) -> tuple[str, ...]:
+    """A remark if the workbook has more sheets than the one that is read."""
+    if len(names) < 2:
+        return ()
+    more = ", ".join(map(visible, names[1 : 1 + SHOWN_SHEETS]))
+    return (f"Only the sheet {visible(names[0])} is read, and not {more}: --sheet NAME reads another one.",)
 
 
 def unreadable(path: Path, reason: str) -> DataError:
@@ -50,9 +79,14 @@ def main() -> None:
     from python_calamine import CalamineWorkbook
 
     try:
-        sheet = CalamineWorkbook.from_path(sys.argv[1]).get_sheet_by_index(0)
+        book = CalamineWorkbook.from_path(sys.argv[1])
+        name = sys.argv[2] if sys.argv[2] in book.sheet_names else book.sheet_names[0]
+        sheet = book.get_sheet_by_name(name)
         rows = [list(map(plain, row)) for row in sheet.to_python()]
-        document = json.dumps({"merged": bool(sheet.merged_cell_ranges), "rows": rows})
+        merged = max((end[0] + 1 for _, end in sheet.merged_cell_ranges or ()), default=0)
+        document = json.dumps(
+            {"merged": merged, "begin": sheet.start[0] if sheet.start else 0, "rows": rows, "names": book.sheet_names}
+        )
     except BaseException as error:  # calamine raises whatever its parsers meet, and panics are no Exception
         document = json.dumps({"error": str(error)})
     sys.stdout.write(document)  # at once: an error halfway through would leave half a document before its own

@@ -1,6 +1,7 @@
 """The steps of `qinglan init`: read, guess, preview; then write the folder, whole or not at all."""
 
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import split_of
-from pipelines.config import TENANTS
+from pipelines.config import CONFIGS, TENANTS
 from pipelines.tenant_setup.chat_messages import Record, unknown_sides_note
 from pipelines.tenant_setup.documents import Documents, read_documents
 from pipelines.tenant_setup.fitting import fitted_profile
@@ -56,6 +57,16 @@ LEAST_TRAINING, LEAST_TESTED, SEEDS = 0.6, 0.05, 50
 MIXED_SHARE = 0.1
 """Share of the passages from which on a second language is named."""
 
+FOREIGN_SHARE = 0.1
+"""Share of the letters that are of a script from which on its language is named: Japanese has many Chinese ones."""
+
+SCRIPTS = {
+    "Japanese": "\u3041-\u30ff", "Korean": "\u1100-\u11ff\uac00-\ud7af", "Cyrillic": "\u0400-\u04ff",
+    "Arabic": "\u0600-\u06ff", "Thai": "\u0e00-\u0e7f", "Greek": "\u0370-\u03ff",
+    "Hebrew": "\u0590-\u05ff", "Indian": "\u0900-\u0dff",
+}  # fmt: skip
+"""Scripts by their block of Unicode."""
+
 STUDENT_ROOM = 48
 """Tokens of a chat's own marks."""
 
@@ -92,6 +103,11 @@ def tenant_folder(tenant: str) -> Path:
         ) from error
     if tenant in RESERVED:
         raise ConfigError(f"{tenant!r} is the name of a folder of settings. Choose another name.")
+    if (CONFIGS / tenant).is_dir():
+        raise ConfigError(
+            f"{tenant!r} is a sample tenant of this project ({CONFIGS / tenant}), which a folder of that name would "
+            "hide. Choose another name."
+        )
     folder = TENANTS / tenant
     if folder.exists():
         raise ConfigError(f"{folder} is there already, and nothing was changed. Remove it, or choose another name.")
@@ -99,14 +115,19 @@ def tenant_folder(tenant: str) -> Path:
 
 
 def read_data(
-    tenant: str, sheet: Path, places: Sequence[Path], named: Mapping[str, str] = MappingProxyType({})
+    tenant: str,
+    sheet: Path,
+    places: Sequence[Path],
+    named: Mapping[str, str] = MappingProxyType({}),
+    sheet_name: str = "",
 ) -> TenantData:
-    """Read the sheet as the pipeline will, and the documents; `named` are columns that a person gave, by field."""
-    records = read_records(sheet, named)
+    """Read the sheet as the pipeline will, and the documents; `named` are columns that a person gave, by field, and
+    `sheet_name` is the sheet of a workbook."""
+    records = read_records(sheet, named, sheet_name)
     if not records.rows:
         raise DataError(
             f"{sheet}: no rows below the header, and no message of a user. Is it the right file, and do the "
-            "questions stand on its first sheet that is not hidden?"
+            "questions stand on its first sheet that is not hidden? --sheet NAME reads another one."
         )
     if records.chats and len({row["conversation_id"] for row in records.rows}) == 1 < len(records.rows):
         raise DataError(
@@ -116,13 +137,22 @@ def read_data(
     documents = read_documents(places) if places else None
     if records.note:  # the rows were put together of messages, whose other columns they have
         named = {"user_profile": named.get("user_profile", "")}
-    guess = _guess_with_gold(records.rows, tenant, named, documents)
+    try:
+        guess = _guess_with_gold(records.rows, tenant, named, documents)
+    except DataError as error:
+        raise DataError(" ".join((str(error), *records.remarks))) from error
     note = records.note or ("" if records.chats else unknown_sides_note(records.rows, guess.columns))
-    guess = guess._replace(notes=(*filter(None, [note]), *guess.notes))
+    guess = guess._replace(notes=(*records.remarks, *filter(None, [note]), *guess.notes))
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
     guess = guess._replace(notes=(*guess.notes, *filter(None, [unused_note(guess, records.direct)])))
+    if script := foreign_script("".join(str(row.get(guess.columns["question"]) or "") for row in records.rows[:200])):
+        note = (
+            f"The questions are written in {script} letters. Prompts exist in Chinese and English only: translate "
+            "teacher.txt and student.txt."
+        )
+        guess = guess._replace(notes=(*guess.notes, note))
     if not records.direct:
         note = f"A run cannot read {sheet.name} as it is: its rows are in {QUESTIONS_FILE}, which is yours to change."
         guess = guess._replace(notes=(*guess.notes, note))
@@ -193,6 +223,14 @@ def guess_language(data: TenantData) -> Language:
     """The language of the questions; Chinese where they have no letters, such as numbers of articles."""
     text = "".join(row.question for row in data.questions[:200])
     return "zh" if is_chinese(text) or not any(map(str.isalpha, text)) else "en"
+
+
+def foreign_script(text: str) -> str:
+    """The language or script of texts for which there are no prompts; empty for Chinese and Latin letters."""
+    letters = sum(map(str.isalpha, text))
+    shares = {name: len(re.findall(f"[{signs}]", text)) for name, signs in SCRIPTS.items()}
+    name = max(shares, key=lambda name: shares[name])
+    return name if letters and shares[name] >= FOREIGN_SHARE * letters else ""
 
 
 def passages_language(passages: Sequence[Passage]) -> str:
@@ -277,16 +315,26 @@ def readme(tenant: str, data: TenantData, answers: Answers) -> str:
         "documents": [f"- {_code(str(report.path))}: {_plain(words(report.in_words))}" for report in documents],
     }
     values = {
-        "tenant": tenant, "sheet": str(data.sheet).replace("`", "'"), "teacher": answers.teacher,
+        "label": _labelling_step(data, answers), "tenant": tenant,
+        "sheet": str(data.sheet).replace("`", "'"), "teacher": answers.teacher,
         "training": answers.training, "gold": data.guess.columns.get("gold") or Columns().gold,
-        **{name: "\n".join(items) or "-" for name, items in lines.items()},
+        **{name: "\n".join(items) for name, items in lines.items()},
     }  # fmt: skip
     text = template(f"readme.{answers.language}")
+    if not lines["notes"]:
+        text = text.replace("{notes}\n\n", "")
     if not documents:
+        text = text.replace("{documents}", words("None was named: `--knowledge-base FILE` names it for each run."))
         text = "".join(line for line in text.splitlines(True) if not line.startswith(f"| `{KNOWLEDGE_BASE_FILE}`"))
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text
+
+
+def _labelling_step(data: TenantData, answers: Answers) -> str:
+    """The README's step about labels, by how many questions have gold passages."""
+    labelled_rows, rows = sum(bool(row.gold) for row in data.questions), len(data.questions)
+    return template(f"labels.{'all' if labelled_rows == rows else 'more'}.{answers.language}").strip()
 
 
 def _code(text: str) -> str:

@@ -1,29 +1,43 @@
 """Any sheet of questions as records: .xlsx, .xls, CSV, JSON, JSONL, exported chats: a record for each question."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pipelines.tenant_setup.chat_messages import (
+    TEXT_NAMES,
     MessageColumns,
     Record,
     chat_questions,
     message_columns,
     message_questions,
 )
-from pipelines.tenant_setup.guess_columns import NAMES, conversation_column, refuse_missing_columns, with_names
-from pipelines.tenant_setup.old_spreadsheet import read_old_spreadsheet
+from pipelines.tenant_setup.guess_columns import (
+    CONVERSATION_NAMES,
+    NAMES,
+    conversation_column,
+    plain_name,
+    refuse_missing_columns,
+    with_names,
+)
+from pipelines.tenant_setup.instruction_files import instruction_question, is_instruction
+from pipelines.tenant_setup.old_spreadsheet import header_remarks, read_old_spreadsheet, sheet_remarks
+from qinglan.addresses import refuse_web_path
 from qinglan.chat_history import Turn, read_turns
 from qinglan.csv_tables import decode_text, read_csv
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, row_format
-from qinglan.tables import read_table
+from qinglan.header_rows import IsName
+from qinglan.tables import read_table, sheet_names
 from qinglan.terminal import visible
 
 CHAT_ID_KEYS = ("id", "conversation_id", "session_id", "对话编号")
+INSTRUCTIONS = ("system", "tools")
+"""Keys of ShareGPT files with what the model is told beforehand, which may be long and is no part of the chat."""
+
 OF_ALL_QUESTIONS = ("user_profile", "split", "tenant_id")
 """Fields that a conversation's record states for each of its questions."""
 
@@ -47,6 +61,9 @@ class Records(NamedTuple):
     note: str = ""
     """A remark on rows that were put together."""
 
+    remarks: tuple[str, ...] = ()
+    """Remarks on what of the file was read: the row of the names of columns, the sheet."""
+
 
 def _next_step(rows: Sequence[Record], columns: MessageColumns) -> str:
     """The advice for messages without a conversation: a column that has its id, or a new one where all are used."""
@@ -58,12 +75,23 @@ def _next_step(rows: Sequence[Record], columns: MessageColumns) -> str:
     return f"Name that column if it is one of {', '.join(map(visible, free))}: --conversation-column NAME. {export}"
 
 
-def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) -> Records:
+QUESTION_NAMES = tuple(name for names in (*NAMES.values(), TEXT_NAMES, CONVERSATION_NAMES) for name in names)
+"""Usual names of columns in a sheet of questions or messages."""
+
+
+def read_records(
+    path: Path,
+    named: Mapping[str, str] = MappingProxyType({}),
+    sheet: str = "",
+    usual_names: Collection[str] = QUESTION_NAMES,
+) -> Records:
     """All rows of a file; how it is read is decided by its bytes, whatever its name.
 
-    Rows that are single messages of chats become questions; `named` are columns that a person gave, by field.
+    Rows that are single messages of chats become questions; `named` are columns that a person gave, by field. `sheet`
+    names one of a workbook, the first that can be seen if empty.
     """
-    records = _file_records(path, named)
+    usual = {plain_name(name) for name in usual_names}
+    records = _file_records(path, named, sheet, lambda text: text in named.values() or plain_name(text) in usual)
     refuse_missing_columns(path, records.rows, named)
     columns = message_columns(records.rows, named)
     if columns is None:
@@ -85,26 +113,34 @@ def read_records(path: Path, named: Mapping[str, str] = MappingProxyType({})) ->
         f"in {count:,} conversations ({columns.conversation}) are the questions, and what was said before each, by "
         "the order of the rows, is its history."
     )
-    return Records(questions, direct=False, chats=True, note=note)
+    return Records(questions, direct=False, chats=True, note=note, remarks=records.remarks)
 
 
-def _file_records(path: Path, named: Mapping[str, str]) -> Records:
+def _file_records(path: Path, named: Mapping[str, str], sheet: str, is_name: IsName) -> Records:
     if path.is_dir():
         raise DataError(f"{path}: is a folder. Name the file of questions in it.")
     if not path.is_file():
+        refuse_web_path(path)
         raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSON of questions.")
     if path.stat().st_size > UNCOMPRESSED_LIMIT:
         raise DataError(f"{path}: more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
     if is_old_spreadsheet(path):
         if ENCRYPTED in path.read_bytes():
             raise DataError(f"{path}: is encrypted. Save it without a password, and try again.")
-        return Records(read_old_spreadsheet(path), direct=False)
+        rows, remarks = read_old_spreadsheet(path, sheet, is_name)
+        return Records(rows, direct=False, remarks=remarks)
+    header = list[int]()
     if row_format(path) == "spreadsheet":
-        return Records([cells for _, cells in read_table(path)], direct=True)
+        cells = [cells for _, cells in read_table(path, (), is_name, sheet, header.append)]
+        names = [] if sheet else sheet_names(path)
+        return Records(cells, direct=not sheet, remarks=(*header_remarks(header), *sheet_remarks(names)))
+    if sheet:
+        raise DataError(f"{path}: --sheet {visible(sheet)} names a sheet of a workbook, and this is none.")
     content = path.read_bytes()
     text = decode_text(content, str(path)).lstrip()
     if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
-        return Records([cells for _, cells in read_csv(path)], direct=True)
+        cells = [cells for _, cells in read_csv(path, (), is_name, header.append)]
+        return Records(cells, direct=True, remarks=header_remarks(header))
     return _json_records(path, content, text, named)
 
 
@@ -116,6 +152,8 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"{path}: element {number}: expected an object, found {type(value).__name__}.")
+    if values and all(map(is_instruction, values)):
+        return Records([*map(instruction_question, values)], direct=False)
     chats = [_chat_of(value) for value in values]
     if values and all(chats):
         questions = [
@@ -161,7 +199,11 @@ def _only_list(value: Any) -> list[Any] | None:
 def _chat_of(record: Record) -> list[Turn] | None:
     """The turns of a record that is an exported conversation and nothing else that is longer than an id."""
     chats = [turns for value in record.values() if (turns := read_turns(value))]
-    texts = [value for value in record.values() if isinstance(value, str) and read_turns(value) is None]
+    texts = [
+        value
+        for key, value in record.items()
+        if isinstance(value, str) and key not in INSTRUCTIONS and read_turns(value) is None
+    ]
     named = {"question", "query", "问题", "提问"} & {key.lower() for key in record}
     return chats[0] if len(chats) == 1 and not named and all(len(text) <= 64 for text in texts) else None
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from qinglan.addresses import refuse_web_path
 from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
@@ -47,6 +48,7 @@ def target_file(source: Path, out: Path | None) -> Path:
     if source.is_dir():
         raise DataError(f"{source}: this is a folder. Name a file of answers.")
     if not source.is_file():
+        refuse_web_path(source)
         raise DataError(f"{source}: no such file. Name a file of answers.")
     if out is None:
         return source.with_name(f"{source.stem}-style{'.xlsx' if is_spreadsheet(source) else '.jsonl'}")

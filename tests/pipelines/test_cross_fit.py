@@ -216,4 +216,4 @@ def test_a_profile_that_cross_fits_is_told_of_the_labels_that_it_lacks_and_not_o
 
     assert step in test.next_step
     assert ("`cross_fit: 5`" in small.next_step + test.next_step) == (not folds)
-    assert ("50 can be cross-fitted and 0 are labelled" in small.next_step) == bool(folds)
+    assert ("Give 50 questions gold passages (so far 0 have them)" in small.next_step) == bool(folds)
