@@ -12,7 +12,6 @@ from qinglan.lineage.deploy_gate import may_deploy
 from qinglan.lineage.evidence import RunFolder
 from qinglan.lineage.keys import keys_folder
 from qinglan.lineage.release_folder import read_release
-from qinglan.lineage.terminal_tree import print_audit
 from qinglan.lineage.trust import TRUST_FILE, load_trust
 from qinglan.store import open_store
 from qinglan.terminal import in_language, listed, say
@@ -29,12 +28,20 @@ def check_audit(root: Path, store: str) -> None:
     with open_target(str(root)) as run:
         notes = tuple(open_store(store).notes(run.digest)) if run.release else ()
         result = audit_target(run._replace(notes=notes), load_trust(keys_folder() / TRUST_FILE))
-    states = listed(f"{count:,} {in_language(state)}" for state, count in counts(result.graph).items() if count)
-    say(f"✓ audit: {result.name} {result.digest[:12]} {result.verdict}: {states}. `qinglan audit {root}` shows each.")
+    _say_audit(result)
     if is_overridden(result):
         say("What is missing is what the signed override names; only a model that the gate promotes needs none.")
     elif error := audit_error(result):
         raise error
+
+
+def _say_audit(result: Audit) -> None:
+    """Print the verdict with the number of artifacts in each state, and what is wrong."""
+    states = listed(f"{count:,} {in_language(state)}" for state, count in counts(result.graph).items() if count)
+    mark = "✓" if result.verdict == "intact" else "✗"
+    say(f"{mark} audit: {result.name} {result.digest[:12]} {result.verdict}: {states}")
+    for finding in result.findings:
+        say(f"✗ {finding.state} {finding.what}: {finding.why}")
 
 
 def is_overridden(result: Audit) -> bool:
@@ -65,7 +72,7 @@ def show_refusal(root: Path, ancestor: str) -> None:
         offset, before, after = change_a_byte(changed)
         say(f"In a copy of {root}: byte {offset:,} of {changed.name} is {after:#04x} now; it was {before:#04x}.")
         result = audit(str(copy.root), policy)
-        print_audit(result)
+        _say_audit(result)
         name = str(result.name)
         decision = may_deploy(copy.files / ARTIFACT_FILES["release"], policy, name, [RunFolder(copy.root)])
         if decision.allowed or result.verdict != "altered":

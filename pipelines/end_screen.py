@@ -18,6 +18,9 @@ from qinglan.llm.lost_rows import loss_lines, read_losses
 from qinglan.terminal import in_language, listed
 
 Json = Mapping[str, Any]
+SMALL_REASONS = 3
+"""Reasons of the small model's verdict on the screen, below those of the large one."""
+
 ROW_COUNTS = (
     ("rows in the sheet", "generate", "rows"),
     ("rewritten by the teacher", "generate", "rewritten"),
@@ -49,7 +52,7 @@ def print_style_screen(run: RunDir, record: Json) -> None:
         console.print(markdown(to_short_markdown(orjson.loads(run.shown("evaluation").read_bytes()))))
     if is_done(record, "evaluate_small"):
         small = orjson.loads(run.shown("small_evaluation").read_bytes())
-        reasons = (f"- {reason}" for reason in small["verdict"]["reasons"])
+        reasons = (f"- {reason}" for reason in small["verdict"]["reasons"][:SMALL_REASONS])
         console.print(markdown("\n".join(["**The small model, int8:**", f"- {headline(small)}", *reasons])))
     for line in style_end_lines(run, record):
         console.print(line, highlight=False, soft_wrap=True)
