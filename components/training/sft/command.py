@@ -117,6 +117,12 @@ def distributed_environment(config: SftConfig) -> dict[str, str]:
     variables = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
     if _under_torchrun(config):
         variables["NPROC_PER_NODE"] = str(config.processes)
+    if config.device == "cuda":
+        # One card for each process: of more that it sees, ms-swift would spread the model over them, and transformers
+        # copy it to all (DataParallel).
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        cards = visible if len(visible) >= config.gpus and visible[0] else [str(n) for n in range(config.gpus)]
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(cards[: config.gpus])
     return variables
 
 

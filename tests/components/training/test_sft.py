@@ -131,20 +131,46 @@ def test_full_tuning_has_no_adapter() -> None:
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (SftConfig(), {"QINGLAN_WORLD_SIZE": "4", "NPROC_PER_NODE": "4"}),
-        (SftConfig(nodes=2), {"QINGLAN_WORLD_SIZE": "8", "NPROC_PER_NODE": "4"}),
+        (SftConfig(), {"QINGLAN_WORLD_SIZE": "4", "NPROC_PER_NODE": "4", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}),
+        (SftConfig(nodes=2), {"QINGLAN_WORLD_SIZE": "8", "NPROC_PER_NODE": "4", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}),
         (SftConfig(device="cpu", nodes=2), {"QINGLAN_WORLD_SIZE": "2", "NPROC_PER_NODE": "1"}),
         (SftConfig(device="cpu"), {"QINGLAN_WORLD_SIZE": "1"}),
-        (SftConfig(gpus=1), {"QINGLAN_WORLD_SIZE": "1"}),
-        (SftConfig(gpus=1, nodes=2), {"QINGLAN_WORLD_SIZE": "2", "NPROC_PER_NODE": "1"}),
-        (SftConfig(gpus=1, deepspeed="zero3"), {"QINGLAN_WORLD_SIZE": "1", "NPROC_PER_NODE": "1"}),
+        (SftConfig(gpus=1), {"QINGLAN_WORLD_SIZE": "1", "CUDA_VISIBLE_DEVICES": "0"}),
+        (SftConfig(gpus=1, nodes=2), {"QINGLAN_WORLD_SIZE": "2", "NPROC_PER_NODE": "1", "CUDA_VISIBLE_DEVICES": "0"}),
+        (
+            SftConfig(gpus=1, deepspeed="zero3"),
+            {"QINGLAN_WORLD_SIZE": "1", "NPROC_PER_NODE": "1", "CUDA_VISIBLE_DEVICES": "0"},
+        ),
         (SftConfig(device="cpu", deepspeed="zero3"), {"QINGLAN_WORLD_SIZE": "1", "NPROC_PER_NODE": "1"}),
     ],
 )
-def test_so_many_processes_must_train_together(config: SftConfig, expected: dict[str, str]) -> None:
+def test_so_many_processes_must_train_together(
+    config: SftConfig, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert distributed_environment(config) == expected
     assert train_command(config, PATHS, rows=560).environment.items() >= expected.items()
     assert ("CUDA_VISIBLE_DEVICES" in swift_environment(config)) == (config.device == "cpu")
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "cards"),
+    [
+        ("", 1, "0"),
+        ("3", 1, "3"),
+        ("3,5", 1, "3"),
+        ("GPU-a,GPU-b,GPU-c", 2, "GPU-a,GPU-b"),
+        ("3", 2, "0,1"),  # too few: the launching step sees none, and its pods have theirs
+        ("4,5,6,7", 4, "4,5,6,7"),
+    ],
+)
+def test_a_training_sees_as_many_cards_as_its_settings_say(
+    visible: str, gpus: int, cards: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process that saw eight would spread the model over them, or train a copy on each."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    assert distributed_environment(SftConfig(gpus=gpus))["CUDA_VISIBLE_DEVICES"] == cards
 
 
 def test_threads_on_a_cpu_are_a_setting_and_no_machines() -> None:
