@@ -33,6 +33,15 @@ GENERATION = frozenset({
 })  # fmt: skip
 """Settings of generation_config.json that choose tokens, and add no searches, models or caches."""
 
+LARGEST = {
+    "vocab_size": 1 << 20, "hidden_size": 1 << 16, "intermediate_size": 1 << 20, "num_hidden_layers": 1_000,
+    "num_attention_heads": 1_024, "num_key_value_heads": 1_024, "head_dim": 1 << 14,
+    "max_position_embeddings": 1 << 24, "type_vocab_size": 1_024, "num_labels": 10_000,
+    "num_experts": 4_096, "num_local_experts": 4_096, "embedding_size": 1 << 16, "max_window_layers": 1_000,
+}  # fmt: skip
+"""The largest value of settings that a loader allocates memory by, before it compares them with the weights. Llama
+3.1 405B has 126 layers of 16,384, Gemma 3 262,208 tokens, Llama 4 10,485,760 positions."""
+
 SECOND_READINGS = frozenset({"params.json", "tekken.json", "modules.json", "quantize_config.json"})
 """Files that make some programs read the folder as another model than the rest do."""
 
@@ -52,7 +61,9 @@ def _faults(settings: Any) -> Iterator[str]:
     for key, value in _settings(settings):
         if value in (None, False, "", {}, []):
             continue
-        if key in CODE:
+        if key in LARGEST and not _is_size(value, LARGEST[key]):
+            yield f"{key!r} is {visible(str(value)[:40])}, and {LARGEST[key]:,} is the most of any supported model"
+        elif key in CODE:
             yield f"{key!r} names code, and a release holds none. Take that key out"
         elif key == ALIASES:
             yield f"{key!r} gives settings other names, by which they would not be seen here. Take that key out"
@@ -64,6 +75,10 @@ def _faults(settings: Any) -> Iterator[str]:
             yield f"{key!r} names a kernel that is not in the folder. Take that key out"
         elif key in ("chat_template", "template") and isinstance(value, str) and (why := template_fault(value)):
             yield why
+
+
+def _is_size(value: Any, largest: int) -> bool:
+    return type(value) is int and 0 <= value <= largest
 
 
 def _known(value: Any) -> bool:

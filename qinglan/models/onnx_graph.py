@@ -1,9 +1,12 @@
-"""The check of an ONNX file before it is released: one graph of standard operators, with all weights inside.
+"""The check of an ONNX file: one graph of known operators, with all weights inside.
 
-    why = graph_fault(path.read_bytes())    # "" for a graph that reads nothing but itself
+    why = graph_fault(path.read_bytes())    # "" for a graph that reads nothing but itself and comes to an end
 
-A graph can name files for its weights and operators of a library to load. The file is parsed here as protobuf's wire
-format, without the onnx package, which neither an auditor nor an initialiser has. Field numbers are onnx.proto's.
+A graph can name files for its weights and operators of a library to load, and loop for ever. So its operators are
+those of our own export (components/training/style/export.py) and of common encoders, none of which holds a graph of
+its own (Loop, If, Scan), and those that make a tensor of a given size take no large number. The file is parsed here
+as protobuf's wire format, without the onnx package, which neither an auditor nor an initialiser has. Field numbers
+are onnx.proto's: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,17 +14,46 @@ from collections.abc import Iterator, Mapping
 STANDARD = ("", "ai.onnx")
 """Domains of operators that every runtime has itself."""
 
+OPERATORS = frozenset({
+    # Qwen, Llama, Mistral, Gemma, BERT, RoBERTa, XLM-R, ModernBERT, DistilBERT, ELECTRA, ALBERT and DeBERTa, exported
+    "Abs", "Add", "And", "ArgMax", "Cast", "Ceil", "Clip", "Concat", "Cos", "CumSum", "Div", "Equal", "Expand",
+    "Gather", "GatherElements", "GatherND", "Gelu", "Gemm", "Greater", "GreaterOrEqual", "IsNaN",
+    "LayerNormalization", "Less", "LessOrEqual", "Log", "MatMul", "Max", "Mul", "Neg",
+    "Not", "Pow", "Range", "Reciprocal", "ReduceMean", "Relu",
+    "Reshape", "Shape", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh",
+    "Tile", "Transpose", "Unsqueeze", "Where",
+    # The same, quantised to int8
+    "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear",
+    # Encoders that other exporters wrote, such as bge and MiniLM
+    "Constant", "ConstantOfShape", "Erf", "Exp", "Identity", "Min", "Or", "ReduceMax", "ReduceSum",
+    "RMSNormalization", "Trilu",
+})  # fmt: skip
+MAX_NODES = 100_000
+"""Operators of a graph; an exported Qwen3-0.6B has some 5,000."""
+
+SIZED, MAX_SIZE = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"}), 1 << 20
+"""Operators that make a tensor of a given size, and the largest number that a graph may give them itself."""
+
 GRAPH, OPSETS, FUNCTIONS, TRAINING = 7, 8, 25, 20
 """Fields of a model."""
 
 NODES, INITIALIZERS, SPARSE = 1, 5, 15
 """Fields of a graph."""
 
-NODE_ATTRIBUTES, NODE_DOMAIN = 5, 7
-ATTRIBUTE_TENSORS, ATTRIBUTE_GRAPHS, ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
+NODE_INPUTS, NODE_OUTPUTS, NODE_OPERATOR, NODE_ATTRIBUTES, NODE_DOMAIN = 1, 2, 4, 5, 7
+ATTRIBUTE_INT, ATTRIBUTE_INTS, ATTRIBUTE_TENSORS, ATTRIBUTE_GRAPHS, ATTRIBUTE_SPARSE = (
+    3,
+    8,
+    (5, 10),
+    (6, 11),
+    (22, 23),
+)
 SPARSE_TENSORS = (1, 2)
-EXTERNAL_DATA, DATA_LOCATION = 13, 14
-"""Fields of a tensor whose bytes lie in another file."""
+DATA_TYPE, INT64_DATA, TENSOR_NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 2, 7, 8, 9, 13, 14
+"""Fields of a tensor; with the last two its bytes lie in another file."""
+
+INT64, MAX_SHAPE_BYTES = 7, 8 * 64
+"""The type of sizes, and bytes of a tensor that can be a shape: 64 numbers."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Kinds of fields in protobuf's wire format."""
@@ -47,30 +79,91 @@ def _model_faults(model: Fields) -> Iterator[str]:
         if number in model:
             yield f"its graph has {name} of its own, and a classifier needs none"
     for opset in _messages(model, OPSETS):
-        yield from _domain_faults(opset, 1)
+        for domain in _texts(_fields(opset), 1):
+            yield from _domain_faults(domain)
     for graph in graphs:
         yield from _graph_faults(graph)
 
 
 def _graph_faults(graph: Message) -> Iterator[str]:
     fields = _fields(graph)
-    for node in _messages(fields, NODES):
-        yield from _domain_faults(node, NODE_DOMAIN)
-        for attribute in _messages(_fields(node), NODE_ATTRIBUTES):
-            yield from _attribute_faults(_fields(attribute))
+    nodes = [_fields(node) for node in _messages(fields, NODES)]
+    if len(nodes) > MAX_NODES:
+        yield f"its graph has {len(nodes):,} operators; {MAX_NODES:,} are enough for any"
     for tensor in _messages(fields, INITIALIZERS):
         yield from _tensor_faults(tensor)
     for sparse in _messages(fields, SPARSE):
         yield from _sparse_faults(sparse)
+    for node in nodes:
+        yield from _node_faults(node)
+    yield from _size_faults(nodes, _messages(fields, INITIALIZERS))
 
 
-def _attribute_faults(attribute: Fields) -> Iterator[str]:
-    for tensor in _messages(attribute, *ATTRIBUTE_TENSORS):
-        yield from _tensor_faults(tensor)
-    for sparse in _messages(attribute, *ATTRIBUTE_SPARSE):
-        yield from _sparse_faults(sparse)
-    for graph in _messages(attribute, *ATTRIBUTE_GRAPHS):
-        yield from _graph_faults(graph)
+def _node_faults(node: Fields) -> Iterator[str]:
+    for domain in _texts(node, NODE_DOMAIN):
+        yield from _domain_faults(domain)
+    for operator in _texts(node, NODE_OPERATOR) or [""]:
+        if operator not in OPERATORS:
+            yield f"its graph has the operator {operator[:40]!r}, which no supported model has"
+    for attribute in map(_fields, _messages(node, NODE_ATTRIBUTES)):
+        for tensor in _messages(attribute, *ATTRIBUTE_TENSORS):
+            yield from _tensor_faults(tensor)
+        for sparse in _messages(attribute, *ATTRIBUTE_SPARSE):
+            yield from _sparse_faults(sparse)
+        if _messages(attribute, *ATTRIBUTE_GRAPHS):
+            yield "its graph has a graph of its own, and a classifier needs none"
+
+
+def _size_faults(nodes: list[Fields], initializers: list[Message]) -> Iterator[str]:
+    """Sizes that the graph gives itself. A size that it computes is not followed: a server runs its model once before
+    it is ready."""
+    tensors = {name: tensor for tensor in map(_fields, initializers) for name in _texts(tensor, TENSOR_NAME)}
+    sizes = {name: _integers(tensor) for name, tensor in tensors.items()}
+    for node in nodes:
+        if _texts(node, NODE_OPERATOR) == ["Constant"]:
+            sizes |= dict.fromkeys(_texts(node, NODE_OUTPUTS), _constant(node))
+    for node in nodes:
+        if SIZED.intersection(_texts(node, NODE_OPERATOR)):
+            numbers = [number for name in _texts(node, NODE_INPUTS) for number in sizes.get(name, [])]
+            if any(abs(number) > MAX_SIZE for number in numbers):
+                yield f"its graph makes a tensor of {max(map(abs, numbers)):,} by itself"
+
+
+def _constant(node: Fields) -> list[int]:
+    numbers = []
+    for attribute in map(_fields, _messages(node, NODE_ATTRIBUTES)):
+        numbers += [_signed(value) for value in attribute.get(ATTRIBUTE_INT, []) if isinstance(value, int)]
+        numbers += _varints(attribute.get(ATTRIBUTE_INTS, []))
+        for tensor in _messages(attribute, *ATTRIBUTE_TENSORS):
+            numbers += _integers(_fields(tensor))
+    return numbers
+
+
+def _integers(tensor: Fields) -> list[int]:
+    """The numbers of a small tensor of int64, which sizes are."""
+    if tensor.get(DATA_TYPE) != [INT64]:
+        return []
+    raw = b"".join(bytes(part) for part in _messages(tensor, RAW_DATA) if len(part) <= MAX_SHAPE_BYTES)
+    words = [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw) - 7, 8)]
+    return words + _varints(tensor.get(INT64_DATA, []))
+
+
+def _varints(values: list[int | Message]) -> list[int]:
+    """Numbers of a repeated field: one by one, or packed."""
+    numbers = []
+    for value in values:
+        if isinstance(value, int):
+            numbers.append(_signed(value))
+            continue
+        at = 0
+        while at < len(value):
+            number, at = _varint(value, at)
+            numbers.append(_signed(number))
+    return numbers
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
 
 
 def _sparse_faults(sparse: Message) -> Iterator[str]:
@@ -84,10 +177,13 @@ def _tensor_faults(tensor: Message) -> Iterator[str]:
         yield "its graph takes weights from another file"
 
 
-def _domain_faults(message: Message, number: int) -> Iterator[str]:
-    for domain in _messages(_fields(message), number):
-        if (name := bytes(domain).decode("utf-8", "replace")) not in STANDARD:
-            yield f"its graph has operators of {name[:40]!r}, which are no standard ones"
+def _domain_faults(name: str) -> Iterator[str]:
+    if name not in STANDARD:
+        yield f"its graph has operators of {name[:40]!r}, which are no standard ones"
+
+
+def _texts(fields: Fields, number: int) -> list[str]:
+    return [bytes(text).decode("utf-8", "replace") for text in _messages(fields, number)]
 
 
 def _messages(fields: Fields, *numbers: int) -> list[Message]:

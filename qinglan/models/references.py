@@ -7,7 +7,8 @@ transformers and vLLM follow names wherever they lead: the shards of a weight in
 vocabulary that a configuration names. The digest of a folder says nothing of the bytes that lie elsewhere. They also
 differ: where there are several files of weights, one reads what the index names, another every file, a third
 consolidated.safetensors. So a folder has one reading: the index and its shards, or one file without an index.
-Settings that act (acting_settings.py) and templates without a bound (chat_template_work.py) are refused as well.
+Settings that act (acting_settings.py), templates without a bound (chat_template_work.py) and tokenizers of unknown
+parts (tokenizer_parts.py) are refused as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -34,7 +35,8 @@ ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetens
 SPECIAL_TOKENS = "special_tokens_map.json"
 """Files that are read as the tokenizer's settings, whatever their keys."""
 
-VOCABULARIES = frozenset({"tokenizer.json", "vocab.json", "added_tokens.json"})
+TOKENIZER = "tokenizer.json"
+VOCABULARIES = frozenset({"vocab.json", "added_tokens.json"})
 """Large files of words, which hold no settings."""
 
 WHOLE = "model.safetensors"
@@ -91,6 +93,8 @@ def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
         return _index_fault(path, siblings)
     if lowered.endswith(".jinja"):
         return _template_fault(path)
+    if lowered == TOKENIZER:
+        return _tokenizer_fault(path)
     if lowered.endswith(".json") and lowered not in VOCABULARIES:
         return _settings_fault(file, path, siblings)
     return ""
@@ -123,6 +127,17 @@ def _template_fault(path: Path) -> str:
         return template_fault(read_plain(path).decode("utf-8"))
     except (OSError, ValueError):
         return ""  # what is no text is refused as such, and no loader reads it
+
+
+def _tokenizer_fault(path: Path) -> str:
+    from qinglan.models.tokenizer_parts import tokenizer_fault
+
+    try:
+        return tokenizer_fault(parse_json(read_plain(path), path.name))
+    except OSError:
+        return ""
+    except DataError as error:
+        return str(error).rstrip(".")
 
 
 def _settings_fault(file: str, path: Path, siblings: Collection[str]) -> str:

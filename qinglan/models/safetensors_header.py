@@ -13,9 +13,13 @@ from typing import Any, NamedTuple
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.plain_files import open_plain
+from qinglan.terminal import visible
 
 LENGTH, LARGEST = 8, 100_000_000
 """Bytes of the header's own length, and what the format allows the header."""
+
+LONGEST_NAME = 500
+"""Characters of a tensor's name; transformers' own have some 80."""
 
 BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -88,6 +92,8 @@ def _refuse_other_metadata(metadata: Any) -> None:
 def _tensor(name: str, description: Any) -> Tensor:
     if not isinstance(description, dict) or set(description) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"{name} has not just dtype, shape and data_offsets")
+    if not name or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise ValueError(f"a tensor is named {visible(name[:80])!r}")
     dtype, shape, offsets = description["dtype"], description["shape"], description["data_offsets"]
     if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(f"{name} has an unknown dtype {dtype!r}")

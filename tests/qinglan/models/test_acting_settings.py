@@ -39,6 +39,14 @@ ACTING: list[tuple[str, Any, str]] = [
     ("config.json", {"speculators_config": {"verifier": {"name_or_path": "/tmp/other"}}}, "another model"),
     ("config.json", {"configuration_files": ["tokenizer.json"]}, "another model"),
     ("config.json", {"backbone": "attacker/backbone"}, "another model"),
+    ("config.json", {"vocab_size": 10**9}, "the most of any supported model"),
+    ("config.json", {"num_hidden_layers": 10**6}, "the most of any supported model"),
+    ("config.json", {"text_config": {"hidden_size": 10**8}}, "the most of any supported model"),
+    ("config.json", {"num_hidden_layers": -1}, "the most of any supported model"),
+    ("config.json", {"vocab_size": 1e300}, "the most of any supported model"),
+    ("config.json", {"num_attention_heads": "8"}, "the most of any supported model"),
+    ("config.json", {"max_position_embeddings": 2**40}, "the most of any supported model"),
+    ("adapter/config.json", {"vocab_size": 2**31}, "the most of any supported model"),
     ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "quantised"),
     ("config.json", {"text_config": {"quantization_config": {"quant_method": "torchao"}}}, "quantised"),
     ("config.json", {"compression_config": {"format": "dense"}}, "quantised"),
@@ -153,6 +161,54 @@ ENDLESS = {
     "letters replaced by words": "{% set a = 'aaa' %}" + "{% set a = a.replace('a', 'aaaa') %}" * 40,
     "a macro that doubles": "{% macro d(s) %}{{ s }}{{ s }}{% endmacro %}{% set a = 'x' %}"
     + "{% set a = d(a) %}" * 40,
+    "a macro's text in a macro's text": "{% macro d(s) %}{{ s }}{{ s }}{% endmacro %}{{ "
+    + "d(" * 28 + "'x'" + ")" * 28 + " }}",
+    "a macro that doubles what it keeps": SPACE
+    + "{% macro d(s) %}{% set ns.s = s ~ s %}{% endmacro %}"
+    + "{{ d(ns.s) }}" * 40,
+    "a macro that keeps what is doubled": SPACE
+    + "{% macro d(s) %}{% set ns.s = s %}{% endmacro %}"
+    + "{{ d(ns.s ~ ns.s) }}" * 40,
+    "a parameter that is doubled by default": SPACE
+    + "{% macro d(s=ns.s ~ ns.s) %}{% set ns.s = s %}{% endmacro %}"
+    + "{{ d() }}" * 40,
+    "arguments without names": "{% macro d() %}{{ varargs }}{{ varargs }}{% endmacro %}{{ d(1) }}",
+    "a macro by another name": "{% macro d(s) %}{{ s }}{{ s }}{% endmacro %}{% set f = d %}{{ f(f('x')) }}",
+    "a macro in a macro": "{% macro a() %}{% macro b() %}{% endmacro %}{% endmacro %}",
+    "a text doubled as an item": SPACE + "{% for a in [ns.s ~ ns.s] %}{% set ns.s = a %}{% endfor %}" * 40,
+    "a text doubled in a list": SPACE + "{% set ns.s = [ns.s, ns.s] %}" * 40,
+    "letters by letters": "{% for a in messages[0].content %}{% for b in messages[0].content %}x"
+    "{% endfor %}{% endfor %}",
+    "messages doubled": "{% set messages = messages + messages %}" * 40,
+    "messages doubled in a list": "{% set messages = [messages, messages] %}" * 40,
+    "lengths by lengths": "{% for a in range(messages[0].content|length) %}"
+    "{% for b in range(messages[0].content|length) %}x{% endfor %}{% endfor %}",
+    "letters by words of a macro": "{% macro m(s) %}{% for a in s %}x{% endfor %}{% endmacro %}"
+    "{% for b in messages[0].content %}{{ m(messages[0].content) }}{% endfor %}",
+    "all of a text for each letter": "{% for a in messages[0].content %}{{ messages[0].content }}{% endfor %}",
+    "all messages for each letter": "{% for a in messages[0].content %}{% for m in messages %}{{ m }}"
+    "{% endfor %}{% endfor %}",
+    "a text kept for each letter": SPACE
+    + "{% for a in messages[0].content %}{% set ns.s = ns.s ~ messages[0].content %}{% endfor %}",
+    "one message for each number": "{% for i in range(messages[0].content|length) %}{% set i = 0 %}"
+    "{{ messages[i].content }}{% endfor %}",
+    "letters as calls of tools": "{% set m = {'tool_calls': messages[0].content} %}"
+    "{% for a in m.tool_calls %}{% for b in m.tool_calls %}x{% endfor %}{% endfor %}",
+    "letters as messages": "{% set messages = messages[0].content %}"
+    "{% for a in messages %}{% for b in messages %}x{% endfor %}{% endfor %}",
+    "quotes of quotes in one place": "{{ messages" + "|tojson" * 40 + " }}",
+    "quotes of quotes by methods": "{{ messages|tojson|trim|tojson }}",
+    "a filter by its name": "{{ ['x']|map('center', 999999999)|first }}",
+    "any indentation": "{{ messages|tojson(indent=999999999) }}",
+    "any indentation by place": "{{ messages|tojson(999999999) }}",
+    "letters replaced by a filter": "{{ messages[0].content|replace('a', 'aaaaaaaa')|replace('a', 'aaaaaaaa') }}",
+    "nothing replaced by something": "{{ messages[0].content.replace('', 'x') }}",
+    "a date of any width": "{{ strftime_now('%999999999d') }}",
+    "a date of a user's": "{{ strftime_now(messages[0].content) }}",
+    "a division": "{{ 1 // 0 }}",
+    "a block for another template": "{% block x %}{% endblock %}",
+    "a call with a body": "{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}",
+    "autoescape": "{% autoescape true %}{% endautoescape %}",
     "range by another name": "{% set r = range %}{% for i in r(99999) %}{% endfor %}",
     "another range": "{% set range = namespace %}",
     "classes": "{{ ''.__class__ }}",
@@ -197,7 +253,130 @@ GATHERED = """
 {%- endfor %}"""
 """What the templates of Qwen, GLM and DeepSeek do."""
 
+TOOLS = """
+{%- if tools %}
+  {{- '<|im_start|>system\n' }}
+  {%- if messages[0]['role'] == 'system' %}{{- messages[0]['content'] }}{%- else %}{{- 'You help.' }}{%- endif %}
+  {%- for tool in tools %}{{- "\n" }}{{- tool | tojson }}{%- endfor %}
+{%- elif messages[0].role == 'system' %}{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}
+{%- endif %}
+{%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+  {%- set index = (messages|length - 1) - loop.index0 %}
+  {%- set tool_start = "<tool_response>" %}{%- set tool_start_length = tool_start|length %}
+  {%- set start_of_message = message.content[:tool_start_length] %}
+  {%- if ns.multi_step_tool and message.role == "user" and not(start_of_message == tool_start) %}
+    {%- set ns.multi_step_tool = false %}{%- set ns.last_query_index = index %}
+  {%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+  {%- if message.content is string %}{%- set content = message.content %}
+  {%- else %}{%- set content = '' %}{%- endif %}
+  {%- if message.role == "user" or (message.role == "system" and not loop.first) %}
+    {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>' + '\n' }}
+  {%- elif message.role == "assistant" %}
+    {%- set reasoning_content = '' %}
+    {%- if message.reasoning_content is string %}{%- set reasoning_content = message.reasoning_content %}
+    {%- elif '</think>' in content %}
+      {%- set reasoning_content = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+      {%- set content = (content.split('</think>')|last).lstrip('\n') %}
+    {%- endif %}
+    {%- if loop.index0 > ns.last_query_index and (loop.last or reasoning_content) %}
+      {{- '<think>\n' + reasoning_content.strip('\n') + '\n</think>\n\n' + content.lstrip('\n') }}
+    {%- endif %}
+    {%- if message.tool_calls %}
+      {%- for tool_call in message.tool_calls %}
+        {%- if (loop.first and content) or (not loop.first) %}{{- '\n' }}{%- endif %}
+        {%- if tool_call.function %}{%- set tool_call = tool_call.function %}{%- endif %}
+        {{- '<tool_call>\n{"name": "' }}{{- tool_call.name }}
+        {%- if tool_call.arguments is string %}{{- tool_call.arguments }}
+        {%- else %}{{- tool_call.arguments | tojson }}{%- endif %}
+      {%- endfor %}
+    {%- endif %}
+  {%- elif message.role == "tool" %}
+    {%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}{{- '<|im_start|>user' }}{%- endif %}
+    {{- '\n<tool_response>\n' }}{{- content }}
+    {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}{{- '<|im_end|>\n' }}{%- endif %}
+  {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+  {{- '<|im_start|>assistant\n' }}
+  {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}
+{%- endif %}"""
+"""What the templates of Qwen2.5 and Qwen3 do."""
 
-@pytest.mark.parametrize("text", [TEMPLATE, CHAT_TEMPLATE, GATHERED])
+PICTURES = """
+{%- set image_count = namespace(value=0) %}
+{%- macro render_content(content, count, system=false) %}
+  {%- if content is string %}{{- content }}
+  {%- elif content is iterable and content is not mapping %}
+    {%- for item in content %}
+      {%- if 'image' in item or item.type == 'image' %}
+        {%- if system %}{{- raise_exception('No picture belongs there.') }}{%- endif %}
+        {%- if count %}{%- set image_count.value = image_count.value + 1 %}{%- endif %}
+        {%- if add_vision_id %}{{- 'Picture ' ~ image_count.value ~ ': ' }}{%- endif %}
+        {{- '<|vision_start|><|image_pad|><|vision_end|>' }}
+      {%- elif 'text' in item %}{{- item.text }}
+      {%- else %}{{- raise_exception('Unexpected item.') }}{%- endif %}
+    {%- endfor %}
+  {%- endif %}
+{%- endmacro %}
+{%- for message in messages %}
+  {%- set content = render_content(message.content, true)|trim %}
+  {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' }}
+  {%- for call in message.tool_calls %}
+    {%- for name, value in call.arguments|items %}
+      {{- '<parameter=' + name + '>' }}{{- value | tojson | safe if value is mapping else value | string }}
+    {%- endfor %}
+  {%- endfor %}
+{%- endfor %}"""
+"""What the templates of Qwen3-VL and Qwen3.5 do."""
+
+HEADERS = """{{- bos_token }}
+{%- if custom_tools is defined %}{%- set tools = custom_tools %}{%- endif %}
+{%- if not date_string is defined %}
+  {%- if strftime_now is defined %}{%- set date_string = strftime_now("%d %b %Y") %}
+  {%- else %}{%- set date_string = "26 Jul 2024" %}{%- endif %}
+{%- endif %}
+{%- if not tools is defined %}{%- set tools = none %}{%- endif %}
+{%- if messages[0]['role'] == 'system' %}
+  {%- set system_message = messages[0]['content']|trim %}{%- set messages = messages[1:] %}
+{%- else %}{%- set system_message = "" %}{%- endif %}
+{%- if builtin_tools is defined %}
+  {{- "Tools: " + builtin_tools | reject('equalto', 'code_interpreter') | join(", ") + "\n\n"}}
+{%- endif %}
+{{- "Today Date: " + date_string + "\n\n" }}
+{%- if tools is not none %}{%- for t in tools %}{{- t | tojson(indent=4) }}{{- "\n\n" }}{%- endfor %}{%- endif %}
+{{- system_message }}
+{%- for message in messages %}
+  {%- if not (message.role == 'ipython' or 'tool_calls' in message) %}
+    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' }}
+  {%- elif 'tool_calls' in message %}
+    {%- set tool_call = message.tool_calls[0].function %}
+    {%- for arg_name, arg_val in tool_call.arguments | items %}
+      {{- arg_name + '="' + arg_val + '"' }}{%- if not loop.last %}{{- ", " }}{%- endif %}
+    {%- endfor %}
+  {%- endif %}
+{%- endfor %}"""
+"""What the templates of Llama 3.1 and 3.2 do."""
+
+LLAMA3 = (
+    "{% set loop_messages = messages %}{% for message in loop_messages %}"
+    "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'"
+    "+ message['content'] | trim + '<|eot_id|>' %}"
+    "{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
+)
+CHATML = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    "{{ '<|im_start|>system\nYou help.<|im_end|>\n' }}{% endif %}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""SmolLM2's is this, with its own sentence."""
+
+PUBLIC = [TEMPLATE, CHAT_TEMPLATE, GATHERED, TOOLS, PICTURES, HEADERS, LLAMA3, CHATML]
+
+
+@pytest.mark.parametrize("text", PUBLIC)
 def test_templates_of_public_models_are_taken(text: str) -> None:
     assert template_fault(text) == ""

@@ -14,22 +14,21 @@ from qinglan.models.model_files import disallowed_files
 from qinglan.models.onnx_graph import graph_fault
 
 
+def graph_of(nodes: list[Any], initializers: list[Any] | None = None) -> Any:
+    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(nodes, "small", [], outputs, initializers or [])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
 def small_graph() -> Any:
-    """A graph that adds a constant, chosen by a branch: it has nodes in attributes too."""
+    """A graph that adds two constants: one is a tensor in an attribute."""
     bias = helper.make_tensor("bias", TensorProto.FLOAT, [2], [1.0, 2.0])
-    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
-    constant = helper.make_node(
-        "Constant", [], ["y"], value=helper.make_tensor("c", TensorProto.FLOAT, [2], [3.0, 4.0])
-    )
-    branch = helper.make_graph([constant], "branch", [], [value])
+    value = helper.make_tensor("c", TensorProto.FLOAT, [2], [3.0, 4.0])
     nodes = [
-        helper.make_node("If", ["choice"], ["chosen"], then_branch=branch, else_branch=branch),
+        helper.make_node("Constant", [], ["chosen"], value=value),
         helper.make_node("Add", ["chosen", "bias"], ["out"]),
     ]
-    inputs = [helper.make_tensor_value_info("choice", TensorProto.BOOL, [])]
-    outputs = [helper.make_tensor_value_info("out", TensorProto.FLOAT, [2])]
-    graph = helper.make_graph(nodes, "small", inputs, outputs, [bias])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    return graph_of(nodes, [bias])
 
 
 def elsewhere(tensor: Any) -> None:
@@ -38,8 +37,8 @@ def elsewhere(tensor: Any) -> None:
     entry.key, entry.value = "location", "../../etc/passwd"
 
 
-def in_a_branch(model: Any) -> None:
-    elsewhere(model.graph.node[0].attribute[0].g.node[0].attribute[0].t)
+def in_an_attribute(model: Any) -> None:
+    elsewhere(model.graph.node[0].attribute[0].t)
 
 
 def only_named(model: Any) -> None:
@@ -60,8 +59,8 @@ def test_a_graph_that_stands_alone_is_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [lambda model: elsewhere(model.graph.initializer[0]), in_a_branch, only_named, sparse],
-    ids=["initializer", "branch", "named", "sparse"],
+    [lambda model: elsewhere(model.graph.initializer[0]), in_an_attribute, only_named, sparse],
+    ids=["initializer", "attribute", "named", "sparse"],
 )
 def test_weights_in_another_file_are_found_wherever_they_are(change: Callable[[Any], None], tmp_path: Path) -> None:
     model = small_graph()
@@ -74,7 +73,7 @@ def test_weights_in_another_file_are_found_wherever_they_are(change: Callable[[A
 def test_operators_of_a_library_are_refused(tmp_path: Path) -> None:
     imported, used = small_graph(), small_graph()
     imported.opset_import.append(helper.make_opsetid("my.library", 1))
-    used.graph.node[0].attribute[0].g.node[0].domain = "my.library"
+    used.graph.node[0].domain = "my.library"
     for name, model in (("imported", imported), ("used", used)):
         (tmp_path / f"{name}.onnx").write_bytes(model.SerializeToString())
 
@@ -88,6 +87,67 @@ def test_functions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
 
     assert "functions of its own" in graph_fault((tmp_path / "model.onnx").read_bytes())
+
+
+def subgraph() -> Any:
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
+    return helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "body", [], [value])
+
+
+def numbers(name: str, *values: int, raw: bool = False) -> Any:
+    data = b"".join(value.to_bytes(8, "little", signed=True) for value in values) if raw else values
+    return helper.make_tensor(name, TensorProto.INT64, [len(values)], data, raw)
+
+
+WITHOUT_END = {
+    "a loop of 2^62 rounds": graph_of(
+        [helper.make_node("Loop", ["rounds", "", "x"], ["out"], body=subgraph())], [numbers("rounds", 2**62)]
+    ),
+    "a scan": graph_of([helper.make_node("Scan", ["x"], ["out"], body=subgraph(), num_scan_inputs=1)]),
+    "a branch": graph_of([helper.make_node("If", ["x"], ["out"], then_branch=subgraph(), else_branch=subgraph())]),
+    "a map over a sequence": graph_of([helper.make_node("SequenceMap", ["x"], ["out"], body=subgraph())]),
+    "a graph in a known operator": graph_of([helper.make_node("Add", ["x", "x"], ["out"], body=subgraph())]),
+    "an operator without a name": graph_of([helper.make_node("", ["x"], ["out"])]),
+    "text by regular expressions": graph_of([helper.make_node("RegexFullMatch", ["x"], ["out"], pattern="(a+)+$")]),
+    "random numbers": graph_of([helper.make_node("RandomNormal", [], ["out"], shape=[1 << 40])]),
+    "a range": graph_of([helper.make_node("Range", ["a", "b", "c"], ["out"])],
+                        [numbers("a", 0), numbers("b", 2**62), numbers("c", 1)]),
+    "a range downwards": graph_of([helper.make_node("Range", ["a", "b", "c"], ["out"])],
+                                  [numbers("a", 0), numbers("b", -(2**62), raw=True), numbers("c", -1)]),
+    "a shape": graph_of([helper.make_node("Expand", ["x", "shape"], ["out"])],
+                        [numbers("shape", 1, 2**40, raw=True)]),
+    "a shape in a constant": graph_of([
+        helper.make_node("Constant", [], ["shape"], value=numbers("s", 2**40)),
+        helper.make_node("ConstantOfShape", ["shape"], ["out"]),
+    ]),
+    "a shape as numbers": graph_of([
+        helper.make_node("Constant", [], ["shape"], value_ints=[3, 2**33]),
+        helper.make_node("Tile", ["x", "shape"], ["out"]),
+    ]),
+    "a shape as a number": graph_of([
+        helper.make_node("Constant", [], ["shape"], value_int=2**33),
+        helper.make_node("Expand", ["x", "shape"], ["out"]),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_END)
+def test_a_graph_that_may_not_end_or_takes_all_memory_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "model.onnx").write_bytes(WITHOUT_END[name].SerializeToString())
+
+    assert disallowed_files(tmp_path)["model.onnx"].startswith("its graph ")
+
+
+def test_a_graph_of_too_many_operators_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qinglan.models.onnx_graph.MAX_NODES", 1)
+
+    assert "2 operators" in graph_fault(small_graph().SerializeToString())
+
+
+def test_a_shape_of_an_exported_graph_is_allowed() -> None:
+    shape = helper.make_node("Expand", ["x", "shape"], ["out"])
+
+    assert graph_fault(graph_of([shape], [numbers("shape", -1, 64, raw=True)]).SerializeToString()) == ""
 
 
 @pytest.mark.slow
