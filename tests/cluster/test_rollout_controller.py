@@ -78,7 +78,7 @@ class TestOneController:
         """Nor do the restored pods: it ends without them, for the pods of before serve everybody."""
         world.serve(world.stable)
         with cordoned(world):
-            done = world.ended(world.start(world.canary, 2, deadlineSeconds=3))
+            done = world.ended(world.start(world.canary, 2, deadlineSeconds=10))
 
             assert done["outcome"] == "RolledBack", done
             assert done["reasons"][0].startswith("undecided after"), done["reasons"]

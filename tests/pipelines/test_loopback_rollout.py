@@ -100,8 +100,8 @@ def test_the_promoted_model_earns_all_users_from_one_that_serves_by_a_signed_ove
     assert UNJUDGED in output and "by a signed override" in output
     folder = ran.run.root / FOLDER
     assert "a canary as good passes after" in (folder / POWER_FILE).read_text(encoding="utf-8")
-    assert "the canary is given 50 %" in output and "within 30 points" not in output
-    assert "within 30 points" in (folder / ROLLOUT_LOG).read_text(encoding="utf-8"), "figures are in the log"
+    assert "the canary is given 50 %" in output and "within 10 points" not in output
+    assert "within 10 points" in (folder / ROLLOUT_LOG).read_text(encoding="utf-8"), "figures are in the log"
     assert len(output.splitlines()) < 20
     assert " and got 0 errors" in output
     model = ran.released.registered.model[:12]
