@@ -10,6 +10,8 @@ compared. What is left out cannot be alike, so nothing hangs on luck.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,8 @@ EXTRA_RARE_PIECES = 12
 """Rarest pieces compared beyond the fewest that prefix filtering needs: alike texts share as many of them. It changes
 the time, never the result."""
 
+SIMPLIFIED_FILE = Path(__file__).with_name("simplified_characters.txt")
+
 ROUNDING = 1e-9
 """A share of exactly the threshold counts."""
 
@@ -27,9 +31,21 @@ ROUNDING = 1e-9
 def question_key(question: str, history: str) -> str:
     """Two rows with this key are one task: an elliptic question means nothing without its history.
 
-    The history sets them apart; width, case, punctuation and spaces do not.
+    The history sets them apart; width, case, punctuation, spaces and traditional characters do not.
     """
-    return f"{normalise(question)}|{normalise(history)}"
+    return f"{comparable(question)}|{comparable(history)}"
+
+
+def comparable(text: str) -> str:
+    """The text as near-duplicates are compared: normalised, in simplified characters."""
+    return normalise(text).translate(_simplified_characters())
+
+
+@cache
+def _simplified_characters() -> dict[int, str]:
+    lines = SIMPLIFIED_FILE.read_text(encoding="utf-8").splitlines()
+    pairs = "".join(line for line in lines if not line.startswith("#"))
+    return {ord(traditional): simplified for traditional, simplified in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
 def shingles(text: str) -> set[str]:
@@ -48,7 +64,7 @@ class NearDuplicateIndex:
     def __init__(self, texts: Iterable[str], threshold: float) -> None:
         self.threshold = threshold
         self.texts = list(dict.fromkeys(texts))
-        self._rank = _by_rarity(self.texts)
+        self._rank = rank_by_rarity(self.texts)
         self._pieces = [np.array(sorted(self._rank[piece] for piece in shingles(text))) for text in self.texts]
         self._sizes = np.array([len(pieces) for pieces in self._pieces])
         self._holding = self._held_by_rare()
@@ -101,7 +117,7 @@ class NearDuplicateIndex:
         return {piece: np.array(texts) for piece, texts in held.items()}
 
 
-def _by_rarity(texts: Iterable[str]) -> dict[str, int]:
+def rank_by_rarity(texts: Iterable[str]) -> dict[str, int]:
     """A number for each piece, the smallest for the rarest."""
     counts = Counter(piece for text in texts for piece in shingles(text))
     return {piece: n for n, piece in enumerate(sorted(counts, key=lambda piece: (counts[piece], piece)))}

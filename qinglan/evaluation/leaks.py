@@ -5,7 +5,7 @@ reasons = leak_reasons(numbers, ("sft",), 0.8)                  # none: nothing 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qinglan.errors import DataError
@@ -36,13 +36,18 @@ class Overlap(NamedTuple):
 class LockedTest:
     """A locked test's texts, to hold others against."""
 
-    def __init__(self, test: Iterable[NamedText], threshold: float) -> None:
+    def __init__(self, test: Iterable[NamedText], threshold: float, complete: Collection[str] | None = None) -> None:
         from qinglan.near_duplicates import NearDuplicateIndex  # numpy: an audit, which reads figures, needs none
+        from qinglan.same_tasks import TaskIndex
 
         self._names: dict[str, list[str]] = defaultdict(list)
         for name, text in test:
             self._names[text].append(name)
-        self._known = NearDuplicateIndex(self._names, threshold)
+        self._known = (
+            NearDuplicateIndex(self._names, threshold)
+            if complete is None
+            else TaskIndex(self._names, threshold, complete)
+        )
 
     def section(self, parts: Mapping[str, Iterable[NamedText]]) -> dict[str, Any]:
         """evaluation.json's `leaks`."""
@@ -68,14 +73,19 @@ class LockedTest:
 
 
 def check_leaks(
-    test: Iterable[NamedText], parts: Mapping[str, Iterable[NamedText]], threshold: float, advice: str
+    test: Iterable[NamedText],
+    parts: Mapping[str, Iterable[NamedText]],
+    threshold: float,
+    advice: str,
+    complete: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json's `leaks`: every row of these parts beside the test.
+    """evaluation.json's `leaks`: every row of these parts beside the test. `complete`: those of a test of questions
+    that mean the same after any history; None where the texts are no questions.
 
     A test row that was learned word for word is a DataError, as no number is worth paying for then; one that nearly
     was is counted, and the gate holds.
     """
-    leaks = LockedTest(test, threshold).section(parts)
+    leaks = LockedTest(test, threshold, complete).section(parts)
     _refuse_exact_leaks(leaks, advice)
     return leaks
 

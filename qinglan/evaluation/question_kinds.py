@@ -32,13 +32,19 @@ def training_terms(questions: Iterable[str]) -> set[str]:
 
 def question_kinds(row: ValidatedRewrite, known_terms: Collection[str]) -> tuple[str, ...]:
     """The kinds of a question, by what is known before any student rewrites it."""
-    terms, needed = set(search_terms(row.question)), set(search_terms(row.need))
-    kinds = [COMPLETE if len(needed - terms) <= MISSING_TERMS * len(needed) else IN_PIECES]
+    terms = set(search_terms(row.question))
+    kinds = [COMPLETE if is_complete(row.question, row.need) else IN_PIECES]
     if row.scored_against == "need" and max(_scores(row), default=0.0) < UNMATCHED_SCORE:
         kinds.append(HOUSE_WORDS)
     if sum(term not in known_terms for term in terms) > RARE_TERMS * len(terms):
         kinds.append(RARE_WORDS)
     return tuple(kinds)
+
+
+def is_complete(question: str, need: str) -> bool:
+    """True if a question holds nearly all that its need says, and so means the same after any history."""
+    needed = set(search_terms(need))
+    return len(needed - set(search_terms(question))) <= MISSING_TERMS * len(needed)
 
 
 def _scores(row: ValidatedRewrite) -> list[float]:

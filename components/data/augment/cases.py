@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from components.data.augment.config import AugmentConfig
 from qinglan.errors import DataError
+from qinglan.evaluation.question_kinds import is_complete
 from qinglan.files import read_jsonl
 from qinglan.labels import relevant_ids
 from qinglan.llm.call_plan import PaidRequest
@@ -26,6 +27,7 @@ from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
 from qinglan.reward.episode import TrainingPrompt, refuse_other_retrieval
 from qinglan.reward.reward_function import read_prompt
 from qinglan.rows import Question, ValidatedRewrite
+from qinglan.same_tasks import TaskIndex
 
 STEP = "augment"
 OVERSAMPLED = 4
@@ -113,9 +115,10 @@ def paid_requests(inputs: Inputs, config: AugmentConfig) -> Iterator[PaidRequest
 
 def read_cases(inputs: Inputs, config: AugmentConfig) -> Cases:
     """Choose rows and passages."""
-    rows, held_keys, held_questions = _read_train(inputs, config), set[PassageKey](), list[str]()
+    rows, held_keys, held_questions = _read_train(inputs, config), set[PassageKey](), dict[str, bool]()
     for question, relevant in _held_out_rows(inputs):
-        held_questions.append(question_key(question.question, question.history_summary))
+        complete = bool(question.need) and is_complete(question.question, question.need)
+        held_questions[question_key(question.question, question.history_summary)] = complete
         held_keys |= {(question.tenant_id, passage) for passage in relevant}
     left_out = Counter[str]()
     misses = _drawn_misses(rows, config)
@@ -130,7 +133,8 @@ def read_cases(inputs: Inputs, config: AugmentConfig) -> Cases:
     ]
     left_out["passage_not_in_knowledge_base"] = len(misses) - len(hindsight)
     pseudo = [case for tenant, passage in passages for case in _pseudo_cases(tenant, passage, rows, config)]
-    held_out = NearDuplicateIndex(held_questions, config.near_duplicate)
+    complete_questions = {key for key, complete in held_questions.items() if complete}
+    held_out = TaskIndex(held_questions, config.near_duplicate, complete_questions)
     return Cases(hindsight, pseudo[: config.pseudo_calls], held_out, rows.systems, +left_out)
 
 

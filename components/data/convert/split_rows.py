@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
 from qinglan.errors import DataError
-from qinglan.near_duplicates import NearDuplicateIndex, shingles, similarity
+from qinglan.near_duplicates import shingles, similarity
 from qinglan.rows import Split
+from qinglan.same_tasks import TaskIndex
 
 Conversation = tuple[str, str]
 """Tenant and conversation id: two tenants may number theirs alike."""
@@ -28,6 +29,9 @@ class SplitInput(NamedTuple):
     conversation: Conversation
     sheet_split: Split | None
     question: str
+
+    complete: bool = False
+    """The question means the same after any history; False where nobody knows yet."""
 
 
 class SplitAssignment(NamedTuple):
@@ -102,16 +106,18 @@ def near_duplicates(rows: Sequence[SplitInput], splits: Sequence[Split], thresho
     similar: list[tuple[int, str]] = []
     for split, before in (("dev", {"test"}), ("train", {"test", "dev"})):
         held = {row.question: (row.id, where) for row, where in zip(rows, splits, strict=True) if where in before}
-        known = NearDuplicateIndex(held, threshold)
+        complete = {row.question for row in rows if row.complete}
+        known = TaskIndex(held, threshold, complete)
         for index, row in enumerate(rows):
             if splits[index] == split and (alike := known.alike(row.question)):
-                similar.append((index, _likeness(row.question, alike[0], *held[alike[0]])))
+                similar.append((index, _likeness(row.question, alike[0], *held[alike[0]], threshold)))
     return similar
 
 
-def _likeness(question: str, other: str, row_id: str, split: Split) -> str:
+def _likeness(question: str, other: str, row_id: str, split: Split, threshold: float) -> str:
     share = similarity(shingles(question), shingles(other))
-    return f"{share:.2f} alike to row {row_id} of the {split} split"
+    note = "" if share >= threshold else ", the same question with its history told otherwise"
+    return f"{share:.2f} alike to row {row_id} of the {split} split{note}"
 
 
 def split_of(conversation: Conversation, config: ConvertConfig) -> Split:

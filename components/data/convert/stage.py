@@ -17,6 +17,7 @@ import orjson
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import SplitAssignment, SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
+from qinglan.evaluation.question_kinds import is_complete
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.labels import RELEVANT, RowLabels
 from qinglan.near_duplicates import question_key
@@ -165,7 +166,8 @@ def read_split_inputs(validated: Path, labelled: Labels) -> SplitInputs:
     for number, row in read_jsonl(validated, ValidatedRewrite):
         conversation = (row.tenant_id, row.conversation_id)
         question = question_key(row.question, row.history_summary)
-        inputs.rows.append(SplitInput(number, row.id, conversation, row.split, question))
+        complete = bool(row.need) and is_complete(row.question, row.need)
+        inputs.rows.append(SplitInput(number, row.id, conversation, row.split, question, complete))
         inputs.accepted.append(with_labels(row, labelled).accepted)
     if not inputs.rows:
         raise DataError(f"{validated}: no rows. Look at the quarantine files of the earlier stages for why.")

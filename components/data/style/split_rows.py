@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from components.data.style.config import PrepareStyleConfig
 from qinglan.errors import DataError
 from qinglan.files import sha256_text
-from qinglan.near_duplicates import group_near_duplicates
+from qinglan.near_duplicates import comparable, group_near_duplicates
 from qinglan.style.rows import Split, StyleRow
-from qinglan.text import normalise
 
 FEWEST = 2
 """Answers of a label that must differ: one to learn from, one to test on."""
@@ -42,7 +41,7 @@ def fold_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str,
 def _groups_by_label(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, list[list[int]]]:
     """Groups of alike rows, by the label that most of a group have."""
     groups: dict[int, list[int]] = defaultdict(list)
-    for at, number in enumerate(group_near_duplicates([normalise(row.input) for row in rows], config.alike)):
+    for at, number in enumerate(group_near_duplicates([comparable(row.input) for row in rows], config.alike)):
         groups[number].append(at)
     by_label: dict[str, list[list[int]]] = defaultdict(list)
     for members in groups.values():
@@ -55,7 +54,7 @@ def contradictions(rows: Sequence[StyleRow]) -> list[tuple[StyleRow, StyleRow]]:
     first: dict[str, StyleRow] = {}
     repeats = []
     for row in rows:
-        before = first.setdefault(normalise(row.input), row)
+        before = first.setdefault(comparable(row.input), row)
         if before.label != row.label:
             repeats.append((before, row))
     return repeats

@@ -11,10 +11,9 @@ from components.data.style.parse_answers import read_rows
 from components.data.style.split_rows import contradictions, fold_rows, split_rows
 from qinglan.errors import DataError
 from qinglan.files import atomic_folder, atomic_write, dump_line, read_jsonl
-from qinglan.near_duplicates import NearDuplicateIndex
+from qinglan.near_duplicates import NearDuplicateIndex, comparable
 from qinglan.style.labels import Labels, write_mapping
 from qinglan.style.rows import SPLITS, UNLABELLED_FILE, Split, StyleRow, UnlabelledText, write_folds
-from qinglan.text import normalise
 
 LABELLED = ("style.json", "style.jsonl", "style.xlsx")
 UNLABELLED = "unlabelled.jsonl"
@@ -96,7 +95,7 @@ def _held_out_texts(
     rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig, folded: bool
 ) -> NearDuplicateIndex:
     """The texts that no training may use: those outside of train, and with folds all."""
-    texts = (normalise(row.input) for row, split in zip(rows, splits, strict=True) if folded or split != "train")
+    texts = (comparable(row.input) for row, split in zip(rows, splits, strict=True) if folded or split != "train")
     return NearDuplicateIndex(texts, config.alike)
 
 
@@ -105,7 +104,7 @@ def _write_texts(source: Path, target: Path, held: NearDuplicateIndex) -> int:
     count = 0
     with target.open("wb") as file:
         for _, text in read_jsonl(source, UnlabelledText):
-            if not held.alike(normalise(text.text)):
+            if not held.alike(comparable(text.text)):
                 file.write(dump_line(text))
                 count += 1
     return count

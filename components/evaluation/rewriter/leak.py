@@ -8,6 +8,7 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.evaluation.leaks import NamedText, check_leaks
+from qinglan.evaluation.question_kinds import is_complete
 from qinglan.files import sha256_file
 from qinglan.near_duplicates import question_key
 from qinglan.rewriter.card import read_card
@@ -28,8 +29,10 @@ class TrainingQuestion(NamedTuple):
 
 def check(test: Iterable[Question], training: Mapping[str, Path], threshold: float) -> dict[str, Any]:
     """evaluation.json's `leaks`: every training and selection row beside the test."""
-    locked = ((row.id, question_key(row.question, row.history_summary)) for row in test)
-    return check_leaks(locked, {part: _named(folder) for part, folder in training.items()}, threshold, ADVICE)
+    rows = [(row, question_key(row.question, row.history_summary)) for row in test]
+    complete = {key for row, key in rows if row.need and is_complete(row.question, row.need)}
+    parts = {part: _named(folder) for part, folder in training.items()}
+    return check_leaks([(row.id, key) for row, key in rows], parts, threshold, ADVICE, complete)
 
 
 def questions(training: Mapping[str, Path]) -> Iterator[str]:

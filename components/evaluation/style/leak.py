@@ -7,9 +7,9 @@ from typing import Any
 from qinglan.errors import DataError
 from qinglan.evaluation.leaks import NamedText, check_leaks
 from qinglan.files import read_jsonl, sha256_file
+from qinglan.near_duplicates import comparable
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
-from qinglan.text import normalise
 
 ADVICE = "Their answers would flatter the model. Prepare the data again and train on what that writes."
 
@@ -22,17 +22,17 @@ def check(test: Iterable[StyleRow], rows: Path, threshold: float) -> dict[str, A
     parts = {part: _rows(rows / f"{part}.jsonl") for part in ("train", "dev")}
     if (texts := rows / UNLABELLED_FILE).is_file():
         parts["texts"] = _texts(texts)
-    return check_leaks(((row.id, normalise(row.input)) for row in test), parts, threshold, ADVICE)
+    return check_leaks(((row.id, comparable(row.input)) for row in test), parts, threshold, ADVICE)
 
 
 def _rows(path: Path) -> Iterator[NamedText]:
     for number, row in read_jsonl(path, StyleRow):
-        yield f"{path.name}:{number} (row {row.id})", normalise(row.input)
+        yield f"{path.name}:{number} (row {row.id})", comparable(row.input)
 
 
 def _texts(path: Path) -> Iterator[NamedText]:
     for number, row in read_jsonl(path, UnlabelledText):
-        yield f"{path.name}:{number}", normalise(row.text)
+        yield f"{path.name}:{number}", comparable(row.text)
 
 
 def check_folds(rows: Sequence[StyleRow], folds: Mapping[str, int], parts: Mapping[str, Sequence[StyleRow]],
@@ -42,9 +42,9 @@ def check_folds(rows: Sequence[StyleRow], folds: Mapping[str, int], parts: Mappi
         part: {"rows": len(named), "same": 0, "alike": 0, "examples": []} for part, named in parts.items()
     }
     for number in sorted(set(folds.values())):
-        held_out = [(row.id, normalise(row.input)) for row in rows if folds[row.id] == number]
+        held_out = [(row.id, comparable(row.input)) for row in rows if folds[row.id] == number]
         rest = {
-            part: [(f"row {row.id}", normalise(row.input)) for row in named if folds[row.id] != number]
+            part: [(f"row {row.id}", comparable(row.input)) for row in named if folds[row.id] != number]
             for part, named in parts.items()
         }
         for part, overlap in check_leaks(held_out, rest, threshold, ADVICE)["parts"].items():

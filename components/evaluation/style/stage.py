@@ -30,11 +30,10 @@ from qinglan.evaluation.style_gate import decide
 from qinglan.files import atomic_write, sha256_file
 from qinglan.lineage.record import code_version
 from qinglan.models.weights import count_parameters
-from qinglan.near_duplicates import group_near_duplicates
+from qinglan.near_duplicates import comparable, group_near_duplicates
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.model import EngineName, StyleCard, StyleModel, read_card
 from qinglan.style.rows import FOLDS_FILE, SPLITS, StyleRow, read_folds, read_split, refuse_folds
-from qinglan.text import normalise
 
 HARMLESS = "harmless"
 CROSS_FITTED_NOTES = (
@@ -115,7 +114,7 @@ def evaluate(
         "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
     }  # fmt: skip
     origins, folds = Origins(leaks, digests), len(set(splits.folds.values()))
-    questions = (normalise(row.input) for row in splits.test)
+    questions = (comparable(row.input) for row in splits.test)
     uses = count_use(questions, "style-small" if teacher else "style", str(digests["model"]))
     evaluation = build_evaluation(table, called_for, baseline, card, origins, splits.labels, config, folds, uses)
     evaluation["notes"].append(model_note(model, bool(teacher)))
@@ -149,7 +148,7 @@ def _predict(
 ) -> tuple[PredictionTable, Columns, Baseline]:
     texts, names = [row.input for row in splits.test], splits.labels.names
     truth = np.array([splits.labels.ids[row.label] for row in splits.test])
-    alike = group_numbers(group_near_duplicates([normalise(text) for text in texts], config.alike))
+    alike = group_numbers(group_near_duplicates([comparable(text) for text in texts], config.alike))
     refuse_other_labels(folder, read_mapping(folder), splits.labels)
     if splits.folds:
         answers = read_answers(folder, splits.test, splits.dev, splits.folds, names, config.baseline_c)

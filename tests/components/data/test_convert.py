@@ -168,6 +168,33 @@ def test_a_row_that_the_test_holds_already_is_not_learned(tmp_path: Path) -> Non
     assert left_out["detail"] == "1.00 alike to row r1 of the test split"
 
 
+@pytest.mark.parametrize(
+    ("question", "history"),
+    [
+        ("那它一天要吃几次啊", "欢迎光临本店。本店支持七天无理由退换。用户咨询虾青素软胶囊"),
+        ("那它一天要吃几次啊", ""),
+        ("那它一天要吃幾次啊", "用戶咨詢蝦青素軟膠囊"),
+        ("请问那它每天要服用多少次呢", "用户咨询虾青素软胶囊"),
+        ("虾青素软胶囊的保质期说明在哪里看", "用户咨询深海鱼油咀嚼片"),
+    ],
+)
+def test_a_row_that_tells_the_history_of_a_test_row_otherwise_is_not_learned(
+    question: str, history: str, tmp_path: Path
+) -> None:
+    locked = row(1, split="test", question="那它一天要吃几次啊", history_summary="用户咨询虾青素软胶囊")
+    asked = "虾青素软胶囊的保质期说明在哪里看"
+    complete = row(2, split="test", question=asked, need=asked, history_summary="用户咨询虾青素软胶囊")
+    other = row(3, split="train", question="那它一天要吃几次啊", history_summary="用户咨询深海鱼油咀嚼片")
+    told = row(4, split="train", question=question, history_summary=history)
+
+    folder, counts = run(tmp_path, [locked, complete, other, told])
+
+    assert (counts.near_duplicates, counts.test) == (1, 2)
+    assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
+    [left_out] = read(folder / "left_out.jsonl")
+    assert left_out["id"] == "r4" and "alike to row r" in left_out["detail"]
+
+
 def test_rows_that_are_left_out_for_balance_are_listed_with_the_figures(tmp_path: Path) -> None:
     small = [row(n, tenant_id="chengla", split="train") for n in range(2)]
     large = [row(n, split="train") for n in range(10, 30)]

@@ -70,6 +70,7 @@ def test_the_same_words_about_another_product_are_no_leak(tmp_path: Path) -> Non
     assert [(part["same"], part["alike"]) for part in leaks["parts"].values()] == [(0, 0), (0, 0)]
 
 
+BOILERPLATE = "欢迎光临本店。\n本店支持七天无理由退换。\n活动期间满三百减四十，详询客服。\n"
 LONG = TEST[2].model_copy(
     update={
         "id": "long",
@@ -87,6 +88,14 @@ LONG = TEST[2].model_copy(
         {"question": "那它一天吃几次啊？"},
         {"question": "请问：那它一天吃几次"},
         {"history_summary": "客服已介绍虾青素软胶囊，已解答　防伪溯源查询方法了"},
+        {"history_summary": f"{BOILERPLATE}{LONG.history_summary}"},
+        {"history_summary": f"{LONG.history_summary}{BOILERPLATE}"},
+        {"history_summary": ""},
+        {
+            "question": "那它一天吃幾次",
+            "history_summary": f"{BOILERPLATE}客服已介紹蝦青素軟膠囊，已解答防偽溯源查詢方法",
+        },
+        {"question": "请问那它每天服用多少次呢，谢谢"},
     ],
 )
 def test_a_row_that_is_nearly_a_test_row_is_counted_by_name_and_without_its_text(
@@ -101,6 +110,18 @@ def test_a_row_that_is_nearly_a_test_row_is_counted_by_name_and_without_its_text
     assert "(row x)" in result["examples"][0]["learned"]
     assert sum(part["alike"] for part in leaks["parts"].values()) == 1
     assert "虾青素" not in str(leaks)
+
+
+@pytest.mark.parametrize("history", ["", BOILERPLATE, "客服已介绍鱼油软胶囊"])
+def test_a_complete_test_question_is_seen_after_any_history(tmp_path: Path, history: str) -> None:
+    question = "虾青素软胶囊一天要吃几次才有效"
+    complete = LONG.model_copy(update={"question": question, "need": question})
+    in_pieces = complete.model_copy(update={"need": "虾青素软胶囊给孩子吃，一天要吃几次才有效，饭前还是饭后"})
+    observed = complete.model_copy(update={"id": "x", "history_summary": history})
+    training = write_training(tmp_path, [observed], [OTHER])
+
+    assert leak.check([*TEST, complete], training, 0.8)["parts"]["sft"]["alike"] == 1
+    assert leak.check([*TEST, in_pieces], training, 0.8)["parts"]["sft"]["alike"] == (history == "")
 
 
 def model(folder: Path, rows: Path, **more: str) -> Path:
