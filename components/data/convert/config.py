@@ -28,8 +28,8 @@ class ConvertConfig(Config):
     """The part that is locked away, from 1 on; by 0 none is, and train and dev are the released model's."""
 
     near_duplicate: float = Field(default=0.8, gt=0, le=1)
-    """Similarity from which two rows are one task: Jaccard of three-character pieces, question with history. Rows with
-    the same question and a history that is told otherwise are one task too."""
+    """Similarity from which two rows are one task: Jaccard of three-character pieces, question with history. Rows
+    with the same question and a history that is told otherwise are one task too."""
 
     tenant_ratio: float = Field(default=4.0, ge=1)
     """The largest tenant has at most this many times the training rows of the smallest."""
