@@ -19,6 +19,9 @@ ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
 KEYS_VARIABLE = "QINGLAN_KEYS"
 """The variable that names another folder of keys."""
 
+CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""The order n of P-256 (SEC 2, secp256r1)."""
+
 MOUNTED_KEYS = Path("/etc/qinglan/keys")
 """The folder where a step finds its Secret; it holds the keys of that step's roles alone."""
 
@@ -51,8 +54,19 @@ class Signer(NamedTuple):
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.hazmat.primitives.hashes import SHA256
 
-        signed: bytes = self.key.sign(payload, ec.ECDSA(SHA256()))
-        return signed
+        return with_low_s(self.key.sign(payload, ec.ECDSA(SHA256())))
+
+
+def with_low_s(signature: bytes) -> bytes:
+    """The one of two spellings of an ECDSA signature that has the smaller s.
+
+    Where (r, s) verifies, so does (r, n - s), which anybody can compute without the key: the same release would have
+    a second digest. https://github.com/bitcoin/bips/blob/master/bip-0062.mediawiki
+    """
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+    r, s = decode_dss_signature(signature)
+    return encode_dss_signature(r, min(s, CURVE_ORDER - s))
 
 
 def keys_folder() -> Path:
@@ -69,6 +83,10 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
 
     path = (folder or keys_folder()) / f"{role}.pem"
     try:
+        if path.stat().st_mode & 0o022:
+            raise ConfigError(
+                f"{path}: others can write to this private key. Run `chmod 600 {path}` or make a new one."
+            )
         key = load_pem_private_key(read_plain(path), None)
     except OSError as error:
         raise ConfigError(
@@ -88,9 +106,16 @@ def make_key(path: Path) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     key = ec.generate_private_key(ec.SECP256R1())
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    try:
+        for folder in (*reversed(path.parent.parents), path.parent):  # `parents` of mkdir would take the umask's mode
+            if not folder.is_dir():
+                folder.mkdir(exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: no key can be written here ({error.strerror}). Remove it, or name another folder."
+        ) from error
     return public_pem(key.public_key())
 
 

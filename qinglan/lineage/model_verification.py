@@ -33,6 +33,7 @@ from qinglan.lineage.release_folder import (
     read_release_statement,
     sorted_files,
 )
+from qinglan.lineage.statement import algorithm_fault
 from qinglan.lineage.statement_index import verify_signatures
 from qinglan.lineage.trust import load_trust
 from qinglan.models.references import refuse_foreign_files
@@ -131,7 +132,13 @@ def refuse_changed(folder: Path, proof: ModelVerification) -> None:
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
     """Digests of all files of the release by its statement, also of those that stayed in the store."""
-    signed = {part.name: part.digest for part in release.statement.made}
+    subjects = release.statement.made
+    for part in subjects:
+        if why := algorithm_fault(part, folder=part.name in FOLDERS):
+            raise AlteredError(f"{folder / PROVENANCE}: {part.name}: {why}. {REFETCH_HINT}")
+    signed = {part.name: part.digest for part in subjects}
+    if len(signed) < len(subjects):
+        raise AlteredError(f"{folder / PROVENANCE}: it names a file twice. {REFETCH_HINT}")
     files = {name: sha for name, sha in signed.items() if name not in FOLDERS}
     if tree_digest(files_inside(files, MODEL)) != signed.get(MODEL):
         raise AlteredError(f"{folder / PROVENANCE}: its files are not those of its model. {REFETCH_HINT}")

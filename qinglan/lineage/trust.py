@@ -17,6 +17,7 @@ new_key(folder, "builder")     a private key in the folder, named in the policy 
 rotate_key(folder, "releaser")
 """
 
+import fcntl
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -32,7 +33,16 @@ from qinglan.evaluation.gate_limits import Limits
 from qinglan.files import atomic_write
 from qinglan.lineage.dsse import Envelope, verify_signature
 from qinglan.lineage.findings import State
-from qinglan.lineage.keys import ROLES, PublicKey, Role, keys_folder, load_signer, make_key, parse_public_key
+from qinglan.lineage.keys import (
+    ROLES,
+    PublicKey,
+    Role,
+    keys_folder,
+    load_signer,
+    make_key,
+    parse_public_key,
+    with_low_s,
+)
 
 TRUST_FILE = "trust.yaml"
 TRUST_VARIABLE = "QINGLAN_TRUST"
@@ -51,6 +61,17 @@ class KeyRotation(NamedTuple):
 
     clock_behind: timedelta
     """How far the policy's newest date is ahead of this machine's clock; zero where none is."""
+
+
+LOW_S_SINCE = datetime(2026, 12, 1, tzinfo=UTC)
+"""From when on a signature counts in one spelling only (keys.with_low_s). Half of the older ones have the other."""
+
+
+def has_low_s(signature: bytes) -> bool:
+    try:
+        return with_low_s(signature) == signature
+    except ValueError:  # no signature, which is refused as such
+        return True
 
 
 def _utc(moment: datetime) -> datetime:
@@ -147,6 +168,9 @@ class TrustPolicy(Config):
         for signature in envelope.signatures:
             if fault := self.fault(signature.key, role, tenant, at):
                 faults.append(fault)
+            elif at >= LOW_S_SINCE and not has_low_s(signature.value):
+                state = "altered"
+                faults.append(f"the signature of key {signature.key[:12]} was rewritten, without its key (high s)")
             elif verify_signature(envelope, signature, self.keys[signature.key].key):
                 return "attested", "", signature.key
             else:
@@ -211,7 +235,7 @@ def has_keys(folder: Path) -> bool:
 def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) -> str:
     """Make a key for the role and name it in the trust policy; returns its id."""
     path = folder / f"{role}.pem"
-    if path.exists():
+    if os.path.lexists(path):
         raise ConfigError(f"{path}: a key exists already. `qinglan keys rotate {role}` replaces it.")
     policy, now = _policy(folder), _now()
     trusted = TrustedKey(role=role, tenants=tenants, since=now, public=make_key(path))
@@ -220,6 +244,17 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
 
 
 def rotate_key(folder: Path, role: Role) -> KeyRotation:
+    """Replace a role's key (_rotate), one command at a time: two at once would delete each other's new key."""
+    load_signer(role, folder)  # says what is missing
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        return _rotate(folder, role)
+    finally:
+        os.close(handle)
+
+
+def _rotate(folder: Path, role: Role) -> KeyRotation:
     """Replace a role's key; the old private key is deleted, so that it signs nothing more.
 
     The old key never ends before its own `since`, even if the clock was set back: else nothing that it signed would
@@ -236,7 +271,7 @@ def rotate_key(folder: Path, role: Role) -> KeyRotation:
     until = max(now, policy.keys[old.id].since)
     ended = policy.keys[old.id].model_copy(update={"until": until})
     fresh = folder / f".{role}.new.pem"
-    fresh.unlink(missing_ok=True)
+    fresh.unlink(missing_ok=True)  # of a command that was killed
     trusted = TrustedKey(role=role, tenants=ended.tenants, since=now, public=make_key(fresh))
     save_trust(folder / TRUST_FILE, _with_key(_with_key(policy, old.id, ended), trusted.key.id, trusted))
     fresh.replace(old.path)

@@ -1,5 +1,9 @@
 """Keys: made, rotated, revoked; whose signature counts, for whom, and when."""
 
+import os
+import subprocess
+import sys
+from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +14,17 @@ from typer.testing import CliRunner
 from pipelines.cli import app
 from qinglan.errors import ConfigError, DataError
 from qinglan.lineage.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
-from qinglan.lineage.keys import load_signer, make_key, parse_public_key
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, new_key, revoke_key, rotate_key
+from qinglan.lineage.keys import CURVE_ORDER, load_signer, make_key, parse_public_key
+from qinglan.lineage.trust import (
+    LOW_S_SINCE,
+    TRUST_FILE,
+    TrustPolicy,
+    ensure_keys,
+    load_trust,
+    new_key,
+    revoke_key,
+    rotate_key,
+)
 
 PAYLOAD = b'{"seed": 1}'
 SECOND = timedelta(seconds=1)
@@ -246,3 +259,85 @@ def test_a_public_key_of_another_kind_is_refused_in_words(before: bytes, after: 
 
     with pytest.raises(ConfigError, match=r"no public key in PEM"):
         parse_public_key(pem.replace(before, after).decode())
+
+
+def rewritten(envelope: bytes) -> bytes:
+    """The envelope with the other spelling of its signature, which needs no key."""
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+    body = orjson.loads(envelope)
+    r, s = decode_dss_signature(b64decode(body["signatures"][0]["sig"]))
+    body["signatures"][0]["sig"] = b64encode(encode_dss_signature(r, CURVE_ORDER - s)).decode()
+    return orjson.dumps(body)
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"), [(timedelta(), "altered"), (timedelta(days=400), "altered"), (-SECOND, "attested")]
+)
+def test_a_signature_has_one_spelling(keys: Path, since: timedelta, expected: str) -> None:
+    """Old releases have either spelling, and still verify."""
+    text = (keys / TRUST_FILE).read_text()
+    made = policy(keys).keys[load_signer("builder", keys).id].since
+    (keys / TRUST_FILE).write_text(text.replace(f"{made:%Y-%m-%d}", "2026-01-01"))
+    for _ in range(8):  # half of all signatures have the larger s by themselves
+        whole = sign_envelope(PAYLOAD, IN_TOTO, [load_signer("builder", keys)])
+        at = LOW_S_SINCE + since
+
+        assert policy(keys).check_signatures(open_envelope(whole), "builder", "fivedoctors", at)[0] == "attested"
+        state, why, _ = policy(keys).check_signatures(open_envelope(rewritten(whole)), "builder", "fivedoctors", at)
+        assert state == expected and (state == "attested" or "without its key (high s)" in why)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o620, 0o602, 0o777])
+def test_a_private_key_that_others_can_write_to_is_refused_with_what_to_do(keys: Path, mode: int) -> None:
+    (keys / "builder.pem").chmod(mode)
+
+    with pytest.raises(ConfigError, match=r"builder\.pem: others can write .*chmod 600"):
+        load_signer("builder", keys)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o440, 0o644])
+def test_a_mounted_secrets_modes_are_taken(keys: Path, mode: int) -> None:
+    (keys / "builder.pem").chmod(mode)
+
+    assert load_signer("builder", keys).role == "builder"
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022])
+def test_only_its_owner_enters_the_folders_of_a_key(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        ensure_keys(tmp_path / "a" / "b" / "keys")
+    finally:
+        os.umask(before)
+
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b", "a/b/keys")} == {0o700}
+
+
+@pytest.mark.parametrize("laid", ["link", "folder", "pipe"])
+def test_a_new_key_is_not_written_over_what_lies_there(tmp_path: Path, laid: str) -> None:
+    path = tmp_path / "builder.pem"
+    if laid == "link":
+        path.symlink_to(tmp_path / "nothing")
+    elif laid == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+
+    with pytest.raises(ConfigError, match=r"builder\.pem: a key exists already"):
+        new_key(tmp_path, "builder")
+    with pytest.raises(ConfigError, match=r"builder\.pem: no key can be written here"):
+        make_key(path)
+    assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.slow
+def test_rotations_at_once_come_one_after_the_other(keys: Path) -> None:
+    code = "import sys; from pathlib import Path; from qinglan.lineage.trust import rotate_key; "
+    code += "[rotate_key(Path(sys.argv[1]), 'builder') for _ in range(5)]"
+    rotations = [subprocess.Popen([sys.executable, "-c", code, str(keys)], stderr=subprocess.PIPE) for _ in range(4)]
+    errors = [rotation.communicate(timeout=120)[1].decode() for rotation in rotations]
+
+    assert errors == [""] * 4
+    assert load_signer("builder", keys).id in policy(keys).keys
+    assert sum(key.role == "builder" for key in policy(keys).keys.values()) == 21

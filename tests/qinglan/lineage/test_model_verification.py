@@ -3,9 +3,11 @@
 import os
 import shutil
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
 from components.release.register.config import RegisterConfig
@@ -366,3 +368,33 @@ def test_a_server_whose_weights_are_exchanged_while_it_loads_serves_nothing(
     with pytest.raises(AlteredError, match="changed while the model was being loaded"):
         server.load()
     assert not server.ready
+
+
+def with_subject(release: Path, change: Callable[[list[dict[str, object]]], object]) -> None:
+    """The release's statement with other subjects; nobody signed it, and without a policy nobody asks."""
+    envelope = orjson.loads((release / PROVENANCE).read_bytes())
+    statement = orjson.loads(b64decode(envelope["payload"]))
+    change(statement["subject"])
+    envelope["payload"] = b64encode(orjson.dumps(statement)).decode()
+    (release / PROVENANCE).write_bytes(orjson.dumps(envelope))
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha512", "sha3_512", "gitCommit", "SHA256", ""])
+@pytest.mark.parametrize("name", ["model", "model/model.safetensors"])
+def test_a_digest_of_another_algorithm_proves_nothing(release: Path, name: str, algorithm: str) -> None:
+    def renamed(subjects: list[dict[str, object]]) -> None:
+        [subject] = [subject for subject in subjects if subject["name"] == name]
+        [digest] = dict(subject["digest"]).values()  # type: ignore[call-overload]
+        subject["digest"] = {algorithm: digest}
+
+    with_subject(release, renamed)
+
+    with pytest.raises(AlteredError, match=f"{name}: its digest is called {algorithm}"):
+        verify_model(release / "model")
+
+
+def test_a_file_that_is_named_twice_is_refused(release: Path) -> None:
+    with_subject(release, lambda subjects: subjects.append(subjects[0]))
+
+    with pytest.raises(AlteredError, match="names a file twice"):
+        verify_model(release / "model")
