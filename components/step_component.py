@@ -19,7 +19,7 @@ RUN = (
 )
 """The shell's part of a step's command: KFP's executor reads the component from a file."""
 
-QUIET = {"httpx2": logging.WARNING, "stamina": logging.ERROR}
+QUIET = {"httpx": logging.WARNING, "httpx2": logging.WARNING, "stamina": logging.ERROR}
 """Loggers that would write a line for every call: KFP's executor shows INFO, and a step's progress drowns in it."""
 
 

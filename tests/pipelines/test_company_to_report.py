@@ -137,7 +137,7 @@ def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path:
         ran = user.types("run acme --profile deepseek --yes")
 
     assert ran.code == 7, ran.errors
-    assert "Too few: 0 queries with gold passages were compared" in ran.errors
+    assert "Too few: 0 queries with gold passages were compared" in ran.out
     files = tmp_path / "runs" / "acme-deepseek" / "files"
     report = (files / "report.html").read_text(encoding="utf-8")
     assert "Rows without gold" in report and "Hold" in report
