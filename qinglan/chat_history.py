@@ -67,6 +67,20 @@ def read_turns(value: Any) -> list[Turn] | None:
     return turns
 
 
+def read_history(value: Any) -> list[Turn] | None:
+    """The turns before a question: an exported conversation, or pairs of question and answer, as LLaMA-Factory and
+    ChatGLM write them: [["有虾青素吗", "有的"]]; None for anything else."""
+    pairs = _parsed(value) if isinstance(value, str) and value.lstrip().startswith("[[") else value
+    if isinstance(pairs, list) and pairs and all(map(_is_pair, pairs)):
+        turns = (turn for question, answer in pairs for turn in (Turn("user", question), Turn("assistant", answer)))
+        return [Turn(turn.side, turn.text.strip()) for turn in turns if turn.text.strip()]
+    return read_turns(value)
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2 and all(isinstance(text, str) for text in item)
+
+
 def _parsed(text: str) -> Any:
     """A cell's list, as JSON or as Python writes it, which tables that were saved by pandas hold; else None."""
     for parse in (json.loads, ast.literal_eval):

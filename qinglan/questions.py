@@ -13,7 +13,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from qinglan.addresses import refuse_web_path
-from qinglan.chat_history import chat_lines, read_turns
+from qinglan.chat_history import chat_lines, read_history
 from qinglan.config import Config, explain_validation_error
 from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
@@ -148,11 +148,12 @@ def _cells(record: dict[str, Any], names: dict[str, str], where: str) -> Cells:
             raise DataError(
                 f"{where}: {visible(key)!r} and {visible(column)!r} are one column. Take one of them out."
             )
-        turns = read_turns(value) if column == names["history_summary"] else None
+        turns = read_history(value) if column == names["history_summary"] else None
         items = value if isinstance(value, list) else [value]
         if turns is None and column in names.values() and any(isinstance(item, (dict, list)) for item in items):
             raise DataError(
-                f"{where}: {visible(key)!r} is an object, and a text, a number or a list of them is needed."
+                f"{where}: {visible(key)!r} holds an object or a list of lists, and a text, a number "
+                "or a list of them is needed."
             )
         cells[column] = chat_lines(turns) if turns is not None else _flat(value, column == names["gold"])
     return cells
@@ -222,7 +223,7 @@ def _question_text(cells: Cells, column: str) -> str:
 
 def _history(cells: Cells, column: str) -> str:
     """The conversation so far; one that was exported as JSON becomes its lines."""
-    turns = read_turns(cells.get(column))
+    turns = read_history(cells.get(column))
     return _text(cells | {column: chat_lines(turns)} if turns is not None else cells, column, HISTORY_LIMIT)
 
 

@@ -7,32 +7,24 @@ https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.h
 from collections.abc import Mapping
 from typing import Any
 
+from qinglan.chat_history import read_history
+
 FIELDS = ("instruction", "input", "history", "output", "chosen", "rejected")
 
 
 def is_instruction(record: Mapping[str, Any]) -> bool:
-    """True for an instruction with an answer, and with turns as pairs if it has a history."""
-    pairs = record.get("history") or []
+    """True for an instruction with an answer, whose history, if it has one, is turns or pairs."""
+    history = record.get("history")
     return (
         isinstance(record.get("instruction"), str)
         and bool({"output", "chosen"} & {*record})
         and isinstance(record.get("input") or "", str)
-        and isinstance(pairs, list)
-        and all(isinstance(pair, list) and len(pair) == 2 and _texts(pair) for pair in pairs)
+        and (not history or read_history(history) is not None)
     )
 
 
 def instruction_question(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The question is the instruction with its input, as in training, and the pairs are what was said before."""
-    turns = [
-        {"role": role, "content": text}
-        for pair in record.get("history") or []
-        for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
+    """The question is the instruction with its input, as in training, and its history is what was said before."""
     question = "\n".join(filter(None, (record["instruction"].strip(), (record.get("input") or "").strip())))
-    rest = {key: value for key, value in record.items() if key not in FIELDS}
-    return {"question": question, **({"history_summary": turns} if turns else {}), **rest}
-
-
-def _texts(pair: list[Any]) -> bool:
-    return all(isinstance(text, str) for text in pair)
+    history = {"history_summary": record["history"]} if record.get("history") else {}
+    return {"question": question, **history, **{key: value for key, value in record.items() if key not in FIELDS}}

@@ -27,6 +27,7 @@ from qinglan.terminal.progress import progress
 CHUNK = 512
 TEXT_COLUMNS = ("text", "input")
 QUESTION_ANSWER_COLUMNS = (("问题", "回答"), ("question", "answer"))
+USUAL_COLUMNS = {*TEXT_COLUMNS, *(name for names in QUESTION_ANSWER_COLUMNS for name in names)}
 INPUT_HINT = "give `text` (or `input`) in the training form, or 问题 and 回答, or question and answer"
 
 Row = dict[str, Any]
@@ -131,7 +132,8 @@ def _column(name: str) -> str:
 def _read(source: Path) -> Iterator[tuple[str, Row]]:
     kind = row_format(source)
     if kind in ("spreadsheet", "csv"):
-        for number, cells in read_table(source) if kind == "spreadsheet" else read_csv(source):
+        read = read_table if kind == "spreadsheet" else read_csv
+        for number, cells in read(source, (), USUAL_COLUMNS.__contains__):
             yield f"row {number}", dict(cells)
         return
     if kind == "json":

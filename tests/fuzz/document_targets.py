@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from pipelines.tenant_setup import documents
+from pipelines.tenant_setup.setup import read_data
 from tests.fuzz.target import Parse, Target, archive_part, from_file, with_part
 from tests.pipelines.tenant_setup.documents import write_pdf, write_word
 
@@ -13,6 +14,10 @@ HTML = "<html><head><title>手册</title></head><body><h1>清洗</h1><p>冷水<b
 MARKDOWN = (
     "---\ntitle: 问题\ntags: [a, b]\n---\n# 常见问题\n\n## 退货 {#back} ##\n七天内。\n\n```yaml\n# 不是标题\n```\n"
     ":::tip 提示\n- ~~~~\n  a\n  ~~~~\n:::\n"
+)
+ALPACA = '[{"instruction": "几次", "input": "", "output": "两次", "history": [["有吗", "有的"]], "system": "a"}]'
+SHAREGPT = (
+    '[{"conversations": [{"from": "human", "value": "几次"}, {"from": "gpt", "value": "两次"}], "tools": "[]"}]'
 )
 CSV = '编号,问题,答案\r\n1,怎么退货,"七天内\n可以退货"\r\n2,发票,=1+1\r\n'
 
@@ -54,5 +59,9 @@ def document_targets() -> dict[str, Target]:
         "pdf": Target(read_file("a.pdf"), (pdf(),)),
         "html": Target(read_file("a.html"), (HTML.encode(),)),
         "markdown": Target(read_file("a.md"), (MARKDOWN.encode(),)),
-        "csv": Target(read_file("a.csv"), (CSV.encode(),)),
+        "records": Target(
+            from_file("a.json", lambda path: read_data("acme", path, ())),
+            tuple(text.encode() for text in (ALPACA, SHAREGPT)),
+        ),
+        "csv": Target(read_file("a.csv"), (CSV.encode(), f"导出 2025\n\n{CSV}".encode())),
     }

@@ -146,7 +146,8 @@ def test_a_budget_without_an_end_is_none(tmp_path: Path, number: str) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('{"question": {"a": 1}}', "'question' is an object"), ('{"question": [["a"]]}', "'question' is an object"),
+        ('{"question": {"a": 1}}', "'question' holds an object"),
+        ('{"question": [["a"]]}', "'question' holds an object"),
         ('{"问题": "a", "question": "b"}', "are one column"), ('{"question": "a", "question": "b"}', "there twice"),
         ("[" * 100_000, "nested too deep"), ('{"question": NaN}', "NaN"), ('{"question": 1e999}', "beyond"),
     ],

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qinglan.english_numerals import english_numbers, plain_words
 from qinglan.number_readings import numbers_without_source
 from qinglan.numerals import all_numbers, canonical_number, spelled_value, written_numbers
 
@@ -103,3 +104,19 @@ def test_the_longest_number_that_somebody_may_mean_is_read_whole() -> None:
 
     assert written_numbers(f"卡号{card}") == {card}
     assert numbers_without_source(f"卡号{card}", [f"卡号{card[:-1]}1"]) == {card}
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("two or three hundred tablets", ["2", "300"]), ("two and three", ["2", "3"]), ("twenty five", ["25"]),
+        ("nineteen ninety-eight", ["1998"]), ("twenty twenty-five", ["2025"]), ("nineteen oh five", ["1905"]),
+        ("two thousand and eight", ["2008"]), ("twelve hundred", ["1200"]), ("ten fifteen", ["10", "15"]),
+        ("ten sixty-six", ["1066"]), ("two point five mg", ["2.5"]), ("ninety-nine point nine", ["99.9"]),
+        ("point", []), ("oh", []), ("and", []), ("hundred hundred", ["100", "100"]), ("one one", ["1", "1"]),
+        ("the twenty-first century", ["21"]), ("half a dozen", ["6"]), ("a couple of days", ["2"]),
+        ("one million two hundred thousand", ["1200000"]), ("someone often weighed the stones", []),
+    ],
+)  # fmt: skip
+def test_numbers_in_english_words(text: str, numbers: list[str]) -> None:
+    assert english_numbers(plain_words(text)) == numbers

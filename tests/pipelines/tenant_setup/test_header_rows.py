@@ -205,3 +205,25 @@ def test_the_readme_says_nothing_that_is_not_so(
 
     assert step in text and none in text
     assert "\n-\n" not in text and "{" not in text
+
+
+PAIRS = [["有虾青素吗", "有的"], ["多少钱", ""]]
+
+
+@pytest.mark.parametrize("history", [PAIRS, json.dumps(PAIRS, ensure_ascii=False), repr(PAIRS)])
+def test_pairs_of_question_and_answer_are_a_history(tmp_path: Path, history: Any) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"question": "那它一天吃几次", "history_summary": history}) + "\n", encoding="utf-8")
+
+    [row] = read_questions(path, Columns(), "acme")
+
+    assert isinstance(row, Question) and row.history_summary == "用户：有虾青素吗\n助手：有的\n用户：多少钱"
+
+
+@pytest.mark.parametrize("history", [[["a"]], [["a", "b", "c"]], [["a", 1]], [["a", None]], [[["a"], "b"]], [[]]])
+def test_a_history_of_other_lists_is_refused_with_the_line(tmp_path: Path, history: Any) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"question": "q", "history_summary": history}) + "\n", encoding="utf-8")
+
+    with pytest.raises(DataError, match=r"q\.jsonl:1: 'history_summary' holds an object or a list of lists"):
+        list(read_questions(path, Columns(), "acme"))

@@ -163,3 +163,11 @@ def test_a_column_that_a_spreadsheet_would_run_is_written_as_text(model: StyleMo
     for name in ("out.xlsx", "again.xlsx"):
         [(_, cells)] = read_table(tmp_path / name)
         assert cells["'=HYPERLINK(1)"] == "a "
+
+
+def test_a_title_above_the_names_of_columns_is_left_out(model: StyleModel, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("导出 2025\n\n问题,回答\n好吗,很好\n", encoding="utf-8")
+
+    counts = predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
+
+    assert (counts.rows, counts.predicted) == (1, 1)
