@@ -1,5 +1,6 @@
 """The deploy gate: every reason by a table, and what an override covers."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import pytest
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.gate_limits import Limits
-from qinglan.lineage.audit_targets import open_target
+from qinglan.lineage.audit import as_json, audit_target
+from qinglan.lineage.audit_targets import open_target, release_target
 from qinglan.lineage.deploy_gate import Decision, decide_deployment, limit_reasons, may_deploy, use_faults
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.release_folder import read_figures
 from qinglan.lineage.release_notes import make_override, read_override
+from qinglan.lineage.terminal_tree import print_audit
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.store import open_store
 from tests.lineage_release import add_sibling, code, write_release
@@ -282,3 +285,15 @@ def test_an_override_in_a_lineage_folder_is_no_statement_of_a_stage(keys: Keys, 
 
     assert walk([sha("x")], only, keys.policy, TENANT, now=NOW).findings == ()
     assert given("x").is_external
+
+
+@pytest.mark.parametrize(("uses", "count"), [({"count": 3}, 3), (None, None), ({}, None), ("many", None)])
+def test_an_audit_shows_how_many_models_the_locked_test_has_judged(
+    uses: Any, count: int | None, keys: Keys, tmp_path: Path
+) -> None:
+    release = write_release(tmp_path / "release", keys, figures=with_figures(test_uses=uses))
+    result, screen = audit_target(release_target(release, ()), keys.policy, NAME, now=NOW), io.StringIO()
+    print_audit(result, screen)
+
+    assert as_json(result)["judged_models"] == count
+    assert (f"Models that its locked test has judged: {count}" in screen.getvalue()) is (count is not None)
