@@ -13,6 +13,7 @@ from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.evaluation.evaluation_file import Outputs
 from qinglan.files import dump_line, sha256_file
 from qinglan.rewriter.card import RewriterCard, read_card, write_card
+from qinglan.store import STORE_VARIABLE
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     WordRag,
@@ -36,7 +37,8 @@ def outputs(folder: Path) -> Outputs:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("forks_with_models")
-def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> None:
+def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
     knowledge_base = write_knowledge_base(tmp_path / "kb.jsonl")
     rag = WordRag(knowledge_base)
     test = tmp_path / "test"
@@ -59,6 +61,8 @@ def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path) -> No
 
     assert (counts.rows, counts.labelled, counts.training_rows, counts.promote) == (12, 12, 4, 0)
     assert (alone.training_rows, alone.promote) == (2, 0)
+    assert (counts.judged_models, alone.judged_models) == (1, 2), "rl, then sft, by the same test"
+    assert "Models that this locked test has judged: 2; p must be below 0.05 / 2 = 0.025." in out.report.read_text()
     assert len(served.seen) == 2 * 4, "one to warm up, three timed"
     assert both["systems"]["sft"]["latency_p50"]["value"] > 0, "its own server was started, asked and stopped"
     assert any("sft was timed under the serving code over HTTP" in note for note in both["notes"])
@@ -87,7 +91,9 @@ def figures(evaluation: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_the_same_models_and_rows_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_models_and_rows_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is judged twice, and is one model on the list of those that its test has judged."""
+    monkeypatch.setenv(STORE_VARIABLE, str(tmp_path / "store"))
     knowledge_base = write_knowledge_base(tmp_path / "kb.jsonl")
     rag = WordRag(knowledge_base)
     test = tmp_path / "test"
