@@ -83,8 +83,8 @@ def public_critic(config: "RunConfig") -> bool:
 
 
 def student_gpus(config: "RunConfig") -> int:
-    """Students of a size that GPUs train are evaluated on one."""
-    return 1 if config.sft.device == "cuda" else 0
+    """Students of a size that GPUs train are evaluated on as many as serve them."""
+    return config.evaluate.serving_gpus if config.sft.device == "cuda" else 0
 
 
 class RunConfig(LineConfig):

@@ -19,6 +19,9 @@ from qinglan.svg_charts import ChartRow, bar_chart, forest_plot
 from qinglan.terminal import visible
 
 Json = Mapping[str, Any]
+ASSUMED = "assumed"
+"""Mark of a figure that a setting says, and that nobody measured."""
+
 SHORT_REASONS = 6
 """Reasons of a verdict that a screen shows."""
 
@@ -173,7 +176,7 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def level_cell(level: Json, metric: Metric, strong: bool = False) -> Cell:
     """A system's value with its interval, or the word that somebody set it."""
-    note = "set" if level.get("how") == "set" else metric.interval(level)
+    note = ASSUMED if level.get("how") == ASSUMED else metric.interval(level)
     return Cell(metric.number(level.get("value")), note, strong)
 
 

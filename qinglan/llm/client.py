@@ -24,6 +24,7 @@ from qinglan.llm.contract import (
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
+    SECONDS_PATH,
     STEP_HEADER,
     STOPPING,
 )
@@ -130,6 +131,11 @@ class GatewayClient:
     async def report(self) -> dict[str, Any]:
         """Calls, hits, tokens and money so far, and the rows that may have been billed twice."""
         return await self._exchange_json("GET", "/v1/journal/report")
+
+    async def live_seconds(self, step: str, role: Role) -> list[float]:
+        """Seconds of each live call of a step that the role's model answered."""
+        answer = await self._exchange_json("GET", f"{SECONDS_PATH}?step={quote(step)}&role={role}")
+        return [float(seconds) for seconds in answer["seconds"]]
 
     async def _exchange_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         async def send() -> httpx2.Response:

@@ -79,7 +79,7 @@ class PaidModel(Config):
     its row is refused, as where the service says so itself."""
 
     typical_seconds: float = 2.0
-    """Seconds of one answer, for the plan's estimate and the report's table, where it is marked as set."""
+    """Seconds of one answer, assumed by the plan; the report takes them only if the journal has no live call."""
 
     batch_price_factor: float = Field(default=0.5, gt=0, le=1)
     """Price of a token in the provider's batch API, which `qinglan prepay` uses, as a share of the live price."""

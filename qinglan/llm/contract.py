@@ -6,6 +6,7 @@ POST /v1/bundle               several of the two above in one message: qinglan/r
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
 GET  /v1/journal/report       calls, hits, money, rows that may have been billed twice, the model of each role
 GET  /v1/journal/paid?step=   answers of a step by digest, for its provenance
+GET  /v1/journal/seconds?step=&role=  seconds of each live call that a role's model answered
 GET  /v1/prices               model and price of each role
 GET  /healthz  /readyz  /metrics
 """
@@ -13,6 +14,7 @@ GET  /healthz  /readyz  /metrics
 COMPLETIONS_PATH = "/v1/chat/completions"
 PAID_PATH = "/v1/journal/paid"
 REPORT_PATH = "/v1/journal/report"
+SECONDS_PATH = "/v1/journal/seconds"
 PRICES_PATH = "/v1/prices"
 
 STEP_HEADER = "x-qinglan-step"

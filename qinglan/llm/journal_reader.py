@@ -66,7 +66,8 @@ FROM calls WHERE state = 'answered'
 """
 
 ATTEMPTS_OF = """
-SELECT row, outcome, cost, answered_at - sent_at seconds FROM attempts WHERE step = ? AND role = ? ORDER BY id
+SELECT row, outcome, cost, CASE WHEN batch IS NULL THEN answered_at - sent_at END seconds
+FROM attempts WHERE step = ? AND role = ? ORDER BY id
 """
 
 
@@ -97,7 +98,7 @@ class Attempt(NamedTuple):
     outcome: str
     cost: float
     seconds: float | None
-    """Seconds from the commit before it was sent until its outcome was known; None where none came."""
+    """Seconds from the commit before it was sent until its outcome was known; None if none came, or in a batch."""
 
 
 def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:

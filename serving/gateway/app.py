@@ -29,11 +29,12 @@ from qinglan.llm.contract import (
     ROW_FAILED,
     ROW_HEADER,
     SAMPLE_HEADER,
+    SECONDS_PATH,
     STEP_HEADER,
     STOPPING,
 )
 from qinglan.llm.journal import Entry, Journal
-from qinglan.llm.journal_reader import paid_answers_jsonl, read_report
+from qinglan.llm.journal_reader import paid_answers_jsonl, read_attempts, read_report
 from qinglan.llm.usable_answer import cleaned_answer
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
 from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
@@ -144,6 +145,14 @@ def _add_journal(
         await journal.settled()
         figures = await asyncio.to_thread(read_report, journal.path)
         return _json({**figures, **metrics.retrievals(), "models": models})
+
+    @app.get(SECONDS_PATH)
+    async def seconds(step: str, role: str) -> Response:
+        """List the seconds of the live calls that a role's model answered, for the evaluation's latency."""
+        await journal.settled()
+        attempts = await asyncio.to_thread(read_attempts, journal.path, step, role)
+        answered = (attempt.seconds for attempt in attempts if attempt.outcome == "answered")
+        return _json({"seconds": [seconds for seconds in answered if seconds is not None]})
 
     @app.get(PAID_PATH)
     async def paid_answers(step: str) -> Response:

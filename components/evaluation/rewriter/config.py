@@ -35,6 +35,10 @@ class EvaluateConfig(Config):
     """Further options of `vllm serve`, after those of the GPU runtime; a repeated one replaces the first, such as
     `--dtype=float32`."""
 
+    serving_gpus: Positive = 1
+    """GPUs of one replica of the runtime that serves the student, which is timed on as many; `deploy.runtime`'s
+    `--tensor-parallel-size`."""
+
     examined_rows: Positive = 300
     """Rows whose rewrites the examiner scores, whole conversations drawn by seed: each costs a call a system."""
 
@@ -52,7 +56,8 @@ class EvaluateConfig(Config):
     must be on the operator's allowlist."""
 
     gpu_hour_price: float = Field(default=2.0, ge=0)
-    """Price of an hour of the student's machine, in the currency of the prices. It is set, not measured."""
+    """Price of an hour of one GPU (on a CPU: of the machine), in the currency of the prices. A student's hour costs
+    this times `serving_gpus`. It is set, not measured."""
 
     slices: Path | None = None
     """JSONL with an id and yes-or-no properties of each question, for the report's table alone."""

@@ -59,6 +59,7 @@ def rewrite_with_engines(
     """
     for folder in models.values():
         servable_card(folder)
+    require_cards(config.serving_gpus)
     gpus = gpus_of_engines(visible_gpus(), engine_settings(config).tensor_parallel, len(models))
     if not gpus:
         return {name: _rewrite_alone(name, folder, rows, config) for name, folder in models.items()}
@@ -90,7 +91,8 @@ def visible_gpus() -> list[str]:
 @contextmanager
 def student_engine(folder: Path, config: EvaluateConfig, gpus: Sequence[str] = ()) -> Iterator[Engine]:
     """The engine of one student."""
-    options = [*engine_options(NAME, context=model_context(folder)), *config.vllm_options]
+    context = model_context(folder)
+    options = [*engine_options(NAME, gpus=config.serving_gpus, context=context), *config.vllm_options]
     seconds = ENGINE_SECONDS + ready_seconds(folder)
     with (
         TemporaryDirectory(prefix="qinglan-") as logs,
@@ -118,6 +120,17 @@ def _rewrite(
         url = {str(student): served for student, served in config.rewriter_urls.items()}.get(name)
         url = url or servers.enter_context(rewriter_server(folder, f"--backend={engine.url}"))()
         return time_student(batched, url, rows, config.latency_rows, "vLLM")
+
+
+def require_cards(cards: int) -> None:
+    """Refuse to time a student on fewer cards than serve it: its latency and cost would be another model's."""
+    import torch
+
+    if 0 < (here := torch.cuda.device_count()) < cards:  # 0: vLLM runs on the CPU
+        raise ConfigError(
+            f"evaluate.serving_gpus: {cards} GPUs serve the student, and this machine has {here}. Set the number "
+            "that will serve it, or evaluate on a machine with as many."
+        )
 
 
 @contextmanager

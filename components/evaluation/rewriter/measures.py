@@ -56,8 +56,8 @@ JUDGED_METRICS = {
 gold and rows that the examiner judged together."""
 
 SYSTEM_METRICS = {
-    "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher set"),
-    "latency_p95": Metric("latency, 95th percentile", "milliseconds", "students measured"),
+    "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher by journal"),
+    "latency_p95": Metric("latency, 95th percentile", "milliseconds", "students measured, teacher by journal"),
     "cost": Metric("cost per 1,000", "money", "use measured, prices set"),
 }
 """One number a system."""

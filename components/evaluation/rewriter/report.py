@@ -165,7 +165,7 @@ def _plan(evaluation: Json) -> Blocks:
         for system, expected in evaluation["expected"].items():
             level = evaluation["systems"].get(system, {}).get(name, {})
             value = metric.number(level.get("value"))
-            value = f"{value} (set)" if level.get("how") == "set" else value
+            value = f"{value} (assumed)" if level.get("how") == kernel.ASSUMED else value
             row += [metric.number(expected.get(name)), kernel.Cell(value, metric.interval(level), strong=True)]
         rows.append(row)
     header = ["", *(word for name in evaluation["expected"] for word in (f"{NAMES[name]}, expected", "measured"))]

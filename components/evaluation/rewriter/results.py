@@ -10,6 +10,7 @@ from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metric_table import MetricTable, Pair
 from qinglan.evaluation.question_kinds import KINDS
+from qinglan.evaluation.report import ASSUMED
 from qinglan.llm.model_names import same_model
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.contract import SAMPLED_SNAPSHOT
@@ -36,6 +37,8 @@ EXPECTED: dict[str, dict[str, float]] = {
     "rl": {"quality": 4.6, "top1": 0.88, "latency_p50": 900.0, "cost": 2.8},
 }
 """The plan's hopes, its part 6."""
+
+LIVE_TIMES = "the journal's live calls"
 
 Json = dict[str, Any]
 
@@ -137,22 +140,36 @@ def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
 def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:
     """Latency of single rewrites, and the cost at measured throughput and set price."""
     milliseconds = [1000 * seconds for seconds in student.latencies]
-    times = {
-        name: {**statistics.quantile(milliseconds, share, config.draws, config.seed)._asdict(), "how": "measured"}
-        for name, share in (("latency_p50", 0.5), ("latency_p95", 0.95))
-    }
-    cost = student.seconds / len(student.texts) * 1000 * config.gpu_hour_price / 3600
+    times = latencies(milliseconds, config, "measured")
+    hour = config.gpu_hour_price * config.serving_gpus
+    cost = student.seconds / len(student.texts) * 1000 * hour / 3600
     return {**times, "cost": {**_alone(cost), "n": len(student.texts), "how": "measured throughput, set price"}}
 
 
-def teacher_metrics(report: Json) -> Json:
-    """The teacher's cost from the journal, failed calls included; its latency is what the profile says."""
+def latencies(milliseconds: Sequence[float], config: EvaluateConfig, how: str) -> Json:
+    """Median and 95th percentile of single calls, with their intervals."""
+    return {
+        name: {**statistics.quantile(milliseconds, share, config.draws, config.seed)._asdict(), "how": how}
+        for name, share in (("latency_p50", 0.5), ("latency_p95", 0.95))
+    }
+
+
+def teacher_metrics(report: Json, live_seconds: Sequence[float], config: EvaluateConfig) -> Json:
+    """The teacher's cost and latency from the journal; the cost includes failed calls.
+
+    The profile's latency, marked as assumed, stands in for a stand-in's and where all calls were prepaid.
+    """
     calls = [row for row in report.get("by_step", []) if row["role"] == "teacher"]
     answered = sum(row["answered"] for row in calls)
     cost = sum(row["cost"] for row in calls) / answered * 1000 if answered else math.nan
-    seconds = report.get("models", {}).get("teacher", {}).get("typical_seconds", math.nan)
+    if live_seconds and not config.stand_in_teacher:
+        milliseconds = [1000 * seconds for seconds in live_seconds]
+        times = latencies(milliseconds, config, LIVE_TIMES)
+    else:
+        seconds = report.get("models", {}).get("teacher", {}).get("typical_seconds", math.nan)
+        times = {"latency_p50": {**_alone(1000 * seconds), "how": ASSUMED}}
     return {
-        "latency_p50": {**_alone(1000 * seconds), "how": "set"},
+        **times,
         "cost": {**_alone(cost), "n": answered, "how": "measured tokens, set price"},
     }
 
@@ -171,9 +188,15 @@ def notes(
         lines.append(
             f"{name} was timed under the serving code over HTTP, one question at a time, on: {student.machine}."
         )
+        cards = config.serving_gpus
+        hour = (
+            f"an hour is set at {config.gpu_hour_price:g} for each of {cards} GPUs"
+            if cards > 1
+            else (f"an hour of it is set at {config.gpu_hour_price:g}")
+        )
         lines.append(
             f"{name} wrote {len(student.texts) / student.seconds:.1f} rewrites a second in batches of {config.batch} "
-            f"by {student.engine} on this machine; an hour of it is set at {config.gpu_hour_price:g}."
+            f"by {student.engine} on this machine; {hour}."
         )
         if student.cut:
             lines.append(f"{student.cut} rewrites of {name} were cut at the limit.")
@@ -192,7 +215,16 @@ def notes(
             "RL and SFT wrote the same in every row. Where every checkpoint of ppo stands below the SFT model on "
             "dev, ppo hands on the SFT model."
         )
-    lines.append("The teacher's latency and prices are settings; its tokens and failed calls are the journal's.")
+    if scored.teacher_seconds and not config.stand_in_teacher:
+        lines.append(
+            f"The teacher's latency is that of {len(scored.teacher_seconds)} live calls in the journal, several at "
+            "once; its tokens and failed calls are the journal's too. Prices are settings."
+        )
+    else:
+        lines.append(
+            "The teacher's latency is assumed, not measured, and prices are settings; its tokens and failed calls "
+            "are the journal's."
+        )
     lines.append("Costs are in the currency of the prices.")
     lines += _judged_notes(scored) if judged_rows(scored) else _labels_notes(scored, table)
     if not table.known("teacher", "judged_top1"):

@@ -75,6 +75,9 @@ class ScoredRows(NamedTuple):
     report: dict[str, Any]
     """The gateway's, after the last ask."""
 
+    teacher_seconds: list[float] = []
+    """Seconds of the live calls by which the teacher wrote its rewrites; empty if the journal has none."""
+
 
 def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
     """The systems that need no model: the question alone, with its history, and the teacher's rewrite."""
@@ -155,7 +158,8 @@ async def _score_all(
                     scored.snapshots.append(row.snapshot)
                 tick()
         await gateway.exported(digest(predictions))
-        return scored._replace(report=await gateway.report())
+        seconds = await gateway.live_seconds("generate", "teacher")
+        return scored._replace(report=await gateway.report(), teacher_seconds=seconds)
 
 
 def draw_samples(rows: Sequence[Question], config: EvaluateConfig, judged_rows: int | None = None) -> Samples:

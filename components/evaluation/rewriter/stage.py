@@ -173,7 +173,7 @@ def build_evaluation(
     table = MetricTable.of(rows, scored.values, metrics, config.draws, config.seed)
     candidate = "rl" if "rl" in students else "sft"
     systems = table.levels()
-    systems["teacher"].update(results.teacher_metrics(scored.report))
+    systems["teacher"].update(results.teacher_metrics(scored.report, scored.teacher_seconds, config))
     for name, student in students.items():
         systems[name].update(results.student_metrics(student, config))
     agreement = results.judge_agreement(scored, scored.report.get("models", {}))

@@ -2,8 +2,11 @@
 
 import pytest
 
+from pipelines.config import TRAINING, load_config
+from pipelines.rewriter import student_gpus
 from pipelines.sizing.runtimes import vllm_runtime
 from pipelines.sizing.volumes import claimed_bytes
+from qinglan.config import load_yaml
 from qinglan.sizing.cards import MEMORY, PRODUCT, card_of_labels, card_of_size, known_cards
 from qinglan.sizing.constants import GIB
 
@@ -34,3 +37,14 @@ def test_a_card_is_known_by_its_label_or_by_the_size_in_it() -> None:
 def test_no_card_can_use_more_than_it_is_sold_with() -> None:
     assert all(0.9 * card.memory < card.usable / GIB < card.memory for card in known_cards().values())
     assert card_of_size(96).usable == 96 * 0.92 * GIB
+
+
+@pytest.mark.parametrize("name", ["a100x4", "a100x8", "a100x8-full", "a100-multinode"])
+def test_a_student_is_timed_on_as_many_cards_as_its_runtime_serves_it_on(name: str) -> None:
+    """The one-gpu profiles say that the manifest is changed to one card."""
+    config = load_config("fivedoctors", "gpt", training=name)
+    values = load_yaml(TRAINING / f"{name}.yaml")
+    runtime = vllm_runtime(values["deploy"]["runtime"])
+
+    assert runtime is not None
+    assert config.evaluate.serving_gpus == runtime.settings.tensor_parallel == student_gpus(config) == 2

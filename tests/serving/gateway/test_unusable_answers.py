@@ -147,3 +147,17 @@ def test_a_second_retry_is_another_call_and_no_answer_is_overwritten(tmp_path: P
     answers = list(read_answers(tmp_path / "journal.sqlite"))
     assert (len(teacher.asked), len({answer.call for answer in answers})) == (4, 4)
     assert run_of(teacher, tmp_path, ["long"], max_output_tokens=300) == ["whole long"]
+
+
+def test_the_gateway_tells_the_seconds_of_live_answers_of_a_step(tmp_path: Path) -> None:
+    async def ask(url: str) -> list[list[float]]:
+        async with gateway(gateway_config(url), tmp_path) as at, GatewayClient(at, "generate") as client:
+            message: Any = [{"role": "user", "content": "question"}]
+            for _ in range(2):  # the second answer comes from the journal, and took no call
+                await client.ask("teacher", message, "r")
+            return [await client.live_seconds(step, "teacher") for step in ("generate", "augment")]
+
+    with running(Teacher()) as url:
+        generate, augment = asyncio.run(ask(url))
+    assert len(generate) == 1 and 0 < generate[0] < 30
+    assert augment == []

@@ -8,8 +8,10 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter import stage
+from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.measures import METRICS
 from components.evaluation.rewriter.report import to_markdown
+from components.evaluation.rewriter.results import student_metrics, teacher_metrics
 from components.evaluation.rewriter.score_systems import (
     ScoredRows,
     draw_rows,
@@ -19,6 +21,7 @@ from components.evaluation.rewriter.score_systems import (
     served_queries,
     with_history,
 )
+from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.errors import DataError, OutageError, RowError
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.rewriter_gate import decide
@@ -99,11 +102,36 @@ def test_the_judges_are_named_and_their_agreement_is_there(evaluated: Evaluated)
 def test_configured_numbers_are_marked_and_unmeasured_ones_are_empty(evaluated: Evaluated) -> None:
     teacher, rl = (evaluated.value["systems"][name] for name in ("teacher", "rl"))
 
-    assert (teacher["latency_p50"]["value"], teacher["latency_p50"]["how"]) == (2000.0, "set")
+    assert (teacher["latency_p50"]["value"], teacher["latency_p50"]["how"]) == (2000.0, "assumed")
     assert teacher["cost"]["value"] is None, "no teacher was paid in this journal"
     assert rl["latency_p50"]["value"] == pytest.approx(20.0)
     assert rl["cost"]["value"] == pytest.approx(2.0 / 24 * 1000 * 2.0 / 3600)
     assert "The value of cost of teacher could not be measured." in evaluated.value["verdict"]["reasons"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stand_in", "latency", "how"),
+    [
+        ([0.5, 1.0, 3.0], False, 1000.0, "the journal's live calls"),
+        ([], False, 2000.0, "assumed"),  # all answers were prepaid
+        ([0.01] * 3, True, 2000.0, "assumed"),
+    ],
+)
+def test_the_teachers_latency_is_that_of_its_live_calls(
+    seconds: list[float], stand_in: bool, latency: float, how: str
+) -> None:
+    report = {"by_step": [], "models": {"teacher": {"typical_seconds": 2.0}}}
+
+    teacher = teacher_metrics(report, seconds, EvaluateConfig(stand_in_teacher=stand_in, draws=1_000))
+    assert (teacher["latency_p50"]["value"], teacher["latency_p50"]["how"]) == (latency, how)
+
+
+@pytest.mark.parametrize("cards", [1, 2, 8])
+def test_a_student_costs_the_hours_of_all_cards_that_serve_it(cards: int) -> None:
+    student = StudentOutput(["改写"] * 100, 0, 36.0, [0.1], 0, "card")
+    config = EvaluateConfig(gpu_hour_price=2.0, serving_gpus=cards, draws=1_000)
+
+    assert student_metrics(student, config)["cost"]["value"] == pytest.approx(0.2 * cards)
 
 
 def test_slices_are_counted_by_system(evaluated: Evaluated) -> None:
