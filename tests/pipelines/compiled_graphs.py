@@ -12,12 +12,12 @@ GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
 
 
 ON_GPUS = {
-    "rewriter.a100x4": {"sft": 4, "ppo": 4, "evaluate": 1},
-    "rewriter.a100x8": {"sft": 8, "ppo": 8, "evaluate": 1},
-    "rewriter.a100x8-full": {"sft": 8, "ppo": 8, "evaluate": 1},
+    "rewriter.a100x4": {"sft": 4, "ppo": 4, "evaluate": 2},
+    "rewriter.a100x8": {"sft": 8, "ppo": 8, "evaluate": 2},
+    "rewriter.a100x8-full": {"sft": 8, "ppo": 8, "evaluate": 2},
     "rewriter.one-gpu-24": {"sft": 1, "ppo": 1, "evaluate": 1},
     "rewriter.one-gpu-80": {"sft": 1, "ppo": 1, "evaluate": 1},
-    "rewriter.a100-multinode": {"sft": 4, "ppo": 4, "evaluate": 1},
+    "rewriter.a100-multinode": {"sft": 4, "ppo": 4, "evaluate": 2},
     "style.a100": {"style": 1, "evaluate-style": 1, "distil": 1},
     "style.one-gpu-24": {"style": 1, "evaluate-style": 1, "distil": 1},
 }

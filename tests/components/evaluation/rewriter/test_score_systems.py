@@ -155,7 +155,7 @@ def test_the_markdown_shows_expected_beside_measured(evaluated: Evaluated) -> No
 
     assert text.startswith("**Hold: RL stays where it is.**")
     assert "| gold passage first | 85.0% | 75.0% | 78.0% | 70.8% | 88.0% | 100.0% |" in text
-    assert "2,000 ms (set)" in text
+    assert "2,000 ms (assumed)" in text
     assert "Examiner fivedoctors-examiner and training judge fivedoctors on" in text
     assert "nearly from a similarity of 0.8 on: sft (40 rows): 0 the same" in text
     assert "Nobody compared the test" in to_markdown({**evaluated.value, "leaks": None})
