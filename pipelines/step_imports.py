@@ -58,7 +58,7 @@ def processes(text: ast.AST) -> Iterator[str]:
     for node in ast.walk(text):
         if isinstance(node, ast.List | ast.Tuple):
             for flag, name in pairwise(node.elts):
-                if _word(flag) == "-m" and _word(name):
+                if _word(flag) == "-m" and all(part.isidentifier() for part in _word(name).split(".")):
                     yield _word(name)
         elif OWN_MODULE.fullmatch(_word(node)) and location(_word(node)).is_file():
             yield _word(node)

@@ -1,5 +1,6 @@
 """Stages in environments of their own, on a machine with GPUs and without containers."""
 
+import ast
 import json
 import os
 import subprocess
@@ -31,6 +32,7 @@ from pipelines.stage_environments import (
     prepare_environments,
     stage_images,
 )
+from pipelines.step_imports import processes
 from qinglan.errors import ConfigError
 from standins.samples import write_sample
 
@@ -58,6 +60,21 @@ def test_processes_that_a_step_starts_are_among_what_is_imported() -> None:
     assert not any(name.startswith("ray") for name in needed_modules(REWRITER, "sft", "sft"))
     assert gpus.DRIVER in STARTED_BY_LIBRARIES["ppo"]
     assert {gpus.DRIVER, "components.training.ppo.finish", "ray"} <= needed_modules(REWRITER, "ppo", "ppo")
+
+
+@pytest.mark.parametrize(
+    ("code", "modules"),
+    [
+        ('[python, "-m", "swift.cli.sft", "--model"]', {"swift.cli.sft"}),
+        ('("-m", "verl")', {"verl"}),
+        ('("-d", "-m", "%")', set()),  # parts of a date's format
+        ('("-m", "")', set()),
+        ('["git", "commit", "-m", "a message"]', set()),
+        ('["-m", module]', set()),
+    ],
+)
+def test_a_module_is_what_has_a_modules_name(code: str, modules: set[str]) -> None:
+    assert set(processes(ast.parse(code))) == modules
 
 
 def test_a_module_that_is_missing_is_named_with_what_it_said(tmp_path: Path) -> None:
