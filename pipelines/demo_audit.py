@@ -37,7 +37,9 @@ def check_audit(root: Path, store: str) -> None:
 
 def _say_audit(result: Audit) -> None:
     """Print the verdict with the number of artifacts in each state, and what is wrong."""
-    states = listed(f"{count:,} {in_language(state)}" for state, count in counts(result.graph).items() if count)
+    states = listed(
+        f"{count:,} {in_language(state)}" for state, count in reversed(counts(result.graph).items()) if count
+    )
     mark = "✓" if result.verdict == "intact" else "✗"
     say(f"{mark} audit: {result.name} {result.digest[:12]} {result.verdict}: {states}")
     for finding in result.findings:
