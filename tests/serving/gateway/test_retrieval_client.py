@@ -212,7 +212,7 @@ def test_no_more_retrievals_are_under_way_than_the_limit_and_the_report_counts_t
 
     with running(rag.app) as url:
         report = asyncio.run(run())
-    assert rag.most == 4
+    assert 1 < rag.most <= 4
     assert (report["retrieval_hits"], report["retrieval_misses"], report["retrieval_hit_rate"]) == (20, 20, 0.5)
 
 
