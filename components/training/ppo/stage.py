@@ -18,10 +18,10 @@ from components.training.ppo import checkpoints, training_monitor
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.device import load_device
 from components.training.ppo.finish import finish
-from components.training.ppo.gateway_usage import GatewayUsage
 from components.training.ppo.launch import ray_token, verl_command, with_local_environment
 from components.training.ppo.metrics import dev_score
 from components.training.ppo.overrides import TrainingPaths
+from components.training.ppo.plugin.reward_terms import GATEWAY_VARIABLE
 from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
 from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.digests import digest
@@ -188,13 +188,14 @@ def _train(
         tracked(config.trackers, "ppo", log, gateway_url) as trackers,
         process_cleanup(work / "running") as (mark, temporary),
     ):
-        started = started._replace(environment={**started.environment, **trackers})
+        environment = {**started.environment, **trackers, GATEWAY_VARIABLE: gateway_url}
+        started = started._replace(environment=environment)
         job = _job(started if runner.remote else with_local_environment(started, mark, temporary), config)
         if not runner.attaches(job):
             _forget_unfinished(work, prompts.dev_by_tenant)
         watched = training_monitor.TrainingMonitor(
-            verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, GatewayUsage(gateway_url),
-            live, config.steps, config.patience,
+            verl_log, log / "metrics.jsonl", work / "reward", prompts.dev_by_tenant, live, config.steps,
+            config.patience,
             better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
         )  # fmt: skip
         outcome = runner.run(job, log / "train.log", stop=watched)

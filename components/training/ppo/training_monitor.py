@@ -29,15 +29,14 @@ class TrainingMonitor:
         metrics: Path,
         reward_folder: Path,
         dev: Mapping[str, int],
-        more: Callable[[], Step],
         live: LiveTraining,
         total: int,
         patience: int,
         better: Callable[[int], None],
     ) -> None:
-        """`more` gives figures from elsewhere, `live` gets each step, `better` is called with each new best."""
+        """`live` gets each step, `better` is called with each new best."""
         self._new_lines, self._metrics, self._reward_folder = LineFollower(verl_log), metrics, reward_folder
-        self._dev, self._more, self._live, self._better = dev, more, live, better
+        self._dev, self._live, self._better = dev, live, better
         self._total, self._patience = total, patience
         self.steps = read_steps(metrics)
         live.recall(self.steps.values())
@@ -63,8 +62,7 @@ class TrainingMonitor:
     def _take(self, step: Step) -> None:
         number = int(step["step"])
         best = best_step(self.steps)
-        trained = "avg_reward" in step
-        self.steps[number] = {**self.steps.get(number, {}), **step, **(self._more() if trained else {})}
+        self.steps[number] = {**self.steps.get(number, {}), **step}
         write_steps(self._metrics, self.steps)
         if number == 1 and (message := headroom_message(self.steps[number])):
             say(f"[ppo] {message}")

@@ -1,4 +1,4 @@
-"""Settings of the style model's training. The defaults are the plan's."""
+"""Settings of the style model's training. The defaults are the plan's; the README says which are ours."""
 
 from typing import Literal
 
@@ -49,7 +49,8 @@ class StyleConfig(Config):
     """Log the trained model's predictions for a few development rows."""
 
     warmup: Fraction = 0.1
-    """Share of the steps in which the learning rate rises."""
+    """Share of the steps in which the learning rate rises; the plan has none. The head begins with random weights,
+    and its first gradients would be large in the pretrained layers."""
 
     smoothing: Fraction = 0.0
     """Label smoothing: share of each label that is spread over all labels; helps with careless labels."""

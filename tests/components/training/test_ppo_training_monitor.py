@@ -98,7 +98,7 @@ class Trained:
         self.folder, self.log = folder, folder / "verl.jsonl"
         self.better: list[int] = []
         self.watch = training_monitor.TrainingMonitor(
-            self.log, folder / "metrics.jsonl", folder / "reward", DEV, dict, silent_training("ppo"), 9, PATIENCE,
+            self.log, folder / "metrics.jsonl", folder / "reward", DEV, silent_training("ppo"), 9, PATIENCE,
             self.better.append,
         )  # fmt: skip
 

@@ -466,7 +466,7 @@ def test_the_evaluation_needs_what_its_own_vllm_is_started_with() -> None:
         for settings in (config.evaluate, longer)
     ]
 
-    assert both[1] - both[0] == pytest.approx((32768 - 2048) * 262144 / GB, abs=0.1)
+    assert both[1] - both[0] == pytest.approx((32768 - 2048) * 262144 / GB / config.evaluate.serving_gpus, abs=0.1)
 
 
 def test_an_adapter_that_the_runtime_does_not_take_is_noted() -> None:

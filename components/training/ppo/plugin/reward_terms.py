@@ -1,8 +1,10 @@
 """Add the terms of the reward to a step's metrics as reward/<figure>, so that every logger of verl writes them.
 
-verl logs only the total while training; the terms are stored with the samples.
+verl logs only the total while training; the terms are stored with the samples. The gateway's calls and cache hits
+since the training began are added too: what a tracker shows, it gets from verl.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -10,10 +12,17 @@ from typing import Any
 from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.reward.summary import summarise_rollouts
 
+GATEWAY_VARIABLE = "QINGLAN_REWARD_GATEWAY"
+"""Environment variable with the gateway's URL."""
+
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def log_reward_terms(module: ModuleType) -> None:
+    from components.training.ppo.gateway_usage import GatewayUsage  # here, as no other process of verl needs it
+
     silent = module.PPOTrainer._compute_metrics
+    gateway = os.environ.get(GATEWAY_VARIABLE)
+    usage = GatewayUsage(gateway) if gateway else dict[str, float]
 
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **named: Any) -> None:
         silent(self, batch, metrics, *args, **named)
@@ -23,7 +32,7 @@ def log_reward_terms(module: ModuleType) -> None:
         terms, spent = cached or _queued(module.tq, batch)
         if cached:  # with our manager, verl waited for the rewards while it computed advantages
             metrics["timing_s/adv"] -= spent["seconds_unhidden"]
-        figures = summarise_rollouts(terms) | spent
+        figures = summarise_rollouts(terms) | spent | usage()
         metrics.update({f"reward/{name}": value for name, value in figures.items()})
 
     module.PPOTrainer._compute_metrics = compute_metrics
