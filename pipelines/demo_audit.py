@@ -40,8 +40,8 @@ def _say_audit(result: Audit) -> None:
     states = listed(
         f"{count:,} {in_language(state)}" for state, count in reversed(counts(result.graph).items()) if count
     )
-    mark = "✓" if result.verdict == "intact" else "✗"
-    say(f"{mark} audit: {result.name} {result.digest[:12]} {result.verdict}: {states}")
+    text = f"audit: {result.name} {result.digest[:12]} {result.verdict}: {states}"
+    say(f"✓ {in_language(text)}" if result.verdict == "intact" else f"✗ {in_language(text)}")
     for finding in result.findings:
         say(f"✗ {finding.state} {finding.what}: {finding.why}")
 
