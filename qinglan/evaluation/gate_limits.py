@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-import annotated_types
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
@@ -169,7 +168,7 @@ def _stricter(field: FieldInfo, value: Any, limit: Any) -> Any:
 
 
 def _is_minimum(field: FieldInfo) -> bool:
-    return not any(isinstance(bound, annotated_types.Le) for bound in field.metadata)
+    return all(getattr(bound, "le", None) is None for bound in field.metadata)
 
 
 def _allowed(field: FieldInfo, limit: Any) -> str:
