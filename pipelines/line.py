@@ -159,7 +159,7 @@ EVALUATION_OUTPUTS = {
     "report": Output("report.html", "The evaluation as a page."),
     "predictions": Output("predictions.jsonl", "The answer of each system to each locked row."),
     "blind_sample": Output("blind_sample.xlsx", "A sheet for people's blind judgement."),
-    "blind_key": Output("blind_key.json", "Which column of the blind sheet is which system."),
+    "blind_key": Output("blind_key.json", "The key of the blind sheet."),
 }  # fmt: skip
 """The outputs of every evaluation."""
 

@@ -127,7 +127,7 @@ class RunConfig(LineConfig):
         inputs=("rewrites", "knowledge_base"), gateway=True,
         required=("rewrites", "knowledge*base*", "journal", "prompt *"),
         outputs={
-            "validated": Output("validated.jsonl", "Rewrites with both retrievals, accepted or not."),
+            "validated": Output("validated.jsonl", "Rewrites with both retrievals."),
             "validated_table": Output("validated.xlsx", "The rows as a spreadsheet."),
             "validate_quarantine": Output("validate_quarantine.jsonl", "Rows without a verdict, with the reason."),
         },

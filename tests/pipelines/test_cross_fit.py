@@ -178,7 +178,7 @@ def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
     for folder in (run.records, run.files):
         folder.mkdir(parents=True, exist_ok=True)
 
-    def execute(at: RunDir, line: object, stages: tuple[str, ...], quiet: bool, append: bool) -> None:
+    def execute(at: RunDir, line: object, stages: tuple[str, ...], quiet: bool, append: bool, show: object) -> None:
         jobs.append({**orjson.loads((at.root / JOB).read_bytes()), "append": append})
         taken.append((at.files / "validated.jsonl").resolve())
         for stage in stages:

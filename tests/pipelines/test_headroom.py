@@ -132,7 +132,7 @@ def test_samples_that_find_more_than_greedy_are_worth_trying(
 
     headroom = report.by_kind[ALL]
     assert headroom.greedy.value == 0.0
-    assert headroom.best.value > 0.97  # the order by score puts another passage before one of the 38
+    assert headroom.best.value > 0.95  # the order by score puts another passage before one row's
     assert headroom.sampled.value == pytest.approx(0.25, abs=0.02)
     assert report.decision.word == "worth trying"
     [ppo] = [recipe for recipe in report.recipes if recipe.name == "ppo"]

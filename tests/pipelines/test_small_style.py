@@ -24,7 +24,7 @@ def play_steps(monkeypatch: pytest.MonkeyPatch, word: str, test_rows: int) -> li
     executed = list[tuple[str, ...]]()
     facts = {"prepare": {"test": test_rows}, "gate": {"verdict": word, "reasons": ["played"]}}
 
-    def execute(run: RunDir, line: object, stages: tuple[str, ...], quiet: bool, append: bool) -> None:
+    def execute(run: RunDir, line: object, stages: tuple[str, ...], quiet: bool, append: bool, show: object) -> None:
         executed.append(stages)
         if stages[0] == FIRST_STAGE:
             assert run.shown("predictions").exists(), "the second part takes what the first has made"
