@@ -1,5 +1,6 @@
 """The RAG service before a reranker over HTTP: who scored is said, and two scorers never meet in one answer."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -97,7 +98,7 @@ def test_passages_that_score_the_same_stay_in_the_engines_order(world: World) ->
 
     [data], _ = world.answers({"rewritten_query": query, "top_k": 20})
 
-    engine = ids(world.local(rewritten_query=query, top_k=20))
+    engine = [candidate.passage.id for candidate in asyncio.run(world.engines[KEY].search(query, 20))]
     by_score: dict[float, list[int]] = {}
     for hit in data.recall:
         by_score.setdefault(hit.reranker_score, []).append(engine.index(hit.id))
