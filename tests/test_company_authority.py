@@ -1,17 +1,15 @@
 """Installing behind a company's proxy: an authority that the system trusts is enough for uv, as it is for pip."""
 
 import os
-import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from tests.qinglan.test_own_authority import write_certificates
+from tests.qinglan.test_own_authority import https_server
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -41,17 +39,8 @@ class EmptyIndex(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[str]:
-    write_certificates(tmp_path)
-    server = HTTPServer(("127.0.0.1", 0), EmptyIndex)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "server.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"https://127.0.0.1:{server.server_port}/simple"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with https_server(tmp_path, EmptyIndex) as address:
+        yield f"{address}/simple"
 
 
 def asked(index: str, folder: Path, program: list[str], environment: dict[str, str]) -> str:

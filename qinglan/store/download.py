@@ -100,12 +100,12 @@ def _make_staging(folder: Path) -> None:
     """Make the folder, for its owner only; one that others could have filled is refused."""
     try:
         folder.mkdir(mode=0o700)
-    except FileExistsError:
+    except FileExistsError as error:
         about = folder.lstat()
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
             raise ConfigError(
                 f"{folder}: an unfinished pull of another user, or others can write to it. Remove it and pull again."
-            ) from None
+            ) from error
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import datetime
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -68,12 +69,13 @@ def write_certificates(folder: Path) -> None:
     (folder / "server.pem").write_bytes(key_bytes + certificates[1])
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[str]:
-    write_certificates(tmp_path)
-    server = HTTPServer(("127.0.0.1", 0), Answering)
+@contextmanager
+def https_server(folder: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a server on loopback whose authority is folder/authority.pem."""
+    write_certificates(folder)
+    server = HTTPServer(("127.0.0.1", 0), handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "server.pem")
+    context.load_cert_chain(folder / "server.pem")
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -81,6 +83,12 @@ def service(tmp_path: Path) -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[str]:
+    with https_server(tmp_path, Answering) as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)
