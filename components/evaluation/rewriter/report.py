@@ -172,8 +172,8 @@ def _plan(evaluation: Json) -> Blocks:
     yield kernel.Table(header, rows, terminal=True, brief=True)
     yield kernel.Text(
         "Expected: the plan's figures for a large model on graphics processors, in dollars. Measured: here, in "
-        f"{evaluation['currency'] or 'the currency of the prices'}; brackets hold 95 % intervals. “set” is "
-        "somebody's setting, not a measurement."
+        f"{evaluation['currency'] or 'the currency of the prices'}; brackets hold 95 % intervals. “assumed” "
+        "is a setting, not a measurement."
     )
 
 

@@ -56,6 +56,17 @@ def test_the_page_shows_what_was_found(found: dict[str, Any], tmp_path: Path) ->
         assert said in text, said
 
 
+def test_a_chinese_page_has_no_english_title(
+    found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_LANG", "zh")
+    text = re.sub(r"<style.*?</style>", "", page(found, tmp_path), flags=re.DOTALL)
+    titles = re.findall(r"<(?:h\d|th|text|figcaption)\b[^>]*>([^<]*)<", text)
+
+    assert "调温度之前：ECE" in text
+    assert [title for title in titles if re.search(r"[a-z]{3} [a-z]{2}|[a-z]{4}:", title)] == []
+
+
 def test_labels_and_texts_are_text_on_the_page(found: dict[str, Any], tmp_path: Path) -> None:
     renamed = orjson.loads(orjson.dumps(found).replace("售前".encode(), HOSTILE.encode()))
     text = page(renamed, tmp_path, hostile=True)
