@@ -64,6 +64,7 @@ def test_the_run_finds_every_prepaid_answer_and_pays_half_the_live_price(tmp_pat
 def test_a_raised_limit_prepays_only_the_answers_that_were_cut(tmp_path: Path) -> None:
     with running(echoing()) as teacher:
         assert pay_ahead(teacher, tmp_path, ["1", "2", "很长"]).answered == 3
+        assert pay_ahead(teacher, tmp_path, ["1", "2", "很长"]).answered == 0, "the same limit would cut it again"
         raised = gateway_config(teacher, model={"max_output_tokens": 5_000})
         assert pay_ahead(raised, tmp_path, ["1", "2", "很长"]).answered == 1
 
