@@ -47,9 +47,9 @@ def guarded(server):
 
 services.STOP_SECONDS = local.STOP_SECONDS = 1.0
 server, log = "{server}", Path("{log}")
-if "{kind}" == "a guarded process" and os.fork() == 0:
-    time.sleep(600)
 with {start}:
+    if "{kind}" == "a guarded process":
+        os.fork()
     time.sleep(600)
 """
 
@@ -101,8 +101,10 @@ def test_a_fork_that_lives_on_does_not_hide_the_parents_end(tmp_path: Path) -> N
     parent.kill()
     parent.wait()
 
-    wait_until(lambda: not any(goes_on(pid) for pid in pids(tmp_path / "pids")))
-    os.killpg(parent.pid, signal.SIGKILL)  # the fork
+    try:
+        wait_until(lambda: not any(goes_on(pid) for pid in pids(tmp_path / "pids")))
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)  # the fork
 
 
 def test_a_guard_ends_with_its_block_and_touches_nothing() -> None:
