@@ -172,6 +172,12 @@ def _wait_until(counts_from: datetime, is_incomplete: bool) -> str:
     return f"Do not deploy it before {counts_from:%F %T}Z: its bytes and signatures are right, its dates are not."
 
 
+def judged_models_line(result: Audit) -> str:
+    """The count of models that the release's locked test has judged; empty if it was not counted."""
+    count = result.judged_models
+    return f"Models that its locked test has judged: {count}" if count else ""
+
+
 def as_json(result: Audit) -> dict[str, Any]:
     """The whole audit in plain values."""
     graph = result.graph

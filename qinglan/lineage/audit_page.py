@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from qinglan.files import atomic_write
-from qinglan.lineage.audit import Audit, counts, next_step
+from qinglan.lineage.audit import Audit, counts, judged_models_line, next_step
 from qinglan.lineage.findings import FAULTS, GRAVE, State, worst_state
 from qinglan.lineage.graph_layout import CARD_WIDTH, Arrow, Card, layout_graph
 from qinglan.lineage.statement_index import Step
@@ -64,6 +64,7 @@ def page(audit: Audit) -> str:
         audit=audit,
         drawing=Markup(drawing(graph, anchors) if len(graph.steps) <= MAX_DRAWN else ""),  # noqa: S704 - escaped
         counts=counts(graph),
+        judged=judged_models_line(audit),
         next=next_step(audit),
         marks=MARKS,
         colours=COLOURS,

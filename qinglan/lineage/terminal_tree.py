@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
 
-from qinglan.lineage.audit import Audit, counts, next_step
+from qinglan.lineage.audit import Audit, counts, judged_models_line, next_step
 from qinglan.lineage.descendants import Descendant
 from qinglan.lineage.findings import State
 from qinglan.lineage.release_notes import format_rollout
@@ -56,8 +56,8 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
     name = f"{audit.name} " if audit.name else ""
     verdict_style = f"bold {VERDICT_COLOURS[audit.verdict]}"
     console.print(styled(name, audit.digest[:12] or audit.target, " ", (verdict, verdict_style)))
-    if audit.judged_models:
-        console.print(f"Models that its locked test has judged: {audit.judged_models}")
+    if line := judged_models_line(audit):
+        console.print(line)
     for override in audit.overrides:
         missing = "; ".join(override.missing) or "nothing"
         text = f"BREAK-GLASS {override.at} by {override.by}: {override.reason} (missing then: {missing})"

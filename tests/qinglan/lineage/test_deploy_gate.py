@@ -10,6 +10,7 @@ import pytest
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.gate_limits import Limits
+from qinglan.lineage import audit_page
 from qinglan.lineage.audit import as_json, audit_target
 from qinglan.lineage.audit_targets import open_target, release_target
 from qinglan.lineage.deploy_gate import Decision, decide_deployment, limit_reasons, may_deploy, use_faults
@@ -287,7 +288,9 @@ def test_an_override_in_a_lineage_folder_is_no_statement_of_a_stage(keys: Keys, 
     assert given("x").is_external
 
 
-@pytest.mark.parametrize(("uses", "count"), [({"count": 3}, 3), (None, None), ({}, None), ("many", None)])
+@pytest.mark.parametrize(
+    ("uses", "count"), [({"count": 3}, 3), (None, None), ({}, None), ("many", None), ({"count": 0}, 0)]
+)
 def test_an_audit_shows_how_many_models_the_locked_test_has_judged(
     uses: Any, count: int | None, keys: Keys, tmp_path: Path
 ) -> None:
@@ -296,4 +299,5 @@ def test_an_audit_shows_how_many_models_the_locked_test_has_judged(
     print_audit(result, screen)
 
     assert as_json(result)["judged_models"] == count
-    assert (f"Models that its locked test has judged: {count}" in screen.getvalue()) is (count is not None)
+    line = f"Models that its locked test has judged: {count}"
+    assert (line in screen.getvalue()) is (line in audit_page.page(result)) is bool(count)
