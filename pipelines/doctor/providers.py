@@ -13,7 +13,7 @@ from qinglan.llm.answer_format import AnswerFormat
 from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.call_plan import build_request
 from qinglan.llm.config import PaidModel
-from qinglan.llm.prices import worst_cost
+from qinglan.llm.prices import Usage, worst_cost
 from qinglan.llm.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError
 from qinglan.llm.usable_answer import cleaned_answer, usable_text
 from qinglan.prompts import JUDGE_FORMAT, Message, Question, judge_messages, teacher_messages
@@ -118,8 +118,9 @@ def call_check(role: str, model: PaidModel) -> Check:
 
 async def _call(role: str, model: PaidModel) -> Check:
     try:
-        words = await ask_once(role, model)
-        return Check("ok", role, f"{model.model} answered {words!r}, for {call_cost(role, model)} at most.")
+        words, usage = await ask_once(role, model)
+        what = f"{model.model} answered {words!r}, for {call_cost(role, model)} at most."
+        return Check("ok", role, what) if usage else uncounted_check(role, what)
     except RejectedRequestError as error:
         if role == "teacher":
             return Check("error", role, str(error), "See the model's settings: docs/teachers.md.")
@@ -142,8 +143,19 @@ def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
     return AGAIN
 
 
-async def ask_once(role: str, model: PaidModel) -> str:
-    """The answer's text, or the score of a judgement."""
+def uncounted_check(role: str, what: str) -> Check:
+    """The warning after an answer without a count of its tokens, which a run books at its worst cost."""
+    return Check(
+        "warning", role,
+        f"{what} The answer has no `usage` with a count of tokens that can be right: a run books each such answer at "
+        "the most that it can cost, and its budget ends the run early.",
+        f"Let the host report `usage`. If it cannot, lower gateway.{role}.max_output_tokens to what an answer needs, "
+        "and raise gateway.budget.",
+    )  # fmt: skip
+
+
+async def ask_once(role: str, model: PaidModel) -> tuple[str, Usage | None]:
+    """The answer's text, or the score of a judgement, and the tokens that the host counted."""
     structured = role != "teacher"
     upstream = Upstream(model, role, CALL_SECONDS)
     try:
@@ -152,7 +164,8 @@ async def ask_once(role: str, model: PaidModel) -> str:
     finally:
         await upstream.aclose()
     text = usable_text(orjson.loads(cleaned_answer(completion.raw, model)), structured)
-    return f"{read_score(orjson.loads(text)):g} points" if structured else text.strip()[:60]
+    words = f"{read_score(orjson.loads(text)):g} points" if structured else text.strip()[:60]
+    return words, completion.usage
 
 
 async def accepted_format(role: str, model: PaidModel) -> AnswerFormat | None:

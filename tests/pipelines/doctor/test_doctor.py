@@ -135,6 +135,37 @@ def test_a_cut_answer_names_its_setting_and_a_value(role: str, limit: int, value
     assert check.next_step == f"{setting} is {limit}. Set {setting}: {value}, or more."
 
 
+COUNTED = {"prompt_tokens": 90, "completion_tokens": 9}
+
+
+@pytest.mark.parametrize(
+    ("usage", "state"),
+    [
+        (COUNTED, "ok"),
+        (None, "warning"),
+        ({}, "warning"),
+        ([], "warning"),
+        ({"prompt_tokens": 0, "completion_tokens": 0}, "warning"),
+        (COUNTED | {"prompt_tokens": -90}, "warning"),
+        (COUNTED | {"completion_tokens": "9"}, "warning"),
+        (COUNTED | {"completion_tokens": 10**12}, "warning"),
+        (COUNTED | {"prompt_tokens_details": {"cached_tokens": 91}}, "warning"),
+    ],
+)
+def test_a_host_that_does_not_count_its_tokens_is_a_warning_with_what_it_does_to_the_budget(
+    usage: Any, state: str
+) -> None:
+    answer = orjson.loads(completion("虾青素 服用频次"))
+    answer = {name: value for name, value in answer.items() if name != "usage"}
+    with running(Scripted(Reply(200, orjson.dumps(answer | ({} if usage is None else {"usage": usage}))))) as url:
+        [check] = provider_checks({"teacher": paid_model(url)}, paid=True)
+
+    assert check.state == state
+    assert "虾青素 服用频次" in check.what
+    assert ("books each such answer at the most that it can cost" in check.what) is (state == "warning")
+    assert ("gateway.teacher.max_output_tokens" in check.next_step) is (state == "warning")
+
+
 def test_a_host_without_an_answer_is_an_error() -> None:
     [check] = provider_checks({"teacher": paid_model("http://127.0.0.1:9")}, paid=False)
     [paid] = provider_checks({"judge": paid_model("http://127.0.0.1:9")}, paid=True)
