@@ -53,6 +53,9 @@ RUNNING = "running"
 SHOWN_FILES = 3
 """Files of a foreign folder that an error names."""
 
+SHEET = ".xlsx"
+"""Ending of the files that people read and no stage takes."""
+
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
 
 
@@ -391,16 +394,27 @@ def _is_done(run: RunDir, stage: str) -> bool:
 
 
 def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -> None:
-    """Show what these stages made; the others' links stay, as a copied run's records still name the first folder."""
+    """Show what these stages made; the others' links stay, as a copied run's records still name the first folder.
+
+    Of a stage that its own verdict stopped only the sheets are shown: they are for people, and no stage takes them.
+    """
     for name, path in inputs.items():
         if path.exists():
             run.link(name, path)
     for stage in stages:
         record = run.step_record(stage)
-        for name, artifact in (record or {}).get("outputs", {}).items():
+        for name, artifact in shown_outputs(record or {}).items():
             run.link(name, Path(artifact["uri"]))
         if lineage := (record or {}).get(LINEAGE):
             run.link(LINEAGE, Path(lineage))
+
+
+def shown_outputs(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of a step's record that files/ shows."""
+    outputs = record.get("outputs", {})
+    if record.get("status") == "done":
+        return dict(outputs)
+    return {name: item for name, item in outputs.items() if ARTIFACT_FILES[name].endswith(SHEET)}
 
 
 def gate_verdict(steps: dict[str, Any], stages: Sequence[str], gate: str = "gate") -> dict[str, Any]:
@@ -452,7 +466,8 @@ def step_failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> S
             failure = record.get("failure") or KILLED
             detail = failure["message"] if failure["explained"] else failure["traceback"]
             what = [f"{stage}:", *quoted(detail)] if "\n" in detail else [f"{stage}: {detail}"]
+            sheets = [f"To read: {run.shown(name)}" for name in shown_outputs(record)]
             advice = [] if AGAIN in detail else [mended]  # an outage's error says so itself
-            return StepFailed(*what, f"Log: {log}", *advice, exit_code=failure["exit_code"])
+            return StepFailed(*what, *sheets, f"Log: {log}", *advice, exit_code=failure["exit_code"])
     tail = quoted("\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:]))
     return StepFailed(f"The graph stopped outside of a step. {log} ends:", *tail, mended, exit_code=1)

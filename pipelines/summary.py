@@ -10,6 +10,7 @@ from pipelines.end_screen import (
     gated_evaluation,
     is_done,
     journal_share,
+    lost_row_lines,
     print_screen,
     print_style_screen,
 )
@@ -82,7 +83,12 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
         console.print(_funnel_table(funnel(record["steps"])))
         for why, rows, file in left_out(record["steps"]):
             console.print(f"  {rows:,} rows {why}: {run.files / file}", highlight=False, soft_wrap=True)
-        for line in (*label_lines(run), *augment_lines(run), *gain_lines(run, config)):
+        for line in (
+            *lost_row_lines(run, record),
+            *label_lines(run),
+            *augment_lines(run),
+            *gain_lines(run, config),
+        ):
             console.print(f"  {line}", highlight=False, soft_wrap=True)
         console.print(_totals_table(config, record))
         if evaluation := gated_evaluation(run, record):

@@ -28,7 +28,7 @@ import orjson
 
 import qinglan
 from qinglan.digests import algorithm_of, digest
-from qinglan.errors import QinglanError
+from qinglan.errors import GateHeldError, QinglanError
 from qinglan.file_formats import is_spreadsheet
 from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
@@ -98,7 +98,7 @@ def recorded(
     _write(stage, record)
     try:
         yield step
-        results = {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
+        results = _results(outputs)
         if BASE in outputs:
             results[BASE]["sha256"] = _verified_digest(BASE, outputs[BASE])
         record |= {"ended": clock.now(), "outputs": results, "facts": step.facts}
@@ -109,6 +109,8 @@ def recorded(
         _write_lineage(Path(lineage.path), Path(before.path) if before else None, papers)
     except BaseException as error:
         failed = {"status": "failed", "ended": clock.now(), "failure": _failure(error), "facts": step.facts}
+        if isinstance(error, GateHeldError):  # the verdict is about whole results, which people want to read
+            failed["outputs"] = _results({name: item for name, item in outputs.items() if Path(item.path).exists()})
         _write(stage, record | failed)
         raise
     for name, item in outputs.items():
@@ -126,6 +128,11 @@ def _verified_digest(name: str, item: Artifact) -> str:
         return digest(path)
     verify_reference(path)
     return base_digest(path)
+
+
+def _results(outputs: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
+    """Where each output is, with its digest and rows."""
+    return {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
 
 
 def describe_artifact(item: Artifact) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
     name = f"{audit.name} " if audit.name else ""
     verdict_style = f"bold {VERDICT_COLOURS[audit.verdict]}"
     console.print(styled(name, audit.digest[:12] or audit.target, " ", (verdict, verdict_style)))
-    if line := judged_models_line(audit):
-        console.print(line)
+    if judged := judged_models_line(audit):
+        console.print(judged)
     for override in audit.overrides:
         missing = "; ".join(override.missing) or "nothing"
         text = f"BREAK-GLASS {override.at} by {override.by}: {override.reason} (missing then: {missing})"

@@ -157,10 +157,11 @@ def test_lost_rows_are_told_by_cause_with_the_setting_that_helps(
     lines = [dump_line(row.model_copy(update={"reason": reason})) for reason in reasons]
     run.shown("generate_quarantine").write_bytes(b"".join(lines))
 
-    text = screen(run, capsys, record("generate"), "gpt")
-    assert "! generate: 100 of 482 rows are lost (20.7%)." in text
-    assert "  97 as truncated. To do: raise gateway.teacher.max_output_tokens." in text
-    assert "  3 as refused. To do: run again, or take another model in gateway.teacher." in text
+    print_summary(load_config("fivedoctors", "gpt"), tmp_path, record("generate"))
+    for text in (capsys.readouterr().out, run.summary.read_text(encoding="utf-8")):
+        assert "! generate: 100 of 482 rows are lost (20.7%)." in text
+        assert "  97 as truncated. To do: raise gateway.teacher.max_output_tokens." in text
+        assert "  3 as refused. To do: run again, or take another model in gateway.teacher." in text
 
 
 @pytest.mark.parametrize(("uncounted", "told"), [(0, False), (445, True)])

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from pipelines.execution import run_lock, step_failure
 from pipelines.local_execution import LocalJob
 from pipelines.rewriter import REWRITER
 from pipelines.rundir import RunDir, write_json
-from qinglan.errors import TrainingError
+from qinglan.errors import GateHeldError, TrainingError
+from qinglan.lineage.record import RECORDS_VARIABLE, recorded
 from serving.gateway.paid_calls import RUN_AGAIN
+from tests.kfp_artifacts import File
 
 TIMES = {"started": "2026-01-01T00:00:00.000+00:00", "ended": "2026-01-01T00:00:02.500+00:00"}
 DONE: dict[str, Any] = {"status": "done", **TIMES, "facts": {}}
@@ -35,6 +38,39 @@ def test_a_failed_step_is_told_with_one_way_on(tmp_path: Path, message: str) -> 
     assert error.lines[:2] == (f"generate: {message}", f"Log: {log}")
     assert str(error).count("Run the same command again") == 1
     assert error.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (GateHeldError("The teacher is worse than no rewrite."), ["validated.xlsx"]),
+        (TrainingError("half of it is written"), []),
+        (KeyboardInterrupt(), []),
+        (None, ["validated.jsonl", "validated.xlsx"]),
+    ],
+)
+def test_of_a_stage_that_its_own_verdict_stopped_people_can_read_the_sheet_and_no_stage_takes_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException | None, shown: list[str]
+) -> None:
+    run, made = RunDir(tmp_path), tmp_path / "artifacts" / "validate"
+    for folder in (made, run.records, run.files):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv(RECORDS_VARIABLE, str(run.records))
+    outputs = {name: File(str(made / name)) for name in ("validated", "validated_table", "validate_quarantine")}
+    with suppress(type(error)), recorded("validate", {}, outputs, {}, File(str(made / "lineage"))):
+        for name, output in outputs.items():
+            if name != "validate_quarantine" or not error:
+                Path(output.path).write_text(name)
+        if error:
+            raise error
+
+    execution.link_files(run, {}, ("validate",))
+
+    assert sorted(path.name for path in run.files.glob("validated.*")) == shown
+    if shown and error:
+        assert run.shown("validated_table").read_text() == "validated_table"
+        failed = step_failure(run, REWRITER, ("validate",), tmp_path / "run.log")
+        assert f"To read: {run.shown('validated_table')}" in failed.lines
 
 
 def test_a_call_that_was_refused_is_no_paid_call() -> None:

@@ -47,7 +47,7 @@ def validate(
             gateway_url,
         )
         step.facts.update(validation.facts())
-        stage.check_teacher(validation.gain, settings, Path(validated_table.path))
+        stage.check_teacher(validation.gain, settings)
         add_gateway_usage(step, "validate", gateway_url)
         add_prompts(step, "need", settings.need_prompt)
     log_figures(validate_metrics, validation.counts._asdict(), stage.FIGURES)

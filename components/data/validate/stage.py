@@ -146,12 +146,12 @@ def retrieval_pair(row: ValidatedRewrite) -> RetrievalPair:
     )
 
 
-def check_teacher(gain: TeacherGain | None, config: ValidateConfig, table: Path) -> None:
+def check_teacher(gain: TeacherGain | None, config: ValidateConfig) -> None:
     """Stop before training on a teacher whose rewrites find less than the plain questions."""
     if gain and gain.is_worse and not config.allow_worse_teacher:
         raise GateHeldError(
             f"The teacher is worse than no rewrite ({gain.in_words()}). A student would learn to find less, so the "
-            f"run stops before training. Read some rows ({table}), then change generate.system_prompt or "
+            "run stops before training. Read some of its rewrites, then change generate.system_prompt or "
             "gateway.teacher (`qinglan compare-teachers` compares several), or set validate.allow_worse_teacher: "
             "true to train all the same. Run the same command again: answers that were paid for cost nothing."
         )

@@ -332,10 +332,10 @@ def test_a_teacher_that_is_worse_than_no_rewrite_stops_the_run_before_training(
 
     if stops:
         with pytest.raises(GateHeldError, match=stops) as held:
-            check_teacher(result.gain, settings, tmp_path / "table")
+            check_teacher(result.gain, settings)
         assert "validate.allow_worse_teacher: true" in str(held.value)
     else:
-        check_teacher(result.gain, settings, tmp_path / "table")
+        check_teacher(result.gain, settings)
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,9 @@ def test_nothing_on_the_page_is_markup_but_ours(found: Audit) -> None:
     words = dict.fromkeys(("rollout", "service", "outcome", "ended", "began"), EVIL)
     wrote = kept(found, "untrusted", EVIL, reasons=(EVIL, EVIL), **words)
 
+    unchecked: Any = EVIL  # the count is what the evaluation says
     page = audit_page.page(
-        found._replace(overrides=(glass,), rollouts=(wrote,), name=EVIL, target=EVIL, judged_models=EVIL)
+        found._replace(overrides=(glass,), rollouts=(wrote,), name=EVIL, target=EVIL, judged_models=unchecked)
     )
 
     assert "<script" not in page
