@@ -6,7 +6,7 @@ formulas, images and macros are left out, and nothing is fetched.
 
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipelines.tenant_setup.markdown import read_markdown
 from pipelines.tenant_setup.passages import Block, Page, document_passages, safe_id
-from pipelines.tenant_setup.sheet_formats import read_records
+from pipelines.tenant_setup.sheet_formats import read_records, sheets_of
 from qinglan.addresses import refuse_web_path
 from qinglan.csv_tables import read_text
 from qinglan.errors import DataError
@@ -82,6 +82,9 @@ class DocumentReport(NamedTuple):
     note: str = ""
     """The reason where it gave no passage."""
 
+    left_out: tuple[str, ...] = ()
+    """Sheets of a workbook that were not read, with the reason, where others were."""
+
     @property
     def in_words(self) -> str:
         """The number of passages, or why there are none."""
@@ -105,10 +108,10 @@ def read_documents(places: Iterable[Path]) -> Documents:
     for path, source in list_files(places):
         try:
             with _time_limit(SECONDS + SECONDS_A_MB * (path.stat().st_size >> 20)):
-                passages = list(_passages(path, source))
+                passages, left_out = _passages(path, source)
             note = "" if passages else NO_TEXT_IN_SCAN if path.suffix.lower() in SCANNED else NO_TEXT
         except DataError as error:
-            passages, note = [], str(error).removeprefix(f"{path}: ")
+            passages, left_out, note = [], (), _reason(path, error)
         for passage in passages:
             if other := origin.get(passage.id):
                 raise DataError(
@@ -116,10 +119,10 @@ def read_documents(places: Iterable[Path]) -> Documents:
                 )
             origin[passage.id] = str(path)
         read.passages.extend(passages)
-        read.files.append(DocumentReport(path, len(passages), note))
+        read.files.append(DocumentReport(path, len(passages), note, left_out))
     if not read.passages:
         if len(read.files) == 1:
-            raise DataError(read.files[0].line)
+            raise DataError(read.files[0].line, *read.files[0].left_out)
         reasons = [f"- {report.line}" for report in read.files[:SHOWN_FILES]] or [f"- {NO_FILE}"]
         raise DataError(f"No passage could be read from {', '.join(map(str, places))}:", *reasons)
     return read
@@ -157,32 +160,67 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _passages(path: Path, source: PurePath) -> Iterator[Passage]:
+def _passages(path: Path, source: PurePath) -> tuple[list[Passage], tuple[str, ...]]:
+    """The passages of a file, and the sheets of it that were not read, with the reason."""
     suffix = path.suffix.lower()
     if suffix in RECORD_ENDINGS:
-        return record_passages(path, source)
+        sheets = sheets_of(path)
+        return workbook_passages(path, source, sheets) if len(sheets) > 1 else ([*record_passages(path, source)], ())
     if suffix not in READERS:
         raise DataError(f"is no format that is read here. Save it as one of {', '.join((*READERS, *RECORD_ENDINGS))}")
-    return document_passages(source, READERS[suffix](path))
+    return [*document_passages(source, READERS[suffix](path))], ()
 
 
-def record_passages(path: Path, source: PurePath) -> Iterator[Passage]:
-    """A passage for each row of a sheet: its title, its text, and its other cells as metadata."""
-    rows = read_records(path, usual_names=(*CONTENT_NAMES, *TITLE_NAMES, *ID_NAMES)).rows
+def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> tuple[list[Passage], tuple[str, ...]]:
+    """The passages of all sheets that have a column of texts, and the other sheets with the reason.
+
+    An id is of one passage in the whole file: the same one in two sheets is an error, not a sheet that is left out.
+    """
+    passages, left_out, sheet_of = list[Passage](), list[str](), dict[str, str]()
+    for name in sheets:
+        try:
+            found = list(record_passages(path, source, name))
+        except DataError as error:
+            left_out.append(f"The sheet {visible(name)} is not read: {_reason(path, error)}")
+            continue
+        for passage in found:
+            if other := sheet_of.get(passage.id):
+                raise DataError(
+                    f"{path}: id {visible(passage.id)!r} is used in the sheets {visible(other)} and {visible(name)}. "
+                    "Give every passage its own id, or hide a sheet that is no part of the knowledge base."
+                )
+            sheet_of[passage.id] = name
+        passages += found
+    return passages, tuple(left_out)
+
+
+def _reason(path: Path, error: DataError) -> str:
+    """The error's words without the path, which stands before them."""
+    return str(error).removeprefix(f"{path}: ")
+
+
+def record_passages(path: Path, source: PurePath, sheet: str = "") -> Iterator[Passage]:
+    """A passage for each row of a sheet: its title, its text, and its other cells as metadata.
+
+    `sheet` is its name where the file has several: it is part of the ids that rows without one get, and metadata.
+    """
+    rows = read_records(path, sheet=sheet, usual_names=(*CONTENT_NAMES, *TITLE_NAMES, *ID_NAMES)).rows
     columns = {name.strip().lower(): name for row in rows for name in reversed(row)}
     content = next((columns[name] for name in CONTENT_NAMES if name in columns), "")
     title = next((columns[name] for name in TITLE_NAMES if name in columns), "")
     identity = next((columns[name] for name in ID_NAMES if name in columns), "")
-    if not content:
+    if rows and not content:
         raise DataError(
             f"no column is called {', '.join(CONTENT_NAMES)}; there are {', '.join(map(visible, columns))}"
         )
     row_numbers: dict[str, int] = {}
+    place = "#".join((str(source), sheet) if sheet else (str(source),))
+    origin = {"source": str(source), **({"sheet": sheet} if sheet else {})}
     for number, row in enumerate(rows, 1):
         text = _cell(row.get(content))
         if not text:
             continue
-        passage_id = _cell(row.get(identity)) or f"{safe_id(str(source))}#{number}"
+        passage_id = _cell(row.get(identity)) or f"{safe_id(place)}#{number}"
         first = row_numbers.setdefault(passage_id, number)
         if first != number:
             raise DataError(
@@ -196,7 +234,7 @@ def record_passages(path: Path, source: PurePath) -> Iterator[Passage]:
         try:
             yield Passage(
                 id=passage_id, title=_cell(row.get(title)), content=text,
-                metadata={"source": str(source), **{k: v for k, v in metadata_cells.items() if v}, **metadata},
+                metadata={**origin, **{k: v for k, v in metadata_cells.items() if v}, **metadata},
             )  # fmt: skip
         except ValidationError as error:
             raise DataError(f"row {number} is no passage ({error.error_count()} faults)") from error

@@ -16,6 +16,9 @@ from qinglan.errors import DataError
 from qinglan.header_rows import FIRST_ROWS, IsName, header_index
 from qinglan.terminal import visible
 
+ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+"""Name of a part that an .xlsx file with a password has, in a container of the old format."""
+
 MEMORY_LIMIT = 1 << 30
 SHOWN_SHEETS = 5
 SECONDS = 60
@@ -25,13 +28,7 @@ SECONDS = 60
 def read_old_spreadsheet(path: Path, name: str, is_name: IsName) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Rows of a sheet, the first without a name, and remarks; calamine gives a formula's last value, never the
     formula."""
-    command = [sys.executable, "-m", "pipelines.tenant_setup.old_spreadsheet", str(path.resolve()), name]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        raise unreadable(path, f"its reader ended with status {done.returncode}")
-    sheet = json.loads(done.stdout)
-    if "error" in sheet:
-        raise unreadable(path, sheet["error"])
+    sheet = _read(path, name)
     if name and name not in sheet["names"]:
         names = ", ".join(map(visible, sheet["names"]))
         raise DataError(f"{path}: no sheet {visible(name)!r} can be seen; there are {names}.")
@@ -50,6 +47,26 @@ def read_old_spreadsheet(path: Path, name: str, is_name: IsName) -> tuple[list[d
         {column: value for column, value in zip(header, row, strict=False) if column} for _, row in rows[at + 1 :]
     ]
     return records, (*header_remarks([number]), *([] if name else sheet_remarks(sheet["names"])))
+
+
+def old_sheet_names(path: Path) -> list[str]:
+    """The names of the sheets that can be seen."""
+    names: list[str] = _read(path, "")["names"]
+    return names
+
+
+def _read(path: Path, name: str) -> dict[str, Any]:
+    """A sheet as the other process reads it: its rows, and the names of all sheets."""
+    if ENCRYPTED in path.read_bytes():
+        raise DataError(f"{path}: is encrypted. Save it without a password, and try again.")
+    command = [sys.executable, "-m", "pipelines.tenant_setup.old_spreadsheet", str(path.resolve()), name]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        raise unreadable(path, f"its reader ended with status {done.returncode}")
+    sheet: dict[str, Any] = json.loads(done.stdout)
+    if "error" in sheet:
+        raise unreadable(path, sheet["error"])
+    return sheet
 
 
 def header_remarks(header: Sequence[int]) -> tuple[str, ...]:
@@ -76,16 +93,19 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    from python_calamine import CalamineWorkbook
+    from python_calamine import CalamineWorkbook, SheetVisibleEnum
 
     try:
         book = CalamineWorkbook.from_path(sys.argv[1])
-        name = sys.argv[2] if sys.argv[2] in book.sheet_names else book.sheet_names[0]
+        names = [sheet.name for sheet in book.sheets_metadata if sheet.visible == SheetVisibleEnum.Visible]
+        if not names:
+            raise ValueError("no sheet of it can be seen")
+        name = sys.argv[2] if sys.argv[2] in names else names[0]
         sheet = book.get_sheet_by_name(name)
         rows = [list(map(plain, row)) for row in sheet.to_python()]
         merged = max((end[0] + 1 for _, end in sheet.merged_cell_ranges or ()), default=0)
         document = json.dumps(
-            {"merged": merged, "begin": sheet.start[0] if sheet.start else 0, "rows": rows, "names": book.sheet_names}
+            {"merged": merged, "begin": sheet.start[0] if sheet.start else 0, "rows": rows, "names": names}
         )
     except BaseException as error:  # calamine raises whatever its parsers meet, and panics are no Exception
         document = json.dumps({"error": str(error)})

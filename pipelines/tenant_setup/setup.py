@@ -312,7 +312,11 @@ def readme(tenant: str, data: TenantData, answers: Answers) -> str:
     lines = {
         "columns": [f"- `{field}`: {_code(column or '-')}" for field, column in data.guess.columns.items()],
         "notes": [f"- {_plain(words(note))}" for note in data.guess.notes],
-        "documents": [f"- {_code(str(report.path))}: {_plain(words(report.in_words))}" for report in documents],
+        "documents": [
+            f"- {_code(str(report.path))}: {_plain(words(line))}"
+            for report in documents
+            for line in (report.in_words, *report.left_out)
+        ],
     }
     values = {
         "label": _labelling_step(data, answers), "tenant": tenant,

@@ -23,7 +23,12 @@ from pipelines.tenant_setup.guess_columns import (
     with_names,
 )
 from pipelines.tenant_setup.instruction_files import instruction_question, is_instruction
-from pipelines.tenant_setup.old_spreadsheet import header_remarks, read_old_spreadsheet, sheet_remarks
+from pipelines.tenant_setup.old_spreadsheet import (
+    header_remarks,
+    old_sheet_names,
+    read_old_spreadsheet,
+    sheet_remarks,
+)
 from qinglan.addresses import refuse_web_path
 from qinglan.chat_history import Turn, read_turns
 from qinglan.csv_tables import decode_text, read_csv
@@ -40,9 +45,6 @@ INSTRUCTIONS = ("system", "tools")
 
 OF_ALL_QUESTIONS = ("user_profile", "split", "tenant_id")
 """Fields that a conversation's record states for each of its questions."""
-
-ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-"""Name of a part that an .xlsx file with a password has, in a container of the old format."""
 
 
 class Records(NamedTuple):
@@ -116,17 +118,27 @@ def read_records(
     return Records(questions, direct=False, chats=True, note=note, remarks=records.remarks)
 
 
+def sheets_of(path: Path) -> list[str]:
+    """The names of the sheets of a workbook that can be seen; none of a file of another kind."""
+    _refuse_large(path)
+    if is_old_spreadsheet(path):
+        return old_sheet_names(path)
+    return sheet_names(path) if row_format(path) == "spreadsheet" else []
+
+
+def _refuse_large(path: Path) -> None:
+    if path.stat().st_size > UNCOMPRESSED_LIMIT:
+        raise DataError(f"{path}: more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
+
+
 def _file_records(path: Path, named: Mapping[str, str], sheet: str, is_name: IsName) -> Records:
     if path.is_dir():
         raise DataError(f"{path}: is a folder. Name the file of questions in it.")
     if not path.is_file():
         refuse_web_path(path)
         raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSON of questions.")
-    if path.stat().st_size > UNCOMPRESSED_LIMIT:
-        raise DataError(f"{path}: more than {UNCOMPRESSED_LIMIT >> 20} MB. Split it.")
+    _refuse_large(path)
     if is_old_spreadsheet(path):
-        if ENCRYPTED in path.read_bytes():
-            raise DataError(f"{path}: is encrypted. Save it without a password, and try again.")
         rows, remarks = read_old_spreadsheet(path, sheet, is_name)
         return Records(rows, direct=False, remarks=remarks)
     header = list[int]()

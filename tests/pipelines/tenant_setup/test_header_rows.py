@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from openpyxl import Workbook
 
+from pipelines.tenant_setup.cli import lines_of_data
 from pipelines.tenant_setup.documents import read_documents
 from pipelines.tenant_setup.profiles import Answers
 from pipelines.tenant_setup.setup import foreign_script, read_data, readme, tenant_folder
@@ -85,6 +86,75 @@ def test_a_banner_above_a_knowledge_base_is_left_out(tmp_path: Path) -> None:
     book(tmp_path / "kb.xlsx", {"a": [["Answers 2025"], ["标题", "内容"], ["清洗", "手洗。"]]}, "A1:B1")
 
     assert [passage.content for passage in read_documents([tmp_path]).passages] == ["手洗。"]
+
+
+NAMES, WASH, DRY = ["标题", "内容"], ["清洗", "手洗。"], ["晾干", "阴干。"]
+
+
+@pytest.mark.parametrize(
+    ("sheets", "contents", "left_out"),
+    [
+        ({"背包": [NAMES, WASH], "帐篷": [NAMES, DRY]}, ["手洗。", "阴干。"], ()),
+        ({"notes": [["read me"], ["nothing"]], "帐篷": [NAMES, DRY]}, ["阴干。"], ("notes is not read: no column",)),
+        ({"帐篷": [NAMES, DRY], "Sheet2": [], "Sheet3": [NAMES]}, ["阴干。"], ()),
+        ({"a": [NAMES, WASH], "b": [["Answers"], NAMES, DRY], "c": [["text"], ["平铺。"]]},
+         ["手洗。", "阴干。", "平铺。"], ()),
+        ({"a": [NAMES, WASH], "b": [["id", *NAMES], [7, *WASH], [7, *DRY]]}, ["手洗。"],
+         ("The sheet b is not read: row 2: id '7' is used in row 1 already",)),
+        ({"a": [NAMES, WASH], "=1+1": [["名录"], ["x"]], "b": [["x", "x"], ["1", "2"]]}, ["手洗。"],
+         ("=1+1 is not read", "b is not read")),
+    ],
+)  # fmt: skip
+def test_all_sheets_of_a_knowledge_base_are_read_and_the_others_are_named(
+    tmp_path: Path, sheets: dict[str, Rows], contents: list[str], left_out: tuple[str, ...]
+) -> None:
+    read = read_documents([book(tmp_path / "kb.xlsx", sheets)])
+
+    [report] = read.files
+    assert [passage.content for passage in read.passages] == contents
+    assert len({passage.id for passage in read.passages}) == len(contents) == report.passages
+    assert {passage.metadata["sheet"] for passage in read.passages} <= sheets.keys()
+    assert len(report.left_out) == len(left_out)
+    assert all(reason in line for reason, line in zip(left_out, report.left_out, strict=True))
+
+
+def test_a_hidden_sheet_of_a_knowledge_base_is_not_read(tmp_path: Path) -> None:
+    workbook = Workbook()
+    for page, rows in zip(
+        (workbook.active, workbook.create_sheet("draft")), ([NAMES, WASH], [NAMES, DRY]), strict=True
+    ):
+        assert page is not None
+        for row in rows:
+            page.append(row)
+    workbook.worksheets[1].sheet_state = "hidden"
+    workbook.save(tmp_path / "kb.xlsx")
+
+    assert [passage.id for passage in read_documents([tmp_path / "kb.xlsx"]).passages] == ["kb.xlsx#1"]
+
+
+@pytest.mark.parametrize(
+    ("sheets", "told"),
+    [
+        ({"a": [["id", *NAMES], [7, *WASH]], "b": [["id", *NAMES], [7, *DRY]]}, "'7' is used in the sheets a and b"),
+        ({"a": [["x"], ["1"]], "b": [["y"], ["2"]]}, "no text(.|\n)*sheet a is not read: no column(.|\n)*sheet b is"),
+        ({"a": [], "b": []}, "holds no text"),
+    ],
+)
+def test_a_workbook_without_passages_or_with_an_id_twice_is_refused(
+    tmp_path: Path, sheets: dict[str, Rows], told: str
+) -> None:
+    with pytest.raises(DataError, match=told):
+        read_documents([book(tmp_path / "kb.xlsx", sheets)])
+
+
+def test_sheets_that_are_not_read_are_on_the_screen_and_in_the_tenants_readme(tmp_path: Path) -> None:
+    questions = book(tmp_path / "q.xlsx", {"a": [HEADER, *[[f"how long {n}", "", "2025"] for n in range(9)]]})
+    data = read_data("acme", questions, [book(tmp_path / "kb.xlsx", {"a": [NAMES, WASH], "notes": [["x"], ["1"]]})])
+
+    told = "kb.xlsx: The sheet notes is not read: no column is called content"
+    assert any(line.startswith("! ") and told in line for line in lines_of_data(data))
+    text = readme("acme", data, Answers(language="en", domain="d", teacher="gpt", rag="", training="cpu"))
+    assert "The sheet notes is not read: no column is called content" in text
 
 
 def test_a_sheet_of_a_workbook_is_read_by_its_name(tmp_path: Path) -> None:
