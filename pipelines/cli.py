@@ -140,9 +140,12 @@ def _explain(error: Exception) -> NoReturn:
     import traceback
 
     from qinglan.errors import ConfigError, QinglanError
+    from qinglan.plain_files import unwritable_file
 
     trace = quoted("".join(traceback.format_exception(error)))
-    if isinstance(error, OSError) and error.filename:
+    if unwritable := unwritable_file(error, "the disk"):
+        error = unwritable
+    elif isinstance(error, OSError) and error.filename:
         error = ConfigError(f"{error.filename}: {error.strerror}. Choose another place, or make room.")
     if isinstance(error, typer.Abort):
         say(

@@ -35,7 +35,7 @@ from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.keys import keys_folder, load_signer
 from qinglan.lineage.record import code_version
 from qinglan.lineage.trust import ensure_keys, has_keys
-from qinglan.plain_files import open_lock, open_plain
+from qinglan.plain_files import open_lock, open_plain, writing
 from qinglan.process_guard import process_guard
 from qinglan.store import STORE_VARIABLE
 from qinglan.terminal import quoted, say, visible
@@ -203,7 +203,8 @@ def run_lock(run: RunDir) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise ConfigError(f"{run.root}: a run is under way there. Wait for it, or give --out another.") from error
-        yield
+        with writing(run.root):
+            yield
 
 
 def state_in_words(run: RunDir) -> str:

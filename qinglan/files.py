@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from qinglan.config import explain_validation_error
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
-from qinglan.plain_files import open_plain, plain_handle, reading
+from qinglan.plain_files import open_plain, plain_handle, reading, writing
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -71,18 +71,19 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
 
     Without `durable` it does not wait for the disk: for a file that can be made anew.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     partial = _beside(target, "partial")
-    try:
-        partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that somebody laid there
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
-        yield partial
-        if durable:
-            with partial.open("rb") as written:
-                os.fsync(written.fileno())
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that somebody laid there
+            os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+            yield partial
+            if durable:
+                with partial.open("rb") as written:
+                    os.fsync(written.fileno())
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def remove_abandoned(target: Path) -> None:
@@ -110,15 +111,16 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
     What killed processes left beside it is removed, or put back.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(target)
     partial = _beside(target, "partial")
-    partial.mkdir()
-    try:
-        yield partial
-        replace_folder(partial, target, _beside(target, "before"))
-    finally:
-        _remove(partial)
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(target)
+        partial.mkdir()
+        try:
+            yield partial
+            replace_folder(partial, target, _beside(target, "before"))
+        finally:
+            _remove(partial)
 
 
 def replace_folder(new: Path, target: Path, aside: Path) -> None:

@@ -9,6 +9,7 @@ with open_lock(path) as lock: fcntl.flock(lock, fcntl.LOCK_EX)
 
 import errno
 import os
+import re
 import stat
 import unicodedata
 from collections import Counter
@@ -18,7 +19,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from qinglan.errors import DataError
+from qinglan.errors import ConfigError, DataError, QinglanError
 from qinglan.terminal import visible
 
 MAX_DOCUMENT = 1 << 30
@@ -31,6 +32,50 @@ class UnreadableFileError(DataError, OSError):
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{visible(str(path))}: {why}. A plain file belongs there.")
         self.strerror = why
+
+
+class UnwritableFileError(ConfigError, OSError):
+    """A path where nothing can be written: a full disk, a quota, a folder of somebody else."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{visible(path)}: {why}. Choose another place, or make room.")
+        self.strerror = why
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
+NO_ROOM_WORDS = re.compile(
+    r"\(os\serror\s(27|28|122)\)"  # Rust: EFBIG, ENOSPC, EDQUOT
+    r"|disk\sis\sfull"  # SQLite
+    r"|\d+\srequested\sand\s\d+\swritten"  # numpy's tofile
+    r"|unexpected\spos\s\d+\svs\s\d+"  # torch.save: its zip file is shorter than what it wrote
+)
+"""Words by which libraries report a full disk in errors without errno."""
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """An UnwritableFileError if what is written in the block fails for lack of room or of permission."""
+    try:
+        yield
+    except QinglanError:
+        raise
+    except Exception as error:
+        if unwritable := unwritable_file(error, target):
+            raise unwritable from error
+        raise
+
+
+def unwritable_file(error: Exception, target: Path | str) -> UnwritableFileError | None:
+    """The error in our words, if it means that the target cannot be written; None for all others."""
+    number = (error.errno or 0) if isinstance(error, OSError) else 0
+    if number in NO_ROOM:  # its file name may be that of a source: shutil.copyfile names that first
+        return UnwritableFileError(str(target), os.strerror(number))
+    if number in NOT_ALLOWED and isinstance(error, OSError) and error.filename:
+        return UnwritableFileError(os.fsdecode(error.filename), os.strerror(number))
+    if not number and NO_ROOM_WORDS.search(str(error)):
+        return UnwritableFileError(str(target), os.strerror(errno.ENOSPC))
+    return None
 
 
 def open_plain(path: Path) -> BufferedReader:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from qinglan.files import atomic_write
+from qinglan.plain_files import writing
 
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 DOCUMENT_DATE = b"1980-01-01T00:00:00Z"
@@ -16,7 +17,7 @@ DOCUMENT_DATE = b"1980-01-01T00:00:00Z"
 @contextmanager
 def reproducible_workbook(target: Path) -> Iterator[Path]:
     """A path to write a workbook to; `target` becomes the same workbook, and the same bytes on any day."""
-    with tempfile.TemporaryDirectory() as folder:
+    with writing(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / target.name
         yield written
         with atomic_write(target) as partial:

@@ -5,14 +5,16 @@ with write_table(path, ["问题", "改写"]) as add: add([question, rewrite])
 """
 
 import re
+import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice, zip_longest
 from pathlib import Path
 
 from qinglan.errors import DataError
 from qinglan.header_rows import FIRST_ROWS, IsName, header_index, no_name
+from qinglan.plain_files import writing
 from qinglan.reproducible_workbook import reproducible_workbook
 from qinglan.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_sheets
 from qinglan.terminal import visible
@@ -133,7 +135,8 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
             if len(first) > WIDTH_ROWS:
                 flush()
         else:
-            sheet.append(cells)
+            with writing(Path(tempfile.gettempdir())):  # openpyxl collects the rows there
+                sheet.append(cells)
 
     def flush() -> None:
         """Write the first rows: openpyxl writes the widths of columns ahead of them, and they decide those."""
@@ -148,7 +151,8 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
         if first:
             flush()
     except BaseException:
-        sheet.close()
+        with suppress(OSError):  # of a full disk, which the first error says already
+            sheet.close()
         raise
     with reproducible_workbook(path) as written:
         book.save(written)

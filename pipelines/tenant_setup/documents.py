@@ -179,18 +179,18 @@ def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> tu
     passages, left_out, sheet_of = list[Passage](), list[str](), dict[str, str]()
     for name in sheets:
         try:
-            found = list(record_passages(path, source, name))
+            rows = list(record_passages(path, source, name))
         except DataError as error:
             left_out.append(f"The sheet {visible(name)} is not read: {_reason(path, error)}")
             continue
-        for passage in found:
+        for passage in rows:
             if other := sheet_of.get(passage.id):
                 raise DataError(
                     f"{path}: id {visible(passage.id)!r} is used in the sheets {visible(other)} and {visible(name)}. "
                     "Give every passage its own id, or hide a sheet that is no part of the knowledge base."
                 )
             sheet_of[passage.id] = name
-        passages += found
+        passages += rows
     return passages, tuple(left_out)
 
 

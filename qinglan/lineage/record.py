@@ -36,6 +36,7 @@ from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
 from qinglan.lineage.step_clock import step_clock
 from qinglan.models.base_reference import base_digest, is_reference, verify_reference
+from qinglan.plain_files import writing
 from qinglan.run_id import RUN_VARIABLE
 
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
@@ -97,7 +98,8 @@ def recorded(
     record |= {"config": dict(config), "code": code_version()}
     _write(stage, record)
     try:
-        yield step
+        with writing(Path(lineage.path).parent):
+            yield step
         results = _results(outputs)
         if BASE in outputs:
             results[BASE]["sha256"] = _verified_digest(BASE, outputs[BASE])

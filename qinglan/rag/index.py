@@ -18,6 +18,7 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.files import sha256_file
+from qinglan.plain_files import writing
 from qinglan.rag.contract import Passage
 from qinglan.rag.index_files import (
     FORMAT,
@@ -67,15 +68,16 @@ def build_index(
         return folder
     from qinglan.rag.index_writer import write_index  # it imports numpy, which only a build needs
 
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
-        built = Path(scratch) / snapshot
-        passages = write_index(kb, built, observe)
-        if sha256_file(kb) != snapshot:
-            raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
-        seal_index(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
-                              passages=passages, files={}))  # fmt: skip
-        publish_index(built, folder)
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
+            built = Path(scratch) / snapshot
+            passages = write_index(kb, built, observe)
+            if sha256_file(kb) != snapshot:
+                raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
+            seal_index(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
+                                  passages=passages, files={}))  # fmt: skip
+            publish_index(built, folder)
     return folder
 
 
