@@ -7,8 +7,8 @@ transformers and vLLM follow names wherever they lead: the shards of a weight in
 vocabulary that a configuration names. The digest of a folder says nothing of the bytes that lie elsewhere. They also
 differ: where there are several files of weights, one reads what the index names, another every file, a third
 consolidated.safetensors. So a folder has one reading: the index and its shards, or one file without an index.
-Settings that act (acting_settings.py), templates without a bound (chat_template_work.py) and tokenizers of unknown
-parts (tokenizer_parts.py) are refused as well.
+Sizes that are not those of the weights (embedding_shape.py), settings that act (acting_settings.py), templates
+without a bound (chat_template_work.py) and tokenizers of unknown parts (tokenizer_parts.py) are refused as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -17,6 +17,7 @@ from typing import Any
 
 from qinglan.documents import parse_json, parse_json_mapping
 from qinglan.errors import DataError
+from qinglan.models.embedding_shape import embedding_fault
 from qinglan.models.safetensors_header import read_header
 from qinglan.plain_files import plain_files, read_plain
 from qinglan.terminal import visible
@@ -71,6 +72,8 @@ def reference_faults(
         folder, _, file = name.rpartition("/")
         if why := _fault(file, path, siblings[folder], top=not folder):
             faults[name] = why
+    if why := embedding_fault(files):
+        faults.setdefault("config.json", why)
     top = siblings.get("", set())
     if weights and not _has_weights(files, top):
         faults["."] = f"it has no weights: no {SAFETENSORS} file with a tensor lies at its top"
