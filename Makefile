@@ -31,7 +31,7 @@ $(PACKAGES): requirements.lock requirements.uv.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.uv.lock
 	@echo "[2/3] the locked packages (about half a minute)"
 	@set -o pipefail; $(UV) pip install --python $(BIN)/python --require-hashes --no-build-isolation \
-	  --compile-bytecode -r requirements.lock 2>&1 | grep -v '^ [-+~]'
+	  -r requirements.lock 2>&1 | grep -v '^ [-+~]'
 	@touch $@
 
 # pyproject.toml says which folders are packages: another one means another installation of our own, a moment's work.

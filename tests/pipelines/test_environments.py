@@ -57,6 +57,14 @@ def test_an_environment_has_the_lock_and_this_checkout_and_the_cpu_twin_is_calle
 
 
 @pytest.mark.slow
+def test_an_environment_is_compiled_once_and_not_by_each_process_that_a_training_starts_at_once(images: Path) -> None:
+    python = make_environment("ppo", cpu=True)
+
+    code = "import importlib.util as u, pathlib, sys; print(*map(pathlib.Path.is_file, map(pathlib.Path, [%s])))"
+    assert answer(python, code % "u.find_spec('vllm_cpu_stub').cached") == "True"
+
+
+@pytest.mark.slow
 def test_an_environment_is_made_once(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = make_environment("ppo", cpu=True)
     assert "installs 1 locked packages" in capsys.readouterr().err
