@@ -9,7 +9,7 @@ import time
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import httpcore
+import httpcore2
 import httpx2
 import orjson
 import stamina
@@ -37,7 +37,12 @@ OUTAGE_TTL_SECONDS = 5.0
 RUN_CACHE_SIZE = 20_000
 LONGEST_PAUSE = 30.0
 RETRYABLE_STATUSES = {429, 500, 502, 503, 504}
-TRANSPORT_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpx2.TransportError)
+TRANSPORT_ERRORS = (
+    httpcore2.TimeoutException,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpx2.TransportError,
+)
 JSON_HEADERS = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
 
 
@@ -82,8 +87,8 @@ class RetrievalClient:
         self._headers = [*JSON_HEADERS, *((name.encode(), value.encode()) for name, value in extra)]
         self._timeout = {"timeout": dict.fromkeys(("connect", "read", "write"), upstream.timeout_seconds)}
         trusted = trusted_certificates()
-        self._lines = [httpcore.AsyncConnectionPool(trusted, max_connections=1) for _ in range(upstream.concurrency)]
-        self._free: asyncio.LifoQueue[httpcore.AsyncConnectionPool] = asyncio.LifoQueue()
+        self._lines = [httpcore2.AsyncConnectionPool(trusted, max_connections=1) for _ in range(upstream.concurrency)]
+        self._free: asyncio.LifoQueue[httpcore2.AsyncConnectionPool] = asyncio.LifoQueue()
         for line in self._lines:
             self._free.put_nowait(line)
         self._listing = asyncio.Lock()
@@ -237,7 +242,7 @@ class RetrievalClient:
             raise _ServiceBusy(reply, retry_after(named))
         return reply
 
-    async def _read_answer(self, response: httpcore.Response) -> bytes:
+    async def _read_answer(self, response: httpcore2.Response) -> bytes:
         """The body, up to the same limits as of every other client."""
         limit = AnswerLimit(MAX_ANSWER_BYTES, self._upstream.timeout_seconds)
         chunks = list[bytes]()

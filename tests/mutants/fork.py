@@ -21,7 +21,7 @@ import pytest
 OURS = frozenset({"qinglan", "components", "serving", "standins", "pipelines", "images", "benchmarks", "tests"})
 LIBRARIES = (
     "numpy", "scipy.stats", "pandas", "pyarrow.parquet", "openpyxl", "pydantic", "orjson", "yaml", "jinja2", "rich",
-    "httpx", "httpx2", "httpcore", "openai", "stamina", "aiolimiter", "fastapi", "fastapi.testclient", "uvicorn",
+    "httpx", "httpx2", "httpcore2", "openai", "stamina", "aiolimiter", "fastapi", "fastapi.testclient", "uvicorn",
     "prometheus_client", "cryptography.hazmat.primitives.asymmetric.ec", "hypothesis.strategies",
 )  # fmt: skip
 """What most tests import, in seconds: a child starts with all of it."""
