@@ -225,7 +225,7 @@ def make_plan(
     known = known_gold(config, sheet) if config.knowledge_base else {}
     chance = promotion(config, sheet, snapshot, refusals=sheet_refusals(config, sheet, known, stages))
     if "evaluate" not in stages:  # no row is tested, so that no fold trains
-        sheet = replace(sheet, folds=[])
+        sheet = replace(sheet, folds=[], near_duplicates=sheet.near_duplicates[:1])
     every_step = _steps(config, sheet, tokens)
     steps = tuple(step for step in every_step if step.step in stages)
     total, rows = sum(step.cost for step in steps), sheet.splits.total()

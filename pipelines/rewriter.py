@@ -41,6 +41,7 @@ from pipelines.line import (
 from qinglan.config import Config, Fraction, Name, merge_settings
 from qinglan.llm.config import GatewayConfig
 from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.splits import SplitConfig
 
 
 class StandIns(Config):
@@ -252,6 +253,16 @@ class RunConfig(LineConfig):
         shared = {"retrieval": values.get("retrieval") or {}}
         copies = dict.fromkeys(("validate", "label", "augment", "evaluate"), shared)
         return merge_settings(values, {**copies, "ppo": {"reward": shared}})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_division(cls, values: Any) -> Any:
+        """The splits are drawn once; validate, which leaves the test out of its figures, gets them from convert."""
+        convert = values.get("convert") if isinstance(values, dict) else None
+        if not isinstance(convert, dict):
+            return values
+        splits = {name: convert[name] for name in SplitConfig.model_fields if name in convert}
+        return merge_settings(values, {"validate": {"splits": splits}})
 
     @model_validator(mode="before")
     @classmethod

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from components.data.convert.split_rows import split_of
 from pipelines.cross_fit import cross_fit_words, cross_fitted_parts
 from pipelines.execution import check_keys, prepare_run, run_lock, run_stages, select_stages
 from pipelines.plan import Plan
@@ -29,6 +28,7 @@ from qinglan.llm.config import GatewayConfig
 from qinglan.llm.contract import REPORT_PATH
 from qinglan.llm.journal_reader import read_report
 from qinglan.services import run_service, start_service
+from qinglan.splits import split_of
 from qinglan.terminal import say
 from standins.samples.tenant_content import TENANTS, content_file
 

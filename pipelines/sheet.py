@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import (
-    Conversation,
     SplitInput,
     conversation_splits,
     divide,
@@ -22,6 +21,7 @@ from qinglan.near_duplicates import question_key
 from qinglan.prompts import own_prompt, prompt_file, student_messages
 from qinglan.questions import read_questions
 from qinglan.rows import QuarantinedRow, Question, Split
+from qinglan.splits import Conversation
 
 MOST_COMPARED = 3_000
 """Rows of a sheet whose near duplicates are counted beforehand, at most: a larger one has rows enough."""

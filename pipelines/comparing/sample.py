@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from components.data.convert.split_rows import Conversation, SplitInput, conversation_splits
+from components.data.convert.split_rows import SplitInput, conversation_splits
 from pipelines.rewriter import RunConfig
 from qinglan.errors import DataError
 from qinglan.questions import read_questions
 from qinglan.rows import Question
+from qinglan.splits import Conversation
 
 
 class Sample(NamedTuple):

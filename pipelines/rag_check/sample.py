@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import split_of
 from qinglan.errors import DataError
 from qinglan.questions import Columns, read_questions
 from qinglan.rows import Question
+from qinglan.splits import split_of
 
 ANY_QUESTION = "怎么使用"
 """Questions to ask where there is no sheet."""

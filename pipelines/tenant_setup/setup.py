@@ -13,7 +13,6 @@ from typing import NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import split_of
 from pipelines.config import CONFIGS, TENANTS
 from pipelines.tenant_setup.chat_messages import Record, unknown_sides_note
 from pipelines.tenant_setup.documents import Documents, read_documents
@@ -39,6 +38,7 @@ from qinglan.prompts import student_messages
 from qinglan.questions import Columns, read_questions
 from qinglan.rag.contract import Passage
 from qinglan.rows import QuarantinedRow, Question
+from qinglan.splits import split_of
 from qinglan.terminal import Verbatim, in_language, labelled, visible
 from qinglan.text import is_chinese
 

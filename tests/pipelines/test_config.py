@@ -13,6 +13,7 @@ from pipelines.rewriter import RunConfig
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError
 from qinglan.lineage.trust import TRUST_VARIABLE
+from qinglan.splits import SplitConfig
 
 PROFILES = profiles()
 
@@ -35,6 +36,12 @@ def test_a_release_is_named_after_the_tenant_of_its_profile(tmp_path: Path) -> N
 
     path.write_text(yaml.safe_dump({**values, "register": {"name": "fivedoctors/rewriter-2"}}))
     assert load_config("fivedoctors", str(path)).register_.name == "fivedoctors/rewriter-2"
+
+
+def test_validate_leaves_out_the_test_that_convert_draws() -> None:
+    config = load_config("fivedoctors", "demo", convert={"seed": 7, "train": 0.6}, validate={"splits": {"seed": 1}})
+
+    assert config.validate_.splits == SplitConfig(seed=7, train=0.6)
 
 
 def test_a_profile_that_says_a_thing_twice_is_refused_with_the_line(tmp_path: Path) -> None:

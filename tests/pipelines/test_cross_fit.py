@@ -64,6 +64,13 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
     assert [obstacle for obstacle in once.promotion.obstacles if "The sheet has 60 rows in all" in obstacle.reason]
 
 
+@pytest.mark.parametrize("stage", [stage for stage in REWRITER.until("evaluate") if stage != "evaluate"])
+def test_a_plan_of_the_first_stages_has_no_folds(tmp_path: Path, stage: str) -> None:
+    plan = make_plan(config_of(sheet(tmp_path / "q.jsonl")), stages=REWRITER.until(stage))
+
+    assert plan.cross_fitted == "" and plan.stages[-1] == stage
+
+
 def test_a_plan_has_one_number_of_ppo_steps(tmp_path: Path) -> None:
     config = config_of(sheet(tmp_path / "q.jsonl"), ppo={"collection": 32, "batch": 32, "accumulation": 1})
 

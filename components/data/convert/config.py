@@ -4,21 +4,12 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction
 from qinglan.prompts import SystemPrompt
+from qinglan.splits import SplitConfig
 
 
-class ConvertConfig(Config):
+class ConvertConfig(SplitConfig):
     """How validated rewrites become training files and a locked test."""
-
-    train: Fraction = 0.8
-    """Share of conversations, not rows: turns of one conversation stay together."""
-
-    dev: Fraction = 0.1
-    """Share of conversations to choose settings on; what train and dev leave is the locked test."""
-
-    seed: int = 42
-    """Another seed, another split."""
 
     folds: int = Field(default=0, ge=0, le=20)
     """Parts of a sheet that is too small for a locked test;
@@ -38,9 +29,7 @@ class ConvertConfig(Config):
     """The student's prompt, in training and serving: as generate's; empty takes qinglan/prompts."""
 
     @model_validator(mode="after")
-    def _leave_a_test(self) -> Self:
-        if self.train + self.dev > 1:
-            raise ValueError(f"train {self.train} + dev {self.dev} is more than the whole; lower one")
+    def _fold_of_folds(self) -> Self:
         if self.folds == 1 or self.fold > self.folds:
             raise ValueError(
                 f"fold {self.fold} of {self.folds}: take at least two folds, and a fold from 0 to their number"

@@ -1,6 +1,5 @@
 """Put each row into a split, or leave it out with a reason. Pure functions of rows and a seed."""
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -10,9 +9,7 @@ from qinglan.errors import DataError
 from qinglan.near_duplicates import shingles, similarity
 from qinglan.rows import Split
 from qinglan.same_tasks import TaskIndex
-
-Conversation = tuple[str, str]
-"""Tenant and conversation id: two tenants may number theirs alike."""
+from qinglan.splits import Conversation, hash_fraction, split_of
 
 LeftOutReason = Literal["near_duplicate", "balance"]
 
@@ -86,7 +83,7 @@ def _divide_in_folds(marks: Mapping[Conversation, Split | None], config: Convert
 
     The fold in question is the test. dev is taken evenly from the rest, unless the sheet marks its own.
     """
-    order = sorted((name for name, mark in marks.items() if not mark), key=lambda c: _hash_fraction(c, config.seed))
+    order = sorted((name for name, mark in marks.items() if not mark), key=lambda c: hash_fraction(c, config.seed))
     held_out = {name for position, name in enumerate(order) if position % config.folds == config.fold - 1}
     rest = [name for name in order if name not in held_out]
     share = config.dev / (config.train + config.dev) if config.dev else 0.0
@@ -120,20 +117,6 @@ def _likeness(question: str, other: str, row_id: str, split: Split, threshold: f
     return f"{share:.2f} alike to row {row_id} of the {split} split{note}"
 
 
-def split_of(conversation: Conversation, config: ConvertConfig) -> Split:
-    """Name the split of a conversation; the answer never depends on the other rows."""
-    position = _hash_fraction(conversation, config.seed)
-    if position < config.train:
-        return "train"
-    return "dev" if position < config.train + config.dev else "test"
-
-
-def _hash_fraction(conversation: Conversation, seed: int) -> float:
-    """A conversation's own point in [0, 1)."""
-    text = "\x1f".join((str(seed), *conversation))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
-
-
 def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: int) -> set[Conversation]:
     """The conversations whose rows would make one tenant outweigh the smallest by more than `ratio`.
 
@@ -147,7 +130,7 @@ def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: i
     left_out: set[Conversation] = set()
     for conversations in by_tenant.values():
         used = 0
-        for conversation in sorted(conversations, key=lambda c: _hash_fraction(c, seed + 1)):
+        for conversation in sorted(conversations, key=lambda c: hash_fraction(c, seed + 1)):
             if used + rows[conversation] > limit:
                 left_out.add(conversation)
             else:

@@ -2,6 +2,7 @@
 
 from qinglan.config import Config, Fraction, Positive
 from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.splits import SplitConfig
 
 
 class ValidateConfig(Config):
@@ -9,6 +10,9 @@ class ValidateConfig(Config):
 
     retrieval: RetrievalConfig = RetrievalConfig()
     """How question and rewrite retrieve: the run's."""
+
+    splits: SplitConfig = SplitConfig()
+    """Shares and seed of the splits, always those of convert: rows of its locked test are left out of comparisons."""
 
     quality_threshold: Fraction = 0.6
     """A rewrite is accepted when its first shown passage's reranker_score against the need reaches this."""

@@ -4,6 +4,7 @@ Both are scored against the row's fixed need. A row that the RAG could not answe
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -18,8 +19,9 @@ from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import contradicts_snapshot
-from qinglan.rows import QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, quarantine_row, to_retrieval
+from qinglan.rows import QuarantinedRow, Retrieval, Rewrite, Split, ValidatedRewrite, quarantine_row, to_retrieval
 from qinglan.sheet_reader import Cell
+from qinglan.splits import Conversation, split_of
 from qinglan.tables import write_table
 from qinglan.terminal.progress import progress
 
@@ -39,8 +41,8 @@ class ValidateCounts(NamedTuple):
     """Answers of a service that does not know `need`: their scores can be gamed, and say little."""
 
     labelled: int
-    """Rows with gold passages; the two counts below are over these. Rows that the sheet locks away as test are
-    left out: who tunes by these figures must not tune on the test."""
+    """Rows with gold passages; the two counts below are over these. Rows of the locked test, marked by the sheet or
+    drawn by convert, are left out: who tunes by these figures must not tune on the test."""
 
     plain_top1: int
     rewritten_top1: int
@@ -111,6 +113,7 @@ async def _validate(
     total = count_lines(rewrites)
     counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
     pairs: list[RetrievalPair] = []
+    marks: dict[Conversation, Split | None] = {}
     async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
 
         async def check(row: Rewrite) -> ValidatedRewrite | QuarantinedRow:
@@ -127,13 +130,30 @@ async def _validate(
                     bad_file.write(dump_line(result))
                 else:
                     good_file.write(dump_line(result))
-                    pairs += [retrieval_pair(result)] if result.split != "test" else []
+                    pairs.append(retrieval_pair(result))
+                    conversation = pairs[-1].conversation
+                    marks[conversation] = result.split or marks.get(conversation)
                     add(_cells(result))
                 tick(f"{counts.accepted} accepted")
         await gateway.exported(digest(validated))
+    pairs = [
+        pair for pair in pairs
+        if (marks[pair.conversation] or split_of(pair.conversation, config.splits)) != "test"
+    ]  # fmt: skip
+    return Validation(counts._replace(**compared_counts(pairs)), compare_teacher(pairs))
+
+
+def compared_counts(pairs: Sequence[RetrievalPair]) -> dict[str, Any]:
+    """The counts and means of rows outside the locked test."""
+    gold = [pair.gold for pair in pairs if pair.gold is not None]
     plain, rewritten = ([pair.scores[at] for pair in pairs] or [0.0] for at in (0, 1))
-    counts = counts._replace(plain_score=fmean(plain), mean_score=fmean(rewritten))
-    return Validation(counts, compare_teacher(pairs))
+    return {
+        "labelled": len(gold),
+        "plain_top1": sum(plain_first for plain_first, _ in gold),
+        "rewritten_top1": sum(rewritten_first for _, rewritten_first in gold),
+        "plain_score": fmean(plain),
+        "mean_score": fmean(rewritten),
+    }
 
 
 def retrieval_pair(row: ValidatedRewrite) -> RetrievalPair:
@@ -212,16 +232,11 @@ def rejection_reason(retrieval: Retrieval, threshold: float) -> str:
 def add_to_counts(counts: ValidateCounts, row: ValidatedRewrite | QuarantinedRow) -> ValidateCounts:
     if isinstance(row, QuarantinedRow):
         return counts._replace(rows=counts.rows + 1, quarantined=counts.quarantined + 1)
-    gold = bool(row.gold) and row.split != "test"
-    return ValidateCounts(
+    return counts._replace(
         rows=counts.rows + 1,
         validated=counts.validated + 1,
         accepted=counts.accepted + row.accepted,
-        quarantined=counts.quarantined,
         scored_against_query=counts.scored_against_query + (row.scored_against == "query"),
-        labelled=counts.labelled + gold,
-        plain_top1=counts.plain_top1 + (gold and row.plain.gold_rank == 1),
-        rewritten_top1=counts.rewritten_top1 + (gold and row.rewritten.gold_rank == 1),
     )
 
 

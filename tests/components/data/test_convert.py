@@ -17,7 +17,6 @@ from components.data.convert.split_rows import (
     assign_splits,
     conversation_splits,
     left_out_for_balance,
-    split_of,
 )
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
@@ -28,6 +27,7 @@ from qinglan.lineage.student_prompts import prompt_faults
 from qinglan.prompts import student_messages
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows import ValidatedRewrite
+from qinglan.splits import split_of
 from tests.kfp_artifacts import File
 from tests.registered_release import use_keys
 from tests.validated_rows import validated

@@ -16,7 +16,8 @@ from qinglan.errors import BudgetError, DataError, GateHeldError, OutageError
 from qinglan.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import RagData
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, ValidatedRewrite, to_retrieval
+from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, Split, ValidatedRewrite, to_retrieval
+from qinglan.splits import SplitConfig
 from tests.echo_servers import GatewayProcess, Reply, Scripted, completion, gateway_config, running
 from tests.scripted_rag import Rag
 
@@ -300,6 +301,30 @@ def test_rows_locked_away_as_test_are_left_out_of_the_counts_of_gold(tmp_path: P
 
     assert (counts.accepted, counts.labelled, counts.rewritten_top1) == (1, 0, 0)
     assert (counts.plain_score, counts.mean_score) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("marked", "left"), [(None, 7), ("train", 8), ("test", 0)])
+def test_conversations_that_convert_will_lock_away_are_left_out_too(
+    tmp_path: Path, knowledge_base: Path, marked: Split | None, left: int
+) -> None:
+    """Without marks the settings draw the test; one turn's mark is that of its whole conversation."""
+    row = Rewrite(
+        id="", tenant_id="t", conversation_id="", question="问题", rewritten_query="改写", teacher="m", call="x",
+        gold=("k1",), need="需求",
+    )  # fmt: skip
+    rows = [
+        row.model_copy(update={"id": f"r{n}", "conversation_id": f"c{n // 2}", "split": marked if n % 2 else None})
+        for n in range(16)
+    ]
+    (tmp_path / "rewrites").write_bytes(b"".join(map(dump_line, rows)))
+    splits = SplitConfig(train=0.5, dev=0.2, seed=3)  # one of the eight is drawn for test
+    outputs = tmp_path / "validated", tmp_path / "table", tmp_path / "bad"
+
+    with gateway(tmp_path, Scripted(), Rag(by_query, "")) as url:
+        settings = ValidateConfig(splits=splits)
+        counts = validate(tmp_path / "rewrites", knowledge_base, *outputs, settings, url).counts
+
+    assert (counts.validated, counts.labelled) == (16, 2 * left)
 
 
 def worse_rewrites(request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from components.data.convert.split_rows import split_of
 from pipelines.comparing.sample import choose_conversations, draw_sample
 from pipelines.config import load_config
 from pipelines.rewriter import RunConfig
 from qinglan.errors import DataError
+from qinglan.splits import split_of
 
 
 def sheet(path: Path, splits: list[str], conversations: int = 90, turns: int = 3) -> RunConfig:
