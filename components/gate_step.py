@@ -7,7 +7,8 @@ from typing import Any
 from qinglan.evaluation.evaluation_file import read_evaluation
 from qinglan.evaluation.gate_limits import Limits
 from qinglan.evaluation.kinds import Kind
-from qinglan.evaluation.verdict import to_markdown
+from qinglan.evaluation.locked_test_uses import own_store_faults
+from qinglan.evaluation.verdict import held_for, to_markdown
 from qinglan.lineage.record import Artifact, recorded
 from qinglan.lineage.step_inputs import add_verdict
 from qinglan.lineage.trust import policy_at_hand
@@ -25,7 +26,8 @@ def run_gate(
     limits = policy.evaluate if policy else Limits()
     inputs = {evaluation_name: evaluation}
     with recorded(stage, inputs, {}, settings.model_dump(mode="json"), lineage, before) as step:
-        verdict = kind.decide_within(read_evaluation(Path(evaluation.path)), settings, limits)
+        figures = read_evaluation(Path(evaluation.path))
+        verdict = held_for(kind.decide_within(figures, settings, limits), own_store_faults(figures))
         step.facts.update(verdict=verdict.word, reasons=verdict.reasons)
         add_verdict(step, verdict)
     Path(decision.path).write_text(to_markdown(verdict), encoding="utf-8")

@@ -108,6 +108,17 @@ def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
     return config.model_copy(update={"evaluate": evaluate})
 
 
+def refuse_uncounted(store: str) -> None:
+    """Refuse a run on a cluster that would count no models judged by its test, where this machine's trust policy
+    requires it: its gate could only hold. A run on one machine always has a store."""
+    policy = policy_at_hand()
+    if policy and policy.evaluate.counted and not store.startswith("s3://"):
+        raise ConfigError(
+            "register.store: the trust policy requires that judged models are counted (evaluate.counted), which a "
+            "cluster does in a store in S3. Name one: --set register.store=s3://bucket/prefix."
+        )
+
+
 def _parse_run(values: dict[str, Any], where: str) -> RunConfig:
     values = with_training(training_settings(values), values)
     _refuse_folds(values.get("convert"), where)

@@ -117,10 +117,12 @@ def submit(
 def _checked_settings(config: "LineConfig") -> tuple[dict[str, float], "GatewayConfig | None"]:
     """Bytes that the profile's run keeps on each volume, and its gateway's settings.
 
-    A training that does not fit its machine is refused.
+    A training that does not fit its machine is refused, and a test that nobody would count where that is required.
     """
+    from pipelines.config import refuse_uncounted
     from pipelines.sizing.check import check_fit, volume_bytes
 
+    refuse_uncounted(config.register_.store)
     check_fit(config, volumes=False)
     return volume_bytes(config), getattr(config, "gateway", None)
 

@@ -114,6 +114,10 @@ class StyleLimits(Config):
 class Limits(Config):
     """Limits of both lines, as a trust policy's `evaluate` has them."""
 
+    counted: bool = False
+    """Refusal of evaluations that count no models judged by their test (locked_test_uses.py): those of a run without
+    a store, and those from before uses were counted."""
+
     rewriter: RewriterLimits = RewriterLimits()
     """Limits on a rewriter's evaluation and gate."""
 

@@ -11,9 +11,14 @@ from qinglan.config import Config
 from qinglan.errors import DataError
 from qinglan.evaluation import rewriter_gate, style_gate
 from qinglan.evaluation.gate_limits import Limits, tightened
-from qinglan.evaluation.verdict import Verdict
+from qinglan.evaluation.verdict import Verdict, held_for
 
 Evaluation = Mapping[str, Any]
+
+UNCOUNTED = (
+    "Not counted: how many models this locked test has judged, which the trust policy requires (evaluate.counted). "
+    "Evaluate again with a store of releases (register.store, QINGLAN_STORE)."
+)
 
 
 class Kind(NamedTuple):
@@ -40,7 +45,8 @@ class Kind(NamedTuple):
         """The verdict by these settings, each within an organisation's limits."""
         line = limits.rewriter if self is REWRITER else limits.style
         strict = self.gate.parse(tightened(settings.model_dump(), line.gate), "the gate within the limits")
-        return self.decide(evaluation, strict, line)
+        uncounted = [UNCOUNTED] if limits.counted and evaluation.get("test_uses") is None else []
+        return held_for(self.decide(evaluation, strict, line), uncounted)
 
     def _settings(self, evaluation: Evaluation, where: str) -> Config:
         return self.gate.parse(mapping_at(evaluation, "settings", "gate"), f"{where}: settings.gate")

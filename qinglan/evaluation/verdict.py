@@ -164,6 +164,14 @@ def with_description(verdict: Verdict, description: Iterator[str], last: bool = 
     return verdict._replace(reasons=list(dict.fromkeys(reasons)))
 
 
+def held_for(verdict: Verdict, faults: Sequence[str]) -> Verdict:
+    """The verdict, held for these reasons too."""
+    if not faults:
+        return verdict
+    rest = [reason for reason in verdict.reasons if not verdict.promote or isinstance(reason, Description)]
+    return Verdict(False, "hold", [*faults, *rest])
+
+
 class Comparison(NamedTuple):
     """The paired difference that decides: its place in the evaluation, and its words in sentences."""
 

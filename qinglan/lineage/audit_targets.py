@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from qinglan.config import yaml_mapping
 from qinglan.digests import digest as digest_of
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
-from qinglan.evaluation.locked_test_uses import listed_use
+from qinglan.evaluation.locked_test_uses import use_faults
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope
 from qinglan.lineage.evidence import (
     CombinedEvidence,
@@ -37,6 +37,9 @@ DIGEST = re.compile(r"[0-9a-f]{8,64}")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 IN_STORE = re.compile(r"(?P<store>.+?)[/@#](?P<digest>[0-9a-f]{64})/?")
 Kind = Literal["release", "run", "artifact"]
+LOCKED_TEST = "locked test"
+"""The name of what a store's list of judged models speaks of, in findings."""
+
 SHOWN_FILES = "files"
 """A run's folder of links to its newest artifacts, under the names that people know."""
 
@@ -84,9 +87,6 @@ class AuditTarget(NamedTuple):
     remarks: tuple[str, ...] = ()
     """Changes of files/ that are no fault: the signed artifacts are elsewhere."""
 
-    listed_use: int | None = None
-    """The model's number on its store's list of those that its locked test has judged (locked_test_uses.py)."""
-
 
 @contextmanager
 def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
@@ -119,11 +119,8 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
                 raise
             raise AlteredError(str(error)) from error
         name = claim.history.name if claim else ""
-        pulled = release_target(folder, more, name, digest, tuple(opened.notes(digest)))
-        yield pulled._replace(
-            label=target, claim=claim, changed_notes=tuple(opened.changed_notes(digest)),
-            listed_use=listed_use(opened, read_figures(folder)),
-        )  # fmt: skip
+        pulled = release_target(folder, more, name, digest, store=opened)
+        yield pulled._replace(label=target, claim=claim, changed_notes=tuple(opened.changed_notes(digest)))
 
 
 def resolve_digest(store: "Store", target: str) -> str:
@@ -157,17 +154,20 @@ def release_target(
     more: Iterable[Evidence],
     name: str = "",
     digest: str = "",
-    notes: tuple[bytes, ...] = (),
     absent: frozenset[str] = frozenset(),
+    store: "Store | None" = None,
 ) -> AuditTarget:
     """Describe a release: the walk begins at its statement's outputs, where a folder stands for the files in it.
 
-    If some files are absent, the folder cannot be hashed: `digest` is then the one in its statement.
+    If some files are absent, the folder cannot be hashed: `digest` is then the one in its statement. Its store, if it
+    lies in one, has the notes beside it and the list of models that its locked test has judged.
     """
     evidence = CombinedEvidence([ReleaseFolder(folder, absent), *more])
     actual, findings = digest if absent else digest_of(folder), []
     if digest and actual != digest:
         findings.append(Finding("release", "altered", f"its folder has digest {actual[:12]}, not {digest[:12]}"))
+    if store is not None:
+        findings += [Finding(LOCKED_TEST, "missing", fault) for fault in use_faults(store, read_figures(folder))]
     starts: tuple[str, ...] = ()
     tenant, until = "", None
     try:
@@ -190,7 +190,7 @@ def release_target(
         folder,
         until,
         tuple(findings),
-        notes,
+        tuple(store.notes(digest or actual)) if store is not None else (),
         absent,
     )
 

@@ -86,7 +86,6 @@ def decide_deployment(
     lacking = [str(finding) for finding in findings if not is_grave(finding)]
     figures = read_figures(target.release)
     lacking += chain_faults(result.graph, figures, name, policy)
-    lacking += use_faults(figures, target.listed_use)
     covered = override is not None and (override.digest, override.name) == (target.digest, name)
     if override is not None and not covered:
         lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
@@ -161,16 +160,6 @@ def limit_reasons(evaluation: Mapping[str, Any], limits: Limits) -> Iterator[str
     if not verdict.promote:
         reasons = (reason for reason in verdict.reasons if not isinstance(reason, Description))
         yield from (f"a gate within the trust policy's limits would hold it: {reason}" for reason in reasons)
-
-
-def use_faults(evaluation: Mapping[str, Any], listed: int | None) -> Iterator[str]:
-    """Compare the evaluation's count of judged models with its store's list; `listed` is the model's number there."""
-    uses = evaluation.get("test_uses")
-    count = uses.get("count") if isinstance(uses, Mapping) else None
-    if listed == 0:
-        yield "its store's list of models that its locked test has judged lacks this one: it was counted elsewhere"
-    elif listed is not None and count != listed:
-        yield f"its locked test has judged {count} models by the evaluation, and {listed} by its store's list"
 
 
 def required_stage(required: Sequence[str], word: str) -> str:

@@ -12,6 +12,7 @@ keys:
 clean_code: true               optional: nothing is deployed that was made by code with uncommitted changes
 evaluate:                      optional: limits on evaluations and gates, each stricter than the project's own
   rewriter: {draws: 10000, gate: {rows: 400, p: 0.01, by: gold}}
+  counted: true                judged models are counted, or nothing is promoted or deployed
 
 new_key(folder, "builder")     a private key in the folder, named in the policy beside it
 rotate_key(folder, "releaser")

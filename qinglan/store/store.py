@@ -34,7 +34,9 @@ TESTS = "tests"
 MAX_SHOWN = 5
 DIGEST = re.compile(r"[0-9a-f]{64}")
 WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
-ENTRY = re.compile(r"\d{6}\.json")
+ENTRY = re.compile(r"[0-9]{6,}\.json")
+MAX_TRIES = 100
+"""Tries to write the next entry of a list: each failed one means that somebody else has written it."""
 
 
 class Store:
@@ -97,7 +99,7 @@ class Store:
         """Every name that points somewhere."""
         for tenant in filter(TENANT.fullmatch, self.shelf.children(f"{NAMES}/")):
             for model in self.shelf.children(f"{NAMES}/{tenant}/"):
-                if NAME.fullmatch(f"{tenant}/{model}") and self._entries(f"{tenant}/{model}"):
+                if NAME.fullmatch(f"{tenant}/{model}") and self._entries(f"{NAMES}/{tenant}/{model}/"):
                     yield f"{tenant}/{model}"
 
     def name(self, name: str) -> NameHistory | None:
@@ -109,8 +111,8 @@ class Store:
 
     def history(self, name: str) -> tuple[HistoryEntry, ...]:
         """Each entry as it is stored, oldest first, unchecked: for whoever wants to see what is wrong with it."""
-        where = f"{NAMES}/{checked_name(name)}"
-        return tuple(self._entry(f"{where}/{child}") for child in self._entries(name))
+        where = f"{NAMES}/{checked_name(name)}/"
+        return tuple(self._entry(f"{where}{child}") for child in self._entries(where))
 
     def point(
         self, name: str, digest: str, expected: str | None, by: str, sign: SignEntry | None = None
@@ -144,21 +146,29 @@ class Store:
 
         An entry is written once under the next number, so two who add at once get two numbers.
         """
-        entry = orjson.dumps({"model": _checked_digest(model), **about})
-        while True:
+        entry, base = orjson.dumps({"model": _checked_digest(model), **about}), _uses_key(test, line)
+        for _ in range(MAX_TRIES):
             listed = self.uses(test, line)
             if numbers := [number for number, name in listed.items() if name == model]:
                 return min(numbers)
-            number = max(listed, default=0) + 1
-            if self.shelf.create(f"{_uses_key(test, line)}{number:06}.json", entry):
+            number = len(listed) + 1
+            if self.shelf.create(f"{base}{number:06}.json", entry):
                 return number
+        raise ConflictError(
+            f"{self.address}/{base}: the next entry of this list was taken {MAX_TRIES} times. Run again when no "
+            "other run evaluates on this test."
+        )
 
     def uses(self, test: str, line: str) -> dict[int, str]:
-        """The models of a line that a test has judged, by their numbers."""
+        """The models of a line that a test has judged, by their numbers; a DataError if the list cannot be read."""
         base, listed = _uses_key(test, line), {}
-        for child in filter(ENTRY.fullmatch, self.shelf.children(base)):
-            entry = parse_json_mapping(self.shelf.read(f"{base}{child}") or b"", f"{self.address}/{base}{child}")
-            listed[int(child.partition(".")[0])] = str(entry.get("model"))
+        advice = "Put it back from a copy of the store, or lock away a new test."
+        for number, child in enumerate(self._entries(base, advice), 1):
+            where = f"{self.address}/{base}{child}"
+            model = parse_json_mapping(self.shelf.read(f"{base}{child}") or b"", where).get("model")
+            if not (isinstance(model, str) and DIGEST.fullmatch(model)):
+                raise DataError(f"{where}: names no model by its digest. {advice}")
+            listed[number] = model
         return listed
 
     def notes(self, digest: str) -> list[bytes]:
@@ -202,13 +212,14 @@ class Store:
             for name in (name for name in missing if files[name].parts):
                 put(name)
 
-    def _entries(self, name: str) -> list[str]:
-        """The files of a history; a DataError where one is missing between them."""
-        entries = sorted(child for child in self.shelf.children(f"{NAMES}/{name}/") if ENTRY.fullmatch(child))
+    def _entries(self, base: str, advice: str = "Do not trust where it points.") -> list[str]:
+        """The numbered files under a key; a DataError if one is missing between them, or has another's number."""
+        entries = sorted(filter(ENTRY.fullmatch, self.shelf.children(base)), key=lambda child: (len(child), child))
         for number, child in enumerate(entries, 1):
             if child != f"{number:06}.json":
                 raise DataError(
-                    f"{self.address}/{NAMES}/{name}: entry {number:06} is gone. Do not trust where it points."
+                    f"{self.address}/{base.rstrip('/')}: entry {number:06} is gone, or {child} does not belong "
+                    f"there. {advice}"
                 )
         return entries
 

@@ -1,12 +1,22 @@
 """Every profile in the repository can be read, and holds nothing but differences."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from pipelines.config import CONFIGS, TRAINING, dump_config, load_config, load_style_config, profiles, with_training
+from pipelines.config import (
+    CONFIGS,
+    TRAINING,
+    dump_config,
+    load_config,
+    load_style_config,
+    profiles,
+    refuse_uncounted,
+    with_training,
+)
 from pipelines.line import with_base_name
 from pipelines.promotion import promotion
 from pipelines.rewriter import RunConfig
@@ -74,6 +84,22 @@ def test_the_limits_of_this_machines_trust_policy_are_those_of_every_profile(mon
     stricter = load_config("fivedoctors", "gpt", evaluate={"gate": {"rows": 500}})
     assert stricter.evaluate.gate.rows == 500
     assert load_style_config("laptop", labelled=Path("x.json")).evaluate.gate.rows == 300
+
+
+@pytest.mark.parametrize(
+    ("counted", "store", "refused"),
+    [
+        (True, "", True), (True, "/data/store", True), (True, "runs/store", True), (True, "file:///data/store", True),
+        (True, "s3://bucket/prefix", False), (False, "", False),
+    ],
+)  # fmt: skip
+def test_a_cluster_counts_judged_models_where_the_trust_policy_requires_it(
+    counted: bool, store: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TRUST_VARIABLE, yaml.safe_dump({"evaluate": {"counted": counted}}))
+
+    with pytest.raises(ConfigError, match=r"evaluate\.counted") if refused else nullcontext():
+        refuse_uncounted(store)
 
 
 @pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)

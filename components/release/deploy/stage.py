@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, Protocol
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import RolloutDecision, decide_rollout
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, IncompleteAuditError
-from qinglan.evaluation.locked_test_uses import listed_use
 from qinglan.kubernetes.model_rollouts import Object
 from qinglan.lineage.audit_targets import release_target
 from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.release_address import ReleaseAddress
-from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_figures, read_release
+from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_release
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER
 
@@ -72,8 +71,7 @@ def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy:
             f"{store.address}: has no release {release.digest}, so that no pod could fetch it. Give the register "
             "stage this store, and run it again."
         )
-    target = release_target(folder, (), config.name, notes=tuple(store.notes(release.digest)))
-    target = target._replace(listed_use=listed_use(store, read_figures(folder)))
+    target = release_target(folder, (), config.name, store=store)
     decision = may_serve(target, policy, config.name)
     if not decision.allowed:
         kind = AlteredError if decision.grave else IncompleteAuditError

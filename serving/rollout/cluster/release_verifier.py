@@ -11,12 +11,11 @@ from tempfile import TemporaryDirectory
 
 from qinglan.digests import tree_digest
 from qinglan.errors import AlteredError, ConfigError, DataError, OutageError, QinglanError
-from qinglan.evaluation.locked_test_uses import listed_use
 from qinglan.lineage.audit_targets import release_target
 from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.model_verification import release_files
 from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
-from qinglan.lineage.release_folder import MODEL, ReleaseStatement, read_figures, read_release_statement
+from qinglan.lineage.release_folder import MODEL, ReleaseStatement, read_release_statement
 from qinglan.lineage.trust import TrustPolicy
 from qinglan.store import Store, open_store
 from serving.rollout.ports import Proof
@@ -52,10 +51,8 @@ def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: st
     claim = read_release_statement(folder)
     files = release_files(folder, claim)
     absent = frozenset(path for path in files if stays_in_store(path))
-    notes = tuple(store.notes(address.digest))
     digest = tree_digest({path: files[path] for path in sorted(files, key=str.encode)})
-    target = release_target(folder, (), name or claim.name, digest, notes, absent)
-    target = target._replace(listed_use=listed_use(store, read_figures(folder)))
+    target = release_target(folder, (), name or claim.name, digest, absent, store)
     decision = may_serve(target, policy, name or claim.name)
     return Proof(digest, model_digest(claim), () if decision.allowed else tuple(decision.reasons))
 

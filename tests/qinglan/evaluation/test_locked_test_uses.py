@@ -7,9 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.errors import DataError
+from qinglan.errors import ConflictError, DataError
 from qinglan.evaluation import rewriter_gate, style_gate
-from qinglan.evaluation.locked_test_uses import count_use, listed_use
+from qinglan.evaluation.gate_limits import Limits
+from qinglan.evaluation.kinds import REWRITER
+from qinglan.evaluation.locked_test_uses import count_use, own_store_faults, use_faults
+from qinglan.evaluation.verdict import held_for
 from qinglan.store import STORE_VARIABLE, open_store
 from tests.qinglan.evaluation import test_rewriter_gate as rewriter
 from tests.qinglan.evaluation import test_style_gate as style
@@ -137,29 +140,136 @@ def test_an_evaluation_that_was_not_counted_is_judged_as_the_first(uses: Any) ->
     assert rewriter_gate.decide(evaluation, rewriter.GATE).promote
 
 
-def test_the_store_tells_which_number_a_released_model_has(store: Path) -> None:
+def evaluated(uses: Any, model: str = MODELS[0]) -> dict[str, Any]:
+    evaluation = rewriter.good()
+    evaluation["digests"]["models"]["rl"] = model
+    return {**evaluation, "test_uses": uses}
+
+
+def test_a_model_must_have_its_number_on_the_stores_list(store: Path) -> None:
     opened = open_store(str(store))
     first, second = (count_use(KEYS, "rewriter", model) for model in MODELS[:2])
     assert first is not None and second is not None
 
-    def evaluated(model: str, uses: Any) -> dict[str, Any]:
-        evaluation = rewriter.good()
-        evaluation["digests"]["models"]["rl"] = model
-        return {**evaluation, "test_uses": uses}
+    assert use_faults(opened, evaluated(first)) == use_faults(opened, evaluated(second, MODELS[1])) == []
+    for uses, model, reason in [
+        ({**second, "count": 1}, MODELS[1], "has judged 1 models by the evaluation, and 2 by its store's list"),
+        ({**second, "count": 3}, MODELS[1], "has judged 3 models by the evaluation, and 2 by its store's list"),
+        ({**second, "count": None}, MODELS[1], "has judged None models"),
+        (second, MODELS[2], "lacks this one"),
+        ({**first, "test": "f" * 64}, MODELS[0], "lacks this one"),
+        ({**first, "line": "style"}, MODELS[0], "lacks this one"),
+    ]:
+        [fault] = use_faults(opened, evaluated(uses, model))
+        assert reason in fault
 
-    assert listed_use(opened, evaluated(MODELS[1], second)) == 2
-    assert listed_use(opened, evaluated(MODELS[1], {**second, "count": 1})) == 2, (
-        "the list says so, not the evaluation"
+
+@pytest.mark.parametrize(
+    "uses",
+    [1, 0, False, "many", [], [1], {}, {"count": 1}, {"test": "../x", "line": "rewriter", "count": 1},
+     {"test": "f" * 64, "line": "../x", "count": 1}, {"test": "f" * 63, "line": "rewriter", "count": 1},
+     {"test": None, "line": None, "count": None}],
+)  # fmt: skip
+def test_a_test_that_cannot_be_on_a_list_is_a_reason_against(uses: Any, store: Path) -> None:
+    [fault] = use_faults(open_store(str(store)).prepare(), evaluated(uses))
+
+    assert "nobody can tell how many models its locked test has judged" in fault
+
+
+def test_what_was_not_counted_has_no_list() -> None:
+    assert (
+        use_faults(open_store("nowhere"), rewriter.good()) == use_faults(open_store("nowhere"), evaluated(None)) == []
     )
-    assert listed_use(opened, evaluated(MODELS[2], second)) == 0
-    assert listed_use(opened, evaluated(MODELS[0], {**first, "test": "f" * 64})) is None
-    for uses in (None, 1, {}, {"test": "../x", "line": "rewriter"}, {"test": "f" * 64, "line": "../x"}):
-        assert listed_use(opened, evaluated(MODELS[0], uses)) is None
 
 
-def test_garbage_on_the_list_closes_no_door(store: Path) -> None:
+GARBAGE = {
+    "half a document": b"{", "nothing": b"", "a list": b"[]", "no model": b"{}", "no digest": b'{"model": "x"}',
+    "a number": b'{"model": 1}', "two models": b'{"model": "%s", "model": "%s"}' % (b"b" * 64, b"c" * 64),
+    "upper case": b'{"model": "%s"}' % (b"B" * 64), "no UTF-8": b"\xff\xfe",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE)
+def test_an_entry_that_cannot_be_read_is_named(content: bytes, store: Path) -> None:
     uses = count_use(KEYS, "rewriter", MODELS[0])
     assert uses is not None
-    (store / "tests" / uses["test"] / "rewriter" / "000002.json").write_text("{")
+    (store / "tests" / uses["test"] / "rewriter" / "000002.json").write_bytes(content)
 
-    assert listed_use(open_store(str(store)), {**rewriter.good(), "test_uses": uses}) is None
+    [fault] = use_faults(open_store(str(store)), evaluated(uses))
+    assert "000002.json" in fault
+    with pytest.raises(DataError, match=r"000002\.json"):
+        count_use(KEYS, "rewriter", MODELS[1])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["999999.json", "1000000.json", "000003.json", "000000.json", "0000002.json", "0000001.json",
+     "00000000000002.json", "9" * 200 + ".json"],
+)  # fmt: skip
+def test_a_planted_entry_is_named_and_ends_every_count_at_once(name: str, store: Path) -> None:
+    """After 999999.json, the next number had seven digits, which no list showed: the count never ended."""
+    uses = count_use(KEYS, "rewriter", MODELS[0])
+    assert uses is not None
+    (store / "tests" / uses["test"] / "rewriter" / name).write_bytes(b'{"model": "%s"}' % (b"b" * 64))
+
+    for model in MODELS:
+        with pytest.raises(DataError, match="does not belong there") as refused:
+            count_use(KEYS, "rewriter", model)
+        assert name in str(refused.value) or "000001.json" in str(refused.value)
+    [fault] = use_faults(open_store(str(store)), evaluated(uses))
+    assert "does not belong there" in fault
+
+
+@pytest.mark.parametrize("name", ["x.json", "00002.json", "000002.JSON", "٠٠٠٠٠٢.json", "000002.json.bak"])
+def test_other_files_beside_a_list_count_nothing(name: str, store: Path) -> None:
+    uses = count_use(KEYS, "rewriter", MODELS[0])
+    assert uses is not None
+    (store / "tests" / uses["test"] / "rewriter" / name).write_text("{")
+
+    assert number(KEYS, "rewriter", MODELS[1]) == 2
+
+
+def test_an_entry_that_was_deleted_is_noticed(store: Path) -> None:
+    uses = [count_use(KEYS, "rewriter", model) for model in MODELS][-1]
+    assert uses is not None
+    (store / "tests" / uses["test"] / "rewriter" / "000002.json").unlink()
+
+    [fault] = use_faults(open_store(str(store)), evaluated(uses, MODELS[2]))
+    assert "entry 000002 is gone" in fault
+
+
+def test_a_list_whose_next_entry_is_always_taken_ends_in_an_error(store: Path) -> None:
+    opened = open_store(str(store)).prepare()
+    opened.shelf.create = lambda key, data: False  # type: ignore[method-assign]
+
+    with pytest.raises(ConflictError, match="was taken 100 times"):
+        opened.add_use("a" * 64, "rewriter", "b" * 64, {})
+
+
+@pytest.mark.parametrize(
+    ("uses", "counted", "promoted"),
+    [
+        ({"test": "a" * 64, "line": "rewriter", "count": 1}, True, True),
+        ({"test": "a" * 64, "line": "rewriter", "count": 1}, False, True),
+        (None, False, True), (None, True, False), ("absent", False, True), ("absent", True, False),
+    ],
+)  # fmt: skip
+def test_a_trust_policy_can_require_that_models_are_counted(uses: Any, counted: bool, promoted: bool) -> None:
+    evaluation = rewriter.good() if uses == "absent" else evaluated(uses)
+    limits = Limits.parse({"counted": counted}, "trust.yaml: evaluate")
+
+    verdict = REWRITER.decide_within(evaluation, rewriter.GATE, limits)
+
+    assert verdict.promote is promoted
+    assert promoted or (verdict.word, verdict.reasons[0][:11]) == ("hold", "Not counted")
+
+
+def test_the_gate_holds_a_model_that_its_own_store_does_not_list(store: Path, tmp_path: Path) -> None:
+    uses = count_use(KEYS, "rewriter", MODELS[0])
+    assert own_store_faults(evaluated(uses)) == []
+
+    [fault] = own_store_faults(evaluated(uses, MODELS[1]))
+    assert "lacks this one" in fault
+    held = held_for(rewriter_gate.decide(evaluated(uses, MODELS[1]), rewriter.GATE), [fault])
+    assert (held.promote, held.word, held.reasons[0]) == (False, "hold", fault)
+    assert held.reasons[-1].startswith("Models that this locked test has judged: 1"), "descriptions stay"
