@@ -42,6 +42,12 @@ FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
+def as_sentence(text: str) -> str:
+    """The text with a full stop at its end, unless it ends a sentence already; another sentence can follow it."""
+    text = text.strip()
+    return text if not text or text[-1] in ".!?…。！？" else f"{text}."
+
+
 def search_terms(text: str) -> list[str]:
     """Terms of a text in any language, as the index holds them: character pairs, and whole words in letters.
 

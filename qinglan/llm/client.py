@@ -27,6 +27,7 @@ from qinglan.llm.contract import (
     SECONDS_PATH,
     STEP_HEADER,
     STOPPING,
+    WAITS_PATH,
 )
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.usable_answer import as_line, usable_text
@@ -79,7 +80,7 @@ class GatewayClient:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._http = async_client(timeout=httpx2.Timeout(None, connect=5.0), largest=None)
         self._bundles = BundleClient(base_url)
-        self._waiting = WaitingCalls(step)
+        self._waiting = WaitingCalls(step, self._hold_up)
 
     async def __aenter__(self) -> Self:
         return self
@@ -136,6 +137,14 @@ class GatewayClient:
         """Seconds of each live call of a step that the role's model answered."""
         answer = await self._exchange_json("GET", f"{SECONDS_PATH}?step={quote(step)}&role={role}")
         return [float(seconds) for seconds in answer["seconds"]]
+
+    async def _hold_up(self) -> str:
+        """The gateway's reason why calls wait; asked once, since it is for a line of progress only."""
+        try:
+            response = await self._http.get(f"{self._base_url}{WAITS_PATH}", timeout=5)
+        except httpx2.TransportError:
+            return "the gateway does not answer"
+        return str(orjson.loads(response.content)["reason"]) if response.status_code == 200 else ""
 
     async def _exchange_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         async def send() -> httpx2.Response:

@@ -137,7 +137,8 @@ class Limits(Config):
     """Tries of one call before its row is quarantined; without any connection, before the run stops."""
 
     longest_wait_seconds: float = 120.0
-    """Longest Retry-After that is waited for. A longer one is an outage: better to stop and resume than to hang."""
+    """Longest wait in seconds for a service that answers 429: one Retry-After, or all pauses in a row without an
+    answer. A longer one is an outage: better to stop and resume than to hang."""
 
     outage_after: Positive = 8
     """Calls in a row that failed for good, with no answer in between, before the run stops."""

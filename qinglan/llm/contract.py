@@ -7,6 +7,7 @@ POST /v1/journal/exported     {"step","artifact"}: the step's answers are in tha
 GET  /v1/journal/report       calls, hits, money, rows that may have been billed twice, the model of each role
 GET  /v1/journal/paid?step=   answers of a step by digest, for its provenance
 GET  /v1/journal/seconds?step=&role=  seconds of each live call that a role's model answered
+GET  /v1/waits                {"reason"}: why paid calls wait now; empty if the services answer
 GET  /v1/prices               model and price of each role
 GET  /healthz  /readyz  /metrics
 """
@@ -16,6 +17,7 @@ PAID_PATH = "/v1/journal/paid"
 REPORT_PATH = "/v1/journal/report"
 SECONDS_PATH = "/v1/journal/seconds"
 PRICES_PATH = "/v1/prices"
+WAITS_PATH = "/v1/waits"
 
 STEP_HEADER = "x-qinglan-step"
 ROW_HEADER = "x-qinglan-row"

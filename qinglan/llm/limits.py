@@ -1,10 +1,9 @@
-"""Rate limits of a run: concurrent calls, requests and tokens per minute, and pauses that the service asks for.
+"""Rate limits of a run: concurrent calls, requests and tokens per minute, and pauses that a service asks for.
 
 The circuit breaker is here too: it stops a run that gets no answers.
 """
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,85 @@ BURST_SECONDS = 1.0
 TOKEN_BURST_SECONDS = 10.0
 PROBE_SECONDS = 30.0
 
+RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds of the pauses in a row after 429s that name no time; the last one is repeated."""
+
+SHORTEST_PAUSE = 0.1
+"""Seconds of a pause at least: a Retry-After may name 0 seconds, or a time that is past."""
+
+FIRST_GAP, SHORTEST_GAP = 1.0, 0.02
+"""Seconds between two requests after a pause: the first, and the one below which there is no limit any more."""
+
+
+class RateLimit:
+    """The rate limit of the paid services: after a 429 all calls pause, then they follow one by one.
+
+    Each answer halves the seconds between two requests. So a service that still refuses gets one request a pause.
+    """
+
+    def __init__(self, longest_wait: float) -> None:
+        self._longest_wait = longest_wait
+        self._resume = 0.0
+        """End of the newest pause."""
+
+        self._next = 0.0
+        """Earliest time of the next request."""
+
+        self._gap = 0.0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._since, self._pauses, self._refusals = 0.0, 0, 0
+
+    def wait(self, now: float) -> float:
+        """Seconds until a request may be sent; 0 takes the turn."""
+        if now < self._next:
+            return self._next - now
+        self._next = now + self._gap
+        return 0.0
+
+    def left(self, now: float) -> float:
+        """Seconds that are left of the pause."""
+        return max(0.0, self._resume - now)
+
+    def answered(self, sent: float) -> None:
+        """End the row of refusals. An answer to a request from before the pause does not shorten the pause."""
+        self._start_over()
+        if sent >= self._resume:
+            self._gap = self._gap / 2 if self._gap > SHORTEST_GAP else 0.0
+
+    def refused(self, retry_after: float | None, sent: float, now: float) -> str:
+        """Pause for a 429 to a request of the time `sent`; the result is the reason to give up, or empty."""
+        self._since = self._since or sent
+        self._refusals += 1
+        if sent >= self._resume:  # the other requests that were under way are refused for the same reason
+            self._pauses += 1
+        pause = RATE_LIMIT_PAUSES[min(max(self._pauses, 1), len(RATE_LIMIT_PAUSES)) - 1]
+        if retry_after is not None:
+            pause = max(retry_after, SHORTEST_PAUSE)
+        if reason := self._too_long(retry_after, pause, now - self._since):
+            self._start_over()
+            return reason
+        self._gap, self._resume = FIRST_GAP, max(self._resume, now + pause)
+        self._next = max(self._next, self._resume)
+        return ""
+
+    def _too_long(self, retry_after: float | None, pause: float, waited: float) -> str:
+        if pause > self._longest_wait:
+            return (
+                f"It asks for a wait of {pause:,.0f} s (Retry-After); gateway.limits.longest_wait_seconds is "
+                f"{self._longest_wait:g}. Run again after that time, or raise the setting."
+            )
+        if waited + pause <= self._longest_wait:
+            return ""
+        advice = (
+            f"its last Retry-After was {retry_after:g} s" if retry_after is not None else "it names no Retry-After"
+        )
+        return (
+            f"It has refused all {self._refusals:,} requests of the last {waited:,.0f} s, and {advice}. Run again "
+            "later, or lower gateway.limits.requests_per_minute or tokens_per_minute."
+        )
+
 
 class RequestThrottle:
     """Rate limits that all calls of a run share."""
@@ -26,7 +104,7 @@ class RequestThrottle:
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._requests = rate_limiter(limits.requests_per_minute, BURST_SECONDS)
         self._tokens = rate_limiter(limits.tokens_per_minute, TOKEN_BURST_SECONDS)
-        self._not_before = 0.0
+        self.rate_limit = RateLimit(limits.longest_wait_seconds)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -34,17 +112,13 @@ class RequestThrottle:
         async with self._slots:
             yield
 
-    async def turn(self, tokens: int) -> None:
-        """Wait until a request of about `tokens` tokens may be sent."""
+    async def turn(self, tokens: int) -> float:
+        """Wait until a request of about `tokens` tokens may be sent; the result is the time then."""
         await self._requests.acquire()
         await self._tokens.acquire(min(tokens, self._tokens.max_rate))
-        while (wait := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
-            # Spread out a little, so that waiting calls do not all return in the same instant.
-            await asyncio.sleep(wait * random.uniform(1.0, 1.1))
-
-    def pause(self, seconds: float) -> None:
-        """Send nothing for these seconds: the service asked for it."""
-        self._not_before = max(self._not_before, time.monotonic() + seconds)
+        while (wait := self.rate_limit.wait(now := time.monotonic())) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(wait)
+        return now
 
 
 def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:

@@ -23,9 +23,11 @@ from qinglan.llm.host_allowlist import check_host
 from qinglan.llm.prices import Usage, read_usage
 from qinglan.llm.provider_quirks import INTERRUPTED_FINISH_REASONS
 from qinglan.llm.redaction import key_remover
+from qinglan.text import as_sentence
 
 MAX_RAW_CHARACTERS = 2000
 MAX_MESSAGE_CHARACTERS = 300
+MAX_QUOTED_CHARACTERS = 80
 RETRYABLE_STATUSES = {408, 409, 425}
 NOT_FOUND = "not found"
 """Reason of a FatalUpstreamError: the service knows no such path, model, batch or file."""
@@ -142,7 +144,10 @@ def read_completion(body: str, where: str) -> Completion:
         completion = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise TransientError(
-            "unreadable", f"{where}: the answer is not JSON.", body[:MAX_RAW_CHARACTERS], True
+            "unreadable",
+            f"{where}: the answer is not JSON; it begins {body[:MAX_QUOTED_CHARACTERS]!r}.",
+            body[:MAX_RAW_CHARACTERS],
+            True,
         ) from error
     choices = completion.get("choices") if isinstance(completion, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -158,7 +163,8 @@ def read_completion(body: str, where: str) -> Completion:
 def error_from_status(status: int, headers: Mapping[str, str], body: str, where: str) -> UpstreamError:
     """The error that a status stands for: of this row alone, passing, or of every row."""
     code, message = _error_of(body)
-    text, raw = f"{where}: status {status}: {message}", body[:MAX_RAW_CHARACTERS]
+    text = as_sentence(f"{where}: status {status}: {message}" if message.strip() else f"{where}: status {status}")
+    raw = body[:MAX_RAW_CHARACTERS]
     if code == "insufficient_quota" or status == 402:
         return FatalUpstreamError("quota", f"{text} The account has no credit left: top it up, then run again.", raw)
     if status == 429:

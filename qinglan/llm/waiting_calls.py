@@ -3,12 +3,13 @@
     with waiting.call():
         answer = await send()
 
-`[generate] 10 calls wait, the oldest for 80 s`: a line of progress, as any other of its step.
+`[generate] 10 calls wait, the oldest for 80 s: status 429 (rate limit); asked again in 8 s`: a line of progress, as
+any other of its step.
 """
 
 import asyncio
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from qinglan.terminal import say
@@ -20,8 +21,9 @@ SILENT_SECONDS = 15.0
 class WaitingCalls:
     """The calls of one client that have no answer yet."""
 
-    def __init__(self, step: str) -> None:
-        self._step = step
+    def __init__(self, step: str, hold_up: Callable[[], Awaitable[str]]) -> None:
+        """`hold_up` asks for the reason why calls wait; it is asked only when a line is due."""
+        self._step, self._hold_up = step, hold_up
         self._sent: dict[object, float] = {}
         self._answered = 0.0
         self._watch: asyncio.Task[None] | None = None
@@ -47,7 +49,8 @@ class WaitingCalls:
         while True:
             await asyncio.sleep(SILENT_SECONDS)
             if line := waiting_line(self._step, self._sent.values(), self._answered, time.monotonic()):
-                say(line)
+                reason = await self._hold_up()
+                say(f"{line}: {reason}" if reason else line)
 
 
 def waiting_line(step: str, sent: Collection[float], answered: float, now: float) -> str:

@@ -32,6 +32,7 @@ from qinglan.llm.contract import (
     SECONDS_PATH,
     STEP_HEADER,
     STOPPING,
+    WAITS_PATH,
 )
 from qinglan.llm.journal import Entry, Journal
 from qinglan.llm.journal_reader import paid_answers_jsonl, read_attempts, read_report
@@ -206,6 +207,10 @@ def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
         if paid.failure:
             return error_response(paid.failure)
         return _json({"status": "ok"})
+
+    @app.get(WAITS_PATH)
+    async def waits() -> Response:
+        return _json({"reason": paid.hold_up()})
 
     @app.get("/metrics")
     async def prometheus() -> PlainTextResponse:

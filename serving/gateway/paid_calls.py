@@ -4,9 +4,9 @@ answer() shows the whole path; each try of a call passes _attempt() once.
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import stamina
@@ -27,12 +27,7 @@ from qinglan.llm.upstream import (
 )
 from qinglan.llm.usable_answer import is_usable
 from serving.gateway.metrics import Metrics
-
-RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Seconds to pause after each 429 in a row that names no time."""
-
-SHORTEST_PAUSE = 0.1
-"""Seconds of a pause at least: a service that names no time to wait, or a past one, is not asked for ever."""
+from serving.gateway.service_status import ServiceStatus
 
 REFUSED = "refused"
 UNUSABLE = "unusable"
@@ -71,6 +66,7 @@ class PaidCalls:
         self._journal, self._budget, self._upstreams, self._metrics = journal, budget, upstreams, metrics
         self._pace = RequestThrottle(config.limits)
         self._breaker = CircuitBreaker(config.limits.outage_after)
+        self._status = ServiceStatus()
         self._flights: dict[str, asyncio.Task[bytes]] = {}
         self._unusable: dict[str, str] = {}
         """Calls that this run paid for and whose answers are unusable, with their step: the next run asks again."""
@@ -103,6 +99,10 @@ class PaidCalls:
     def failure(self) -> OutageError | None:
         """The error after which this gateway must restart; None while all is well."""
         return self._journal.failure
+
+    def hold_up(self) -> str:
+        """The reason why calls wait now, in a few words; empty if the services answer."""
+        return self._status.hold_up(self._pace.rate_limit.left(time.monotonic()))
 
     def stop(self) -> None:
         """Stop sending. Waiting callers get GatewayStopping; calls that were sent are still awaited and journaled."""
@@ -180,23 +180,18 @@ class PaidCalls:
 
     async def _wait_out_rate_limits(self, flight: PlannedCall) -> bytes:
         """Wait out rate limits: all calls pause, then this one is sent again."""
-        waited = 0.0
-        for pause in chain(RATE_LIMIT_PAUSES, repeat(RATE_LIMIT_PAUSES[-1])):
+        while True:
+            sent = await self._pace.turn(flight.tokens)
             try:
-                return await self._attempt(flight)
+                raw = await self._attempt(flight)
             except RateLimitError as limited:
-                wait = pause if limited.wait is None else max(limited.wait, SHORTEST_PAUSE)
-                waited += wait
-                if waited > self._limits.longest_wait_seconds:
-                    raise FatalUpstreamError(
-                        "rate limit",
-                        f"{limited} It asks for a wait of {waited:.0f} s; run again later, or lower limits.",
-                    ) from limited
-                self._pace.pause(wait)
-        raise AssertionError("pauses never end")
+                if reason := self._pace.rate_limit.refused(limited.wait, sent, time.monotonic()):
+                    raise FatalUpstreamError("rate limit", f"{limited} {reason}") from limited
+            else:
+                self._pace.rate_limit.answered(sent)
+                return raw
 
     async def _attempt(self, flight: PlannedCall) -> bytes:
-        await self._pace.turn(flight.tokens)
         self._breaker.check()
         await self._budget.reserve(flight.worst)
         charged = 0.0
@@ -222,13 +217,15 @@ class PaidCalls:
         upstream = self._upstreams[flight.entry.role]
         self._metrics.attempt(flight.entry.role)
         try:
-            with self._metrics.under_way.track_inprogress():
+            with self._metrics.under_way.track_inprogress(), self._status.request():
                 completion = await upstream.complete(flight.request)
         except UpstreamError as failure:
+            self._status.failed(failure)
             charged = flight.worst if failure.maybe_billed else 0.0
             outcome: Outcome = "lost" if failure.maybe_billed else "rejected"
             await self._journal.unanswered(number, outcome, f"{failure} {failure.raw}".strip(), charged)
             raise
+        self._status.answered(upstream.where)
         usage, charged = booked(upstream.model, completion.usage, flight.worst)
         reason = "" if self._is_usable(flight, completion.raw) else UNUSABLE
         await self._journal.answered(number, flight.call.key, completion.raw, usage, charged, reason)

@@ -117,6 +117,19 @@ def test_a_training_says_once_where_it_shows_itself(tmp_path: Path, capsys: pyte
             "第 2/8 步，平均奖励 0.071，胜过教师的比例 0.352，标准段落 0.875，dev 上的标准段落 0.877，还剩 99 秒",
         ),
         ("10 calls wait, the oldest for 80 s", "10 个调用在等待，最久的已等 80 秒"),
+        (
+            "64 calls wait, the oldest for 40 s: status 429 (rate limit); asked again in 8 s",
+            "64 个调用在等待，最久的已等 40 秒：状态 429（限流）；8 秒后再问",
+        ),
+        (
+            "1,200 calls wait, the oldest for 40 s: the service has 10 requests and has not answered yet",
+            "1,200 个调用在等待，最久的已等 40 秒：服务收到了 10 个请求，还没有应答",
+        ),
+        (
+            "1 call waits, for 16 s: no answer in time; asked again",
+            "1 个调用在等待，已等 16 秒：没有及时应答；正在重问",
+        ),
+        ("1 call waits, for 16 s: status 503; asked again", "1 个调用在等待，已等 16 秒：状态 503；正在重问"),
         ("0.5 s  行 32，已改写 30", "0.5 s  行 32，已改写 30"),
         ("Give more rows, or another base", "Give more rows, or another base"),
     ],

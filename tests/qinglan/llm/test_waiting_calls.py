@@ -8,6 +8,7 @@ import pytest
 
 from qinglan.llm import waiting_calls
 from qinglan.llm.client import GatewayClient
+from qinglan.llm.contract import WAITS_PATH
 from qinglan.llm.waiting_calls import waiting_line
 from tests.echo_servers import Reply, Scripted, completion, running
 
@@ -28,15 +29,30 @@ def test_calls_are_told_once_no_answer_has_come_for_long(sent: list[float], answ
     assert waiting_line("generate", sent, answered, 100.0) == line
 
 
-def test_a_provider_that_hangs_is_told_while_it_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+class Slow(Scripted):
+    """A gateway whose answer takes a second, and that says why."""
+
+    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        await asyncio.sleep(0.0 if scope["path"] == WAITS_PATH else 1.0)
+        await super().__call__(scope, receive, send)
+
+    def _next(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
+        return self.replies[path == WAITS_PATH]
+
+
+@pytest.mark.parametrize(
+    ("waits", "shown"),
+    [
+        (Reply(200, b'{"reason": "status 429 (rate limit); asked again in 8 s"}'), " s: status 429 (rate limit);"),
+        (Reply(200, b'{"reason": ""}'), " s\n"),
+        (Reply(404, b"a gateway of an earlier release"), " s\n"),
+        (Reply(503, b"{}"), " s\n"),
+    ],
+)
+def test_a_provider_that_hangs_is_named_with_its_reason_while_it_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], waits: Reply, shown: str
 ) -> None:
     monkeypatch.setattr(waiting_calls, "SILENT_SECONDS", 0.2)
-    answer = Scripted(Reply(200, completion("答"), {"x-qinglan-call": "c"}))
-
-    async def slow(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
-        await asyncio.sleep(1.0)
-        await answer(scope, receive, send)
 
     async def ask(url: str) -> None:
         async with GatewayClient(url, "generate") as gateway:
@@ -45,7 +61,8 @@ def test_a_provider_that_hangs_is_told_while_it_does(
             await asyncio.sleep(0.5)
 
     lines = list[str]()
-    with running(slow) as url:
+    with running(Slow(Reply(200, completion("答"), {"x-qinglan-call": "c"}), waits)) as url:
         asyncio.run(ask(url))
     assert "[generate] 3 calls wait, the oldest for " in lines[0]
+    assert shown in lines[0]
     assert capsys.readouterr().out == "", "nothing waits any more"

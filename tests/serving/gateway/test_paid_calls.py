@@ -194,7 +194,7 @@ def test_a_bad_request_fails_its_row_at_once_and_costs_nothing(tmp_path: Path) -
         (error(429, "You exceeded your quota", "insufficient_quota"), "top it up"),
         (error(401, "bad key", "invalid_api_key"), "set another"),
         (error(404, "no such model", "model_not_found"), "base_url and model"),
-        (error(429, "come back tomorrow", "rate_limit_exceeded", retry_after="86400"), "run again later"),
+        (error(429, "come back tomorrow", "rate_limit_exceeded", retry_after="86400"), "Run again after that time"),
     ],
 )
 def test_an_error_that_concerns_every_row_stops_the_run_after_one_call(
@@ -216,7 +216,7 @@ def test_a_service_that_never_lets_one_wait_is_not_asked_for_ever(tmp_path: Path
         config = gateway_config(teacher, limits={"concurrency": 1, "longest_wait_seconds": 0.5})
         [answer], _ = ask_all(config, tmp_path, ["一"])
 
-    assert isinstance(answer, OutageError) and "run again later" in str(answer)
+    assert isinstance(answer, OutageError) and "Run again later" in str(answer)
     assert len(app.seen) <= 6
 
 

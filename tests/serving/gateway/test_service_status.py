@@ -1,0 +1,118 @@
+"""A provider that limits, fails or hangs is named with its reason: to who waits, in the log, and at the end."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from qinglan.errors import OutageError
+from qinglan.llm.client import GatewayClient
+from qinglan.llm.contract import WAITS_PATH
+from qinglan.llm.upstream import (
+    FatalUpstreamError,
+    RateLimitError,
+    RejectedRequestError,
+    TransientError,
+    UpstreamError,
+)
+from serving.gateway.service_status import ServiceStatus
+from tests.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
+
+LIMITED = RateLimitError("teacher t: status 429: slow down.", "", 8.0)
+SILENT = TransientError("timeout", "teacher t: no answer in 60 s.", "", True)
+
+
+@pytest.mark.parametrize(
+    ("failures", "pause", "reason"),
+    [
+        ([LIMITED], 8.4, "status 429 (rate limit); asked again in 8 s"),
+        ([LIMITED], 0.0, "status 429 (rate limit); asked again"),
+        ([SILENT, LIMITED], 1.0, "status 429 (rate limit); asked again in 1 s"),
+        ([LIMITED, SILENT], 1.0, "no answer in time; asked again"),
+        ([TransientError("status 503", "x")], 0.0, "status 503; asked again"),
+        ([TransientError("connection", "x")], 0.0, "no connection; asked again"),
+        ([TransientError("unreadable", "x")], 0.0, "an answer that is not JSON; asked again"),
+        ([FatalUpstreamError("key", "x")], 0.0, ""),
+        ([RejectedRequestError("refused", "x")], 0.0, ""),
+        ([], 0.0, ""),
+    ],
+)
+def test_the_reason_why_calls_wait(failures: list[UpstreamError], pause: float, reason: str) -> None:
+    status = ServiceStatus()
+    for failure in failures:
+        status.failed(failure)
+    assert status.hold_up(pause) == reason
+
+    status.answered("teacher t")
+    with status.request(), status.request():
+        assert status.hold_up(0.0) == "the service has 2 requests and has not answered yet"
+    assert status.hold_up(0.0) == ""
+
+
+def test_the_log_has_a_line_for_each_change_and_none_for_each_request(caplog: pytest.LogCaptureFixture) -> None:
+    status = ServiceStatus()
+    for failure in [LIMITED] * 50 + [SILENT] * 9:
+        status.failed(failure)
+    status.answered("teacher t")
+    for _ in range(100):  # a limit under which answers and refusals alternate
+        status.failed(LIMITED)
+        status.answered("teacher t")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "teacher t: status 429: slow down. (Retry-After: 8 s)",
+        "teacher t: no answer in 60 s.",
+        "teacher t answers again after 0 s.",
+    ]
+
+
+def ask_all(url: str, folder: Path, after: float, **limits: Any) -> tuple[list[Any], str]:
+    """Ten answers or errors of a gateway before this service, and the reason that it tells after some seconds."""
+
+    async def run() -> tuple[list[Any], str]:
+        async with (
+            gateway(gateway_config(url, limits=limits), folder) as at,
+            GatewayClient(at, "generate") as client,
+            httpx.AsyncClient(trust_env=False) as http,
+        ):
+            message: Any = [{"role": "user", "content": "q"}]
+            asks = [asyncio.create_task(client.ask("teacher", [*message, *message * n], str(n))) for n in range(10)]
+            await asyncio.sleep(after)
+            reason = (await http.get(at + WAITS_PATH)).json()["reason"]
+            return await asyncio.gather(*asks, return_exceptions=True), reason
+
+    return asyncio.run(run())
+
+
+def test_a_service_that_only_limits_ends_the_run_with_what_it_really_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = Reply(429, b'{"error": {"message": "Rate limit"}}', {"retry-after": "1"})
+    with running(service := Scripted(refusal)) as url, caplog.at_level(logging.WARNING):
+        answers, reason = ask_all(url, tmp_path, 0.7, longest_wait_seconds=3.0)
+
+    assert reason.startswith("status 429 (rate limit); asked again in ")
+    assert len(service.seen) <= 10 + 3, "one request for each second that it asked for"
+    assert {type(answer) for answer in answers} == {OutageError}
+    assert "status 429: Rate limit" in str(answers[0])
+    assert "requests of the last 2 s, and its last Retry-After was 1 s" in str(answers[0])
+    lines = [record.getMessage() for record in caplog.records if "serving.gateway" in record.name]
+    assert len(lines) == 1
+    assert "(Retry-After: 1 s)" in lines[0]
+
+
+class Silent(Scripted):
+    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        await asyncio.sleep(1.2 if len(self.seen) < 4 else 0.0)
+        await super().__call__(scope, receive, send)
+
+
+def test_a_service_that_hangs_is_named_before_the_first_timeout(tmp_path: Path) -> None:
+    with running(Silent(Reply(200, completion("answer")))) as url:
+        answers, reason = ask_all(url, tmp_path, 0.5, timeout_seconds=5.0)
+
+    assert reason == "the service has 10 requests and has not answered yet"
+    assert [answer.text for answer in answers] == ["answer"] * 10
