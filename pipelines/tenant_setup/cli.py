@@ -115,7 +115,8 @@ def lines_of_data(data: "TenantData") -> list[str]:
     files = data.documents.files if data.documents else []
     unread, whole = [file for file in files if file.note], [file for file in files if not file.note]
     lines += [f"! {file.line}" for file in unread]
-    lines += [f"! {file.path}: {sheet}" for file in files for sheet in file.left_out]
+    lines += [f"! {file.path}: {remark}" for file in files for remark in file.remarks]
+    lines += [f"! {note}" for note in (data.documents.notes if data.documents else ())]
     lines += [f"  {file.line}" for file in whole[:SHOWN_FILES]]
     if more := whole[SHOWN_FILES:]:
         lines.append(f"  and {len(more):,} more files: {sum(file.passages for file in more):,} passages")

@@ -54,6 +54,7 @@ SCANNED = (".pdf", ".docx")
 NO_TEXT = "holds no text. Put some there, or leave it out"
 NO_TEXT_IN_SCAN = "holds no text (a scan needs OCR first)"
 NO_FILE = "There is no file; links and hidden files are not read. Put the documents themselves there."
+PACKAGES = "node_modules"
 TITLE_STYLE = "p[style-name='Title'] => h1:fresh"
 CONTENT_NAMES = (
     "content",
@@ -82,8 +83,8 @@ class DocumentReport(NamedTuple):
     note: str = ""
     """The reason where it gave no passage."""
 
-    left_out: tuple[str, ...] = ()
-    """Sheets of a workbook that were not read, with the reason, where others were."""
+    remarks: tuple[str, ...] = ()
+    """What of the file was not read although it gave passages, such as a sheet of a workbook, with the reason."""
 
     @property
     def in_words(self) -> str:
@@ -99,49 +100,83 @@ class DocumentReport(NamedTuple):
 class Documents(NamedTuple):
     passages: list[Passage]
     files: list[DocumentReport]
+    notes: tuple[str, ...] = ()
+    """Counts of files that are no part of the knowledge base."""
+
+
+class FileList(NamedTuple):
+    """Documents with their names from the folder that was named, and the number of those that were left out."""
+
+    files: list[tuple[Path, PurePath]]
+    hidden: int
+
+
+class FilePassages(NamedTuple):
+    passages: list[Passage]
+    remarks: tuple[str, ...] = ()
+    draft: bool = False
 
 
 def read_documents(places: Iterable[Path]) -> Documents:
     """Passages of files and of all files under folders; a file that cannot be read is reported with the reason."""
+    listed, drafts = list_files(places), 0
     read = Documents([], [])
     origin: dict[str, str] = {}
-    for path, source in list_files(places):
+    for path, source in listed.files:
         try:
             with _time_limit(SECONDS + SECONDS_A_MB * (path.stat().st_size >> 20)):
-                passages, left_out = _passages(path, source)
-            note = "" if passages else NO_TEXT_IN_SCAN if path.suffix.lower() in SCANNED else NO_TEXT
+                file = _passages(path, source)
+            note = "" if file.passages else NO_TEXT_IN_SCAN if path.suffix.lower() in SCANNED else NO_TEXT
         except DataError as error:
-            passages, left_out, note = [], (), _reason(path, error)
-        for passage in passages:
+            file, note = FilePassages([]), _reason(path, error)
+        if file.draft:
+            drafts += 1
+            continue
+        for passage in file.passages:
             if other := origin.get(passage.id):
                 raise DataError(
                     f"{path}: id {passage.id!r} is used in {other} already. Give every passage its own id."
                 )
             origin[passage.id] = str(path)
-        read.passages.extend(passages)
-        read.files.append(DocumentReport(path, len(passages), note, left_out))
+        read.passages.extend(file.passages)
+        read.files.append(DocumentReport(path, len(file.passages), note, file.remarks))
+    read = read._replace(notes=_left_out(drafts, listed.hidden))
     if not read.passages:
         if len(read.files) == 1:
-            raise DataError(read.files[0].line, *read.files[0].left_out)
+            raise DataError(read.files[0].line, *read.files[0].remarks, *read.notes)
         reasons = [f"- {report.line}" for report in read.files[:SHOWN_FILES]] or [f"- {NO_FILE}"]
-        raise DataError(f"No passage could be read from {', '.join(map(str, places))}:", *reasons)
+        raise DataError(f"No passage could be read from {', '.join(map(str, places))}:", *reasons, *read.notes)
     return read
 
 
-def list_files(places: Iterable[Path]) -> Iterator[tuple[Path, PurePath]]:
-    """Files in order, with their names from the folder that was named; hidden files and links are left out."""
+def _left_out(drafts: int, hidden: int) -> tuple[str, ...]:
+    notes = []
+    if drafts:
+        notes.append(f"Left out as drafts, by draft: true in their front matter: {drafts:,}.")
+    if hidden:
+        notes.append(f"Left out as hidden, or as part of a hidden folder or of node_modules: {hidden:,}.")
+    return tuple(notes)
+
+
+def list_files(places: Iterable[Path]) -> FileList:
+    """Files in order; links, hidden files and those of others' packages are left out."""
+    files, hidden = list[tuple[Path, PurePath]](), 0
     for root in places:
         if not root.exists():
             refuse_web_path(root)
             raise DataError(f"{root}: no such file or folder. Give the documents of the knowledge base.")
         if root.is_file():
-            yield root, PurePath(root.name)
+            files.append((root, PurePath(root.name)))
             continue
         for path in sorted(root.rglob("*")):
             inside = path.relative_to(root)
-            hidden = any(part.startswith((".", "~$")) for part in inside.parts)
-            if path.is_file() and not path.is_symlink() and not hidden:
-                yield path, inside
+            if not path.is_file() or path.is_symlink():
+                continue
+            if any(part.startswith((".", "~$")) or part == PACKAGES for part in inside.parts):
+                hidden += path.suffix.lower() in DOCUMENT_ENDINGS
+            else:
+                files.append((path, inside))
+    return FileList(files, hidden)
 
 
 @contextmanager
@@ -160,18 +195,25 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _passages(path: Path, source: PurePath) -> tuple[list[Passage], tuple[str, ...]]:
-    """The passages of a file, and the sheets of it that were not read, with the reason."""
+def _passages(path: Path, source: PurePath) -> FilePassages:
+    """The passages of a file, and what of it was not read, with the reason."""
     suffix = path.suffix.lower()
     if suffix in RECORD_ENDINGS:
         sheets = sheets_of(path)
-        return workbook_passages(path, source, sheets) if len(sheets) > 1 else ([*record_passages(path, source)], ())
+        if len(sheets) > 1:
+            return workbook_passages(path, source, sheets)
+        return FilePassages([*record_passages(path, source)])
     if suffix not in READERS:
-        raise DataError(f"is no format that is read here. Save it as one of {', '.join((*READERS, *RECORD_ENDINGS))}")
-    return [*document_passages(source, READERS[suffix](path))], ()
+        raise DataError(f"is no format that is read here. Save it as one of {', '.join(DOCUMENT_ENDINGS)}")
+    blocks = [*READERS[suffix](path)]
+    pages = [block for block in blocks if isinstance(block, Page)]
+    if any(page.draft for page in pages):
+        return FilePassages([], draft=True)
+    remarks = tuple(page.remark for page in pages if page.remark)
+    return FilePassages([*document_passages(source, blocks)], remarks)
 
 
-def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> tuple[list[Passage], tuple[str, ...]]:
+def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> FilePassages:
     """The passages of all sheets that have a column of texts, and the other sheets with the reason.
 
     An id is of one passage in the whole file: the same one in two sheets is an error, not a sheet that is left out.
@@ -191,7 +233,7 @@ def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> tu
                 )
             sheet_of[passage.id] = name
         passages += rows
-    return passages, tuple(left_out)
+    return FilePassages(passages, tuple(left_out))
 
 
 def _reason(path: Path, error: DataError) -> str:
@@ -379,3 +421,4 @@ READERS: dict[str, Callable[[Path], Iterator[Page | Block]]] = {
     **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown_file), ".txt": read_plain,
     **dict.fromkeys((".html", ".htm"), read_html_file), ".docx": read_word, ".pdf": read_pdf,
 }  # fmt: skip
+DOCUMENT_ENDINGS = (*READERS, *RECORD_ENDINGS)

@@ -5,22 +5,24 @@ read_markdown("---\\ntitle: 部署\\n---\\n## 步骤 {#steps}\\n...")    Page("�
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
+from pipelines.tenant_setup.hidden_markup import without_hidden
 from pipelines.tenant_setup.passages import Block, Page, fence_numbers
 from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"(#{1,6})\s")
-ANCHOR = re.compile(r"\s?(?:\{:?\s?#[^{}]{0,200}\}|\{/\*\s?#[^{}]{0,200}\*/\})$")
-"""The id of a heading as Docusaurus, VitePress, kramdown and MDX write it."""
+ANCHOR = re.compile(r"\s?\{:?\s?#[^{}]{0,200}\}$")
+"""The id of a heading as Docusaurus, VitePress and kramdown write it."""
 
 ADMONITION = re.compile(r"\s*:{3,}\s*(?:[\w-]+\s*)?(.*)$")
 """A line that begins or ends a box (:::tip Title): its title is text, its name and marks are not."""
 
-MDX_IMPORT = re.compile(r"import\s.{0,200}['\"];?\s*$")
+FIELD = re.compile(r"\s*[A-Za-z_][\w-]*\s*:(?:\s|$)")
+"""The first line of front matter, whole or broken; another one stands between two rules."""
+
 MOST_FIELDS, LONGEST_FIELD = 20, 200
 """Fields of front matter that each passage takes as metadata, and characters of each."""
 
@@ -30,7 +32,7 @@ def read_markdown(text: str) -> Iterator[Page | Block]:
     page, body = _front_matter("\n".join(text.splitlines()))
     if page:
         yield page
-    lines = [*body.split("\n"), ""]
+    lines = [*without_hidden(body).split("\n"), ""]
     paragraph = list[str]()
     for line, fence in zip(lines, fence_numbers(lines), strict=True):
         mark = None if fence else HEADING.match(line)
@@ -49,12 +51,19 @@ def read_markdown(text: str) -> Iterator[Page | Block]:
 
 def _front_matter(text: str) -> tuple[Page | None, str]:
     """The page that YAML at the beginning describes, and the rest; what is no YAML mapping stays text."""
-    if match := FRONT_MATTER.match(text):
-        with suppress(ConfigError):
-            fields = parse_yaml(match[1], "yaml")
-            if isinstance(fields, dict):
-                return Page(_field(fields.get("title")), _metadata(fields)), text[match.end() :]
-    return None, text
+    match = FRONT_MATTER.match(text)
+    if not match:
+        return None, text
+    try:
+        fields = parse_yaml(match[1], "front matter")
+    except ConfigError as error:
+        if not FIELD.match(match[1]):
+            return None, text
+        return Page(remark=f"its front matter cannot be read, and is left out: {error}"), text[match.end() :]
+    if not isinstance(fields, dict):
+        return None, text
+    page = Page(_field(fields.get("title")), _metadata(fields), draft=fields.get("draft") is True)
+    return page, text[match.end() :]
 
 
 def _metadata(fields: Mapping[Any, Any]) -> dict[str, str]:
@@ -75,7 +84,7 @@ def _heading(text: str) -> str:
 
 
 def _shown(line: str) -> str:
-    """A line of text without an admonition's marks; the imports of MDX are no text."""
+    """A line of text without an admonition's marks."""
     if match := ADMONITION.match(line):
         return match[1].strip().removeprefix("[").removesuffix("]")
-    return "" if MDX_IMPORT.match(line) else line.rstrip()
+    return line.rstrip()

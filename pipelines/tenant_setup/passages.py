@@ -30,6 +30,11 @@ class Page(NamedTuple):
 
     title: str = ""
     metadata: Mapping[str, Any] = MappingProxyType({})
+    draft: bool = False
+    """The page is not published, so it gives no passage."""
+
+    remark: str = ""
+    """A fault of the document's own words about itself."""
 
 
 class Block(NamedTuple):
@@ -45,16 +50,20 @@ class Block(NamedTuple):
 
 def document_passages(source: PurePath, blocks: Iterable[Page | Block]) -> Iterator[Passage]:
     """Passages of one document: each under its headings, with an id of the file's name and a number."""
+    blocks = list(blocks)
+    own_heading = sum(isinstance(block, Block) and block.level == 1 for block in blocks) == 1
     about, path = Page(), dict[int, str]()
     number, content, page = 0, "", 0
 
     def finish() -> Iterator[Passage]:
         nonlocal number, content
         for piece in split_text(content):
+            if not any(map(str.isalnum, piece)):
+                continue
             number += 1
             yield Passage(
                 id=f"{safe_id(str(source))}#{number}",
-                title=_title(about.title, source, path),
+                title=_title(about.title, source, path, own_heading),
                 content=piece,
                 metadata={**about.metadata, "source": str(source)} | ({"page": page} if page else {}),
             )
@@ -81,31 +90,36 @@ def safe_id(text: str) -> str:
     return re.sub(r"[\s,，;；\\/]+", "_", visible(text)).strip("_") or "passage"
 
 
-def _title(page: str, source: PurePath, path: Mapping[int, str]) -> str:
-    """The page's title and the nearest heading; the page's is its own, its first heading's, or the file's name."""
-    headings = [path[level] for level in sorted(path)]
-    page = page or (path.get(1) or source.stem)
-    section = headings[-1] if headings else page
-    if section == page:
-        return page[:LONGEST_TITLE]
-    section = section[: LONGEST_TITLE // 2] if len(page) + len(section) > LONGEST_TITLE - len(SECTION) else section
-    return f"{page[: LONGEST_TITLE - len(SECTION) - len(section)]}{SECTION}{section}"
+def _title(page: str, source: PurePath, path: Mapping[int, str], own_heading: bool) -> str:
+    """The page's title and the headings above the text, from the outermost on; each is cut alike if they are long.
+
+    The page's title is its own, its first heading's, or the file's name. A page with a title often repeats it, in
+    other words, as its only heading of the first level: above other headings, such an `own_heading` is left out.
+    """
+    headings = [path[level] for level in sorted(path) if level > 1 or len(path) == 1 or not (page and own_heading)]
+    page = page or path.get(1) or source.stem
+    parts = [page, *(headings[1:] if headings[:1] == [page] else headings)]
+    room = LONGEST_TITLE - len(SECTION) * (len(parts) - 1)
+    width = max(width for width in range(1, room + 1) if sum(min(len(part), width) for part in parts) <= room)
+    return SECTION.join(part[:width] for part in parts)
 
 
 def fence_numbers(lines: Sequence[str]) -> Iterator[int]:
     """For each line the number of the fenced code that it belongs to, with its first and last line; 0 for text."""
-    number, marker = 0, ""
+    number, fence = 0, ""
     for line in lines:
-        match = FENCE.match(line)
-        if marker:
-            yield number
-            if match and match[1].startswith(marker) and not match[2].strip():
-                marker = ""
-        elif match and not (match[1].startswith("`") and "`" in match[2]):  # ```x``` is a word in a text
-            number, marker = number + 1, match[1]
-            yield number
-        else:
-            yield 0
+        before, fence = fence, next_fence(fence, line)
+        number += bool(fence and not before)
+        yield number if before or fence else 0
+
+
+def next_fence(marks: str, line: str) -> str:
+    """The marks of the fenced code that is open after this line, by those that are open before it; empty for none."""
+    match = FENCE.match(line)
+    if marks:
+        return "" if match and match[1].startswith(marks) and not match[2].strip() else marks
+    is_word = match and match[1].startswith("`") and "`" in match[2]  # ```x``` in a text
+    return match[1] if match and not is_word else ""
 
 
 def split_text(text: str) -> Iterator[str]:

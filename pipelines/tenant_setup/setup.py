@@ -315,8 +315,9 @@ def readme(tenant: str, data: TenantData, answers: Answers) -> str:
         "documents": [
             f"- {_code(str(report.path))}: {_plain(words(line))}"
             for report in documents
-            for line in (report.in_words, *report.left_out)
-        ],
+            for line in (report.in_words, *report.remarks)
+        ]
+        + [f"- {_plain(words(note))}" for note in (data.documents.notes if data.documents else ())],
     }
     values = {
         "label": _labelling_step(data, answers), "tenant": tenant,

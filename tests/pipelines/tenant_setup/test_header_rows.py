@@ -114,8 +114,8 @@ def test_all_sheets_of_a_knowledge_base_are_read_and_the_others_are_named(
     assert [passage.content for passage in read.passages] == contents
     assert len({passage.id for passage in read.passages}) == len(contents) == report.passages
     assert {passage.metadata["sheet"] for passage in read.passages} <= sheets.keys()
-    assert len(report.left_out) == len(left_out)
-    assert all(reason in line for reason, line in zip(left_out, report.left_out, strict=True))
+    assert len(report.remarks) == len(left_out)
+    assert all(reason in line for reason, line in zip(left_out, report.remarks, strict=True))
 
 
 def test_a_hidden_sheet_of_a_knowledge_base_is_not_read(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def test_front_matter_is_metadata_and_its_title_the_pages() -> None:
     [
         ("---\n- a\n- b\n---\n正文", "about", "---\n- a\n- b\n---\n正文"),  # a list between two rules
         ("---\n先说明。\n---\n正文", "about", "---\n先说明。\n---\n正文"),
-        ("---\ntitle: a: b: c\n---\n正文", "about", "---\ntitle: a: b: c\n---\n正文"),  # no YAML: nothing is lost
-        ("---\ntitle: a\ntitle: b\n---\n正文", "about", "---\ntitle: a\ntitle: b\n---\n正文"),
+        ("---\n先说: a: b\n---\n正文", "about", "---\n先说: a: b\n---\n正文"),  # no YAML, and no field
+        ("---\n[a\n---\n正文", "about", "---\n[a\n---\n正文"),
         ("---\ntitle: a\n正文", "about", "---\ntitle: a\n正文"),  # without its end
         ("---\n---\n正文", "about", "---\n---\n正文"),
         ("---\ntitle: {a: b}\n---\n正文", "about", "正文"),
@@ -43,7 +43,6 @@ def test_front_matter_is_metadata_and_its_title_the_pages() -> None:
         ("---\ntitle: a\n---\n# b\n正文", "a › b", "正文"),
         ("---\ntitle: b\n---\n# b\n正文", "b", "正文"),
         ("正文\n---\ntitle: a\n---\n", "about", "正文\n---\ntitle: a\n---"),
-        ("---\nx: &x [*x]\n---\n正文", "about", "---\nx: &x [*x]\n---\n正文"),
     ],
 )
 def test_what_is_no_front_matter_stays_text(tmp_path: Path, text: str, title: str, content: str) -> None:
@@ -52,6 +51,19 @@ def test_what_is_no_front_matter_stays_text(tmp_path: Path, text: str, title: st
     [passage] = read_documents([tmp_path]).passages
 
     assert (passage.title, passage.content) == (title, content)
+
+
+@pytest.mark.parametrize(
+    "fields", ["title: a: b: c", "title: a\ntitle: b", "x: &x [*x]", "title: a\n\tbad", "title: [a", "title: 'a"]
+)
+def test_broken_front_matter_is_left_out_and_named(tmp_path: Path, fields: str) -> None:
+    (tmp_path / "about.md").write_text(f"---\n{fields}\n---\n正文", encoding="utf-8")
+
+    read = read_documents([tmp_path])
+
+    assert [passage.content for passage in read.passages] == ["正文"]
+    [remark] = read.files[0].remarks
+    assert remark.startswith("its front matter cannot be read, and is left out: front matter:")
 
 
 def test_front_matter_cannot_replace_the_source_or_fill_every_passage() -> None:
@@ -84,6 +96,28 @@ def test_a_long_title_keeps_its_section() -> None:
 
     assert len(passage.title) == LONGEST_TITLE
     assert passage.title.endswith("长 › 示例")
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        ("# a\n## b\n### c\n正文\n## d\n正文", ["a › b › c", "a › d"]),
+        ("---\ntitle: p\n---\n# a\n正文\n## b\n### c\n正文", ["p › a", "p › b › c"]),  # a says what p says
+        ("---\ntitle: p\n---\n# a\n## b\n正文\n# c\n## b\n正文", ["p › a › b", "p › c › b"]),
+        ("---\ntitle: p\n---\n## b\n#### c\n正文", ["p › b › c"]),
+        ("---\ntitle: p\n---\n# p\n## b\n正文", ["p › b"]),
+        ("### c\n正文\n## b\n正文", ["about › c", "about › b"]),
+        (f"# {'a' * 90}\n## {'b' * 90}\n### c\n正文", [f"{'a' * 36} › {'b' * 36} › c"]),
+        ("# a\n## b\n### c\n#### d\n##### e\n###### f\n正文", ["a › b › c › d › e › f"]),
+    ],
+)
+def test_a_title_is_the_path_of_headings(text: str, titles: list[str]) -> None:
+    assert [passage.title for passage in passages(text)] == titles
+
+
+@pytest.mark.parametrize("text", ["---", "| | |\n|--|--|", "***", "# a\n\n---\n\n...", ":::\n:::", "> !"])
+def test_a_passage_without_words_is_none(text: str) -> None:
+    assert passages(text) == []
 
 
 CODE = "\n".join(f"line {number}: value" for number in range(60))
