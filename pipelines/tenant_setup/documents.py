@@ -84,7 +84,7 @@ class DocumentReport(NamedTuple):
     """The reason where it gave no passage."""
 
     remarks: tuple[str, ...] = ()
-    """What of the file was not read although it gave passages, such as a sheet of a workbook, with the reason."""
+    """Parts that were not read of a file that gave passages, such as a sheet of a workbook, with the reason."""
 
     @property
     def in_words(self) -> str:

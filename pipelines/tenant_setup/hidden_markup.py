@@ -42,7 +42,10 @@ LABEL = re.compile(r"(?<![\w:.-])(?:label|title|alt)=(?:\"([^\"]*)\"|'([^']*)')"
 """The fields of a tag that readers see, such as the name of a tab."""
 
 WITHOUT_END = ("br", "hr", "img")
-INLINE = ("a", "abbr", "b", "code", "del", "em", "i", "ins", "kbd", "mark", "s", "small", "span", "strong", "sub", "sup", "u")  # fmt: skip
+INLINE = (
+    "a", "abbr", "b", "code", "del", "em", "i", "ins", "kbd", "mark", "s", "small", "span", "strong", "sub", "sup",
+    "u",
+)  # fmt: skip
 """Tags inside words, such as H<sub>2</sub>O; another one stands between words."""
 
 GAP = "\0"

@@ -9,6 +9,8 @@ from pipelines.tenant_setup.documents import read_documents
 from pipelines.tenant_setup.hidden_markup import without_hidden
 from qinglan.errors import DataError
 
+CODE = "```html\n<!-- a -->\n<b>c</b>\n{/* d */}\nimport x from 'y'\n```"
+
 
 def seen(text: str) -> str:
     return "\n".join(line.rstrip() for line in without_hidden(text).split("\n") if line.strip())
@@ -28,7 +30,7 @@ def seen(text: str) -> str:
         ("`<!-- a -->` b", "`<!-- a -->` b"),
         ("``<!-- ` -->`` b", "``<!-- ` -->`` b"),
         ("`a <!-- b --> c", "`a  c"),  # one backtick begins no code
-        ("```html\n<!-- a -->\n<b>c</b>\n{/* d */}\nimport x from 'y'\n```", "```html\n<!-- a -->\n<b>c</b>\n{/* d */}\nimport x from 'y'\n```"),
+        (CODE, CODE),
         ("~~~\n<script>a\n~~~\nb", "~~~\n<script>a\n~~~\nb"),
         ("- ```\n  <!-- a -->\n  ```\nb", "- ```\n  <!-- a -->\n  ```\nb"),
         ("{/* a */} b", " b"),
@@ -83,7 +85,10 @@ def test_what_readers_never_see_is_left_out(text: str, shown: str) -> None:
     assert seen(text) == shown
 
 
-@pytest.mark.parametrize("piece", ["<!-- a", "{/* a", "`<a ", "<a {", "<a '", "x <script> ", "<b>\n", "export const a = (\n\n", "`" * 9 + "a"])  # fmt: skip
+@pytest.mark.parametrize(
+    "piece",
+    ["<!-- a", "{/* a", "`<a ", "<a {", "<a '", "x <script> ", "<b>\n", "export const a = (\n\n", "`" * 9 + "a"],
+)
 def test_the_work_of_hiding_grows_with_the_text_alone(piece: str) -> None:
     started = time.process_time()
 
