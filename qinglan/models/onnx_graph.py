@@ -1,38 +1,23 @@
 """The check of an ONNX file: one graph of known operators, with all weights inside.
 
-    why = graph_fault(path.read_bytes())    # "" for a graph that reads nothing but itself and comes to an end
+    why = graph_fault(path.read_bytes())    # "" for a graph that reads nothing but itself, with bounded work
 
-A graph can name files for its weights and operators of a library to load, and loop for ever. So its operators are
-those of our own export (components/training/style/export.py) and of common encoders, none of which holds a graph of
-its own (Loop, If, Scan), and those that make a tensor of a given size take no large number. The file is parsed here
-as protobuf's wire format, without the onnx package, which neither an auditor nor an initialiser has. Field numbers
-are onnx.proto's: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+A graph can name files for its weights and operators of a library to load, loop for ever, and take all memory. So its
+operators are those of our own export (components/training/style/export.py), none of which holds a graph of its own
+(Loop, If, Scan), and its sizes and its work have a bound (onnx_work.py). The file is parsed here as protobuf's wire
+format, without the onnx package, which neither an auditor nor an initialiser has. Field numbers are onnx.proto's:
+https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 """
 
 from collections.abc import Iterator, Mapping
 
+from qinglan.models.onnx_work import INTEGERS, Node, Tensor, work_fault
+
 STANDARD = ("", "ai.onnx")
 """Domains of operators that every runtime has itself."""
 
-OPERATORS = frozenset({
-    # Qwen, Llama, Mistral, Gemma, BERT, RoBERTa, XLM-R, ModernBERT, DistilBERT, ELECTRA, ALBERT and DeBERTa, exported
-    "Abs", "Add", "And", "ArgMax", "Cast", "Ceil", "Clip", "Concat", "Cos", "CumSum", "Div", "Equal", "Expand",
-    "Gather", "GatherElements", "GatherND", "Gelu", "Gemm", "Greater", "GreaterOrEqual", "IsNaN",
-    "LayerNormalization", "Less", "LessOrEqual", "Log", "MatMul", "Max", "Mul", "Neg",
-    "Not", "Pow", "Range", "Reciprocal", "ReduceMean", "Relu",
-    "Reshape", "Shape", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Tanh",
-    "Tile", "Transpose", "Unsqueeze", "Where",
-    # The same, quantised to int8
-    "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear",
-    # Encoders that other exporters wrote, such as bge and MiniLM
-    "Constant", "ConstantOfShape", "Erf", "Exp", "Identity", "Min", "Or", "ReduceMax", "ReduceSum",
-    "RMSNormalization", "Trilu",
-})  # fmt: skip
-MAX_NODES = 100_000
+MAX_NODES = 20_000
 """Operators of a graph; an exported Qwen3-0.6B has some 5,000."""
-
-SIZED, MAX_SIZE = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"}), 1 << 20
-"""Operators that make a tensor of a given size, and the largest number that a graph may give them itself."""
 
 GRAPH, OPSETS, FUNCTIONS, TRAINING = 7, 8, 25, 20
 """Fields of a model."""
@@ -41,19 +26,18 @@ NODES, INITIALIZERS, SPARSE = 1, 5, 15
 """Fields of a graph."""
 
 NODE_INPUTS, NODE_OUTPUTS, NODE_OPERATOR, NODE_ATTRIBUTES, NODE_DOMAIN = 1, 2, 4, 5, 7
-ATTRIBUTE_INT, ATTRIBUTE_INTS, ATTRIBUTE_TENSORS, ATTRIBUTE_GRAPHS, ATTRIBUTE_SPARSE = (
-    3,
-    8,
-    (5, 10),
-    (6, 11),
-    (22, 23),
-)
-SPARSE_TENSORS = (1, 2)
-DATA_TYPE, INT64_DATA, TENSOR_NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 2, 7, 8, 9, 13, 14
+ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_INTS = 1, 3, 8
+SIMPLE_ATTRIBUTE = frozenset({ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_INTS, 2, 4, 13, 20})
+"""Fields of an attribute that is a number, a list of integers or a text: neither a tensor nor a graph."""
+
+DIMS, DATA_TYPE, TENSOR_NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 8, 9, 13, 14
 """Fields of a tensor; with the last two its bytes lie in another file."""
 
-INT64, MAX_SHAPE_BYTES = 7, 8 * 64
-"""The type of sizes, and bytes of a tensor that can be a shape: 64 numbers."""
+INTEGER_DATA = {6: 5, 7: 7}
+"""The field of a tensor's integers that are not raw bytes, by their type."""
+
+MAX_SIZES = 64
+"""Numbers of a tensor that can be a shape or an axis."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Kinds of fields in protobuf's wire format."""
@@ -66,8 +50,8 @@ def graph_fault(content: bytes) -> str:
     """Why these bytes are not one complete graph of standard operators; "" if they are."""
     try:
         model = _fields(memoryview(content))
-        return next(_model_faults(model), "")
-    except (ValueError, IndexError, RecursionError) as error:
+        return next(_model_faults(model), "") or _work_fault(_messages(model, GRAPH)[0], len(content))
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
         return f"no ONNX graph ({str(error)[:80]})"
 
 
@@ -90,62 +74,56 @@ def _graph_faults(graph: Message) -> Iterator[str]:
     nodes = [_fields(node) for node in _messages(fields, NODES)]
     if len(nodes) > MAX_NODES:
         yield f"its graph has {len(nodes):,} operators; {MAX_NODES:,} are enough for any"
-    for tensor in _messages(fields, INITIALIZERS):
-        yield from _tensor_faults(tensor)
-    for sparse in _messages(fields, SPARSE):
-        yield from _sparse_faults(sparse)
+    if SPARSE in fields:
+        yield "its graph has sparse weights, which no supported model has"
+    for tensor in map(_fields, _messages(fields, INITIALIZERS)):
+        if EXTERNAL_DATA in tensor or any(tensor.get(DATA_LOCATION, [])):
+            yield "its graph takes weights from another file"
     for node in nodes:
         yield from _node_faults(node)
-    yield from _size_faults(nodes, _messages(fields, INITIALIZERS))
 
 
 def _node_faults(node: Fields) -> Iterator[str]:
     for domain in _texts(node, NODE_DOMAIN):
         yield from _domain_faults(domain)
-    for operator in _texts(node, NODE_OPERATOR) or [""]:
-        if operator not in OPERATORS:
-            yield f"its graph has the operator {operator[:40]!r}, which no supported model has"
     for attribute in map(_fields, _messages(node, NODE_ATTRIBUTES)):
-        for tensor in _messages(attribute, *ATTRIBUTE_TENSORS):
-            yield from _tensor_faults(tensor)
-        for sparse in _messages(attribute, *ATTRIBUTE_SPARSE):
-            yield from _sparse_faults(sparse)
-        if _messages(attribute, *ATTRIBUTE_GRAPHS):
-            yield "its graph has a graph of its own, and a classifier needs none"
+        if attribute.keys() - SIMPLE_ATTRIBUTE:
+            yield "its graph has a tensor or a graph in an attribute, which no supported model has"
 
 
-def _size_faults(nodes: list[Fields], initializers: list[Message]) -> Iterator[str]:
-    """Sizes that the graph gives itself. A size that it computes is not followed: a server runs its model once before
-    it is ready."""
-    tensors = {name: tensor for tensor in map(_fields, initializers) for name in _texts(tensor, TENSOR_NAME)}
-    sizes = {name: _integers(tensor) for name, tensor in tensors.items()}
-    for node in nodes:
-        if _texts(node, NODE_OPERATOR) == ["Constant"]:
-            sizes |= dict.fromkeys(_texts(node, NODE_OUTPUTS), _constant(node))
-    for node in nodes:
-        if SIZED.intersection(_texts(node, NODE_OPERATOR)):
-            numbers = [number for name in _texts(node, NODE_INPUTS) for number in sizes.get(name, [])]
-            if any(abs(number) > MAX_SIZE for number in numbers):
-                yield f"its graph makes a tensor of {max(map(abs, numbers)):,} by itself"
+def _work_fault(graph: Message, file_bytes: int) -> str:
+    fields = _fields(graph)
+    nodes = [_node(_fields(node)) for node in _messages(fields, NODES)]
+    constants = [_constant(_fields(tensor)) for tensor in _messages(fields, INITIALIZERS)]
+    named = dict(constants)
+    if len(named) < len(constants):
+        return "its graph has two tensors of one name"
+    return work_fault(nodes, named, file_bytes)
 
 
-def _constant(node: Fields) -> list[int]:
-    numbers = []
+def _node(node: Fields) -> Node:
+    attributes = {}
     for attribute in map(_fields, _messages(node, NODE_ATTRIBUTES)):
-        numbers += [_signed(value) for value in attribute.get(ATTRIBUTE_INT, []) if isinstance(value, int)]
-        numbers += _varints(attribute.get(ATTRIBUTE_INTS, []))
-        for tensor in _messages(attribute, *ATTRIBUTE_TENSORS):
-            numbers += _integers(_fields(tensor))
-    return numbers
+        (name,) = _texts(attribute, ATTRIBUTE_NAME)
+        if name in attributes:
+            raise ValueError(f"two attributes {name[:40]!r}")
+        attributes[name] = _varints([*attribute.get(ATTRIBUTE_INT, []), *attribute.get(ATTRIBUTE_INTS, [])])
+    (operator,) = _texts(node, NODE_OPERATOR)
+    return Node(operator, _texts(node, NODE_INPUTS), _texts(node, NODE_OUTPUTS), attributes)
 
 
-def _integers(tensor: Fields) -> list[int]:
-    """The numbers of a small tensor of int64, which sizes are."""
-    if tensor.get(DATA_TYPE) != [INT64]:
-        return []
-    raw = b"".join(bytes(part) for part in _messages(tensor, RAW_DATA) if len(part) <= MAX_SHAPE_BYTES)
-    words = [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw) - 7, 8)]
-    return words + _varints(tensor.get(INT64_DATA, []))
+def _constant(tensor: Fields) -> tuple[str, Tensor]:
+    """A tensor of the file with its name, its shape and, if they are few integers, its numbers."""
+    (name,) = _texts(tensor, TENSOR_NAME)
+    (kind,) = tensor[DATA_TYPE]
+    sizes = None
+    if isinstance(kind, int) and kind in INTEGERS:
+        width, raw = INTEGERS[kind], b"".join(_messages(tensor, RAW_DATA))
+        if len(raw) <= MAX_SIZES * width:
+            words = [raw[at : at + width] for at in range(0, len(raw), width)]
+            numbers = [int.from_bytes(word, "little", signed=True) for word in words]
+            sizes = (*numbers, *_varints(tensor.get(INTEGER_DATA[kind], [])))
+    return name, Tensor(tuple(_varints(tensor.get(DIMS, []))), sizes)
 
 
 def _varints(values: list[int | Message]) -> list[int]:
@@ -164,17 +142,6 @@ def _varints(values: list[int | Message]) -> list[int]:
 
 def _signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
-
-
-def _sparse_faults(sparse: Message) -> Iterator[str]:
-    for tensor in _messages(_fields(sparse), *SPARSE_TENSORS):
-        yield from _tensor_faults(tensor)
-
-
-def _tensor_faults(tensor: Message) -> Iterator[str]:
-    fields = _fields(tensor)
-    if EXTERNAL_DATA in fields or any(fields.get(DATA_LOCATION, [])):
-        yield "its graph takes weights from another file"
 
 
 def _domain_faults(name: str) -> Iterator[str]:
