@@ -1,28 +1,29 @@
 """The check of a model before a server loads it: the folder must be what the release around it says.
 
-    proof = verify_model(Path("/mnt/models/model"))
-    proof.version     "09181d0f4159": of the model that the release names
-    proof.summary     "release fivedoctors/rewriter 770a02888766, its digests"
-    ... the model is loaded ...
-    refuse_changed(Path("/mnt/models/model"), proof)
+    with verified_copy(Path("/mnt/models/model"), trust=policy) as (copy, proof):
+        proof.version     "09181d0f4159": of the model that the release names
+        proof.summary     "release fivedoctors/rewriter 770a02888766, its digests"
+        ... the model is loaded from the copy ...
 
 The model is a folder inside of its release (release_folder.py), as the storage initialiser lays it out; this finds
 whatever has changed on the node since. For a model without a release only its digest is known, which the result says;
 if a trust policy is named, it is refused.
 
-The files could be exchanged after they were compared and before they are loaded, and are too large to keep in memory.
-So each file's inode and times are noted before it is first read, and compared once the model is loaded: any write,
-rename or link in between changes the inode or the change time (ctime), which only root can set back. The
-weights are copies by then (own_memory.py): a later write to the files changes nothing.
+A file that others can write may change between the two reads, one to compare it and one to load it. Neither its times
+nor its inode show that: through a shared mapping (mmap) a page that is dirty already is written without a new time.
+https://man7.org/linux/man-pages/man2/mmap.2.html#NOTES
+So each file is read once, into a folder that no other user reaches, and the copy is both compared and loaded.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
-from qinglan.digests import digest, tree_digest
-from qinglan.errors import AlteredError, DataError
+from qinglan.digests import tree_digest
+from qinglan.errors import AlteredError, DataError, QinglanError
 from qinglan.files import sha256_file
 from qinglan.lineage.release_folder import (
     FOLDERS,
@@ -37,7 +38,7 @@ from qinglan.lineage.statement import algorithm_fault
 from qinglan.lineage.statement_index import verify_signatures
 from qinglan.lineage.trust import load_trust
 from qinglan.models.references import refuse_foreign_files
-from qinglan.plain_files import plain_files
+from qinglan.plain_files import open_plain, plain_files, reading, writing
 from qinglan.rewriter.card import CARD
 
 VERSION_LENGTH = 12
@@ -45,16 +46,8 @@ VERSION_LENGTH = 12
 
 REFETCH_HINT = "Do not load it; fetch the release again, and run `qinglan audit` to see what changed."
 WEIGHTS = (".safetensors", ".safetensors.index.json")
-
-
-class FileIdentity(NamedTuple):
-    """A file's inode, size and times, from the kernel."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
+COPY_BYTES = 1 << 24
+"""Bytes that are read and written at a time."""
 
 
 class ModelVerification(NamedTuple):
@@ -72,62 +65,65 @@ class ModelVerification(NamedTuple):
     prompts_digest: str = ""
     """The digest of the card with the prompts, where it is a rewriter."""
 
-    identities: Mapping[str, FileIdentity] = {}
-    """Each file of the folder as it was before it was compared."""
-
     @property
     def version(self) -> str:
         return self.model_digest[:VERSION_LENGTH]
 
 
-def verify_model(folder: Path, weights: bool = True, trust: Path | None = None) -> ModelVerification:
+@contextmanager
+def verified_copy(
+    folder: Path, weights: bool = True, trust: Path | None = None
+) -> Iterator[tuple[Path, ModelVerification]]:
+    """Copy a model to a folder of mode 0700, verify the copy as verify_model does, and remove it when the block ends.
+
+    Without `weights` the merged weights stay where they are, and are verified there. Errors of the block that name
+    the copy name the model's own folder instead.
+    """
+    folder = folder.absolute()
+    with TemporaryDirectory(prefix="qinglan-model-") as place:
+        copy = Path(place) / MODEL
+        try:
+            proof = verify_model(folder, weights, trust, copy)
+            yield copy, proof
+        except QinglanError as error:
+            error.lines = tuple(line.replace(str(copy), str(folder)) for line in error.lines)
+            error.args = ("\n".join(error.lines),)
+            raise
+
+
+def verify_model(
+    folder: Path, weights: bool = True, trust: Path | None = None, copy: Path | None = None
+) -> ModelVerification:
     """Compare a model's folder with its release; an AlteredError or a DataError if they differ.
 
-    Without `weights` the merged weights may be missing. With `trust` the release must have a trusted signature.
+    Without `weights` the merged weights may be missing. With `trust` the release must have a trusted signature. With
+    `copy` the files are copied there first, and the copies are compared.
     """
     folder = folder.absolute()  # `.` has a parent folder only as an absolute path
     if trust is not None:
         _refuse_unproven(folder)
-    identities = file_identities(folder)
+    listing = plain_files(folder)
+    files = listing.files if copy is None else _copied(folder, listing.files, copy, weights)
     if not os.path.lexists(folder.parent / PROVENANCE):
-        refuse_foreign_files(folder, weights=False)  # a server that has the base model needs no weights here
-        summary = "unproven: no release around the model's folder"
-        return ModelVerification("unproven", digest(folder), summary, identities=identities)
+        refuse_foreign_files(folder, weights=False, files=files)  # a server with the base model needs no weights here
+        whole = tree_digest({name: sha256_file(path) for name, path in sorted_files(files)})
+        return ModelVerification("unproven", whole, "unproven: no release around the model's folder")
     release = read_release_statement(folder.parent)
-    files = release_files(folder.parent, release)
-    signed = files_inside(files, MODEL)
-    _refuse_other_files(folder, signed, weights)
+    release_digests = release_files(folder.parent, release)
+    signed = files_inside(release_digests, MODEL)
+    for name, why in listing.faults.items():
+        raise AlteredError(f"{folder / name}: {why}. {REFETCH_HINT}")
+    _refuse_other_files(folder, files, signed, weights)
     try:
-        refuse_foreign_files(folder, weights)
+        refuse_foreign_files(folder, weights, files)
     except DataError as error:
         raise AlteredError(f"{error} {REFETCH_HINT}") from error
     key = _signing_key(folder.parent, release, trust)
-    whole = tree_digest({name: files[name] for name in sorted(files, key=str.encode)})
+    whole = tree_digest({name: release_digests[name] for name in sorted(release_digests, key=str.encode)})
     text = f"release {release.name} {whole[:VERSION_LENGTH]}, its digests"
     text += f", signed by {key[:VERSION_LENGTH]}" if key else ""
     state: Literal["signed", "compared"] = "signed" if key else "compared"
-    prompts = signed.get(CARD, "")
-    return ModelVerification(state, tree_digest(signed), text, whole, release.name, prompts, identities)
-
-
-def file_identities(folder: Path) -> dict[str, FileIdentity]:
-    """The identity of each plain file, by its path in the folder."""
-    stats = {name: path.stat(follow_symlinks=False) for name, path in plain_files(folder).files.items()}
-    return {
-        name: FileIdentity(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-        for name, about in stats.items()
-    }
-
-
-def refuse_changed(folder: Path, proof: ModelVerification) -> None:
-    """Raise an AlteredError if a file changed since it was compared; call it when the model is loaded."""
-    now = file_identities(folder.absolute())
-    changed = sorted(name for name in {*now, *proof.identities} if now.get(name) != proof.identities.get(name))
-    if changed:
-        raise AlteredError(
-            f"{folder / changed[0]}: it was changed while the model was being loaded, so what was loaded may not be "
-            f"what was compared. {REFETCH_HINT}"
-        )
+    return ModelVerification(state, tree_digest(signed), text, whole, release.name, signed.get(CARD, ""))
 
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
@@ -142,7 +138,7 @@ def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
     files = {name: sha for name, sha in signed.items() if name not in FOLDERS}
     if tree_digest(files_inside(files, MODEL)) != signed.get(MODEL):
         raise AlteredError(f"{folder / PROVENANCE}: its files are not those of its model. {REFETCH_HINT}")
-    return {**files, PROVENANCE: sha256_file(folder / PROVENANCE)}
+    return {**files, PROVENANCE: release.digest}
 
 
 def is_merged_weights(name: str) -> bool:
@@ -171,18 +167,34 @@ def _refuse_unproven(folder: Path) -> None:
     )
 
 
-def _refuse_other_files(folder: Path, signed: dict[str, str], weights: bool) -> None:
-    listing = plain_files(folder)
-    for name, why in listing.faults.items():
-        raise AlteredError(f"{folder / name}: {why}. {REFETCH_HINT}")
-    for name, path in sorted_files(listing.files):
+def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) -> dict[str, Path]:
+    """Copy each file once; those that stay in their place, without `weights` the merged ones, keep their paths."""
+    copies = dict(files)
+    for name, path in files.items():
+        if weights or not is_merged_weights(f"{MODEL}/{name}"):
+            target = copies[name] = copy / path.relative_to(folder)
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as file:
+                    file.writelines(_pieces(path))
+    return copies
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with open_plain(path) as file, reading(path):
+        while piece := file.read(COPY_BYTES):
+            yield piece
+
+
+def _refuse_other_files(folder: Path, files: Mapping[str, Path], signed: dict[str, str], weights: bool) -> None:
+    for name, path in sorted_files(files):
         if (sha := sha256_file(path)) != signed.get(name):
             what = "the prompts are not those of" if name == CARD else "not as in"
             raise AlteredError(
-                f"{path}: {what} its release, which says {signed.get(name, 'nothing')[:VERSION_LENGTH]} of it, and "
-                f"it is {sha[:VERSION_LENGTH]}. {REFETCH_HINT}"
+                f"{folder / name}: {what} its release, which says {signed.get(name, 'nothing')[:VERSION_LENGTH]} of "
+                f"it, and it is {sha[:VERSION_LENGTH]}. {REFETCH_HINT}"
             )
-    missing = signed.keys() - listing.files.keys()
+    missing = signed.keys() - files.keys()
     gone = sorted(name for name in missing if weights or not is_merged_weights(f"{MODEL}/{name}"))
     if gone:
         raise DataError(f"{folder / gone[0]}: its release names it, and it is not there. Fetch the release again.")

@@ -52,6 +52,8 @@ class ReleaseStatement(NamedTuple):
     tenant: str
     statement: Statement
     envelope: Envelope
+    digest: str
+    """The digest of its file."""
 
 
 class LineageStatement(NamedTuple):
@@ -75,13 +77,14 @@ def read_release_statement(folder: Path) -> ReleaseStatement:
     path = folder / PROVENANCE
     if path.is_symlink() or not path.is_file():
         raise DataError(f"{path}: no such file, or not a plain one. The register stage writes a release.")
-    envelope = open_envelope(read_plain(path), str(path))
+    sealed = read_plain(path)
+    envelope = open_envelope(sealed, str(path))
     statement = from_payload(envelope.payload, str(path))
     name = statement.config.get("name") if isinstance(statement.config, Mapping) else None
     if statement.stage != RELEASE_STAGE or not isinstance(name, str) or name.count("/") != 1:
         raise DataError(f"{path}: the statement of {statement.stage}, and none of a release with its name.")
     parse_time(statement.ended)
-    return ReleaseStatement(name, name.partition("/")[0], statement, envelope)
+    return ReleaseStatement(name, name.partition("/")[0], statement, envelope, sha256_bytes(sealed))
 
 
 def read_figures(folder: Path | None) -> dict[str, Any]:

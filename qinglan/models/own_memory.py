@@ -1,7 +1,6 @@
 """Move a loaded model's weights from its files into this process's memory.
 
     model = copy_to_memory(AutoModel.from_pretrained(folder))
-    refuse_changed(folder, proof)       # after the copy: the files are not read again
 
 safetensors maps float32 files into memory (mmap), and torch uses the mapping as the weights. So a later write to the
 file changes the model that is being served, and a shorter file ends the process with SIGBUS.

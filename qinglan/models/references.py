@@ -44,11 +44,14 @@ WHOLE = "model.safetensors"
 PEFT_TYPE = "LORA"
 
 
-def refuse_foreign_files(folder: Path, weights: bool = True) -> None:
-    """Raise a DataError if loading would read a file outside of the folder, or, with `weights`, finds none."""
+def refuse_foreign_files(folder: Path, weights: bool = True, files: Mapping[str, Path] | None = None) -> None:
+    """Raise a DataError if loading would read a file outside of the folder, or, with `weights`, finds none.
+
+    `files` are the paths where the folder's files are read, such as copies of them.
+    """
     listing = plain_files(folder)
     links = {name: why for name, why in listing.faults.items() if (folder / name).is_symlink()}
-    for name, why in sorted((reference_faults(listing.files, weights=weights) or links).items()):
+    for name, why in sorted((reference_faults(files or listing.files, weights=weights) or links).items()):
         raise DataError(
             f"{folder / name}: no whole model: {why}. Copy it again from where it was trained, or run that stage "
             "again."

@@ -3,13 +3,14 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kserve import InferRequest, Model
 from kserve.errors import InvalidInput
 
 from qinglan.errors import DataError, OutageError
-from qinglan.lineage.model_verification import refuse_changed, verify_model
+from qinglan.lineage.model_verification import ModelVerification, verified_copy
 from qinglan.prompts import student_messages
 from qinglan.rewriter.base_weights import verify_base
 from qinglan.rewriter.card import model_context, read_card, refuse_other_prompts
@@ -54,30 +55,34 @@ class KServeRewriter(Model):  # type: ignore[misc]
 
     def load(self) -> bool:
         """Proven, then loaded; warm at once where the model is in this process."""
-        in_process, folder = self.config.backend == "transformers", self.config.model
-        proof = verify_model(folder, weights=in_process, trust=self.config.trust)
+        in_process = self.config.backend == "transformers"
+        with verified_copy(self.config.model, weights=in_process, trust=self.config.trust) as (copy, proof):
+            self._load(copy, proof)
+        self.ready = in_process
+        return self.ready
+
+    def _load(self, folder: Path, proof: ModelVerification) -> None:
+        """Load everything that is needed of the model's verified copy; the folder is removed afterwards."""
         self.version, self.card = proof.version, read_card(folder)
         refuse_other_prompts(folder, self.card)
         if not self.card.system_prompts:
             raise DataError(f"{folder}: trained for no tenant, so nobody could ask it. Serve what sft or ppo wrote.")
         base = verify_base(self.config.base, folder) if self.config.base else ""
         self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
-        self._context = model_context(folder)
+        self._longest = self._context = model_context(folder)
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
-        self.backend: Backend = self._in_process() if in_process else self._over_http()
-        refuse_changed(folder, proof)
+        in_process = self.config.backend == "transformers"
+        self.backend: Backend = self._in_process(folder) if in_process else self._over_http()
         path = self.config.payload_log
         self._payloads = PayloadLog(path, self.metrics.payload) if path else None
         loaded = {"version": self.version, "proof": proof.summary, "backend": self.config.backend}
         write_log({"event": "loaded", **loaded, **({"base": base} if base else {})})
-        self.ready = in_process
-        return self.ready
 
-    def _in_process(self) -> Backend:
+    def _in_process(self, folder: Path) -> Backend:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # the log is lines of JSON
-        student = Student.load(self.config.model)
+        student = Student.load(folder)
         student.write([self._warm_up()])  # the first answer of a process is slow: nobody should wait for it
         return TransformersBackend(student)
 
@@ -98,7 +103,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
                 limit = await self.backend.context_tokens()
-                self._context = min(model_context(self.config.model), limit or sys.maxsize)
+                self._context = min(self._longest, limit or sys.maxsize)
                 await self.backend.write([self._prompt(self._warm_up(), "")])
         except (TimeoutError, OutageError):
             return False

@@ -7,7 +7,7 @@ from typing import Any
 
 from kserve import InferRequest, Model
 
-from qinglan.lineage.model_verification import refuse_changed, verify_model
+from qinglan.lineage.model_verification import verified_copy
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import EngineName, StyleModel
 from qinglan.style.predict import Prediction, predictions
@@ -33,11 +33,10 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         self.digest = self.version = ""
 
     def load(self) -> bool:
-        proof = verify_model(self._folder, trust=self._trust)
-        if proof.state == "unproven":
-            logging.getLogger("serving.style").warning(proof.summary)
-        self._model = StyleModel.load(self._folder, self._engine)
-        refuse_changed(self._folder, proof)
+        with verified_copy(self._folder, trust=self._trust) as (copy, proof):
+            if proof.state == "unproven":
+                logging.getLogger("serving.style").warning(proof.summary)
+            self._model = StyleModel.load(copy, self._engine)
         self._batches = DynamicBatcher[str, Prediction](self._answer, MAX_BATCH)
         self.digest, self.version = proof.model_digest, proof.version
         self.metrics = Metrics(self.version, lambda: self._batches.waiting)
