@@ -25,6 +25,10 @@ DELIMITERS = ",;\t"
 FORMULA = re.compile(r'\s*=\s*[-+@($"A-Za-z0-9]')
 """A cell that a spreadsheet program would run; =_= and ==急== are what people write."""
 
+KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
+JAPANESE_SHARE = 0.2
+"""Share of kana among the characters beyond ASCII; Chinese bytes that are read as Shift-JIS give next to none."""
+
 SINGLE_RUNS = 0.8
 """In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""
 
@@ -54,7 +58,7 @@ def read_csv(
         at = header_index([[*filter(None, map(str.strip, row))] for _, row in first], required, is_name)
         header_number, header = first[at][0], [cell.strip() for cell in first[at][1]]
         _check_names(path, header, header_number)
-        check_header(path, [name for name in header if name], required)
+        check_header(path, [name for name in header if name], required, is_name)
         on_header(header_number)
         for number, row in chain(first[at + 1 :], filled):
             if any(cell.strip() for cell in row[len(header) :]):
@@ -109,11 +113,9 @@ def read_text(path: Path) -> str:
 
 
 def decode_text(content: bytes, where: str) -> str:
-    """The text of bytes in UTF-8, UTF-16, GB18030 (and so GBK) or Windows' Western encoding."""
-    encodings = [name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)] or (
-        ["utf-8", "cp1252"] if _is_western(content) else ["utf-8", "gb18030"]
-    )
-    for encoding in encodings:
+    """The text of bytes in UTF-8, UTF-16, GB18030 (and so GBK), Shift-JIS or Windows' Western encoding."""
+    marked = [name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)]
+    for encoding in marked or _encodings(content):
         try:
             text = content.decode(encoding)
         except UnicodeDecodeError:
@@ -121,6 +123,26 @@ def decode_text(content: bytes, where: str) -> str:
         if "\0" not in text:
             return text
     raise DataError(f"{where}: is no text in UTF-8, UTF-16 or GB18030 (GBK). Save it as UTF-8 and try again.")
+
+
+def _encodings(content: bytes) -> Iterator[str]:
+    """Encodings to try in turn, the likelier ones first."""
+    yield "utf-8"
+    if _is_western(content):
+        yield "cp1252"
+    elif _is_japanese(content):
+        yield "cp932"
+    else:
+        yield "gb18030"
+
+
+def _is_japanese(content: bytes) -> bool:
+    """True for Shift-JIS: kana has bytes there that are rare characters in GB18030."""
+    try:
+        text = content.decode("cp932")
+    except UnicodeDecodeError:
+        return False
+    return len(KANA.findall(text)) > JAPANESE_SHARE * sum(letter > "\x7f" for letter in text)
 
 
 def _is_western(content: bytes) -> bool:

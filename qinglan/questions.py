@@ -23,7 +23,7 @@ from qinglan.rows import QuarantinedRow, Question, Split
 from qinglan.sheet_reader import Formula
 from qinglan.tables import Cells, read_table
 from qinglan.terminal import visible
-from qinglan.text import is_blank
+from qinglan.text import is_blank, with_line_feeds
 
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
@@ -115,7 +115,8 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
         yield from _jsonl_rows(path, columns) if kind == "jsonl" else _json_rows(path, columns)
         return
     read = read_table if kind == "spreadsheet" else read_csv
-    for number, cells in read(path, required=[columns.question]):
+    names = {getattr(columns, field) for field in Columns.model_fields}
+    for number, cells in read(path, [columns.question], names.__contains__):
         yield f"{path.name} row {number}", cells
 
 
@@ -235,7 +236,7 @@ def _text(cells: Cells, column: str, limit: int) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():  # sheets make 1001.0 of '1001'
         value = int(value)
-    text = "" if value is None else str(value).strip()
+    text = "" if value is None else with_line_feeds(str(value)).strip()
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
         raise InvalidCellError("broken text", f"{column} holds half a character (a lone surrogate).")
     if text.lower() in SHEET_ERRORS:

@@ -50,7 +50,7 @@ def read_table(
     with visible_sheets(path) as sheets:
         table = _named_sheet(path, sheets, sheet) if sheet else sheets[0]
         header_number, header = _header(table, required, is_name)
-        check_header(path, list(header.values()), required)
+        check_header(path, list(header.values()), required, is_name)
         if not sheet:
             _refuse_second_table(sheets[1:], required)
         on_header(header_number)
@@ -102,7 +102,9 @@ def _refuse_second_table(more: Sequence[Sheet], required: Sequence[str]) -> None
             )
 
 
-def check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> None:
+def check_header(path: Path, header: Sequence[str], required: Sequence[str], is_name: IsName) -> None:
+    """Refuse a header without a required name, and one with a name twice, unless it is of a column that is not used:
+    who gives no `is_name` may use all."""
     if missing := [name for name in required if name not in header]:
         raise DataError(
             f"{path}: no column {', '.join(map(repr, missing))} in the first row; it has "
@@ -110,7 +112,8 @@ def check_header(path: Path, header: Sequence[str], required: Sequence[str]) -> 
             "Rename the column, or say in the profile what yours is called: `generate.columns`, of labelled answers "
             "`prepare.columns`."
         )
-    if twice := sorted({name for name in header if header.count(name) > 1}):
+    used = {name for name in header if is_name is no_name or name in required or is_name(name)}
+    if twice := sorted(name for name in used if header.count(name) > 1):
         raise DataError(f"{path}: column {twice[0]!r} appears twice in the first row. Keep one.")
 
 

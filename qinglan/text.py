@@ -48,6 +48,11 @@ def as_sentence(text: str) -> str:
     return text if not text or text[-1] in ".!?…。！？" else f"{text}."
 
 
+def with_line_feeds(text: str) -> str:
+    """The text with line feeds only: Windows ends lines with two characters, an old Mac with the first of them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def search_terms(text: str) -> list[str]:
     """Terms of a text in any language, as the index holds them: character pairs, and whole words in letters.
 

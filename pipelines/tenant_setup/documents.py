@@ -23,6 +23,7 @@ from qinglan.file_formats import refuse_bomb
 from qinglan.rag.contract import Passage
 from qinglan.sheet_reader import Formula
 from qinglan.terminal import visible
+from qinglan.text import with_line_feeds
 
 RECORD_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".xlsx", ".xls")
 HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
@@ -57,21 +58,12 @@ NO_FILE = "There is no file; links and hidden files are not read. Put the docume
 PACKAGES = "node_modules"
 TITLE_STYLE = "p[style-name='Title'] => h1:fresh"
 CONTENT_NAMES = (
-    "content",
-    "内容",
-    "正文",
-    "answer",
-    "回答",
-    "答案",
-    "答复",
-    "text",
-    "body",
-    "passage",
-    "段落",
-    "描述",
+    "content", "内容", "正文", "本文", "answer", "回答", "答案", "答复", "text", "body", "passage", "段落", "描述",
     "description",
-)
-TITLE_NAMES = ("title", "标题", "名称", "问题", "标准问题", "question", "name", "heading", "产品", "主题")
+)  # fmt: skip
+TITLE_NAMES = (
+    "title", "标题", "名称", "问题", "标准问题", "タイトル", "質問", "question", "name", "heading", "产品", "主题",
+)  # fmt: skip
 ID_NAMES = ("id", "编号", "passage_id", "doc_id", "chunk_id", "段落编号", "知识编号")
 
 
@@ -253,7 +245,8 @@ def record_passages(path: Path, source: PurePath, sheet: str = "") -> Iterator[P
     identity = next((columns[name] for name in ID_NAMES if name in columns), "")
     if rows and not content:
         raise DataError(
-            f"no column is called {', '.join(CONTENT_NAMES)}; there are {', '.join(map(visible, columns))}"
+            f"no column is called {', '.join(CONTENT_NAMES)}; there are {', '.join(map(visible, columns))}. "
+            f"Rename the column that holds the passages' text to {CONTENT_NAMES[0]}."
         )
     row_numbers: dict[str, int] = {}
     place = "#".join((str(source), sheet) if sheet else (str(source),))
@@ -288,7 +281,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = str(value).strip().encode("utf-8", "replace").decode()
+    text = with_line_feeds(str(value)).strip().encode("utf-8", "replace").decode()
     return "" if text.lower() in ("nan", "none", "null") else text
 
 

@@ -15,7 +15,9 @@ from qinglan.terminal import visible
 NAMES: dict[str, tuple[str, ...]] = {
     "question": (
         "question", "问题", "用户问题", "用户问句", "用户提问", "客户问题", "问句", "提问", "咨询内容", "原始查询",
-        "原始问题", "query", "userquestion", "userquery", "customerquestion", "utterance", "lastquestion", "q",
+        "原始问题", "问题内容", "用户输入", "質問", "質問内容", "お問い合わせ内容", "問い合わせ内容", "問題", "질문",
+        "query", "userquestion", "userquery", "customerquestion", "utterance", "lastquestion", "questiontext",
+        "usermessage", "customermessage", "userinput", "inquiry", "q",
     ),
     "user_profile": ("user_profile", "用户画像", "客户画像", "画像", "用户信息", "profile", "persona", "userinfo"),
     "history_summary": (
@@ -42,6 +44,12 @@ NAMES: dict[str, tuple[str, ...]] = {
 QUESTION_WORDS = re.compile(
     r"[?？]|吗|呢|什么|怎么|如何|多少|几|哪|\b(how|what|which|when|where|can|does|do|is|why)\b", re.I
 )
+SENTENCE = re.compile(r"[?？]|[。！!]$|[^\W\d_a-z]{20}|^.{60}|^(?:\S+\s+){7}\S", re.I)
+"""The signs that a text is a user's words and no name of a column."""
+
+LONG_NAME = re.compile(r"[^\W\d_a-z]{5}|^(?:\S+\s+){3}\S", re.I)
+"""Five Chinese characters or four words: with a word that asks, they are a question, too."""
+
 CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
 """Names of a conversation's texts in some sheets and of its ids in others: what they hold decides."""
 
@@ -125,6 +133,8 @@ def guess_columns(
             f"{column} was taken for the conversation's id: it holds ids. --conversation-column names another."
         )
     if "question" not in columns:
+        if not columns:
+            _refuse_question_as_name(names)
         free = [name for name in names if name not in (*columns.values(), *unsure)]
         columns["question"] = _by_content(rows[:SAMPLE], free)
         notes.append(f"No column has a usual name for questions: {columns['question']} was taken for what it holds.")
@@ -132,7 +142,7 @@ def guess_columns(
     if "history_summary" not in columns and (history := _history(rows[:SAMPLE], named_so)):
         columns["history_summary"] = history
         notes.append(_history_note(history))
-    notes += wrong_texts(rows, columns, named)
+    notes += [*wrong_texts(rows, columns, named), *_wordless_questions(rows, columns)]
     if named.get("conversation_id") and (fault := _one_conversation(rows, columns)):
         raise DataError(
             f"--conversation-column {named['conversation_id']}: {fault}. Name another column, or leave the option "
@@ -251,6 +261,30 @@ def _by_content(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
             "above them. In an exported chat each turn needs a role and a text, such as role and content."
         )
     return best
+
+
+def _refuse_question_as_name(names: Sequence[str]) -> None:
+    """Refuse names of columns of which none is usual and one reads like a user's words: it would be lost."""
+    if text := next(filter(_is_sentence, names), ""):
+        raise DataError(
+            f"The first row is taken for the names of columns, and {visible(text[:60])!r} reads like a question. "
+            "Put a row of names above it, such as question. If it is a name: --question-column NAME."
+        )
+
+
+def _is_sentence(name: str) -> bool:
+    return bool(SENTENCE.search(name) or (LONG_NAME.search(name) and QUESTION_WORDS.search(name)))
+
+
+def _wordless_questions(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[str]:
+    values = _values(rows, columns, "question")
+    wordless = [text for text in values if DATE.fullmatch(text) or not any(map(str.isalpha, text))]
+    if not wordless or len(wordless) == len(values) >= LEAST_VALUES:  # wrong_texts warns of a whole column
+        return []
+    return [
+        f"{len(wordless):,} of {len(values):,} questions are a date, a number or signs, such as "
+        f"{visible(wordless[0][:40])}. Take out those that no user asked."
+    ]
 
 
 def _question_score(values: Sequence[Any]) -> float:

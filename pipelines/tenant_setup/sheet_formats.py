@@ -22,7 +22,7 @@ from pipelines.tenant_setup.guess_columns import (
     refuse_missing_columns,
     with_names,
 )
-from pipelines.tenant_setup.instruction_files import instruction_question, is_instruction
+from pipelines.tenant_setup.instruction_files import instruction_question, is_instruction, shared_instruction
 from pipelines.tenant_setup.old_spreadsheet import (
     header_remarks,
     old_sheet_names,
@@ -165,7 +165,10 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
         if not isinstance(value, dict):
             raise DataError(f"{path}: element {number}: expected an object, found {type(value).__name__}.")
     if values and all(map(is_instruction, values)):
-        return Records([*map(instruction_question, values)], direct=False)
+        shared = shared_instruction(values)
+        note = f"All records have the same instruction, which is left out of the questions: {visible(shared[:60])}"
+        questions = [instruction_question(value, shared) for value in values]
+        return Records(questions, direct=False, remarks=(note,) if shared else ())
     chats = [_chat_of(value) for value in values]
     if values and all(chats):
         questions = [
