@@ -102,8 +102,8 @@ def test_a_line_in_a_cell_ends_with_a_line_feed(tmp_path: Path, kind: str, end: 
         write(path, json.dumps([{"问题": question, "历史摘要": f"用户：在吗{end}客服：在"}]))
     else:
         book = Workbook()
-        for row in (["问题", "历史摘要"], [question, f"用户：在吗{end}客服：在"]):
-            book.worksheets[0].append(row)
+        for cells in (["问题", "历史摘要"], [question, f"用户：在吗{end}客服：在"]):
+            book.worksheets[0].append(cells)
         book.save(path)
 
     [row] = read_data("acme", path, []).questions
