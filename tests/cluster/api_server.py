@@ -114,8 +114,10 @@ def of_group(group: Mapping[str, Any]) -> Iterator[Resource]:
 
 
 def impersonation(account: str) -> Iterator[tuple[str, str]]:
-    """The headers by which an administrator acts as a service account."""
-    if account:
+    """The headers by which an administrator acts as a service account, namespace/name, or as another user."""
+    if account and "/" not in account:
+        yield "Impersonate-User", account
+    elif account:
         namespace, name = account.split("/")
         yield "Impersonate-User", f"system:serviceaccount:{namespace}:{name}"
         for group in ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"):

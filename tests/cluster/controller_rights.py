@@ -7,11 +7,15 @@ from tests.cluster.kubectl import Kubectl
 from tests.manifests.manifest_objects import Object
 
 ARGO = "kubeflow/argo"
-RESOURCES = ("pods", "services", "deployments", "statefulsets", "serviceaccounts/token")
+RESOURCES = (
+    "pods", "pods/exec", "pods/eviction", "services", "deployments", "statefulsets", "serviceaccounts/token",
+    "configmaps", "secrets", "namespaces",
+)  # fmt: skip
 RBAC = "rbac.authorization.k8s.io"
 ROLE: Object = {
     "apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "test-controllers"},
-    "rules": [{"apiGroups": ["", "apps"], "resources": RESOURCES, "verbs": ["create", "update", "patch"]}],
+    "rules": [{"apiGroups": ["", "apps"], "resources": RESOURCES,
+               "verbs": ["get", "create", "update", "patch", "delete"]}],
 }  # fmt: skip
 
 

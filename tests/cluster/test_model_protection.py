@@ -219,9 +219,10 @@ def may(kubectl: Kubectl, asked: list[Object], account: str) -> list[bool]:
     return [bool(kubectl.server.create(one, account).body["status"]["allowed"]) for one in reviews]
 
 
+EVERY_LABEL = pytest.mark.parametrize("label", ["qinglan.dev/guarded", "pod-security.kubernetes.io/enforce"])
 ONCE = (
     "clusterstoragecontainers.serving.kserve.io/qinglan-release", "clusterservingruntimes.serving.kserve.io/any",
-    "configmaps/inferenceservice-config", "namespaces/qinglan", "customresourcedefinitions.apiextensions.k8s.io/any",
+    "configmaps/inferenceservice-config", "namespaces/any", "customresourcedefinitions.apiextensions.k8s.io/any",
     "validatingadmissionpolicies.admissionregistration.k8s.io/qinglan-models-by-rollout",
     "validatingadmissionpolicybindings.admissionregistration.k8s.io/qinglan-models-by-rollout",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io/any",
@@ -231,7 +232,7 @@ ONCE = (
 @pytest.mark.parametrize("account", [STRANGER, ROLLOUT, f"{NS}/pipeline-runner", f"{NS}/qinglan-serving"])
 @pytest.mark.parametrize("what", ONCE)
 def test_cluster_wide_objects_are_out_of_a_tenants_reach(guarded: Kubectl, what: str, account: str) -> None:
-    """KServe's own settings and storage containers, the policies, and the label that they look for."""
+    """KServe's own settings and storage containers, the policies, and other namespaces."""
     kind, name = what.split("/")
     resource, _, group = kind.partition(".")
     requests = [
@@ -240,6 +241,18 @@ def test_cluster_wide_objects_are_out_of_a_tenants_reach(guarded: Kubectl, what:
         for verb in ("create", "update", "patch", "delete")
     ]
     assert may(guarded, requests, account) == [False] * len(requests)
+
+
+@EVERY_LABEL
+def test_no_account_of_a_namespace_takes_it_from_the_policies(guarded: Kubectl, label: str) -> None:
+    """Of the stranger's rights alone it could: a right on everything in a namespace includes its labels."""
+    change: Object = {"metadata": {"labels": {label: None}}}
+
+    assert "would be changed by system:serviceaccount:qinglan:stranger" in guarded.try_to_patch(
+        "namespace", NS, "", change, STRANGER
+    )
+    for account in (ROLLOUT, f"{NS}/pipeline-runner", f"{NS}/qinglan-serving"):
+        assert "cannot patch resource" in guarded.try_to_patch("namespace", NS, "", change, account)
 
 
 @pytest.mark.parametrize("verb, allowed", [("create", True), ("get", True), ("update", False), ("delete", False)])

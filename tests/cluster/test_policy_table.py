@@ -2,178 +2,106 @@
 
 Everything is tried on a real API server and nothing is made (dry run). Each subject has every right that its action
 needs, so that a refusal comes from a policy. PIPELINE is the account of KFP's steps, with the rights of
-manifests/base; STRANGER a person with every right in the namespace; ADMIN an administrator of the cluster; the others
-are controllers.
+manifests/base; STRANGER a person with every right in the namespace, OWNER and EDITOR people with Kubernetes' own
+`admin` and `edit`; ADMIN an administrator of the cluster; the others are controllers.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import pytest
 
 from tests.cluster.controller_rights import ARGO, controller_rights
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.test_manifests_gateway import CLAIM, container, made, owned, secret_volume, template
-from tests.cluster.test_manifests_policies import DIGEST, HARDENED, NS, STRANGER, house, pod
+from tests.cluster.policy_actions import (
+    ACCOUNT,
+    ADMIN,
+    ADMITTED,
+    AUTOSCALER,
+    BINDING,
+    CLAIMS,
+    CLUSTER_WIDE,
+    COMMAND,
+    CONTROLLERS,
+    CRON_JOBS,
+    DEPLOYMENTS,
+    DONE,
+    DRAINER,
+    EDITOR,
+    EVIL,
+    EXTERNAL,
+    EXTRA,
+    GARBAGE,
+    GATEWAY,
+    JOBS,
+    JOURNAL,
+    KSERVE,
+    KSERVE_IN_KUBEFLOW,
+    LEASE,
+    MARKS,
+    MODEL,
+    NAMESPACE,
+    NAMESPACES,
+    NO_OWNER,
+    NODE,
+    NOTEBOOKS,
+    ORPHAN,
+    OWNER,
+    OWNERS,
+    PART,
+    PIPELINE,
+    PLAIN,
+    PLATFORM,
+    POD_DEFAULT,
+    PREDICTOR,
+    PROFILES,
+    RAG,
+    REPLICA_SETS,
+    ROLLOUT,
+    ROLLOUT_COMMAND,
+    SERVICE,
+    STATEFUL_SETS,
+    STEP,
+    STORE,
+    TOKEN,
+    TRAINING,
+    UPGRADE,
+    Row,
+    autoscaler,
+    claim,
+    connect,
+    crd,
+    create,
+    delete,
+    evict,
+    ingress,
+    janitor,
+    job,
+    merge,
+    model,
+    namespace,
+    of,
+    of_namespace,
+    old_account,
+    orphan,
+    patch,
+    people,
+    put,
+    request,
+    scale,
+    settings,
+    step,
+    thing,
+    token_secret,
+    trained,
+    with_owner,
+)
+from tests.cluster.test_manifests_gateway import CLAIM, container, made, secret_volume, template
+from tests.cluster.test_manifests_policies import NS, STRANGER, house, pod
+from tests.cluster.test_manifests_policies import ROLLOUT as ROLLOUT_ACCOUNT
+from tests.cluster.test_modelrollout import rollout
 from tests.cluster.waiting import until
-from tests.manifests.manifest_objects import Object
 
 __all__ = ["house"]
-
-ADMIN, PIPELINE = "", f"{NS}/pipeline-runner"
-TRAINING = "kubeflow/training-operator"
-KSERVE, KSERVE_IN_KUBEFLOW = "kserve/kserve-controller-manager", "kubeflow/kserve-controller-manager"
-NOTEBOOKS = "kubeflow/notebook-controller"
-REPLICA_SETS, JOBS, CRON_JOBS = (f"kube-system/{name}-controller" for name in ("replicaset", "job", "cronjob"))
-STATEFUL_SETS, CLAIMS = "kube-system/statefulset-controller", "kube-system/ephemeral-volume-controller"
-CLUSTER_WIDE = (ARGO, KSERVE_IN_KUBEFLOW, NOTEBOOKS)
-"""Controllers that are not installed in the tests' cluster: they get the right that theirs have."""
-NODE = "system:node:one"
-
-ADMITTED = ""
-PART = "what belongs to a part of Qinglan is for that part alone"
-ACCOUNT = "a training job runs as the account `default`"
-PLATFORM = "is for who may change the cluster's admission policies"
-CONTROLLERS = "is made by KServe's and Knative's controllers"
-
-GATEWAY, RAG, ROLLOUT = ("app.kubernetes.io/name=qinglan-" + name for name in ("gateway", "rag", "rollout"))
-STORE = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-store", "key": "AWS_ACCESS_KEY_ID"}}}]
-EVIL = {"app.kubernetes.io/name": "evil"}
-
-Action = Callable[[Kubectl, str], str]
-
-
-class Row(NamedTuple):
-    account: str
-    what: str
-    action: Action
-    answer: str
-
-
-def create(one: Object) -> Action:
-    return lambda kubectl, account: kubectl.try_to_create(one, account)
-
-
-def object_name(kubectl: Kubectl, kind: str, name: str) -> str:
-    """The name; one with = is a label, and names the first object that has it."""
-    return name if "=" not in name else str(kubectl.all(kind, NS, name)[0]["metadata"]["name"])
-
-
-def patch(kind: str, name: str, change: Object, subresource: str = "") -> Action:
-    def action(kubectl: Kubectl, account: str) -> str:
-        target = object_name(kubectl, kind, name)
-        return kubectl.try_to_patch(kind, target, NS, change, account, subresource, how="strategic-merge")
-
-    return action
-
-
-def merge(kind: str, name: str, change: Object) -> Action:
-    return lambda kubectl, account: kubectl.try_to_patch(kind, name, NS, change, account)
-
-
-def request(
-    method: str, kind: str, name: str = "", subresource: str = "", body: Object | None = None, **query: str
-) -> Action:
-    def action(kubectl: Kubectl, account: str) -> str:
-        target = object_name(kubectl, kind, name)
-        path = kubectl.server.resource(kind).path(NS, target, subresource)
-        return kubectl.server.request(method, path, body, account, query or {"dryRun": "All"}).refusal
-
-    return action
-
-
-def config_map(kubectl: Kubectl) -> str:
-    """Name of the gateway's ConfigMap, which ends in the digest of its content."""
-    names = [str(one["metadata"]["name"]) for one in kubectl.all("configmaps", NS)]
-    return next(name for name in names if name.startswith("qinglan-gateway-"))
-
-
-def settings(change: Object) -> Action:
-    return lambda kubectl, account: kubectl.try_to_patch("configmap", config_map(kubectl), NS, change, account)
-
-
-def job(template: Object, replica: str = "Master") -> Object:
-    one = made("PyTorchJob", "training", template)
-    replicas = one["spec"]["pytorchReplicaSpecs"]
-    replicas[replica] = replicas.pop("Master")
-    if replica != "Master":
-        replicas["Master"] = made("PyTorchJob", "training", globals()["template"]())["spec"]["pytorchReplicaSpecs"][
-            "Master"
-        ]
-    return one
-
-
-def old_account(name: str) -> Object:
-    """By the deprecated name of the field, which an API server fills in from for its own kinds only."""
-    result = template()
-    del result["spec"]["serviceAccountName"]
-    result["spec"]["serviceAccount"] = name
-    return result
-
-
-def of(one: Object, kind: str, name: str, api: str = "apps/v1") -> Object:
-    result = owned(one, kind, name)
-    result["metadata"]["ownerReferences"][0]["apiVersion"] = api
-    return result
-
-
-def step(labels: Object | None = None, account: str = "pipeline-runner", **changes: Any) -> Object:
-    """A pod as Argo makes it of a run's Workflow."""
-    one = pod("run-1-impl", account=account, **changes)
-    one["metadata"]["labels"] = {"workflows.argoproj.io/workflow": "run-1", **(labels or {})}
-    return of(one, "Workflow", "run-1", "argoproj.io/v1alpha1")
-
-
-def trained(labels: Object | None = None, **changes: Any) -> Object:
-    """A pod as training-operator makes it of a PyTorchJob."""
-    one = pod("training-master-0", **changes)
-    one["metadata"]["labels"] = {"training.kubeflow.org/job-name": "training", **(labels or {})}
-    return of(one, "PyTorchJob", "training", "kubeflow.org/v1")
-
-
-def janitor(name: str, maker: str) -> Object:
-    one = pod(name, account="qinglan-janitor", restartPolicy="Never")
-    one["metadata"]["labels"] = {"app.kubernetes.io/name": "qinglan-janitor"}
-    return of(one, "Job", maker, "batch/v1")
-
-
-MODEL = {"serving.kserve.io/inferenceservice": "rewriter", "app": "isvc.rewriter-predictor"}
-
-
-def model(maker: str, name: str) -> Object:
-    one = made("Deployment", "other-predictor", template(MODEL, account="qinglan-serving"))
-    return of(one, maker, name, "serving.kserve.io/v1beta1")
-
-
-def thing(kind: str, name: str, api: str = "v1", labels: Object | None = None, **fields: Any) -> Object:
-    meta = {"name": name, "namespace": NS, **({"labels": labels} if labels else {})}
-    return {"apiVersion": api, "kind": kind, "metadata": meta, **fields}
-
-
-def claim(name: str, **spec: Any) -> Object:
-    resources = {"requests": {"storage": "1Gi"}}
-    return thing(
-        "PersistentVolumeClaim", name, spec={"accessModes": ["ReadWriteOnce"], "resources": resources, **spec}
-    )
-
-
-def token_secret(account: str) -> Object:
-    one = thing("Secret", "mine", type="kubernetes.io/service-account-token")
-    one["metadata"]["annotations"] = {"kubernetes.io/service-account.name": account}
-    return one
-
-
-JOURNAL = {"kind": "PersistentVolumeClaim", "name": "qinglan-journal"}
-SERVICE: Object = {"ports": [{"port": 80}], "selector": EVIL}
-TOKEN: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
-BINDING: Object = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "none"}}
-EXTRA: Object = {"spec": {"ephemeralContainers": [
-    {"name": "thief", "image": DIGEST, "securityContext": HARDENED, "env": STORE}]}}  # fmt: skip
-PLAIN: Object = {
-    "spec": {"ephemeralContainers": [{"name": "debugger", "image": DIGEST, "securityContext": HARDENED}]}
-}
-COMMAND: Object = {"spec": {"template": {"spec": {"containers": [{"name": "rag", "command": ["env"]}]}}}}
-ROLLOUT_COMMAND: Object = {"spec": {"template": {"spec": {"containers": [{"name": "rollout", "command": ["env"]}]}}}}
 
 ROWS = [
     # A step starts a training job.
@@ -343,20 +271,213 @@ ROWS = [
     Row(STRANGER, "measurements of its own", create(thing("ServiceMonitor", "mine", "monitoring.coreos.com/v1", spec={
         "selector": {"matchLabels": EVIL}, "endpoints": [{"port": "http"}]})), PLATFORM),
     Row(STRANGER, "all measurements gone", request("DELETE", "servicemonitor"), PLATFORM),
+    # A namespace's labels decide which policies hold there, and whom its network lets through.
+    Row(STRANGER, "the policies off", of_namespace({"metadata": {"labels": {"qinglan.dev/guarded": None}}}), MARKS),
+    Row(STRANGER, "... by another value",
+        of_namespace({"metadata": {"labels": {"qinglan.dev/guarded": "no"}}}), MARKS),
+    Row(STRANGER, "... by the namespace's status",
+        of_namespace({"metadata": {"labels": {"qinglan.dev/guarded": None}}}, "status"), MARKS),
+    Row(STRANGER, "... by its end", put("namespace", NS, {"metadata": {"labels": {}}}, "finalize"), MARKS),
+    Row(STRANGER, "images by tag", of_namespace({"metadata": {"labels": {"qinglan.dev/images": None}}}), MARKS),
+    Row(STRANGER, "one more image by tag",
+        of_namespace({"metadata": {"annotations": {"qinglan.dev/images-by-tag": "evil:latest"}}}), MARKS),
+    Row(STRANGER, "privileged pods",
+        of_namespace({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}), MARKS),
+    Row(STRANGER, "its own store", of_namespace({"metadata": {"labels": {"qinglan.dev/store": "true"}}}), MARKS),
+    Row(STRANGER, "its own clients", of_namespace({"metadata": {"labels": {"qinglan.dev/clients": "true"}}}), MARKS),
+    Row(STRANGER, "KServe's webhook off", of_namespace({"metadata": {"labels": {"control-plane": "x"}}}), NAMESPACE),
+    Row(STRANGER, "an owner of the namespace", of_namespace(ORPHAN), NAMESPACE),
+    Row(STRANGER, "the namespace's end", put("namespace", NS, {}, "finalize"), NAMESPACE),
+    Row(STRANGER, "the namespace gone", delete("namespace", NS), NAMESPACE),
+    Row(OWNER, "the policies off",
+        of_namespace({"metadata": {"labels": {"qinglan.dev/guarded": None}}}), "cannot patch"),
+    Row(NOTEBOOKS, "the policies off", of_namespace({"metadata": {"labels": {"qinglan.dev/guarded": None}}}), MARKS),
+    Row(NOTEBOOKS, "another namespace as the store",
+        of_namespace({"metadata": {"labels": {"qinglan.dev/store": "true"}}}, name="default"), MARKS),
+    Row(NOTEBOOKS, "a namespace of clients", create(namespace({"qinglan.dev/clients": "true"})), MARKS),
+    Row(NOTEBOOKS, "a namespace", create(namespace({"team": "a"})), ADMITTED),
+    Row(NOTEBOOKS, "a label of another namespace",
+        of_namespace({"metadata": {"labels": {"team": "a"}}}, name="default"), ADMITTED),
+    Row(NOTEBOOKS, "a note on the namespace", of_namespace({"metadata": {"annotations": {"a": "b"}}}), ADMITTED),
+    Row(NAMESPACES, "the namespace's end", put("namespace", NS, {}, "finalize"), ADMITTED),
+    Row(GARBAGE, "the namespace of a profile that is gone", delete("namespace", NS), ADMITTED),
+    Row(ADMIN, "the policies off", of_namespace({"metadata": {"labels": {"qinglan.dev/guarded": None}}}), ADMITTED),
+    Row(ADMIN, "the store's namespace",
+        of_namespace({"metadata": {"labels": {"qinglan.dev/store": "true"}}}, name="default"), ADMITTED),
+    Row(ADMIN, "the namespace gone", delete("namespace", NS), ADMITTED),
+    # The garbage collector deletes what has an owner that does not exist.
+    Row(STRANGER, "an owner of the model", orphan("isvc", "rewriter"), OWNERS),
+    Row(EDITOR, "an owner of the model", orphan("isvc", "rewriter"), "cannot patch"),
+    Row(KSERVE, "an owner of the model", orphan("isvc", "rewriter"), OWNERS),
+    Row(KSERVE, "the model's finalizer",
+        merge("isvc", "rewriter", {"metadata": {"finalizers": ["inferenceservice.finalizers"]}}), ADMITTED),
+    Row(STRANGER, "a note on the model", merge("isvc", "rewriter", {"metadata": {"labels": {"a": "b"}}}), ADMITTED),
+    Row(ROLLOUT_ACCOUNT, "the model's owner", orphan("isvc", "rewriter"), ADMITTED),
+    Row(GARBAGE, "the model's owner", orphan("isvc", "rewriter", []), ADMITTED),
+    Row(ADMIN, "the model gone", delete("isvc", "rewriter"), ADMITTED),
+    Row(STRANGER, "an owner of a rollout under way", orphan("modelrollouts", "rewriter-1"), NO_OWNER),
+    Row(PIPELINE, "a rollout with an owner", create(with_owner(rollout(NS, "rewriter-2"))), NO_OWNER),
+    Row(STRANGER, "a rollout with an owner", create(with_owner(rollout(NS, "rewriter-2"))), NO_OWNER),
+    Row(PIPELINE, "a rollout", create(rollout(NS, "rewriter-2")), ADMITTED),
+    Row(STRANGER, "a rollout's pause", merge("modelrollouts", "rewriter-1", {"spec": {"paused": True}}), ADMITTED),
+    Row(ROLLOUT_ACCOUNT, "how a rollout ended",
+        merge("modelrollouts", "rewriter-1", DONE, "status"), ADMITTED),
+    Row(GARBAGE, "a rollout's owner", orphan("modelrollouts", "rewriter-1"), ADMITTED),
+    Row(STRANGER, "an owner of the rollout's Deployment", orphan("deployment", "qinglan-rollout"), PART),
+    Row(EDITOR, "an owner of the rollout's Deployment", orphan("deployment", "qinglan-rollout"), PART),
+    Row(EDITOR, "an owner of the gateway's ReplicaSet", orphan("replicaset", GATEWAY), PART),
+    Row(EDITOR, "an owner of the gateway's pod", orphan("pod", GATEWAY), PART),
+    Row(EDITOR, "an owner of the janitor", orphan("cronjob", "qinglan-janitor"), PART),
+    Row(EDITOR, "an owner of the model's Deployment", orphan("deployment", "rewriter-predictor"), PART),
+    Row(EDITOR, "an owner of the model's Service", orphan("service", "rewriter-predictor"), CONTROLLERS),
+    Row(EDITOR, "an owner of the journal", orphan("persistentvolumeclaim", "qinglan-journal"), PLATFORM),
+    Row(EDITOR, "an owner of a Deployment of its own", orphan("deployment", "own"), ADMITTED),
+    Row(GARBAGE, "a ReplicaSet whose Deployment went without it", orphan("replicaset", GATEWAY, []), ADMITTED),
+    Row(ADMIN, "an owner of the rollout's Deployment", orphan("deployment", "qinglan-rollout"), ADMITTED),
+    # Deployments of ours run, as many of them as the platform says.
+    Row(EDITOR, "the rollout at rest", scale("qinglan-rollout"), PLATFORM),
+    Row(STRANGER, "the RAG service at rest", scale("qinglan-rag"), PLATFORM),
+    Row(EDITOR, "five gateways with a budget each", scale("qinglan-gateway", 5), PLATFORM),
+    Row(EDITOR, "the gateway at rest by its ReplicaSet", scale(GATEWAY, kind="replicaset"), PLATFORM),
+    Row(EDITOR, "a Deployment of its own at rest", scale("own"), ADMITTED),
+    Row(ADMIN, "the RAG service twice", scale("qinglan-rag", 2), ADMITTED),
+    Row(AUTOSCALER, "the RAG service twice",
+        put("deployment", "qinglan-rag", {"spec": {"replicas": 2}}, "scale"), ADMITTED),
+    Row(EDITOR, "an autoscaler of the gateway", create(autoscaler("mine", "qinglan-gateway")), PLATFORM),
+    Row(EDITOR, "an autoscaler of the model", create(autoscaler("mine", "rewriter-predictor")), CONTROLLERS),
+    Row(EDITOR, "an autoscaler of its own", create(autoscaler("mine", "own")), ADMITTED),
+    Row(KSERVE, "an autoscaler of a model", create(autoscaler("other-predictor", "other-predictor")), ADMITTED),
+    Row(ADMIN, "an autoscaler of the RAG service", create(autoscaler("mine", "qinglan-rag")), ADMITTED),
+    Row(EDITOR, "the rollout gone", delete("deployment", "qinglan-rollout"), PLATFORM),
+    Row(STRANGER, "the gateway gone", delete("deployment", "qinglan-gateway"), PLATFORM),
+    Row(STRANGER, "all Deployments at once", delete("deployment"), "denied request"),
+    Row(EDITOR, "the gateway's ReplicaSet gone", delete("replicaset", GATEWAY), PLATFORM),
+    Row(EDITOR, "the janitor gone", delete("cronjob", "qinglan-janitor"), PLATFORM),
+    Row(EDITOR, "the gateway's pod gone", delete("pod", GATEWAY), PLATFORM),
+    Row(EDITOR, "the rollout's pod evicted", evict(ROLLOUT), PLATFORM),
+    Row(EDITOR, "a Deployment of its own gone", delete("deployment", "own"), ADMITTED),
+    Row(EDITOR, "a pod of its own gone", delete("pod", "bystander"), ADMITTED),
+    Row(EDITOR, "a step's pod gone", delete("pod", STEP), ADMITTED),
+    Row(DEPLOYMENTS, "an old ReplicaSet gone", delete("replicaset", GATEWAY), ADMITTED),
+    Row(REPLICA_SETS, "a pod too many gone", delete("pod", GATEWAY), ADMITTED),
+    Row(NAMESPACES, "the namespace's Deployments gone", delete("deployment"), ADMITTED),
+    Row(NAMESPACES, "the namespace's pods gone", delete("pod"), ADMITTED),
+    Row(NODE, "a pod that has ended", delete("pod", GATEWAY), ADMITTED),
+    Row(DRAINER, "the gateway evicted", evict(GATEWAY), ADMITTED),
+    Row(DRAINER, "the model evicted", evict(PREDICTOR), ADMITTED),
+    Row(ADMIN, "the gateway gone", delete("deployment", "qinglan-gateway"), ADMITTED),
+    Row(EDITOR, "the rollout's lease", create(LEASE), PLATFORM),
+    Row(STRANGER, "the rollout's lease gone", delete("lease", "qinglan-rollout"), PLATFORM),
+    Row(STRANGER, "another holder of the rollout's lease",
+        merge("lease", "qinglan-rollout", {"spec": {"holderIdentity": "evil"}}), PLATFORM),
+    Row(EDITOR, "a lease of its own", create({**LEASE, "metadata": {"name": "mine", "namespace": NS}}), ADMITTED),
+    Row(ROLLOUT_ACCOUNT, "its lease",
+        put("lease", "qinglan-rollout", {"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}), ADMITTED),
+    Row(OWNER, "the rollout without rights", delete("rolebinding", "qinglan-rollout"), PLATFORM),
+    Row(OWNER, "more rights of the steps", merge("role", "pipeline-runner", {"rules": []}), PLATFORM),
+    Row(OWNER, "a role of its own",
+        create(thing("Role", "mine", "rbac.authorization.k8s.io/v1", rules=[])), ADMITTED),
+    Row(STRANGER, "no quota", delete("resourcequota", "qinglan"), PLATFORM),
+    Row(STRANGER, "no limits of containers", delete("limitrange", "qinglan"), PLATFORM),
+    # A way to a pod of ours through the API server, which no NetworkPolicy sees.
+    Row(EDITOR, "a port of the gateway", connect("pod", GATEWAY, "portforward", ports="8300"), PLATFORM),
+    Row(EDITOR, "the gateway's pod by a proxy", connect("pod", GATEWAY, "proxy"), PLATFORM),
+    Row(EDITOR, "the gateway by a proxy", connect("service", "qinglan-gateway:8300", "proxy"), PLATFORM),
+    Row(EDITOR, "... with a scheme", connect("service", "http:qinglan-gateway:8300", "proxy"), PLATFORM),
+    Row(EDITOR, "the model by a proxy", connect("service", "rewriter-predictor:80", "proxy"), PLATFORM),
+    Row(EDITOR, "a port of the model", connect("pod", PREDICTOR, "portforward", ports="8080"), PLATFORM),
+    Row(EDITOR, "a shell in the model", connect("pod", PREDICTOR, "exec", command="env", stdout="1"), PLATFORM),
+    Row(EDITOR, "a shell in a step",
+        connect("pod", STEP, "exec", command="env", stdout="1"), PLATFORM),
+    Row(ARGO, "the end of a step",
+        connect("pod", STEP, "exec", command="kill", stdout="1"), UPGRADE),
+    Row(EDITOR, "a port of a pod of its own", connect("pod", "bystander", "portforward", ports="80"), UPGRADE),
+    Row(ADMIN, "a port of the gateway", connect("pod", GATEWAY, "portforward", ports="8300"), UPGRADE),
+    # A name alone makes nothing a part.
+    Row(EDITOR, "a ReplicaSet of the gateway's name",
+        create(made("ReplicaSet", "qinglan-gateway-abc", template())), PART),
+    Row(STRANGER, "a ReplicaSet of the gateway's name",
+        create(made("ReplicaSet", "qinglan-gateway-abc", template())), PART),
+    Row(STRANGER, "... that names its Deployment",
+        create(of(made("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "qinglan-gateway")), PART),
+    Row(EDITOR, "a Job of the janitor's name", create(made("Job", "qinglan-janitor-123", template())), PART),
+    Row(EDITOR, "the teacher's Deployment", create(made("Deployment", "qinglan-teacher", template())), PART),
+    Row(KSERVE, "a model of the teacher's name", create(of(
+        made("Deployment", "qinglan-teacher", template()), "InferenceService", "qinglan-teacher")), PART),
+    Row(DEPLOYMENTS, "the gateway's ReplicaSet for another Deployment", create(of(
+        made("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "own")), PART),
+    Row(DEPLOYMENTS, "the gateway's ReplicaSet", create(of(
+        made("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "qinglan-gateway")), ADMITTED),
+    Row(EDITOR, "a ReplicaSet of another name", create(made("ReplicaSet", "qinglan-demo-abc", template())), ADMITTED),
+    Row(EDITOR, "a Job of its own", create(made("Job", "mine", template())), ADMITTED),
+    Row(EDITOR, "a note on the gateway's ReplicaSet",
+        merge("replicaset", GATEWAY, {"metadata": {"annotations": {"a": "b"}}}), ADMITTED),
+    Row(STRANGER, "a PodDefault", create(POD_DEFAULT), PLATFORM),
+    Row(ADMIN, "a PodDefault", create(POD_DEFAULT), ADMITTED),
+    # Ways to a model.
+    Row(EDITOR, "an Ingress of the model's host", create(ingress("evil")), PLATFORM),
+    Row(STRANGER, "an Ingress to the gateway", create(ingress("qinglan-gateway")), PLATFORM),
+    Row(KSERVE, "an Ingress of a model", create(ingress("rewriter-predictor")), ADMITTED),
+    Row(ADMIN, "an Ingress to the RAG service", create(ingress("qinglan-rag")), ADMITTED),
+    Row(STRANGER, "a route of gRPC", create(thing("GRPCRoute", "mine", "gateway.networking.k8s.io/v1", spec={})),
+        CONTROLLERS),
+    Row(EDITOR, "the model's Service gone", delete("service", "rewriter-predictor"), CONTROLLERS),
+    Row(EDITOR, "a Service for a model to come",
+        create(thing("Service", "style-predictor", spec=EXTERNAL)), CONTROLLERS),
+    Row(EDITOR, "the model's Deployment gone", delete("deployment", "rewriter-predictor"), CONTROLLERS),
+    Row(EDITOR, "the model's pod gone", delete("pod", PREDICTOR), CONTROLLERS),
+    Row(EDITOR, "the model's pod evicted", evict(PREDICTOR), PLATFORM),
+    Row(STRANGER, "the model's addresses gone",
+        delete("endpointslice", "kubernetes.io/service-name=rewriter-predictor"), CONTROLLERS),
+    Row(STRANGER, "all addresses gone", delete("endpointslice"), CONTROLLERS),
+    Row(EDITOR, "a Service of its own gone", delete("service", "own"), ADMITTED),
+    Row(KSERVE, "the model's Service gone", delete("service", "rewriter-predictor"), ADMITTED),
+    Row(GARBAGE, "the model's Service gone", delete("service", "rewriter-predictor"), ADMITTED),
+    Row(NODE, "the model's pod has ended", delete("pod", PREDICTOR), ADMITTED),
+    Row(ADMIN, "the model's Service gone", delete("service", "rewriter-predictor"), ADMITTED),
+    # What KFP's controllers write into a namespace says where artifacts go.
+    *(
+        Row(STRANGER, f"KFP's {name}", create(thing("ConfigMap", name, data={})), PLATFORM)
+        for name in ("kfp-launcher", "artifact-repositories", "metadata-grpc-configmap")
+    ),
+    Row(STRANGER, "KFP's key", create(thing("Secret", "mlpipeline-minio-artifact", stringData={"a": "b"})), PLATFORM),
+    Row(PROFILES, "KFP's settings", create(thing("ConfigMap", "kfp-launcher", data={})), ADMITTED),
+    Row(PROFILES, "KFP's key",
+        create(thing("Secret", "mlpipeline-minio-artifact", stringData={"a": "b"})), ADMITTED),
+    Row(PROFILES, "the gateway's settings", create(thing("ConfigMap", "qinglan-gateway-new", data={})), PLATFORM),
+    Row(ADMIN, "KFP's settings", create(thing("ConfigMap", "kfp-launcher", data={})), ADMITTED),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def guarded(house: Kubectl) -> Iterator[Kubectl]:
-    """With the rights that installations give to controllers that are not installed here."""
-    editor = thing("ServiceAccount", "default-editor")
-    house.must("apply", "-f", "-", given=[editor])
-    with controller_rights(house, *CLUSTER_WIDE, NODE):
+    """What the rows act on, and the rights that installations give to controllers that are not installed here."""
+    kinds = [crd("kubeflow.org/v1alpha1", "PodDefault"), crd("gateway.networking.k8s.io/v1", "GRPCRoute")]
+    own = made("Deployment", "own", template())
+    own["spec"]["replicas"] = 0
+    plain = [
+        thing("ServiceAccount", "default-editor"),
+        *people(),
+        own,
+        thing("Service", "own", spec=SERVICE),
+        pod(STEP),
+    ]
+    house.must("apply", "-f", "-", given=[*kinds, *plain])
+    house.must("create", "-f", "-", given=[LEASE], account=ROLLOUT_ACCOUNT)
+    house.must("create", "-f", "-", given=[rollout(NS)], account=PIPELINE)
+    path = house.server.resource("modelrollouts").path(NS, "rewriter-1", "status")
+    assert house.server.patch(path, {"status": {"phase": "Analyse"}}, ROLLOUT_ACCOUNT).refusal == ""
+    with controller_rights(house, *CLUSTER_WIDE, NODE, DRAINER):
         until(lambda: house.try_to_create(step(), ARGO) == "", "Argo's rights are known")
-        for label in (GATEWAY, RAG, ROLLOUT):
+        until(
+            lambda: "PodDefault" in house("api-resources", "--api-group=kubeflow.org").text, "PodDefaults are served"
+        )
+        for label in (GATEWAY, RAG, ROLLOUT, PREDICTOR):
             house.a_pod(NS, label)
+        until(lambda: house.exists("service", "rewriter-predictor", NS), "the model's Service")
         yield house
-    house.must("delete", "-f", "-", given=[editor])
+    house.must("delete", "modelrollout", "rewriter-1", "-n", NS)
+    house.must("delete", "-f", "-", given=[*kinds, *plain, LEASE])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.account or 'administrator'}: {row.what}")
