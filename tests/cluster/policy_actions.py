@@ -108,7 +108,7 @@ def delete(kind: str, name: str = "") -> Action:
 
 def connect(kind: str, name: str, subresource: str, **query: str) -> Action:
     """As kubectl asks for a stream; without its header the API server itself refuses, after the policies."""
-    return request("GET", kind, name, subresource, **(query or {"path": "/"}))
+    return request("GET", kind, name, subresource, None, **(query or {"path": "/"}))
 
 
 def scale(name: str, replicas: int = 0, kind: str = "deployment") -> Action:
