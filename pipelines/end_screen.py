@@ -14,7 +14,16 @@ from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.small_style import without_small_model
 from qinglan.evaluation.teacher_gain import gain_from_facts
 from qinglan.live.outlets import read_trainings
-from qinglan.llm.lost_rows import loss_lines, read_losses
+from qinglan.llm.lost_rows import (
+    CUT,
+    ROLES,
+    WARN_SHARE,
+    cut_rows,
+    limit_setting,
+    loss_lines,
+    lost_share,
+    read_losses,
+)  # fmt: skip
 from qinglan.terminal import in_language, listed
 
 Json = Mapping[str, Any]
@@ -28,6 +37,9 @@ ROW_COUNTS = (
     ("SFT training rows", "convert", "sft_train"),
 )
 """The counts of rows on the screen: name, stage and fact."""
+
+LOSING_STAGES = (("generate", "rewritten"), ("validate", "validated"))
+"""The stages that lose rows if a model gives no usable answer, and their count of answered rows."""
 
 
 def print_screen(config: RunConfig, run: RunDir, record: Json) -> None:
@@ -86,6 +98,8 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
             yield f"! {recipe.name}: no gain on dev ({100 * (recipe.brought or 0):+.1f} points), so it was left out."
     yield from alarm_lines(run, record)
     yield from lost_row_lines(run, record)
+    if line := shared_rewrite_line(run, record):
+        yield line
     if rows := rows_line(record["steps"]):
         yield rows
     if not is_done(record, "evaluate"):  # its table has the same figures of the test
@@ -101,7 +115,7 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
             )
     yield f"Time: {record['seconds']:.0f} s"
     yield from files_lines(run, record)
-    if line := next_step(run, record):
+    if line := next_step(config, run, record):
         yield line
 
 
@@ -115,10 +129,35 @@ def alarm_lines(run: RunDir, record: Json) -> Iterator[str]:
 
 def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
     """The rows that the paid models gave no usable answer to, by cause, with the setting that helps."""
-    for stage, answered in (("generate", "rewritten"), ("validate", "validated")):
+    for stage, answered in LOSING_STAGES:
         quarantine = run.shown(f"{stage}_quarantine")
         if is_done(record, stage) and quarantine.exists():
             yield from loss_lines(stage, read_losses(quarantine, stage), record["steps"][stage]["facts"][answered])
+
+
+def shared_rewrite_line(run: RunDir, record: Json) -> str:
+    """The warning if the teacher gave many questions one rewrite; empty if it did not."""
+    from components.data.generate.shared_rewrites import shared_line
+
+    if not is_done(record, "generate") or not run.shown("rewrites").exists():
+        return ""
+    facts = record["steps"]["generate"]["facts"]
+    return shared_line(facts.get("same_rewrite", 0), facts["rewritten"], run.shown("rewrites"))
+
+
+def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:
+    """The settings to raise before the run goes on, if many answers were cut; empty if few were."""
+    for stage, answered in LOSING_STAGES:
+        quarantine = run.shown(f"{stage}_quarantine")
+        if is_done(record, stage) and quarantine.exists():
+            cut = [loss for loss in read_losses(quarantine, stage) if loss.reason == CUT]
+            if lost_share(cut, record["steps"][stage]["facts"][answered]) > WARN_SHARE:
+                limit = config.gateway.models()[ROLES[stage]].max_output_tokens
+                return (
+                    f"raise {limit_setting(stage)}, which is {limit:,}, and run the same command again: the "
+                    f"{cut_rows(cut):,} cut answers are asked for again under a higher limit. Or go on without them: "
+                )
+    return ""
 
 
 def style_end_lines(run: RunDir, record: Json) -> Iterator[str]:
@@ -198,7 +237,7 @@ def journal_share(report: Json, before: Json, paid: int) -> str:
     return f"{hits:,} ({hits / (hits + paid):.0%})" if hits + paid else "0"
 
 
-def next_step(run: RunDir, record: Json) -> str:
+def next_step(config: RunConfig, run: RunDir, record: Json) -> str:
     """The next command after a run of several stages; empty after a stage alone."""
     ran, order = record["ran"], REWRITER.until(REWRITER.last)
     if len(ran) < 2:
@@ -207,7 +246,8 @@ def next_step(run: RunDir, record: Json) -> str:
         return f"Next: `qinglan headroom {run.root}` says what PPO could still gain; the report says what held it."
     if ran[-1] == order[-1]:
         return f"Next: `qinglan audit {run.root}` shows where the model came from."
+    advice = cut_advice(config, run, record)
     return (
-        f"Next: the same command with --until {order[order.index(ran[-1]) + 1]}, or without --until to the end; it "
-        "goes on from here."
+        f"Next: {advice}the same command with --until {order[order.index(ran[-1]) + 1]}, or without --until to the "
+        "end; it goes on from here."
     )

@@ -161,7 +161,7 @@ def _evaluate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 def _set_aside(path: Path, stage: str, row_id: str) -> Iterator[StageNote]:
     for row in _rows(path, QuarantinedRow, row_id):
         lost = row.stage == stage and stage in ROLES
-        advice = f" To do: {remedy(stage, row.reason)}; the same run asks for it again." if lost else ""
+        advice = f" To do: {remedy(stage, row.reason)}; then the same run asks for it again." if lost else ""
         yield StageNote(stage, f"left out: {row.reason}", f"{row.detail} ({path.name}){advice}")
 
 

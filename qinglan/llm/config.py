@@ -10,7 +10,7 @@ from qinglan.addresses import Address, secret_field
 from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
 from qinglan.llm.answer_format import AnswerFormat, default_format
-from qinglan.llm.provider_quirks import find_incompatible_setting
+from qinglan.llm.provider_quirks import REFUSALS, find_incompatible_setting
 from qinglan.rag.service_shape import RagService
 
 Role = Literal["teacher", "judge", "examiner"]
@@ -74,9 +74,9 @@ class PaidModel(Config):
     strip_thinking: bool = False
     """Remove `<think>...</think>` from answers: a vLLM without a reasoning parser leaves it in."""
 
-    refusal_patterns: tuple[str, ...] = ()
-    """Regular expressions for the beginning of an answer that declines in words, such as 抱歉，我(不能|无法):
-    its row is refused, as where the service says so itself."""
+    refusal_patterns: tuple[str, ...] = REFUSALS
+    """Regular expressions for the beginning of an answer that declines in words, such as 抱歉，我(不能|无法): its
+    row is refused, as where the service says so itself. By default those of qinglan/llm/provider_quirks.py."""
 
     typical_seconds: float = 2.0
     """Seconds of one answer, assumed by the plan; the report takes them only if the journal has no live call."""

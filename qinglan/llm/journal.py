@@ -10,8 +10,9 @@ attempts   one per request that was sent: sent -> answered | rejected | lost; an
 entries    one per row of a step that requested the answer, with the artifact that it went into
 batches    files of requests that `qinglan prepay` sent to the service (see batch_journal.py)
 
-A complete answer serves under any limit of length, and a call whose answers are all unusable is sent again by the
-next run: as another sample (retry_sample), since the first answer stays what a signed statement says it is.
+A complete answer serves under any limit of length; one that was cut serves under its own limit and each lower one,
+where it would be cut again. A call whose other answers are all unusable is sent again by the next run: as another
+sample (retry_sample), since the first answer stays what a signed statement says it is.
 
 Version 2, from when the gateway itself sent batches, has one more table and three more columns. It is read and
 written as it is: its batches count as batches of `qinglan prepay`, and the rest is ignored.
@@ -99,7 +100,7 @@ ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
 """
 
 ANSWERS_TO_PROMPT = """
-SELECT key, response FROM prompts JOIN calls ON key = call
+SELECT key, response, request FROM prompts JOIN calls ON key = call
 WHERE prompt = ? AND state = 'answered' ORDER BY sample, key
 """
 
@@ -152,6 +153,15 @@ def prompt_key(request: bytes, sample: int) -> str:
     return call_key(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), sample % RETRY_STEP)
 
 
+def length_limit(request: bytes) -> int:
+    """Limit of the answer's length in a request, in tokens; 0 if it has none."""
+    try:
+        fields = orjson.loads(request)
+        return max((int(fields[name]) for name in LIMIT_FIELDS if name in fields), default=0)
+    except (orjson.JSONDecodeError, TypeError, ValueError):
+        return 0  # not written by a gateway
+
+
 def retry_sample(sample: int, retry: int) -> int:
     """The sample number of the nth retry of a call; retry 0 is the call itself."""
     return sample + retry * RETRY_STEP
@@ -162,6 +172,8 @@ class JournalledAnswer(NamedTuple):
 
     call: str
     response: bytes
+    limit: int
+    """Limit of its length in tokens; 0 if its request has none."""
 
 
 class Journal:
@@ -216,7 +228,8 @@ class Journal:
 
     def answers_to_prompt(self, prompt: str) -> list[JournalledAnswer]:
         """All answers to a prompt (see prompt_key), under any limit of length, retries last."""
-        return [JournalledAnswer(key, bytes(response)) for key, response in self.read(ANSWERS_TO_PROMPT, (prompt,))]
+        rows = self.read(ANSWERS_TO_PROMPT, (prompt,))
+        return [JournalledAnswer(key, bytes(answer), length_limit(request)) for key, answer, request in rows]
 
     async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
         """Commit an attempt before its request is sent; the result is its number."""

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.files import read_jsonl
+from qinglan.llm.config import Role
 from qinglan.rows import QuarantinedRow
 
+CUT = "truncated"
 WARN_SHARE = 0.05
 """Share of lost rows above which a run warns."""
 
 PROMPTS: Mapping[str, str] = {"generate": "generate.system_prompt", "validate": "validate.need_prompt"}
-ROLES: Mapping[str, str] = {"generate": "teacher", "validate": "judge"}
+ROLES: Mapping[str, Role] = {"generate": "teacher", "validate": "judge"}
 """The model whose answer a row of the stage needs."""
 
 
@@ -39,6 +41,27 @@ def lost_share(losses: Sequence[Loss], answered: int) -> float:
     return lost / (lost + answered) if lost else 0.0
 
 
+def cut_rows(losses: Sequence[Loss]) -> int:
+    """Rows whose answer was cut: they are asked for again only under a higher limit."""
+    return sum(loss.rows for loss in losses if loss.reason == CUT)
+
+
+def limit_setting(stage: str) -> str:
+    """The setting that limits the length of the answers that a stage's rows need."""
+    return f"gateway.{ROLES[stage]}.max_output_tokens"
+
+
+def asks_again(losses: Sequence[Loss]) -> str:
+    """A sentence on the rows that the same command asks for again."""
+    if not (cut := cut_rows(losses)):
+        return "The same command asks for these rows only; complete answers are not paid for again."
+    again = sum(loss.rows for loss in losses) - cut
+    remark = (
+        f"the same command asks for the other {again:,} only" if again else "the same command asks for none of them"
+    )
+    return f"Under this limit cut answers would be cut again, so {remark}; complete answers are not paid for again."
+
+
 def causes_in_words(losses: Sequence[Loss]) -> str:
     """The losses in a few words, such as `97 truncated + 3 refused`."""
     return " + ".join(f"{loss.rows:,} {loss.reason}" for loss in losses)
@@ -52,7 +75,7 @@ def remedy(stage: str, reason: str) -> str:
     model = f"gateway.{ROLES[stage]}"
     no_completion = f"check {model}.base_url: the answer is no completion"
     remedies = {
-        "truncated": f"raise {model}.max_output_tokens",
+        CUT: f"raise {limit_setting(stage)}",
         "empty": f"raise {model}.max_output_tokens, or lower {model}.reasoning_effort: a model that thinks may use "
         "up its tokens before it answers",
         "refused": f"run again, or take another model in {model}",
@@ -77,7 +100,6 @@ def loss_lines(stage: str, losses: Sequence[Loss], answered: int) -> list[str]:
     lost = sum(loss.rows for loss in losses)
     name = f"! {stage}" if share > WARN_SHARE else stage
     return [
-        f"{name}: {lost:,} of {lost + answered:,} rows are lost ({share:.1%}). The same command asks for these rows "
-        "only; complete answers are not paid for again.",
+        f"{name}: {lost:,} of {lost + answered:,} rows are lost ({share:.1%}). {asks_again(losses)}",
         *(f"  {loss.rows:,} as {loss.reason}. To do: {remedy(stage, loss.reason)}." for loss in losses),
     ]

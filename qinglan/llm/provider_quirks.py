@@ -34,6 +34,19 @@ HOSTS_WITHOUT_BATCHES = frozenset({"api.deepseek.com"})
 
 OPENAI_REASONING = re.compile(r"(gpt-5|o\d)(?!.*chat)")
 
+CANNOT = "(can['’]?t|cannot|can not|won['’]?t|will not|am unable to|am not able to|['’]m unable to|['’]m not able to)"
+REFUSALS = (
+    "(很|非常|十分)?(抱歉|对不起|不好意思)[，,。！!\\s]*(但|但是)?我?(不能|无法|没办法|没有办法|不便)",
+    "我(不能|无法|不便)(帮助|协助|回答|满足|改写)(这|该|此|你|您)",
+    "作为(一个|一名)?(AI|人工智能)(语言)?(模型|助手|助理|，|,)",
+    f"(?i)((i['’]?m|i am|we are|we['’]?re) )?((very|so|really|truly) )?sorry[,.!]? *(but )?((i|we) ?{CANNOT}|as an )",
+    f"(?i)(unfortunately, )?(i|we) ?{CANNOT} (help|assist|comply|fulfil|fulfill|provide|answer|rewrite|do) "
+    "(you )?(with )?(this|that|your request|the request)\\b",
+    "(?i)as an? (ai|artificial intelligence|large language)( language)?( model| assistant|,)",
+)
+"""Beginnings of answers that decline in words. A rewrite is a search query: it may begin `I cannot log in`, but it is
+no apology by a model, and names no help that a model refuses."""
+
 THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
 REFUSAL_PREFIX_CHARACTERS = 200
 """Characters at the start of an answer that refusal patterns are matched with."""
@@ -89,13 +102,14 @@ def clean_completion(
         return raw
     completion = orjson.loads(raw)
     message = completion["choices"][0]["message"]
+    received = dict(message)
     if strip_thinking and isinstance(text := message.get("content"), str):
         message["content"] = strip_thoughts(text)
     if (answer := object_text(message, answer_format)) is not None:
         message["content"] = answer
     if isinstance(text := message.get("content"), str) and is_refusal(text, refusal_patterns):
         message["refusal"] = text
-    return orjson.dumps(completion)
+    return raw if message == received else orjson.dumps(completion)
 
 
 def strip_thoughts(text: str) -> str:

@@ -5,7 +5,7 @@ answer() shows the whole path; each try of a call passes _attempt() once.
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.budget import Budget
 from qinglan.llm.call_plan import PaidRequest, PlannedCall, booked, next_retry, plan_call
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.journal import Journal, Outcome, prompt_key
+from qinglan.llm.journal import Journal, JournalledAnswer, Outcome, length_limit, prompt_key
 from qinglan.llm.limits import CircuitBreaker, RequestThrottle
 from qinglan.llm.upstream import (
     FatalUpstreamError,
@@ -25,7 +25,7 @@ from qinglan.llm.upstream import (
     Upstream,
     UpstreamError,
 )
-from qinglan.llm.usable_answer import is_usable
+from qinglan.llm.usable_answer import is_cut, is_usable
 from serving.gateway.metrics import Metrics
 from serving.gateway.service_status import ServiceStatus
 
@@ -79,11 +79,9 @@ class PaidCalls:
         first = plan_call(request, self._upstreams[request.entry.role].model)
         if (cached := self._journal.answer(first.call.key)) is not None and self._is_usable(first, cached):
             return self._hit(first, cached)
-        prompt = prompt_key(first.call.request, first.call.sample)
-        answers = self._journal.answers_to_prompt(prompt)
-        for answer in answers:
-            if self._is_usable(first, answer.response) or answer.call in self._unusable:
-                return self._hit(first, answer.response, answer.call)
+        answers = self._journal.answers_to_prompt(prompt_key(first.call.request, first.call.sample))
+        if (paid := self._served_again(first, answers)) is not None:
+            return self._hit(first, paid.response, paid.call)
         flight = next_retry(first, {answer.call for answer in answers})
         if (under_way := self._flights.get(flight.call.key)) is not None:
             return self._hit(flight, await _await_flight(under_way))
@@ -160,6 +158,14 @@ class PaidCalls:
                 raise RowError(failure.reason, str(failure), failure.raw) from failure
         self._breaker.answered()
         return raw
+
+    def _served_again(self, first: PlannedCall, answers: Sequence[JournalledAnswer]) -> JournalledAnswer | None:
+        """A usable answer to this prompt, or an unusable one that is not asked for again now; else None."""
+        if usable := next((answer for answer in answers if self._is_usable(first, answer.response)), None):
+            return usable
+        limit = length_limit(first.call.request)
+        unusable = (answer for answer in answers if answer.call in self._unusable or would_be_cut(answer, limit))
+        return next(unusable, None)
 
     def _is_usable(self, flight: PlannedCall, raw: bytes) -> bool:
         return is_usable(raw, self._upstreams[flight.entry.role].model, flight.structured)
@@ -243,6 +249,11 @@ class PaidCalls:
             yield
         finally:
             self._interruptible.add(task)
+
+
+def would_be_cut(answer: JournalledAnswer, limit: int) -> bool:
+    """True if the answer was cut at this limit of its length or at a higher one: paying again is in vain."""
+    return 0 < limit <= answer.limit and is_cut(answer.response)
 
 
 async def _await_flight(flight: "asyncio.Task[bytes]") -> bytes:

@@ -16,7 +16,7 @@ from qinglan.live.alarms import Alarm
 from qinglan.live.outlets import LIVE_VARIABLE
 from qinglan.live.view import live_training
 from qinglan.messages import chinese
-from qinglan.rows import QuarantinedRow
+from qinglan.rows import QuarantinedRow, Rewrite
 from tests.english import english_left
 from tests.qinglan.evaluation.test_rewriter_gate import good
 
@@ -162,6 +162,76 @@ def test_lost_rows_are_told_by_cause_with_the_setting_that_helps(
         assert "! generate: 100 of 482 rows are lost (20.7%)." in text
         assert "  97 as truncated. To do: raise gateway.teacher.max_output_tokens." in text
         assert "  3 as refused. To do: run again, or take another model in gateway.teacher." in text
+
+
+CUT = "Next: raise gateway.teacher.max_output_tokens, which is 1,000, and run the same command again: the 97 cut"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "begins"),
+    [
+        (["truncated"] * 97, CUT),
+        (["truncated"] * 97 + ["refused"] * 40, CUT),
+        (["truncated"] * 5, "Next: the same command with --until validate"),
+        (["refused"] * 97, "Next: the same command with --until validate"),
+        ([], "Next: the same command with --until validate"),
+    ],
+)
+def test_the_next_step_after_many_cut_answers_is_a_higher_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reasons: list[str], begins: str
+) -> None:
+    run = RunDir(tmp_path)
+    run.files.mkdir()
+    row = QuarantinedRow(id="r", tenant_id="t", where="row r", stage="generate", reason="", detail="")
+    lines = [dump_line(row.model_copy(update={"reason": reason})) for reason in reasons]
+    run.shown("generate_quarantine").write_bytes(b"".join(lines))
+    of = record("validate")
+    of["ran"] = ("questions", "generate")
+
+    [line] = [line for line in screen(run, capsys, of, "gpt").splitlines() if line.startswith("Next: ")]
+    assert line.startswith(begins)
+    assert "--until validate" in line
+
+
+SHARED = (
+    "! generate: 40 of 60 questions have a rewrite that 5 or more questions got; the most frequent, 40 times: 'Nope'"
+)
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "shared", "begins"),
+    [
+        (["Nope"] * 40 + [f"r{n}" for n in range(20)], 40, SHARED),
+        (["Nope\x1b[2J"] * 60, 60, "! generate: 60 of 60 questions"),
+        ([f"r{n}" for n in range(60)], 0, ""),
+        (["Nope"] * 3 + [f"r{n}" for n in range(57)], 3, ""),
+    ],
+)
+def test_one_rewrite_for_many_questions_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rewrites: list[str], shared: int, begins: str
+) -> None:
+    run = RunDir(tmp_path)
+    run.files.mkdir()
+    rows = [
+        Rewrite(
+            id=f"r{n}",
+            tenant_id="t",
+            question=f"q{n}",
+            rewritten_query=text,
+            teacher="t",
+            call="c",
+            conversation_id="c",
+        )
+        for n, text in enumerate(rewrites)
+    ]
+    run.shown("rewrites").write_bytes(b"".join(map(dump_line, rows)))
+    of = record("generate")
+    of["steps"]["generate"] = step({"rows": 60, "rewritten": 60, "same_rewrite": shared})
+
+    lines = [line for line in screen(run, capsys, of, "gpt").splitlines() if "! generate" in line]
+    assert len(lines) == bool(begins)
+    assert not begins or lines[0].startswith(begins)
+    assert "\x1b" not in "".join(lines)
 
 
 @pytest.mark.parametrize(("uncounted", "told"), [(0, False), (445, True)])

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.data.generate.config import GenerateConfig
+from components.data.generate.shared_rewrites import SharedRewrites
 from qinglan.concurrency import map_in_order
 from qinglan.digests import digest
 from qinglan.errors import DataError, OutageError, RowError
 from qinglan.files import atomic_write, dump_line, read_jsonl
 from qinglan.llm.client import GatewayClient
-from qinglan.llm.lost_rows import Loss, causes_in_words, loss_lines, lost_share, read_losses
+from qinglan.llm.lost_rows import Loss, asks_again, causes_in_words, loss_lines, lost_share, read_losses, remedy
 from qinglan.prompts import teacher_messages
 from qinglan.questions import count_rows, read_questions
 from qinglan.rows import QuarantinedRow, Question, Rewrite, quarantine_row
 from qinglan.tables import write_table
 from qinglan.terminal import visible
 from qinglan.terminal.progress import progress
+from qinglan.text import as_sentence
 
 STEP = "generate"
 TABLE = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "改写"]
@@ -41,6 +43,9 @@ class GenerateCounts(NamedTuple):
     causes: str = ""
     """Lost questions by cause, such as `97 truncated + 3 refused`."""
 
+    same_rewrite: int = 0
+    """Questions whose rewrite is that of many other questions too."""
+
 
 FIGURES = {
     "rows": "questions",
@@ -48,6 +53,7 @@ FIGURES = {
     "quarantined": "rows without one",
     "lost": "questions that the teacher did not answer",
     "journal_answers": "answers taken from the journal",
+    "same_rewrite": "questions that share their rewrite with many others",
 }
 """The figures on KFP's page, by field."""
 
@@ -67,6 +73,7 @@ async def _generate(
     accepted = set_aside = 0
     paid_now: set[str] = set()
     from_journal: list[str] = []
+    shared = SharedRewrites()
     async with GatewayClient(gateway_url, STEP) as gateway:
 
         async def rewrite(row: Question | QuarantinedRow) -> tuple[Rewrite | QuarantinedRow, bool]:
@@ -86,6 +93,7 @@ async def _generate(
                         from_journal.append(result.call)
                     else:
                         paid_now.add(result.call)
+                    shared.add(result.question, result.rewritten_query)
                     kept_file.write(dump_line(result))
                     add(_cells(result))
                 tick(f"{set_aside} quarantined" if set_aside else "")
@@ -96,7 +104,8 @@ async def _generate(
     check_losses(losses, accepted, config.max_lost, quarantine)
     paid_earlier = sum(call not in paid_now for call in from_journal)
     lost = sum(loss.rows for loss in losses)
-    return GenerateCounts(accepted + set_aside, accepted, set_aside, lost, paid_earlier, causes_in_words(losses))
+    causes, same = causes_in_words(losses), shared.questions()
+    return GenerateCounts(accepted + set_aside, accepted, set_aside, lost, paid_earlier, causes, same)
 
 
 def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantine: Path) -> None:
@@ -116,11 +125,12 @@ def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:
     reasons = ", ".join(reason for reason, _ in Counter(row.reason for row in rows).most_common())
     if unanswered:
         return OutageError(
-            f"{STEP}: the teacher rewrote none of {len(rows)} questions ({reasons}). The first: "
-            f"{visible(unanswered[0].detail)} All are in {quarantine}; run again when it answers."
+            f"The teacher rewrote none of {len(rows)} questions ({reasons}). The first: "
+            f"{as_sentence(visible(unanswered[0].detail))} To do: {remedy(STEP, unanswered[0].reason)}. "
+            f"{asks_again(read_losses(quarantine, STEP))} Rows: {quarantine}"
         )
     return DataError(
-        f"{STEP}: none of {len(rows)} rows is a question ({reasons}). The first: {rows[0].where}: "
+        f"None of {len(rows)} rows is a question ({reasons}). The first: {rows[0].where}: "
         f"{visible(rows[0].detail)} All are in {quarantine}; mend the rows and run again."
     )
 

@@ -94,7 +94,7 @@ def test_a_run_of_few_rows_whose_teacher_is_away_does_not_end_well(tmp_path: Pat
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(3)))
     with (
         gateway(tmp_path, Scripted(Reply(503, b"away")), limits={"attempts": 1}) as url,
-        pytest.raises(OutageError, match=r"none of 3 questions \(status 503\).*run again when it answers"),
+        pytest.raises(OutageError, match=r"none of 3 questions \(status 503\).*To do: run again; if it stays"),
     ):
         run_generate(tmp_path, url, questions)
     assert len(quarantined(tmp_path)) == 3
@@ -105,7 +105,7 @@ def test_a_run_of_few_rows_whose_teacher_is_away_does_not_end_well(tmp_path: Pat
 
 def test_a_sheet_without_one_question_is_an_error(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, "\u200b", "")
-    with gateway(tmp_path, Scripted()) as url, pytest.raises(DataError, match=r"none of 2 rows.*\(empty\).*line 1"):
+    with gateway(tmp_path, Scripted()) as url, pytest.raises(DataError, match=r"None of 2 rows.*\(empty\).*line 1"):
         run_generate(tmp_path, url, questions)
 
 
@@ -141,10 +141,48 @@ def test_a_run_that_loses_too_many_rows_stops_with_the_setting_that_helps(
             said = counts.causes
         assert message in said
 
-    with gateway(tmp_path, teacher) as url:
+    with gateway(tmp_path, teacher, model={"max_output_tokens": 200}) as url:
         again = generate(questions, *outputs, settings, url)
     assert (again.rewritten, again.lost, again.causes, again.journal_answers) == (rows, 0, "", rows - cut)
     assert len(teacher.seen) == rows + cut, "only the lost rows are asked for again"
+
+
+def test_cut_rows_are_not_paid_again_at_the_same_limit_and_the_others_are(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, *(f"问题{n}" for n in range(6)))
+    half, none, whole = completion("半句", finish="length"), completion(" "), completion("改写")
+    teacher = Scripted(*(Reply(200, answer) for answer in (half, half, half, none, whole)))
+    settings = SETTINGS.model_copy(update={"max_lost": 1.0})
+    outputs = tmp_path / "rewrites", tmp_path / "table", tmp_path / "bad"
+    with gateway(tmp_path, teacher, limits={"concurrency": 1}) as url:
+        first = generate(questions, *outputs, settings, url)
+    with gateway(tmp_path, teacher, limits={"concurrency": 1}) as url:
+        again = generate(questions, *outputs, settings, url)
+
+    assert (first.causes, again.causes) == ("3 truncated + 1 empty", "3 truncated")
+    assert len(teacher.seen) == 6 + 1, "the empty answer alone is asked for again"
+
+
+def test_a_run_whose_answers_are_all_cut_names_the_limit(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, "一", "二")
+    teacher = Scripted(Reply(200, completion("半句", finish="length")))
+    for _ in range(2):
+        with gateway(tmp_path, teacher) as url, pytest.raises(OutageError) as stopped:
+            run_generate(tmp_path, url, questions)
+
+    assert "To do: raise gateway.teacher.max_output_tokens." in str(stopped.value)
+    assert "the same command asks for none of them" in str(stopped.value)
+    assert len(teacher.seen) == 2
+
+
+def test_a_teacher_that_declines_in_words_loses_its_rows_and_one_text_for_all_is_counted(tmp_path: Path) -> None:
+    questions = write_questions(tmp_path, *(f"question {n}" for n in range(10)))
+    outputs = tmp_path / "rewrites", tmp_path / "table", tmp_path / "bad"
+    sorry, nope = completion("I'm sorry, I can't help with that."), completion("Please contact  support")
+    teacher = Scripted(*[Reply(200, sorry)] * 3, Reply(200, nope))
+    with gateway(tmp_path, teacher) as url:
+        counts = generate(questions, *outputs, SETTINGS.model_copy(update={"max_lost": 1.0}), url)
+
+    assert (counts.rewritten, counts.causes, counts.same_rewrite) == (7, "3 refused", 7)
 
 
 def test_equal_questions_of_one_sheet_were_not_paid_for_earlier(tmp_path: Path) -> None:
@@ -205,7 +243,7 @@ def test_a_teacher_whose_host_is_not_found_quarantines_no_row_and_is_asked_again
     assert not (tmp_path / "bad").exists()
 
     with gateway(tmp_path, Scripted(Reply(200, completion("改写")))) as url:
-        assert run_generate(tmp_path, url, questions) == GenerateCounts(20, 20, 0, 0, 0)
+        assert run_generate(tmp_path, url, questions) == GenerateCounts(20, 20, 0, 0, 0, "", 20)
 
 
 def test_a_judge_whose_host_is_not_found_is_an_outage_for_needs(

@@ -49,6 +49,20 @@ def test_rows_that_are_no_questions_are_not_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ([Loss("refused", 3)], "The same command asks for these rows only;"),
+        ([Loss("status 503", 3), Loss("empty", 1)], "The same command asks for these rows only;"),
+        ([Loss("truncated", 97)], "so the same command asks for none of them;"),
+        ([Loss("truncated", 97), Loss("refused", 3)], "so the same command asks for the other 3 only;"),
+        ([Loss("timeout", 1_200), Loss("truncated", 1)], "so the same command asks for the other 1,200 only;"),
+    ],
+)
+def test_the_rows_that_are_asked_for_again_are_named(losses: list[Loss], says: str) -> None:
+    assert says in loss_lines("generate", losses, 300)[0]
+
+
+@pytest.mark.parametrize(
     ("lost", "answered", "share", "begins"),
     [
         (0, 0, 0.0, None),

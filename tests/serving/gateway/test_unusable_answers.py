@@ -59,7 +59,10 @@ def run_of(teacher: Teacher, folder: Path, questions: list[str], export: bool = 
 LIMITS = [
     # limits of two runs, and what the second run asks for
     ({"max_output_tokens": 100}, {"max_output_tokens": 300}, ["long"]),
-    ({"max_output_tokens": 100}, {"max_output_tokens": 100}, ["long"]),
+    ({"max_output_tokens": 100}, {"max_output_tokens": 100}, []),
+    ({"max_output_tokens": 100}, {"max_output_tokens": 50}, []),
+    ({"max_output_tokens": 100}, {"max_output_tokens": 101}, ["long"]),
+    ({"max_output_tokens": 100}, {"max_output_tokens": 100, "max_tokens_parameter": "max_tokens"}, []),
     ({"max_output_tokens": 300}, {"max_output_tokens": 100}, []),
     ({"max_output_tokens": 300}, {"max_output_tokens": 301}, []),
     ({"max_output_tokens": 300}, {"max_output_tokens": 300, "max_tokens_parameter": "max_tokens"}, []),
@@ -84,8 +87,9 @@ def test_another_limit_asks_only_for_what_was_cut(
 
 
 UNUSABLE = [
-    ("truncated", completion("half", finish="length"), {}),
     ("refused", completion("", refusal="no"), {}),
+    ("refused", completion("I'm sorry, I can't help with that."), {}),
+    ("refused", completion("抱歉，我无法回答这个问题。"), {}),
     ("refused", completion("half", finish="content_filter"), {}),
     ("refused", completion("Sorry, I cannot"), {"refusal_patterns": ("Sorry",)}),
     ("empty", completion("  "), {}),
@@ -118,9 +122,9 @@ def _as_object(reply: Reply) -> Reply:
 
 
 def test_a_gateway_that_serves_several_runs_asks_again_after_a_step_has_ended(tmp_path: Path) -> None:
-    teacher = Teacher(completion("half", finish="length"))
+    teacher = Teacher(completion("  "))
 
-    assert run_of(teacher, tmp_path, ["bad", "bad", "bad"], export=True) == ["truncated", "whole bad", "whole bad"]
+    assert run_of(teacher, tmp_path, ["bad", "bad", "bad"], export=True) == ["empty", "whole bad", "whole bad"]
     assert len(teacher.asked) == 2
     assert read_report(tmp_path / "journal.sqlite")["lost_attempts"] == 1
 
@@ -139,14 +143,31 @@ def test_a_journal_of_an_earlier_release_pays_nothing_again(tmp_path: Path) -> N
     assert teacher.asked[3:] == [("long", 300)]
 
 
+class Silent(Teacher):
+    """Answers with nothing, whatever the limit."""
+
+    def _next(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
+        super()._next(path, body, headers)
+        return Reply(200, completion(" "))
+
+
 def test_a_second_retry_is_another_call_and_no_answer_is_overwritten(tmp_path: Path) -> None:
-    teacher = Teacher()
+    teacher = Silent()
     for _ in range(4):
-        assert run_of(teacher, tmp_path, ["long"], max_output_tokens=100) == ["truncated"]
+        assert run_of(teacher, tmp_path, ["long"], max_output_tokens=100) == ["empty"]
 
     answers = list(read_answers(tmp_path / "journal.sqlite"))
     assert (len(teacher.asked), len({answer.call for answer in answers})) == (4, 4)
-    assert run_of(teacher, tmp_path, ["long"], max_output_tokens=300) == ["whole long"]
+    assert run_of(Teacher(), tmp_path, ["long"], max_output_tokens=300) == ["whole long"]
+
+
+def test_a_cut_answer_is_paid_once_for_each_limit_however_often_the_run_is_repeated(tmp_path: Path) -> None:
+    teacher = Teacher()
+    for limit in (100, 100, 100, 150, 150, 100, 300, 300, 100):
+        answer = run_of(teacher, tmp_path, ["long"], max_output_tokens=limit)
+
+    assert teacher.asked == [("long", 100), ("long", 150), ("long", 300)]
+    assert answer == ["whole long"], "a complete answer serves under any limit"
 
 
 def test_the_gateway_tells_the_seconds_of_live_answers_of_a_step(tmp_path: Path) -> None:
