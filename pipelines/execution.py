@@ -30,6 +30,7 @@ from qinglan.digests import digest
 from qinglan.errors import ConfigError, GateHeldError, QinglanError
 from qinglan.files import open_private
 from qinglan.gpus import need_gpus
+from qinglan.input_paths import path_fault
 from qinglan.jobs.processes import wait_for_process_group
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.keys import keys_folder, load_signer
@@ -166,7 +167,9 @@ def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str,
     recorded = {}
     for name, path in inputs.items():
         earlier = before.get(name)
-        if not earlier or path is None or not path.exists() or Path(earlier).resolve() == path.resolve():
+        if not earlier or path is None or path_fault(path, "", folder=name == "knowledge_base"):
+            continue  # a wrong path is named with the other problems
+        if Path(earlier).resolve() == path.resolve():
             continue
         earlier_digest = digest(Path(earlier)) if Path(earlier).exists() else _recorded_digest(run, name)
         option = f"--{name.replace('_', '-')}"

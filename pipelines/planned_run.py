@@ -34,6 +34,7 @@ from pipelines.sizing.check import check_room
 from pipelines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, QinglanError
+from qinglan.input_paths import path_fault
 from qinglan.llm.journal_reader import ModelAnswers, read_answers_by_model
 
 
@@ -135,11 +136,9 @@ def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRun
 
 
 def check_labelled(config: StyleRunConfig) -> None:
-    if not config.labelled.exists():
-        raise ConfigError(
-            f"{config.labelled}: no such file. Give your labelled answers, or make a sample with "
-            "`qinglan sample style --out DIR`."
-        )
+    next_step = "Give your labelled answers, or make a sample with `qinglan sample style --out DIR`."
+    if fault := path_fault(config.labelled, next_step):
+        raise ConfigError(fault)
 
 
 def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:

@@ -20,6 +20,7 @@ from qinglan.config import load_yaml
 from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, OutageError, QinglanError
 from qinglan.files import read_jsonl
+from qinglan.input_paths import path_fault
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
 from qinglan.prompts import Message
 from qinglan.rag.client import RagClient
@@ -32,6 +33,7 @@ A_PASSAGE = (
     "A line is one passage: id, title, content, metadata. Only id and content must be there, in UTF-8: "
     '{"id": "k1", "title": "...", "content": "...", "metadata": {}}'
 )
+GIVE_INPUT = "Give yours, or make a sample with `qinglan sample TENANT --out DIR`."
 FIRST_BYTES, SHOWN = 4096, 5
 MANY_REPEATED = 0.2
 """Share of training rows that nearly repeat rows of dev or test, from which on a person is told."""
@@ -48,13 +50,10 @@ def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Itera
     for name, path in files.items():
         if path is None and name == "knowledge-base" and not knowledge_base:
             continue
-        if path is not None and name == "questions" and path.is_dir():
-            yield ConfigError(f"--questions {path}: is a folder. Name the file of questions in it.")
-        elif path is None or not path.exists() or (name == "questions" and not path.is_file()):
-            yield ConfigError(
-                f"--{name} {f'{path}: no such file' if path else 'is missing'}. Give yours, "
-                "or make a sample with `qinglan sample TENANT --out DIR`."
-            )
+        if path is None:
+            yield ConfigError(f"--{name} is missing. {GIVE_INPUT}")
+        elif fault := path_fault(path, GIVE_INPUT, folder=name == "knowledge-base"):
+            yield ConfigError(f"--{name} {fault}")
         elif name == "knowledge-base":
             yield from knowledge_base_problems(config)
 

@@ -6,19 +6,13 @@ and a query are refused when settings are read, before anything is written, and 
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-from qinglan.errors import DataError
-
 SCHEMES = ("http://", "https://")
 """In small letters: some clients refuse `HTTP://`, and would do so only after something was paid."""
-
-WEB_PATH = re.compile(r"([a-z][a-z0-9+.-]{1,20}):/+", re.IGNORECASE)
-"""The beginning of an address that was taken for a path, which has one slash: https:/example.com."""
 
 HIDDEN = re.compile(r"[^/\s]*@|(?<=[?#])\S+")
 SECRET_FIELD = re.compile(r"api.?key|secret|passw|authorization|bearer|(?<!max_)token$", re.IGNORECASE)
@@ -85,10 +79,3 @@ def _field_names(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _field_names(item)
-
-
-def refuse_web_path(path: Path) -> None:
-    """Refuse the address of a file in place of its path: nothing is fetched."""
-    if match := WEB_PATH.match(str(path)):
-        shown = HIDDEN.sub("...", f"{match[1]}://{str(path)[match.end() :]}")
-        raise DataError(f"{shown}: this is an address, and no file is fetched. Download it, and name the copy.")

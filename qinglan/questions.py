@@ -12,13 +12,13 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from qinglan.addresses import refuse_web_path
 from qinglan.chat_history import chat_lines, read_history
 from qinglan.config import Config, explain_validation_error
 from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.file_formats import row_format
+from qinglan.input_paths import path_fault
 from qinglan.rows import QuarantinedRow, Question, Split
 from qinglan.sheet_reader import Formula
 from qinglan.tables import Cells, read_table
@@ -107,9 +107,8 @@ def count_rows(path: Path, columns: Columns) -> int:
 
 
 def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
-    if not path.is_file():
-        refuse_web_path(path)
-        raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSONL of questions.")
+    if fault := path_fault(path, "Give the spreadsheet, CSV or JSONL of questions."):
+        raise DataError(fault)
     kind = row_format(path)
     if kind in ("json", "jsonl"):
         yield from _jsonl_rows(path, columns) if kind == "jsonl" else _json_rows(path, columns)

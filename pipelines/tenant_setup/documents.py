@@ -16,10 +16,10 @@ from pydantic import ValidationError
 from pipelines.tenant_setup.markdown import read_markdown
 from pipelines.tenant_setup.passages import Block, Page, document_passages, safe_id
 from pipelines.tenant_setup.sheet_formats import read_records, sheets_of
-from qinglan.addresses import refuse_web_path
 from qinglan.csv_tables import read_text
 from qinglan.errors import DataError
 from qinglan.file_formats import refuse_bomb
+from qinglan.input_paths import path_fault
 from qinglan.rag.contract import Passage
 from qinglan.sheet_reader import Formula
 from qinglan.terminal import visible
@@ -154,9 +154,8 @@ def list_files(places: Iterable[Path]) -> FileList:
     """Files in order; links, hidden files and those of others' packages are left out."""
     files, hidden = list[tuple[Path, PurePath]](), 0
     for root in places:
-        if not root.exists():
-            refuse_web_path(root)
-            raise DataError(f"{root}: no such file or folder. Give the documents of the knowledge base.")
+        if fault := path_fault(root, "Give the documents of the knowledge base.", folder=True):
+            raise DataError(fault)
         if root.is_file():
             files.append((root, PurePath(root.name)))
             continue

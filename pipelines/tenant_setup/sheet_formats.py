@@ -29,13 +29,13 @@ from pipelines.tenant_setup.old_spreadsheet import (
     read_old_spreadsheet,
     sheet_remarks,
 )
-from qinglan.addresses import refuse_web_path
 from qinglan.chat_history import Turn, read_turns
 from qinglan.csv_tables import decode_text, read_csv
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, row_format
 from qinglan.header_rows import IsName
+from qinglan.input_paths import path_fault
 from qinglan.tables import read_table, sheet_names
 from qinglan.terminal import visible
 
@@ -132,11 +132,8 @@ def _refuse_large(path: Path) -> None:
 
 
 def _file_records(path: Path, named: Mapping[str, str], sheet: str, is_name: IsName) -> Records:
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder. Name the file of questions in it.")
-    if not path.is_file():
-        refuse_web_path(path)
-        raise DataError(f"{path}: no such file. Give the spreadsheet, CSV or JSON of questions.")
+    if fault := path_fault(path, "Give the spreadsheet, CSV or JSON of questions."):
+        raise DataError(fault)
     _refuse_large(path)
     if is_old_spreadsheet(path):
         rows, remarks = read_old_spreadsheet(path, sheet, is_name)

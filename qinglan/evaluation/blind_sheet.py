@@ -14,6 +14,7 @@ import orjson
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import atomic_write, sha256_text
+from qinglan.input_paths import path_fault
 from qinglan.plain_files import read_plain
 from qinglan.sheet_reader import Cell
 from qinglan.tables import Cells, cell_label, read_table, safe_cell, write_table
@@ -55,8 +56,8 @@ def write_sheet(sheet: Path, key: Path, columns: Sequence[str], rows: Iterable[S
 
 def read_key(path: Path, sheet: Path) -> Key:
     """The key that was written for a sheet, once that is there."""
-    if not sheet.is_file():
-        raise DataError(f"{sheet}: no such file. Give the filled blind sample.")
+    if fault := path_fault(sheet, "Give the filled blind sample."):
+        raise DataError(fault)
     try:
         return parse_json_mapping(read_plain(path), str(path))
     except OSError as error:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.addresses import refuse_web_path
 from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
 from qinglan.file_formats import is_spreadsheet, row_format
 from qinglan.files import atomic_write, count_lines
+from qinglan.input_paths import path_fault
 from qinglan.sheet_reader import Formula
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
@@ -46,11 +46,8 @@ SHOWN = 5
 
 def target_file(source: Path, out: Path | None) -> Path:
     """The file to write, beside the source where no other is named; names that cannot be meant are refused."""
-    if source.is_dir():
-        raise DataError(f"{source}: this is a folder. Name a file of answers.")
-    if not source.is_file():
-        refuse_web_path(source)
-        raise DataError(f"{source}: no such file. Name a file of answers.")
+    if fault := path_fault(source, "Name a file of answers."):
+        raise DataError(fault)
     if out is None:
         return source.with_name(f"{source.stem}-style{'.xlsx' if is_spreadsheet(source) else '.jsonl'}")
     if out.suffix not in (".jsonl", ".xlsx"):

@@ -312,7 +312,7 @@ def test_a_folder_in_place_of_answers_is_refused_before_a_model_is_loaded(here: 
     ended = here("style", "predict", tmp_path, "--model", tmp_path / "model")
 
     assert ended.code == 3
-    assert f"{tmp_path}: this is a folder. Name a file of answers." in ended.errors
+    assert f"{tmp_path}: is a folder. Name the file in it." in ended.errors
 
 
 @pytest.mark.slow

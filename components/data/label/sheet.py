@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError
+from qinglan.input_paths import path_fault
 from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
 from qinglan.rows import Question, ValidatedRewrite
 from qinglan.sheet_reader import Cell
@@ -53,8 +54,8 @@ def _cells(row: Question, passage: JudgedPassage) -> list[Cell]:
 
 def read_corrections(path: Path) -> dict[str, dict[str, int]]:
     """The grades that people filled in; lines left empty are left out."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such file. label.corrections names the filled label sheet of an earlier run.")
+    if fault := path_fault(path, "label.corrections names the filled label sheet of an earlier run."):
+        raise DataError(fault)
     grades: dict[str, dict[str, int]] = defaultdict(dict)
     for number, cells in read_table(path, required=[ROW, PASSAGE, PERSON]):
         if cells[PERSON] in (None, ""):

@@ -345,9 +345,7 @@ def test_without_a_knowledge_base_the_next_command_names_it(company: Path, here:
 def test_a_folder_of_questions_is_called_a_folder(tmp_path: Path, here: Here) -> None:
     ended = here("plan", "fivedoctors", "--questions", tmp_path)
 
-    assert (
-        ended.code == 2 and f"--questions {tmp_path}: is a folder. Name the file of questions in it." in ended.errors
-    )
+    assert ended.code == 2 and f"--questions {tmp_path}: is a folder. Name the file in it." in ended.errors
 
 
 @pytest.mark.slow

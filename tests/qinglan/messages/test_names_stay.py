@@ -34,8 +34,9 @@ SENTENCES = (
     "Input should be a path (given: '3')",
     "Input should be 'a', 'b' or 'c' (given: '3')",
     "Read-only file system. Choose another place, or make room.",
-    "is a folder. Name the file of questions in it.",
-    "no column is called content, text; there are id, no",
+    "is a folder. Name the file in it.",
+    "no column is called content, text; there are id, no. "
+    "Rename the column that holds the passages' text to content.",
     "Permission denied. Choose another place, or make room.",
 )
 NAMES = st.one_of(
@@ -100,8 +101,9 @@ def test_an_example_before_a_sentence_stays(name: str, example: str, sentence: s
         ),
         ('{"id": "k1", "content": "a"}: Field required.', '{"id": "k1", "content": "a"}：必填。'),
         (
-            "bad.jsonl: no column is called content, text; there are id, no",
-            "bad.jsonl：没有叫 content, text 的列；现有 id, no",
+            "bad.jsonl: no column is called content, text; there are id, no. Rename the column that holds the passages' "
+            "text to content.",
+            "bad.jsonl：没有叫 content, text 的列；现有 id, no。请把段落正文那一列改名为 content。",
         ),
     ],
 )

@@ -150,7 +150,7 @@ def test_names_must_say_what_the_files_are(tmp_path: Path) -> None:
         target_file(source, tmp_path / "out.txt")
     with pytest.raises(DataError, match="no such file"):
         target_file(tmp_path / "other.jsonl", None)
-    with pytest.raises(DataError, match=f"{tmp_path}: this is a folder. Name a file of answers"):
+    with pytest.raises(DataError, match=f"{tmp_path}: is a folder. Name the file in it"):
         target_file(tmp_path, None)
 
 
