@@ -101,8 +101,8 @@ def test_an_example_before_a_sentence_stays(name: str, example: str, sentence: s
         ),
         ('{"id": "k1", "content": "a"}: Field required.', '{"id": "k1", "content": "a"}：必填。'),
         (
-            "bad.jsonl: no column is called content, text; there are id, no. Rename the column that holds the passages' "
-            "text to content.",
+            "bad.jsonl: no column is called content, text; there are id, no. Rename the column that holds the "
+            "passages' text to content.",
             "bad.jsonl：没有叫 content, text 的列；现有 id, no。请把段落正文那一列改名为 content。",
         ),
     ],
