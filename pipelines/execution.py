@@ -376,9 +376,10 @@ def execute(
                 with StepDisplay(run, tuple(stages), log, quiet) as live:
                     while child.poll() is None:
                         live.update()
-                        if ended := {stage for stage in stages if _is_done(run, stage)} - shown:
-                            show([*ended])
-                            shown |= ended
+                        # in the order of the stages: the last one's lineage is the one that is shown
+                        if ended := [stage for stage in stages if stage not in shown and _is_done(run, stage)]:
+                            show(ended)
+                            shown.update(ended)
                         time.sleep(0.2)
                     live.update()
             except KeyboardInterrupt as error:

@@ -8,7 +8,7 @@ QinglanError
 ├── BudgetError    the next call would pass the budget                  exit 5
 ├── TrainingError  a training that stopped or learned nothing usable    exit 6
 ├── GateHeldError  a verdict stops the run: a result, not a fault       exit 7
-├── AlteredError   an audit found changed bytes, or a signature that does not count   exit 8
+├── AlteredError   changed bytes, or a signature that does not count   exit 8
 ├── IncompleteAuditError   an audit found nothing altered, and not everything   exit 9
 └── RowError       one row's call failed for good: it is quarantined, the run goes on
 

@@ -22,16 +22,18 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import orjson
 
 import qinglan
 from qinglan.digests import algorithm_of, digest
-from qinglan.errors import GateHeldError, QinglanError
+from qinglan.errors import AlteredError, GateHeldError, QinglanError
 from qinglan.file_formats import is_spreadsheet
 from qinglan.files import atomic_folder, atomic_write, count_lines, sha256_file
 from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
+from qinglan.lineage.earlier_steps import input_fault, read_earlier_steps, refuse_changed_lineage
 from qinglan.lineage.keys import Signer, load_signer
 from qinglan.lineage.statement import COMMIT, EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
 from qinglan.lineage.step_clock import step_clock
@@ -46,6 +48,8 @@ IMAGE_VARIABLE = "QINGLAN_IMAGE"
 
 BASE = "base_model"
 """The one artifact that may be a reference (models/base_reference.py)."""
+
+NO_SIBLINGS: Mapping[str, Path] = MappingProxyType({})
 
 DATASET = "system.Dataset"
 EXTERNAL_INPUT_NAMES = frozenset({"questions", "knowledge_base", "labelled"})
@@ -86,10 +90,13 @@ def recorded(
     config: Mapping[str, Any],
     lineage: Artifact,
     before: Artifact | None = None,
+    siblings: Mapping[str, Path] = NO_SIBLINGS,
 ) -> Iterator[StepReport]:
     """Run a stage, and write its record before and after it; the record of a failed stage has its error.
 
-    The key is loaded first, so that a missing key ends the stage before a long training, not after it.
+    The key is loaded first, so that a missing key ends the stage before a long training, not after it. Inputs are
+    compared with what the steps that made them have signed. `siblings`: lineages of inputs that other runs made, by
+    the start of these inputs' names, such as "fold 1 ".
     """
     signer = load_signer("builder")
     parents = {name: {"uri": item.uri, "sha256": _verified_digest(name, item)} for name, item in inputs.items()}
@@ -98,6 +105,8 @@ def recorded(
     record |= {"config": dict(config), "code": code_version()}
     _write(stage, record)
     try:
+        lineages = {"": Path(before.path), **siblings} if before else siblings
+        _refuse_altered(inputs, {name: item["sha256"] for name, item in parents.items()}, lineages, signer)
         with writing(Path(lineage.path).parent):
             yield step
         results = _results(outputs)
@@ -121,6 +130,19 @@ def recorded(
     if folder := os.environ.get(RECORDS_VARIABLE):
         shutil.copyfile(Path(lineage.path) / file_name, Path(folder) / f"{stage}{ENVELOPE_SUFFIX}")
     _write(stage, record | {"status": "done", "lineage": lineage.uri})
+
+
+def _refuse_altered(
+    inputs: Mapping[str, Artifact], digests: Mapping[str, str], lineages: Mapping[str, Path], signer: Signer
+) -> None:
+    """Refuse inputs and lineages that differ from the signed statements; `lineages` by the start of inputs' names."""
+    for start, folder in lineages.items():
+        steps = read_earlier_steps(folder, signer)
+        refuse_changed_lineage(folder, steps)
+        for name, item in inputs.items():
+            fault = input_fault(name.removeprefix(start), digests[name], steps) if name.startswith(start) else ""
+            if fault:
+                raise AlteredError(f"{item.path}: {fault}.")
 
 
 def _verified_digest(name: str, item: Artifact) -> str:

@@ -1,8 +1,10 @@
 """The statements of the evidence, each parsed and verified once."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import NamedTuple
 
 from qinglan.clock import how_long
@@ -19,6 +21,12 @@ MAX_CLOCK_AHEAD = timedelta(minutes=1)
 BREAK_GLASS = "urn:qinglan:break-glass:v1"
 DATES = "dates"
 """The name of the finding that signed statements are dated in the future."""
+
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
+"""How far the clocks of two machines that sign may differ."""
+
+FOLD_INPUT = re.compile(r"^fold \d+ ")
+"""The start of the names that a cross-fitted evaluation gives its folds' artifacts."""
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -51,6 +59,22 @@ class Step(NamedTuple):
         return self.state == "attested"
 
 
+class Use(NamedTuple):
+    """An input of a step."""
+
+    name: str
+    step: str
+    """Its id."""
+
+
+class Output(NamedTuple):
+    """An output of a step."""
+
+    digest: str
+    step: str
+    """Its id."""
+
+
 class StatementIndex(NamedTuple):
     steps: dict[str, Step]
     """By id."""
@@ -71,6 +95,12 @@ class StatementIndex(NamedTuple):
     findings: tuple[Finding, ...]
     newest: frozenset[str] = frozenset()
     """Ids of the steps that an audited run shows as its own."""
+
+    inputs: Mapping[str, Sequence[Use]] = MappingProxyType({})
+    """The inputs of trusted steps, by digest."""
+
+    outputs: Mapping[str, Sequence[Output]] = MappingProxyType({})
+    """The outputs of trusted steps, by name."""
 
 
 def index_statements(
@@ -192,6 +222,8 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
     external: set[str] = set()
     named: set[str] = set()
     doubtful: set[str] = set()
+    inputs: dict[str, list[Use]] = {}
+    outputs: dict[str, list[Output]] = {}
     for step_id, step in steps.items():
         used = {part.digest for part in step.statement.used}
         for part in step.statement.made:
@@ -201,11 +233,35 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
                 makers.setdefault(part.digest, []).append(step_id)
         if step.is_trusted:
             named |= used
+            for part in step.statement.used:
+                inputs.setdefault(part.digest, []).append(Use(FOLD_INPUT.sub("", part.name), step_id))
+            for part in step.statement.made:
+                outputs.setdefault(part.name, []).append(Output(part.digest, step_id))
         roots = external if step.is_trusted else doubtful
         roots.update(part.digest for part in step.statement.used if part.about and part.is_external)
     return StatementIndex(
-        steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings), newest
-    )
+        steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings), newest, inputs,
+        outputs,
+    )  # fmt: skip
+
+
+def exchanged_reason(digest: str, index: StatementIndex) -> str:
+    """Why bytes that no step made are not what a step took them for; "" if no statement says so.
+
+    A trusted step took them under the name of an output that a trusted step before it had signed with other bytes.
+    """
+    for use in sorted(index.inputs.get(digest, ()), key=lambda use: (index.steps[use.step].began, use)):
+        user = index.steps[use.step]
+        latest = user.began + MAX_CLOCK_DIFFERENCE
+        outputs = [(index.steps[output.step], output) for output in index.outputs.get(use.name, ())]
+        earlier = [(maker, output) for maker, output in outputs if maker.done <= latest and maker.id != user.id]
+        if earlier:
+            maker, output = max(earlier, key=lambda item: (item[0].done, item[0].id))
+            return (
+                f"{user.statement.stage} took it for {use.name}, which {maker.statement.stage} had signed with "
+                f"digest {output.digest[:12]}: it was changed or exchanged between the two"
+            )
+    return ""
 
 
 def maker_of(digest: str, index: StatementIndex) -> str:

@@ -9,21 +9,13 @@ back while a run works would leave such statements, for good.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from qinglan.errors import ConfigError, DataError
-from qinglan.lineage.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope, verify_signature
-from qinglan.lineage.keys import ROLES, PublicKey, Signer, load_signer
-from qinglan.lineage.statement import Statement, from_payload
-from qinglan.lineage.statement_index import signing_role
-from qinglan.lineage.trust import TrustPolicy, policy_at_hand
-from qinglan.plain_files import read_plain
-
-Verified = Callable[[Envelope, Statement], bool]
-"""True if a statement's signature is verified."""
+from qinglan.lineage.earlier_steps import EarlierStep, read_earlier_steps
+from qinglan.lineage.keys import Signer
+from qinglan.lineage.trust import policy_at_hand
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -53,8 +45,7 @@ def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
     """
     policy = policy_at_hand()
     key = policy.keys.get(signer.id) if policy else None
-    verified = _by_policy(policy) if policy else _by_keys([signer, *_signers_at_hand()])
-    return StepClock(max(last_time(lineage, verified), key.since if key else LONG_AGO))
+    return StepClock(max(last_time(read_earlier_steps(lineage, signer)), key.since if key else LONG_AGO))
 
 
 def iso_time(moment: datetime) -> str:
@@ -66,52 +57,9 @@ def _next_millisecond(moment: datetime) -> datetime:
     return moment + timedelta(microseconds=-moment.microsecond % 1000)
 
 
-def last_time(lineage: Path | None, verified: Verified) -> datetime:
-    """The newest end of the steps whose verified statements lie there.
+def last_time(steps: Iterable[EarlierStep]) -> datetime:
+    """The newest end of the steps whose signatures are proven.
 
-    Unverified statements are skipped: one dated in the year 9999 would push the dates of all later steps there.
+    Other statements are skipped: one dated in the year 9999 would push the dates of all later steps there.
     """
-    paths = lineage.glob(f"*{ENVELOPE_SUFFIX}") if lineage else ()
-    return max(_times(paths, verified), default=LONG_AGO)
-
-
-def _times(paths: Iterable[Path], verified: Verified) -> Iterable[datetime]:
-    for path in paths:
-        try:
-            envelope = open_envelope(read_plain(path), str(path))
-            statement = from_payload(envelope.payload, str(path))
-            if verified(envelope, statement):
-                yield statement.at
-        except (DataError, OSError):
-            continue
-
-
-def _by_policy(policy: TrustPolicy) -> Verified:
-    """Check for a trusted signature for any tenant, as the tenant is not known here."""
-
-    def verified(envelope: Envelope, statement: Statement) -> bool:
-        signing = (policy.keys[signature.key] for signature in envelope.signatures if signature.key in policy.keys)
-        tenants = {tenant for key in signing for tenant in key.tenants}
-        role = signing_role(statement)
-        states = (policy.check_signatures(envelope, role, tenant, statement.at)[0] for tenant in tenants)
-        return "attested" in states
-
-    return verified
-
-
-def _by_keys(signers: Iterable[Signer]) -> Verified:
-    """Check for a signature of one of these keys: a pod has the keys of its step, and maybe no policy."""
-    keys = {signer.id: PublicKey(signer.id, signer.key.public_key()) for signer in signers}
-
-    def verified(envelope: Envelope, statement: Statement) -> bool:
-        by_these = (signature for signature in envelope.signatures if signature.key in keys)
-        return any(verify_signature(envelope, signature, keys[signature.key]) for signature in by_these)
-
-    return verified
-
-
-def _signers_at_hand() -> Iterator[Signer]:
-    """The keys in the folder that can be loaded, as a step may have only its own; rotated keys were deleted."""
-    for role in ROLES:
-        with suppress(ConfigError):
-            yield load_signer(role)
+    return max((step.statement.at for step in steps if step.proof == "proven"), default=LONG_AGO)

@@ -6,7 +6,7 @@ graph = walk([digest], RunFolder(Path("runs/demo/fivedoctors")), policy, tenant=
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,17 +18,16 @@ from qinglan.lineage.release_folder import MODEL, paper_faults
 from qinglan.lineage.statement import RELEASE_STAGE, UNKNOWN_ALGORITHM, ArtifactRef, algorithm_fault
 from qinglan.lineage.statement_index import (
     MAX_CLOCK_AHEAD,
+    MAX_CLOCK_DIFFERENCE,
     StatementIndex,
     Step,
+    exchanged_reason,
     first_made,
     future_finding,
     index_statements,
     maker_of,
 )
 from qinglan.lineage.trust import TrustPolicy
-
-MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
-"""How far the clocks of two machines that sign may differ."""
 
 
 class ArtifactNode(NamedTuple):
@@ -253,13 +252,18 @@ def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> 
         return "attested", ""
     if digest in index.doubtful and digest not in index.named:
         return "untrusted", "only an untrusted statement names it as an external input"
+    if why := exchanged_reason(digest, index):
+        return "altered", why
     return "missing", "no statement says which step made it, or that it is an external input"
 
 
 def _output_name(digest: str, index: StatementIndex) -> str:
+    """The name that its maker gives it; if no step made it, the name under which a step used it."""
     maker = maker_of(digest, index)
     outputs = index.steps[maker].statement.made if maker else ()
-    return next((part.name for part in outputs if part.digest == digest), digest[:12])
+    names = [part.name for part in outputs if part.digest == digest]
+    names += [use.name for use in index.inputs.get(digest, ())]
+    return names[0] if names else digest[:12]
 
 
 def _check_times(

@@ -34,7 +34,7 @@ def evaluate(
 
     from components.evaluation.rewriter import stage
     from components.evaluation.rewriter.config import EvaluateConfig
-    from components.evaluation.rewriter.folds import fold_inputs, fold_papers, read_folds
+    from components.evaluation.rewriter.folds import fold_inputs, fold_lineages, fold_papers, read_folds
     from components.evaluation.rewriter.report import to_markdown
     from components.step_figures import log_figures
     from components.step_summary import write_summary
@@ -60,7 +60,8 @@ def evaluate(
         "blind_key": blind_key,
         "report": report,
     }
-    with recorded("evaluate", inputs, outputs, settings.model_dump(mode="json"), lineage, before) as step:
+    taken = settings.model_dump(mode="json")
+    with recorded("evaluate", inputs, outputs, taken, lineage, before, fold_lineages(folds)) as step:
         counts = stage.evaluate(
             Path(locked_test.path),
             {"sft": Path(sft_model.path), "rl": Path(rl_model.path)},

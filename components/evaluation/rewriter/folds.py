@@ -64,6 +64,10 @@ class Fold(NamedTuple):
     number: int
     folder: Path
 
+    def input_name(self, name: str) -> str:
+        """The name of its artifact among the evaluation's inputs; statement_index.FOLD_INPUT matches it."""
+        return f"fold {self.number} {name}"
+
     @property
     def trial(self) -> Trial:
         paths = {name: self.folder / file for name, file in FILES.items()}
@@ -94,11 +98,12 @@ def read_folds() -> list[Fold]:
 
 def fold_inputs(folds: Sequence[Fold]) -> dict[str, FoldArtifact]:
     """The inputs that the evaluation takes from the folds, by name, for its record."""
-    return {
-        f"fold {fold.number} {name}": FoldArtifact(fold.folder / file)
-        for fold in folds
-        for name, file in FILES.items()
-    }
+    return {fold.input_name(name): FoldArtifact(fold.folder / file) for fold in folds for name, file in FILES.items()}
+
+
+def fold_lineages(folds: Sequence[Fold]) -> dict[str, Path]:
+    """The folder of each fold's signed statements, by the start of the names of its inputs."""
+    return {fold.input_name(""): fold.folder / "lineage" for fold in folds}
 
 
 def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, bytes]]:

@@ -22,6 +22,7 @@ from qinglan.evaluation.kinds import Kind, kind_of
 from qinglan.evaluation.verdict import Verdict, verdict_bytes
 from qinglan.files import atomic_folder, sha256_bytes, sha256_file
 from qinglan.lineage.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.earlier_steps import refuse_changed_papers
 from qinglan.lineage.evidence import FileEvidence
 from qinglan.lineage.findings import GRAVE
 from qinglan.lineage.keys import Signer, load_signer
@@ -40,7 +41,6 @@ from qinglan.lineage.release_folder import (
     LineageStatement,
     files_inside,
     gate_statements,
-    paper_faults,
     read_lineage,
     release_artifacts,
 )  # fmt: skip
@@ -211,11 +211,7 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
         name, why = next(iter(faults.items()))
         raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
     statements = read_lineage(lineage)
-    for name, why in paper_faults([entry.statement for entry in statements], file_digests(lineage)).items():
-        raise DataError(
-            f"{lineage / name}: {why}, so somebody put them there or changed them. Run the stage that leaves this "
-            "paper again."
-        )
+    refuse_changed_papers(lineage, [entry.statement for entry in statements])
     return statements
 
 
@@ -240,8 +236,8 @@ def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterC
     graph = walk(starts, FileEvidence(inputs.lineage), policy, tenant, now=now)
     if faults := [str(finding) for finding in findings_of(graph) if finding.state in GRAVE]:
         raise AlteredError(
-            f"{inputs.lineage}: {faults[-1]}. An audit would refuse this release, so it is not signed. See whose key "
-            "that is (`qinglan keys list`), and run the step again with a trusted key."
+            f"{inputs.lineage}: {faults[-1]}. An audit would refuse this release, so it is not signed. If it is a "
+            "key, see whose it is (`qinglan keys list`); run the step again from unchanged files, with a trusted key."
         )
     return trusted_statements(judged.statements, policy, tenant)
 

@@ -165,7 +165,7 @@ def test_a_paper_that_no_statement_names_is_refused(inputs: Inputs, tmp_path: Pa
     path = next(inputs.lineage.glob(f"{name}*"), inputs.lineage / name)
     path.write_bytes(b'{"reasons":["Much better."],"word":"promote"}')
 
-    with pytest.raises(DataError, match="no statement names these bytes"):
+    with pytest.raises(AlteredError, match="no statement names these bytes"):
         register(inputs, tmp_path / "release", CONFIG)
 
 

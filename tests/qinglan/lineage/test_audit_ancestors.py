@@ -114,20 +114,19 @@ def untrusted_builder(policy: TrustPolicy, scene: Scene) -> TrustPolicy:
     return TrustPolicy(keys={key: one for key, one in policy.keys.items() if one.role != "builder"})
 
 
-MADE_BY_NOBODY = "something"
 ALL: set[Said] = {
     (name, "untrusted") for name in ("base_model", "chats", "evaluation", "report", "rl_model", "verdict")
 }
 
 ROWS = [
     Row("nothing", nothing, "intact"),
-    Row("the training's statement taken out", dropped("ppo"), "incomplete", {(MADE_BY_NOBODY, "missing")}),
+    Row("the training's statement taken out", dropped("ppo"), "incomplete", {("rl_model", "missing")}),
     Row("the base's statement taken out", dropped("base"), "incomplete", {("base_model", "missing")}),
     Row("the data's statement taken out", dropped("convert"), "incomplete", {("chats", "missing")}),
     Row("the evaluation's statement taken out", dropped("evaluate"), "incomplete",
         {("evaluation", "missing"), ("report", "missing")}),
-    Row("the training's statement is another release's", of_another_release("ppo"), "incomplete",
-        {(MADE_BY_NOBODY, "missing")}),
+    Row("the training's statement is another release's", of_another_release("ppo"), "altered",
+        {("rl_model", "altered")}),
     Row("the training signed by a foreign key", resealed("ppo", foreign=True), "altered",
         {("rl_model", "untrusted")}),
     Row("the training signed by the releaser", resealed("ppo", role="releaser"), "altered",
@@ -173,8 +172,8 @@ ROWS = [
 
 
 def plain(name: str) -> str:
-    """Without the digest; a thing that nobody has made has no other name."""
-    return re.sub(r"^[0-9a-f]{12}$", MADE_BY_NOBODY, re.sub(r"(?<=.) [0-9a-f]{12}$", "", name))
+    """The name without the digest."""
+    return re.sub(r"(?<=.) [0-9a-f]{12}$", "", name)
 
 
 @pytest.mark.slow

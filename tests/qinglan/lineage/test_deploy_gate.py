@@ -81,6 +81,63 @@ def test_missing_lineage_is_a_reason_not_to_deploy(
     assert any(reason in one for one in result.reasons), result.reasons
 
 
+def other_input(stage: str, name: str) -> Callable[[Line], None]:
+    """The stage took other bytes under this name than the stage before it had signed."""
+
+    def change(line: Line) -> None:
+        used = line[stage]["used"]
+        used[:] = [made(name, "changed") if part.name == name else part for part in used]
+
+    return change
+
+
+def other_output(stage: str, name: str) -> Callable[[Line], None]:
+    """The stage signed other bytes under this name than the stages after it took."""
+
+    def change(line: Line) -> None:
+        parts = line[stage]["made"]
+        parts[:] = [made(name, "changed") if part.name == name else part for part in parts]
+
+    return change
+
+
+def other_fold(line: Line) -> None:
+    """A fold's locked test is not the one that its own convert signed."""
+    line["fold"] = {"stage": "convert", "made": [made("locked_test", "fold")], "used": [made("validated")],
+                    "hours": (12.2, 12.8)}  # fmt: skip
+    line["evaluate"]["used"].append(made("fold 1 locked_test", "changed"))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (other_output("evaluate", "evaluation"), "gate took it for evaluation, which evaluate had signed with"),
+        (other_input("evaluate", "locked_test"), "evaluate took it for locked_test, which convert had signed with"),
+        (other_input("sft", "chats"), "sft took it for chats, which convert had signed with digest"),
+        (other_output("convert", "prompts"), "base took it for prompts, which convert had signed with digest"),
+        (other_input("base", "prompts"), "base took it for prompts, which convert had signed with digest"),
+        (other_input("sft", "base_model"), "sft took it for base_model, which base had signed with digest"),
+        (other_input("ppo", "sft_model"), "ppo took it for sft_model, which sft had signed with digest"),
+        (other_output("ppo", "rl_model"), "evaluate took it for rl_model, which ppo had signed with digest"),
+        (other_output("gate", "verdict"), "release took it for verdict, which gate had signed with digest"),
+        (other_input("validate", "rewrites"), "validate took it for rewrites, which generate had signed with"),
+        (other_input("convert", "validated"), "convert took it for validated, which validate had signed with"),
+        (other_fold, "evaluate took it for locked_test, which convert had signed with digest"),
+    ],
+)
+def test_bytes_that_a_stage_took_for_what_another_had_signed_are_altered_and_no_override_covers_them(
+    change: Callable[[Line], None], reason: str, keys: Keys, tmp_path: Path
+) -> None:
+    """They are not missing: a folder with the missing files would not help."""
+    folder = write_release(tmp_path / "release", keys, change)
+    note = make_override(keys.releaser, digest(folder), NAME, "mallory", "we need it", ["missing"], DAWN)
+
+    result = decided(folder, keys.policy, override=read_override(note, keys.policy, TENANT, NOW))
+
+    assert (result.allowed, result.grave) == (False, True)
+    assert any(f"altered: {reason}" in one for one in result.reasons), result.reasons
+
+
 def with_figures(**changes: Any) -> Callable[[dict[str, Any]], None]:
     return lambda figures: figures.update(changes)
 

@@ -81,13 +81,13 @@ def test_a_step_signs_what_it_made_and_used_and_carries_what_came_before(
 
     with recorded("generate", {"questions": asked}, {"rewrites": made}, {"seed": 1}, first) as step:
         Path(made.path).write_text("一天几次\n")
-        add_supporting_file(step, "prices", "prices.json", b"{}")
+        add_supporting_file(step, "prices", "prices-generate.json", b"{}")
         step.facts["rows"] = 1
     with recorded("validate", {"rewrites": made}, {"validated": last}, {}, second, first):
         Path(last.path).write_text("好\n")
 
     assert sorted(path.name.split("-")[0] for path in Path(second.path).iterdir()) == [
-        "generate", "prices.json", "validate",
+        "generate", "prices", "validate",
     ]  # fmt: skip
     [path] = Path(second.path).glob("generate-*")
     envelope = open_envelope(path.read_bytes())
