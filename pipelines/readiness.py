@@ -14,7 +14,7 @@ from qinglan.addresses import called_addresses
 from qinglan.errors import ConfigError, DataError, QinglanError
 from qinglan.llm.api_keys import read_api_key
 from qinglan.llm.config import PaidModel, check_currency
-from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, disallowed_host
+from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, disallowed_host, is_local
 from qinglan.questions import read_questions
 from qinglan.rows import Question
 
@@ -125,6 +125,18 @@ def missing_keys(models: Mapping[str, PaidModel]) -> Iterator[ConfigError]:
             lacking[model.api_key_env].append(f"{name} at {model.base_url}")
     for variable, users in lacking.items():
         yield ConfigError(f"No key for {', '.join(users)}. Set the environment variable {variable}.")
+
+
+def unset_local_keys(models: Mapping[str, PaidModel]) -> Iterator[tuple[str, str]]:
+    """Name each variable of a key that the profile names for a service on this machine and that is not set, and its
+    models. Most services on this machine need no key, so a run goes on; a proxy such as LiteLLM may ask for one."""
+    lacking: dict[str, list[str]] = defaultdict(list)
+    for name, model in models.items():
+        named = "api_key_env" in model.model_fields_set
+        if named and is_local(model.base_url) and not os.environ.get(model.api_key_env, "").strip():
+            lacking[model.api_key_env].append(f"{name} at {model.base_url}")
+    for variable, users in lacking.items():
+        yield variable, ", ".join(users)
 
 
 def problem_of(check: Callable[[], object]) -> QinglanError | None:

@@ -14,6 +14,9 @@ from qinglan.errors import ConfigError
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""A seed that every generator takes: numpy refuses negative ones, and transformers those of more than 32 bits."""
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 """A tenant or knowledge base: safe in a path, a URL and a Kubernetes label."""
 

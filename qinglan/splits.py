@@ -3,9 +3,9 @@
 import hashlib
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from qinglan.config import Config, Fraction
+from qinglan.config import Config, Fraction, Seed
 from qinglan.rows import Split
 
 Conversation = tuple[str, str]
@@ -21,7 +21,7 @@ class SplitConfig(Config):
     dev: Fraction = 0.1
     """Share of conversations to choose settings on; what train and dev leave is the locked test."""
 
-    seed: int = Field(default=42, ge=0)
+    seed: Seed = 42
     """Another seed, another split."""
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipelines.checks import Check, failed
 from pipelines.plan import count_tokens, make_plan
 from pipelines.preflight import base_warnings
-from pipelines.readiness import Readiness, check_readiness, problem_of
+from pipelines.readiness import Readiness, called_models, check_readiness, problem_of, unset_local_keys
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.sheet import with_folds
 from pipelines.sizing.check import check_fit, check_room, cpu_machine, on_gpus
@@ -30,7 +30,13 @@ def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) 
     stages = REWRITER.until(REWRITER.last)
     ready = "the run starts its own." if config.stand_ins.rag else READY["RAG"]
     readiness = check_readiness(config, stages)
-    yield from readiness_checks(readiness, {**READY, "RAG": ready}, cluster)
+    roles = ("teacher", "judge", "examiner")
+    local = [*unset_local_keys(called_models(config, roles))]
+    keys = "those of services beyond this machine are set." if local else READY["keys"]
+    yield from readiness_checks(readiness, {**READY, "RAG": ready, "keys": keys}, cluster)
+    for variable, users in local:
+        yield Check("warning", "keys", f"{variable} is not set: {users} is called without a key.",
+                    f"If the service asks for a key: export {variable}=...")  # fmt: skip
     for warning in base_warnings(config, stages):
         yield Check("warning", "weights", warning)
     here = None if cluster or on_gpus(config) else cpu_machine(folder)

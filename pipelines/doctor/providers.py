@@ -1,6 +1,7 @@
 """Checks of the paid models: does the host answer with this key, and, where that may cost a little, in which form?"""
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -56,14 +57,22 @@ def list_check(role: str, model: PaidModel) -> Check:
             f"export {model.api_key_env}=...",
         )  # fmt: skip
     names = _model_names(answer.content) if answer.status_code == 200 else []
+    has_key = bool(os.environ.get(model.api_key_env, "").strip())
     if names and model.model not in names:
-        what = f"{model.base_url} takes the key, and lists no model {model.model}."
+        what = (
+            f"{model.base_url} {'takes the key' if has_key else 'answers without a key'}, and lists no model "
+            f"{model.model}."
+        )
         return Check("warning", role, what, known_models(role, model, names))
     if not names:
         return Check(
             "warning", role, f"{model.base_url} answers and lists no models.", "qinglan doctor --paid asks it."
         )
-    return Check("ok", role, f"{model.base_url} takes the key and has {model.model}.")
+    return Check(
+        "ok",
+        role,
+        f"{model.base_url} {'takes the key' if has_key else 'answers without a key'} and has {model.model}.",
+    )
 
 
 def models_url(model: PaidModel) -> str:

@@ -3,18 +3,25 @@
 faults = limit_faults({"draws": 1, "gate": {"p": 1.0}}, RewriterLimits())    # a sentence for each
 stricter = tightened(settings, limits)                                        # each limit applied
 
-A field with `ge` is a minimum, one with `le` a maximum. Its bound is the project's own limit, so that an
-organisation's value beyond it is an error of the trust policy.
+A field with `ge` is a minimum, one with `le` a maximum, whose `Least` is the smallest value that a model
+can meet. Its bound is the project's own limit, so that an organisation's value beyond it is an error of the trust
+policy.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from qinglan.config import Config
+
+
+class Least(NamedTuple):
+    """The smallest value that a model can meet: a setting below it holds every model, after all is paid."""
+
+    value: float
 
 
 class RewriterGateLimits(Config):
@@ -38,7 +45,7 @@ class RewriterGateLimits(Config):
     margin: float = Field(default=0.03, ge=0, le=0.03)
     """Loss allowed in nDCG@10 and recall@10, as a share, at most."""
 
-    length_ratio: float = Field(default=3.0, gt=0, le=3.0)
+    length_ratio: Annotated[float, Least(0.1)] = Field(default=3.0, gt=0, le=3.0)
     """Mean length over the teacher's, at most."""
 
     copied: float = Field(default=0.1, ge=0, le=0.1)
@@ -50,10 +57,10 @@ class RewriterGateLimits(Config):
     zero_hit: float = Field(default=0.05, ge=0, le=0.05)
     """Share of queries that find nothing, above the teacher's, at most."""
 
-    alike: float = Field(default=0.9, gt=0, le=0.9)
+    alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
     """Similarity from which a test row counts as learned, at most."""
 
-    cost_ratio: float = Field(default=10.0, gt=0, le=10.0)
+    cost_ratio: Annotated[float, Least(0.001)] = Field(default=10.0, gt=0, le=10.0)
     """Cost over the teacher's, at most."""
 
 
@@ -88,10 +95,10 @@ class StyleGateLimits(Config):
     teacher_margin: float = Field(default=0.05, ge=0, le=0.05)
     """Loss of macro F1 allowed against a distilled model's teacher, as a share, at most."""
 
-    alike: float = Field(default=0.9, gt=0, le=0.9)
+    alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
     """Similarity from which a test row counts as learned, at most."""
 
-    ece: float = Field(default=0.15, ge=0, le=0.15)
+    ece: Annotated[float, Least(0.001)] = Field(default=0.15, ge=0, le=0.15)
     """Expected calibration error, at most."""
 
     ece_worse: float = Field(default=0.05, ge=0, le=0.05)
@@ -104,7 +111,7 @@ class StyleLimits(Config):
     draws: int = Field(default=1_000, ge=1_000)
     """Draws of bootstrap and permutation test, at least."""
 
-    alike: float = Field(default=0.9, gt=0, le=0.9)
+    alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
     """Similarity from which test rows are drawn together, at most."""
 
     gate: StyleGateLimits = StyleGateLimits()
@@ -140,10 +147,29 @@ def limit_faults(settings: Mapping[str, Any], limits: Config, path: str = "") ->
             yield f"{path}{name} is set to {value}: {_allowed(field, limit)}"
 
 
-def refuse_lax(settings: Config, limits: Config) -> None:
-    """Raise a ValueError, for a validator, that names each setting laxer than its limit."""
-    if faults := list(limit_faults(settings.model_dump(), limits)):
+def refuse_impossible(settings: Config, limits: Config) -> None:
+    """Raise a ValueError, for a validator, that names each setting laxer than its limit, or met by no model."""
+    values = settings.model_dump()
+    if faults := list(limit_faults(values, limits)):
         raise ValueError(f"{'; '.join(faults)}. No profile can exceed these limits")
+    if faults := [*_unmet(values, limits), *_unmet_p(values["gate"]["p"], values["draws"])]:
+        raise ValueError(f"{'; '.join(faults)}. No model can meet this, so nothing could be promoted")
+
+
+def _unmet(settings: Mapping[str, Any], limits: Config, path: str = "") -> Iterator[str]:
+    """Name each setting that is too strict for every model."""
+    for name, field in type(limits).model_fields.items():
+        if isinstance(limit := getattr(limits, name), Config):
+            yield from _unmet(settings[name], limit, f"{path}{name}.")
+        for least in field.metadata:
+            if isinstance(least, Least) and settings[name] < least.value:
+                yield f"{path}{name} is set to {settings[name]:g}: at least {least.value:g} is needed"
+
+
+def _unmet_p(p: float, draws: int) -> Iterator[str]:
+    """A permutation test's p is (1 + differences as large) / (1 + draws), and must be below the gate's."""
+    if p <= (smallest := 1 / (draws + 1)):
+        yield f"gate.p is set to {p:g}: more than {smallest:g} is needed, the least that {draws:,} draws can show"
 
 
 def tightened(settings: Mapping[str, Any], limits: Config) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from qinglan.addresses import Address
-from qinglan.config import Config, Fraction
+from qinglan.config import Config, Fraction, Seed
 from qinglan.rag.retrieval import RetrievalConfig
 
 
@@ -94,7 +94,7 @@ class RewardConfig(Config):
     control_pair_share: Fraction = 0.02
     """Share of prompts on which the judge itself is tested, with a pair of texts whose order is known."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed that selects the judged prompts."""
 
     retrieval: RetrievalConfig = RetrievalConfig()

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from qinglan.config import Config, Fraction, Name
+from qinglan.config import Config, Fraction, Name, Seed
 
 
 class Behaviour(Config):
@@ -42,7 +42,7 @@ class Behaviour(Config):
     label_false_hits: Fraction = 0.02
     """Share of other passages that are judged relevant."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Another seed has its faults at other calls."""
 
 
@@ -61,7 +61,7 @@ class Skill(Config):
     thinks: bool = False
     """Its answers begin with <think>...</think>, as from a vLLM without a reasoning parser."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Another seed fails at other questions."""
 
 

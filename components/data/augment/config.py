@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, Seed
 from qinglan.rag.retrieval import RetrievalConfig
 
 
@@ -37,7 +37,7 @@ class AugmentConfig(Config):
     passage_characters: Positive = 1_500
     """Characters of a passage that the teacher reads, the first ones."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed that draws rows, passages and examples."""
 
     @property

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, Seed
 from qinglan.labels import PASSAGE_CHARACTERS
 from qinglan.rag.retrieval import RetrievalConfig
 
@@ -52,5 +52,5 @@ class LabelConfig(Config):
     corrections: Path | None = None
     """That sheet, filled in by people: their grades count in place of the judges'."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed that draws the rows of trial, measurement and sheet."""

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction
+from qinglan.config import Config, Fraction, Seed
 from qinglan.style.labels import DEFAULT_LABELS, Label, Labels
 
 
@@ -52,7 +52,7 @@ class PrepareStyleConfig(Config):
     alike: Fraction = 0.8
     """Answers with so much in common (three-character pieces, Jaccard) stay in one split."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the splits."""
 
     @model_validator(mode="after")

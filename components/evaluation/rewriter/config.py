@@ -6,8 +6,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from qinglan.addresses import Address
-from qinglan.config import Config, Fraction, Positive
-from qinglan.evaluation.gate_limits import refuse_lax
+from qinglan.config import Config, Fraction, Positive, Seed
+from qinglan.evaluation.gate_limits import refuse_impossible
 from qinglan.evaluation.rewriter_gate import LIMITS, GateConfig
 from qinglan.rag.as_asked import AS_ASKED
 from qinglan.rag.retrieval import RetrievalConfig
@@ -68,7 +68,7 @@ class EvaluateConfig(Config):
     draws: Positive = 10_000
     """Draws of the bootstrap and of the permutation test."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of draws and samples."""
 
     examples: Positive = 6
@@ -85,5 +85,5 @@ class EvaluateConfig(Config):
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:
-        refuse_lax(self, LIMITS)
+        refuse_impossible(self, LIMITS)
         return self

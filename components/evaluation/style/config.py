@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive
-from qinglan.evaluation.gate_limits import refuse_lax
+from qinglan.config import Config, Fraction, Positive, Seed
+from qinglan.evaluation.gate_limits import refuse_impossible
 from qinglan.evaluation.style_gate import LIMITS, GateStyleConfig
 
 
@@ -30,7 +30,7 @@ class EvaluateStyleConfig(Config):
     draws: Positive = 10_000
     """Draws of the bootstrap and of the permutation test."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of draws and samples."""
 
     examples: Positive = 5
@@ -44,5 +44,5 @@ class EvaluateStyleConfig(Config):
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:
-        refuse_lax(self, LIMITS)
+        refuse_impossible(self, LIMITS)
         return self

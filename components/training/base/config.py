@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from qinglan.config import Config, Positive
+from qinglan.config import Config, Positive, Seed
 
 
 class TinyConfig(Config):
@@ -54,7 +54,7 @@ class BaseConfig(Config):
     """Model that PPO's critic starts from; where it lies beside the base, both are checked together. A rewriter's run
     takes it from ppo.critic_model."""
 
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the tiny model."""
 
     tiny: TinyConfig = TinyConfig()

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, Seed
 from qinglan.reward.config import RewardConfig
 from qinglan.trackers import Tracker
 
@@ -151,7 +151,7 @@ class PpoConfig(Config):
     Qwen/Qwen3-1.7B, found under QINGLAN_BASE_WEIGHTS, or a folder. Empty takes the SFT model; all of a critic's
     weights are trained, and a 32B one needs about 512 GB with its optimizer."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the rows' order, of the rollout and of the first weights of critic and adapter."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)

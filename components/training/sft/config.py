@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, Seed
 from qinglan.trackers import Tracker
 
 COMPARED_ROWS = 512
@@ -93,7 +93,7 @@ class SftConfig(Config):
     workers: int = Field(default=4, ge=0)
     """Processes that prepare batches."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the rows' order and of dropout."""
 
     max_new_tokens: Positive = 150

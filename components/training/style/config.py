@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, Seed
 from qinglan.trackers import Tracker
 
 
@@ -42,7 +42,7 @@ class StyleConfig(Config):
     weight_decay: float = Field(default=0.01, ge=0)
     """Weight decay of all weights but norms and biases."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the rows' order, of the new head's weights, and of dropped answers."""
 
     demo_inference: bool = False
@@ -107,7 +107,7 @@ class DistilConfig(Config):
     bound: Fraction = 0.05
     """Largest difference allowed between a probability of the int8 model and the float model, on any row of dev."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of the texts' order."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)

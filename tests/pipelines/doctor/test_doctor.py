@@ -22,6 +22,7 @@ from pipelines.doctor.machine import lookup_seconds, name_check, proxy_check, py
 from pipelines.doctor.profile import profile_checks
 from pipelines.doctor.providers import provider_checks
 from pipelines.plan import make_plan
+from pipelines.readiness import unset_local_keys
 from pipelines.sizing.check import check_room
 from pipelines.submit.cluster_snapshot import Platform
 from qinglan.errors import ConfigError
@@ -64,8 +65,41 @@ def test_a_model_that_answers_in_its_form_is_fine_and_costs_less_than_a_cent(tmp
         free, paid = list(provider_checks(models, paid=False)), list(provider_checks(models, paid=True))
 
     assert [check.state for check in (*free, *paid)] == ["ok"] * 4
-    assert "takes the key and has fivedoctors" in free[0].what
+    assert "answers without a key and has fivedoctors" in free[0].what
     assert "points" in paid[1].what and "USD at most" in paid[1].what
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "lacking"),
+    [
+        ({"api_key_env": "LITELLM_KEY"}, {}, ["LITELLM_KEY"]),
+        ({"api_key_env": "LITELLM_KEY"}, {"LITELLM_KEY": "  "}, ["LITELLM_KEY"]),
+        ({"api_key_env": "LITELLM_KEY"}, {"LITELLM_KEY": "sk-1"}, []),
+        ({}, {}, []),
+        ({"api_key_env": "LITELLM_KEY", "base_url": "https://api.example.com/v1"}, {}, []),
+    ],
+)
+def test_a_key_that_the_profile_names_for_this_machine_and_that_is_not_set_is_named(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], environment: dict[str, str], lacking: list[str]
+) -> None:
+    monkeypatch.delenv("LITELLM_KEY", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    model = paid_model("http://127.0.0.1:4000", **settings)
+
+    assert [variable for variable, _ in unset_local_keys({"teacher": model})] == lacking
+
+
+def test_doctor_names_a_key_of_a_local_proxy_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LITELLM_KEY", raising=False)
+    config = load_config("fivedoctors", "gpt")
+    teacher = paid_model("http://127.0.0.1:4000", api_key_env="LITELLM_KEY")
+    gateway = config.gateway.model_copy(update={"teacher": teacher, "judge": teacher, "examiner": teacher})
+    checks = [*profile_checks(config.model_copy(update={"gateway": gateway}), tmp_path, date(2026, 11, 28), False)]
+
+    [warning] = [check for check in checks if check.subject == "keys" and check.state == "warning"]
+    assert "LITELLM_KEY is not set" in warning.what and "export LITELLM_KEY=..." in warning.next_step
+    assert not any("all are set" in check.what for check in checks)
 
 
 def test_a_form_that_is_refused_is_named_with_one_that_is_taken(tmp_path: Path) -> None:

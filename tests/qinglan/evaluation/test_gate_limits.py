@@ -52,6 +52,41 @@ LAX_STYLE: list[tuple[str, Any, str]] = [
 ]
 
 
+UNMET: list[tuple[type[Any], str, Any, str]] = [
+    (EvaluateConfig, "gate.p", 0, "gate.p is set to 0: more than"),
+    (EvaluateConfig, "gate.p", 1e-400, "gate.p is set to 0: more than"),
+    (EvaluateConfig, "gate.p", 1e-9, "the least that 10,000 draws can show"),
+    (EvaluateConfig, "gate.p", 1 / 10_001, "more than 9.999e-05 is needed"),
+    (EvaluateConfig, "gate.length_ratio", 0.01, "gate.length_ratio is set to 0.01: at least 0.1 is needed"),
+    (EvaluateConfig, "gate.alike", 1e-9, "gate.alike is set to 1e-09: at least 0.1 is needed"),
+    (EvaluateConfig, "gate.cost_ratio", 1e-12, "gate.cost_ratio is set to 1e-12: at least 0.001"),
+    (EvaluateStyleConfig, "gate.p", 0, "gate.p is set to 0: more than"),
+    (EvaluateStyleConfig, "gate.alike", 0.05, "gate.alike is set to 0.05: at least 0.1"),
+    (EvaluateStyleConfig, "alike", 1e-9, "alike is set to 1e-09: at least 0.1"),
+    (EvaluateStyleConfig, "gate.ece", 0, "gate.ece is set to 0: at least 0.001"),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value", "reason"), UNMET)
+def test_a_profile_whose_gate_no_model_can_meet_is_refused(
+    kind: type[Any], path: str, value: Any, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match="No model can meet this") as refused:
+        kind.parse(nested(path, value), "mine.yaml")
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("gate.p", 0.0001), ("gate.length_ratio", 0.1), ("gate.alike", 0.1), ("gate.cost_ratio", 0.001),
+        ("gate.margin", 0), ("gate.kind_margin", 0), ("gate.copied", 0), ("gate.invented", 0), ("gate.zero_hit", 0),
+    ],
+)  # fmt: skip
+def test_a_strict_gate_that_a_model_can_meet_is_accepted(path: str, value: float) -> None:
+    EvaluateConfig.parse(nested(path, value), "mine.yaml")
+
+
 def nested(path: str, value: Any) -> Json:
     first, _, rest = path.partition(".")
     return {first: nested(rest, value) if rest else value}
