@@ -33,11 +33,20 @@ GENERATION = frozenset({
 })  # fmt: skip
 """Settings of generation_config.json that choose tokens, and add no searches, models or caches."""
 
+LAYERS = (
+    "num_layers", "n_layer", "n_layers", "layers", "encoder_layers", "decoder_layers", "num_encoder_layers",
+    "num_decoder_layers", "decoder_num_hidden_layers", "num_hidden_groups", "num_blocks", "num_nextn_predict_layers",
+)  # fmt: skip
+"""Names of num_hidden_layers in other architectures: a layer costs time and memory before any weight is read."""
+
 LARGEST = {
     "vocab_size": 1 << 20, "hidden_size": 1 << 16, "intermediate_size": 1 << 20, "num_hidden_layers": 1_000,
     "num_attention_heads": 1_024, "num_key_value_heads": 1_024, "head_dim": 1 << 14,
     "max_position_embeddings": 1 << 24, "type_vocab_size": 1_024, "num_labels": 10_000,
     "num_experts": 4_096, "num_local_experts": 4_096, "embedding_size": 1 << 16, "max_window_layers": 1_000,
+    "n_routed_experts": 4_096, "moe_num_experts": 4_096, "n_positions": 1 << 24, "max_seq_len": 1 << 24,
+    "context_length": 1 << 24,
+    **dict.fromkeys(LAYERS, 1_000),
 }  # fmt: skip
 """The largest value of settings that a loader allocates memory by, before it compares them with the weights. Llama
 3.1 405B has 126 layers of 16,384, Gemma 3 262,208 tokens, Llama 4 10,485,760 positions."""

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.chat_history import later_parts
-from qinglan.errors import DataError, TrainingError
+from qinglan.errors import TrainingError
 from qinglan.models.own_memory import copy_to_memory
 from qinglan.models.references import refuse_foreign_files
+from qinglan.models.whole_model import load_whole, words_for_broken
 from qinglan.prompts import Message, PromptInput, parse_user_message, student_messages
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts
 from qinglan.rewriter.decoding import Sampling, decode, left_padded
@@ -61,23 +62,14 @@ class Student:
     def load(cls, folder: Path) -> "Student":
         """Safetensors of this folder alone: a pickle could run code."""
         import torch
-        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM
 
         card = read_card(folder)
         refuse_other_prompts(folder, card)
         refuse_foreign_files(folder)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            model = AutoModelForCausalLM.from_pretrained(
-                folder,
-                dtype="auto" if device == "cuda" else torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-            ).to(device)
-            copy_to_memory(model)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            raise _broken(folder, error) from error
+        dtype = "auto" if device == "cuda" else torch.float32
+        model = copy_to_memory(load_whole(AutoModelForCausalLM, folder, dtype=dtype).to(device))
         return cls(model.eval(), load_tokenizer(folder), card)
 
     def messages(self, prompt_input: PromptInput) -> list[Message]:
@@ -204,14 +196,5 @@ def load_tokenizer(folder: Path) -> Any:
     """One for each thread: two threads at once in the same one is an error."""
     from transformers import AutoTokenizer
 
-    try:
+    with words_for_broken(folder):
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise _broken(folder, error) from error
-
-
-def _broken(folder: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
-        "Copy it again from where it was trained, or run that stage again."
-    )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from qinglan.errors import DataError
 from qinglan.models.onnx_graph import graph_fault
 from qinglan.models.own_memory import copy_to_memory
+from qinglan.models.whole_model import load_whole
 from qinglan.plain_files import read_plain
 
 TokenIds = list[int]
@@ -82,25 +83,11 @@ def pad(ids: Sequence[TokenIds], pad_token_id: int) -> tuple[NDArray[np.int64], 
 def open_torch(folder: Path, labels: int) -> TorchEngine:
     """On a GPU where there is one, in bfloat16 there."""
     import torch
-    from safetensors import SafetensorError
     from transformers import AutoModelForSequenceClassification
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        model, loaded = AutoModelForSequenceClassification.from_pretrained(
-            folder, dtype=torch.bfloat16 if device == "cuda" else torch.float32, use_safetensors=True,
-            local_files_only=True, output_loading_info=True,
-        )  # fmt: skip
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise DataError(
-            f"{folder}: no whole model ({type(error).__name__}: {str(error).splitlines()[0]}). "
-            "Copy it again from where it was trained, or run that stage again."
-        ) from error
-    if missing := sorted(loaded["missing_keys"]):
-        raise DataError(
-            f"{folder}: no whole model, its weights lack {missing[0]} and {len(missing) - 1} more. Copy it again "
-            "from where it was trained, or run that stage again."
-        )
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    model = load_whole(AutoModelForSequenceClassification, folder, dtype=dtype)
     if model.config.num_labels != labels:
         raise DataError(f"{folder}: the weights know {model.config.num_labels} labels, the mapping {labels}.")
     return TorchEngine(copy_to_memory(model.to(device)))

@@ -19,6 +19,7 @@ from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files import atomic_write
 from qinglan.models.references import refuse_foreign_files
+from qinglan.models.whole_model import words_for_broken
 from qinglan.plain_files import read_plain
 from qinglan.style.engines import InferenceEngine, TokenIds
 from qinglan.style.labels import Labels, read_mapping
@@ -87,7 +88,9 @@ class StyleModel:
             )
         count = len(labels.labels)
         logits = open_onnx(folder / ONNX_FILE, count) if engine == "onnx" else open_torch(folder, count)
-        return cls(logits, load_tokenizer(folder), labels, card)
+        with words_for_broken(folder):
+            tokenizer = load_tokenizer(folder)
+        return cls(logits, tokenizer, labels, card)
 
     def encode(self, texts: Sequence[str]) -> list[TokenIds]:
         return encode(self.tokenizer, texts, self.card.max_length)

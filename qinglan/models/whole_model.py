@@ -1,0 +1,79 @@
+"""Load a model only if its files hold every tensor of its configuration, in its shape, and nothing else.
+
+    model = load_whole(AutoModelForCausalLM, folder, dtype=torch.float32)     # a DataError says what differs
+
+A loader allocates what config.json asks for, and fills what no file holds with random numbers. So the same load is
+tried first on torch's meta device, where tensors have shapes and no memory: transformers itself then says which
+tensors are missing, unknown or of another shape, by its own rules for tied weights, shards and renamed tensors.
+https://docs.pytorch.org/docs/stable/meta.html
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qinglan.errors import DataError
+from qinglan.terminal import visible
+
+LONGEST_REASON = 300
+"""Characters of a library's message that are shown."""
+
+LARGEST_BUFFERS = 1 << 28
+"""Bytes of the buffers that a model computes and no file holds, such as tables of positions; supported ones have some
+hundred KiB."""
+
+
+def load_whole(auto_class: Any, folder: Path, **options: Any) -> Any:
+    """The model by this class of transformers, from safetensors of this folder; `options` are from_pretrained's."""
+    with words_for_broken(folder):
+        fault = _shape_fault(auto_class, folder)
+        if not fault:
+            return auto_class.from_pretrained(folder, use_safetensors=True, local_files_only=True, **options)
+    raise DataError(
+        f"{folder}: no whole model: {fault}. Copy it again from where it was trained, or run that stage again."
+    )
+
+
+@contextmanager
+def words_for_broken(folder: Path) -> Iterator[None]:
+    """A DataError for all that transformers raises where a folder is no whole model."""
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (
+        OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError, StrictDataclassError,
+    ) as error:  # fmt: skip
+        reason = " ".join(str(error).split())[:LONGEST_REASON]
+        raise DataError(
+            f"{folder}: no whole model ({type(error).__name__}: {reason}). "
+            "Copy it again from where it was trained, or run that stage again."
+        ) from error
+
+
+def _shape_fault(auto_class: Any, folder: Path) -> str:
+    """How files and configuration differ; "" if they do not. Only headers are read."""
+    import torch
+    from transformers import AutoConfig
+
+    with torch.device("meta"):
+        empty = auto_class.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
+    if (size := sum(buffer.nbytes for buffer in empty.buffers())) > LARGEST_BUFFERS:
+        return f"its config.json asks for {size:,} bytes of buffers, and {LARGEST_BUFFERS:,} is the most"
+    del empty
+    _, report = auto_class.from_pretrained(
+        folder, device_map="meta", use_safetensors=True, local_files_only=True, output_loading_info=True,
+        ignore_mismatched_sizes=True,
+    )  # fmt: skip
+    if mismatched := sorted(report["mismatched_keys"]):
+        name, stored, configured = mismatched[0]
+        return f"{visible(name)} has the shape {list(stored)} in its files, and {list(configured)} by its config.json"
+    if missing := sorted(report["missing_keys"]):
+        return f"its files lack {visible(missing[0])}, which config.json asks for, and {len(missing) - 1} more"
+    if unknown := sorted(report["unexpected_keys"]):
+        return (
+            f"its files hold {visible(unknown[0])}, which config.json does not ask for, and {len(unknown) - 1} more"
+        )
+    return ""
