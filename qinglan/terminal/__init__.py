@@ -9,6 +9,7 @@ characters, and colours belong to console.py. The linter refuses `print` and ric
 
 import json
 import logging
+import os
 import re
 import sys
 import unicodedata
@@ -84,7 +85,7 @@ def quoted(text: str) -> list[str]:
 
 def say(*lines: object, to: TextIO | None = None) -> None:
     """Print each object as one line, in the person's language, and flush."""
-    print(*(visible(in_language(line)) for line in lines), sep="\n", file=to or sys.stdout, flush=True)
+    _write(*(visible(in_language(line)) for line in lines), to=to)
 
 
 def say_error(error: QinglanError, program: str = "") -> None:
@@ -98,7 +99,25 @@ def say_json(value: Any, to: TextIO | None = None) -> None:
     text = json.dumps(value, ensure_ascii=False, default=str)
     if not (text.isascii() and text.isprintable()):
         text = "".join(json.dumps(letter)[1:-1] if _hidden(letter) else letter for letter in text)
-    print(text, file=to or sys.stdout, flush=True)
+    _write(text, to=to)
+
+
+def _write(*lines: str, to: TextIO | None) -> None:
+    """Print lines; once the reader of a pipe has gone (`qinglan run acme | head`), they are dropped and the work goes
+    on: what is printed must not decide what is written."""
+    stream = to or sys.stdout
+    try:
+        print(*lines, sep="\n", file=stream, flush=True)
+    except BrokenPipeError:
+        drop_output(stream)
+
+
+def drop_output(stream: TextIO) -> None:
+    """Send to /dev/null what is printed from now on, and what the stream still holds
+    (https://docs.python.org/3.11/library/signal.html#note-on-sigpipe)."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 class SayHandler(logging.Handler):

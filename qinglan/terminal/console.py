@@ -5,7 +5,7 @@ Console().print(styled(("✓ ", "green"), name))
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich import console
 from rich.markdown import Markdown
@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from qinglan.terminal import in_language, visible, visible_lines
+from qinglan.terminal import drop_output, in_language, visible, visible_lines
 
 MARKED_LINE = re.compile(r"((?:- |#+ |\*\*)?)(.*?)(\**)")
 
@@ -31,6 +31,10 @@ class Console(console.Console):
     def print(self, *objects: Any, **settings: Any) -> None:
         """Print sentences, and the titles of tables, in the person's language; cells are data and stay."""
         super().print(*map(_sentence_in_language, objects), **settings)
+
+    def on_broken_pipe(self) -> None:
+        """Drop what is printed once the reader of a pipe has gone, as `say` does; rich would end the command."""
+        drop_output(cast(TextIO, self.file))
 
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(visible(text), **settings | {"markup": False, "emoji": False})
