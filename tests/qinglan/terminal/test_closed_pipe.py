@@ -14,13 +14,13 @@ def run_without_reader(words: list[str], cwd: Path, closed: str = "stdout") -> s
     """Run Python with a pipe that nobody reads as one of its outputs."""
     reader, writer = os.pipe()
     os.close(reader)
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {closed: writer}
+    out, err = (writer if name == closed else subprocess.PIPE for name in ("stdout", "stderr"))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     try:
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        command = [sys.executable, *words]
         return subprocess.run(
-            command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, timeout=300, check=False, **streams
-        )
+            [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd, env=environment,
+            timeout=300, check=False,
+        )  # fmt: skip
     finally:
         os.close(writer)
 
