@@ -2,7 +2,8 @@
 
 They go straight to the address in the settings: HTTP_PROXY, ALL_PROXY, NO_PROXY and ~/.netrc have no effect. They
 trust the authorities of SSL_CERT_FILE and follow no redirects. Of an answer they read at most `largest` bytes,
-counted after decompression, and only for as long as the request's own time limit.
+counted after decompression. The request's read timeout is the time for the whole answer, from connecting to the last
+byte of its body: a service that sends a byte now and then cannot prolong it.
 
     async with async_client(timeout=30) as http: ...
     report = get_json("http://127.0.0.1:8300/v1/journal/report", "Is the gateway up?")
@@ -24,6 +25,7 @@ import httpx2
 import orjson
 
 from qinglan.addresses import hide_secrets
+from qinglan.deadlines import Deadline, held
 from qinglan.errors import ConfigError, OutageError
 
 CA_VARIABLE = "SSL_CERT_FILE"
@@ -61,7 +63,8 @@ def async_client(
     limits: httpx2.Limits = LIMITS,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncClient:
-    """Create a client for coroutines; `whole_seconds` limits an answer in place of the request's read timeout."""
+    """Create a client for coroutines; `whole_seconds` limits an answer in place of the request's read timeout, which
+    then limits its head."""
     inner = httpx2.AsyncHTTPTransport(
         trust_env=False, verify=trusted_certificates(), limits=limits, socket_options=KEEPALIVE
     )
@@ -79,9 +82,9 @@ def sync_client(
     limits: httpx2.Limits = LIMITS,
 ) -> Client:
     """Create a client for code without coroutines."""
-    inner = httpx2.HTTPTransport(
-        trust_env=False, verify=trusted_certificates(), limits=limits, socket_options=KEEPALIVE
-    )
+    from qinglan.sync_deadlines import DeadlineTransport
+
+    inner = DeadlineTransport(trusted_certificates(), limits, KEEPALIVE)
     return Client(
         base_url=base_url, timeout=timeout, trust_env=False, follow_redirects=False,
         transport=_Limited(inner, largest),
@@ -121,8 +124,11 @@ class _AsyncLimited(httpx2.AsyncBaseTransport):
         self._inner, self._largest, self._seconds = inner, largest, whole_seconds
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        limit = AnswerLimit(self._largest, self._seconds or _read_timeout(request))
-        return _decoded(await self._inner.handle_async_request(request), limit)
+        head = Deadline(_read_timeout(request))
+        whole = Deadline(self._seconds) if self._seconds else head
+        async with head.hold():
+            answer = await self._inner.handle_async_request(request)
+        return _decoded(answer, AnswerLimit(self._largest), whole)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -135,7 +141,10 @@ class _Limited(httpx2.BaseTransport):
         self._inner, self._largest = inner, largest
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        return _decoded(self._inner.handle_request(request), AnswerLimit(self._largest, _read_timeout(request)))
+        deadline = Deadline(_read_timeout(request))
+        with held(deadline):
+            answer = self._inner.handle_request(request)
+        return _decoded(answer, AnswerLimit(self._largest), deadline)
 
     def close(self) -> None:
         self._inner.close()
@@ -146,29 +155,42 @@ def _read_timeout(request: httpx2.Request) -> float | None:
     return seconds
 
 
-def _decoded(answer: httpx2.Response, limit: "AnswerLimit") -> httpx2.Response:
+def _decoded(answer: httpx2.Response, limit: "AnswerLimit", deadline: Deadline) -> httpx2.Response:
     """The same answer with a body that is decompressed as it is read: httpx2 does so in pieces of a megabyte."""
     headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in REENCODED]
     return httpx2.Response(
-        answer.status_code, headers=headers, stream=_LimitedBody(answer, limit), extensions=answer.extensions
+        answer.status_code,
+        headers=headers,
+        stream=_LimitedBody(answer, limit, deadline),
+        extensions=answer.extensions,
     )
 
 
 class _LimitedBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
-    """A decompressed body. Reading it fails at its limit, whatever its headers say."""
+    """A decompressed body. Reading it fails at its limits of size and time, whatever its headers say."""
 
-    def __init__(self, answer: httpx2.Response, limit: "AnswerLimit") -> None:
-        self._answer, self._limit = answer, limit
+    def __init__(self, answer: httpx2.Response, limit: "AnswerLimit", deadline: Deadline) -> None:
+        self._answer, self._limit, self._deadline = answer, limit, deadline
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        chunks = self._answer.aiter_bytes()
         with _decoding_errors():
-            async for chunk in self._answer.aiter_bytes():
+            while True:
+                async with self._deadline.hold():  # around each piece: a generator must not yield inside of a timeout
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
                 self._limit.count(chunk)
                 yield chunk
 
     def __iter__(self) -> Iterator[bytes]:
+        chunks = self._answer.iter_bytes()
         with _decoding_errors():
-            for chunk in self._answer.iter_bytes():
+            while True:
+                with held(self._deadline):
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    return
                 self._limit.count(chunk)
                 yield chunk
 
@@ -189,20 +211,17 @@ def _decoding_errors() -> Iterator[None]:
 
 
 class AnswerLimit:
-    """Counts one answer's bytes, and its seconds from the request on."""
+    """Counts one answer's bytes."""
 
-    def __init__(self, largest: int | None, seconds: float | None) -> None:
-        self._left, self._largest, self._seconds = largest, largest, seconds
-        self._started = time.monotonic()
+    def __init__(self, largest: int | None) -> None:
+        self._left, self._largest = largest, largest
 
     def count(self, chunk: bytes) -> None:
-        """Count a piece; an httpx2.TransportError above a limit."""
+        """Count a piece; an httpx2.TransportError above the limit."""
         if self._left is not None:
             self._left -= len(chunk)
             if self._left < 0:
                 raise httpx2.RemoteProtocolError(f"the answer is larger than {self._largest:,} bytes")
-        if self._seconds is not None and time.monotonic() - self._started > self._seconds:
-            raise httpx2.ReadTimeout(f"the answer was not whole after {self._seconds:g} s")
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:

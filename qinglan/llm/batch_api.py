@@ -102,9 +102,7 @@ class BatchService:
         async def send(client: openai.AsyncOpenAI) -> bytes:
             with path.open("rb") as file:
                 upload = (f"{name}.jsonl", file, "application/jsonl")
-                answer = await client.files.with_raw_response.create(
-                    file=upload, purpose="batch", timeout=TRANSFER_SECONDS
-                )
+                answer = await client.files.with_raw_response.create(file=upload, purpose="batch")
                 return bytes(answer.content)
 
         try:

@@ -8,7 +8,6 @@ UpstreamError
 └── FatalUpstreamError      a key, quota, address or model that fails for every row
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -111,19 +110,19 @@ class Upstream:
 
     async def call(self, send: Callable[[openai.AsyncOpenAI], Awaitable[Result]], seconds: float) -> Result:
         """Call the client with a time limit; an UpstreamError says what came instead of an answer."""
+        client = self._client if seconds == self._timeout else self._client.with_options(timeout=seconds)
         try:
-            async with asyncio.timeout(seconds):
-                return await send(self._client)
+            return await send(client)
         except openai.APIStatusError as error:
             body = self.clean(error.response.text)
             raise error_from_status(error.status_code, error.response.headers, body, self.where) from error
-        except (openai.APIConnectionError, httpx2.TransportError, TimeoutError) as error:
+        except (openai.APIConnectionError, httpx2.TransportError) as error:
             raise self._lost(error, seconds) from error
 
     def _lost(self, error: Exception, seconds: float) -> TransientError:
         cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
         never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
-        timed_out = isinstance(error, TimeoutError) or isinstance(cause, httpx2.TimeoutException)
+        timed_out = isinstance(cause, httpx2.TimeoutException)
         problem = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
         kind = UnreachableError if never_sent else TransientError
         return kind(

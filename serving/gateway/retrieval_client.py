@@ -15,8 +15,15 @@ import orjson
 import stamina
 
 from qinglan.concurrency import gather_or_cancel
+from qinglan.deadlines import Deadline
 from qinglan.errors import DataError, OutageError
-from qinglan.http_client import MAX_ANSWER_BYTES, AnswerLimit, certificate_advice, retry_after, trusted_certificates
+from qinglan.http_client import (
+    MAX_ANSWER_BYTES,
+    AnswerLimit,
+    certificate_advice,
+    retry_after,
+    trusted_certificates,
+)
 from qinglan.llm.config import RagUpstream
 from qinglan.llm.host_allowlist import check_host
 from qinglan.rag.adapter import RagAdapter
@@ -230,10 +237,13 @@ class RetrievalClient:
         """Send on a connection of its own: one pool of many connections scans all of them for each request."""
         line = await self._free.get()
         try:
-            async with line.stream(
-                method, self._base_url + path, headers=self._headers, content=body, extensions=self._timeout
-            ) as response:
-                content = await self._read_answer(response)
+            async with (
+                Deadline(self._upstream.timeout_seconds).hold(),
+                line.stream(
+                    method, self._base_url + path, headers=self._headers, content=body, extensions=self._timeout
+                ) as response,
+            ):
+                content = await _read_answer(response)
         finally:
             self._free.put_nowait(line)
         reply = Reply(response.status, self._adapter.hide_secrets(content))
@@ -242,14 +252,15 @@ class RetrievalClient:
             raise _ServiceBusy(reply, retry_after(named))
         return reply
 
-    async def _read_answer(self, response: httpcore2.Response) -> bytes:
-        """The body, up to the same limits as of every other client."""
-        limit = AnswerLimit(MAX_ANSWER_BYTES, self._upstream.timeout_seconds)
-        chunks = list[bytes]()
-        async for chunk in response.aiter_stream():
-            limit.count(chunk)
-            chunks.append(chunk)
-        return b"".join(chunks)
+
+async def _read_answer(response: httpcore2.Response) -> bytes:
+    """The body, up to the same size as of every other client."""
+    limit = AnswerLimit(MAX_ANSWER_BYTES)
+    chunks = list[bytes]()
+    async for chunk in response.aiter_stream():
+        limit.count(chunk)
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def read_cacheable_request(body: bytes) -> CacheableRequest | None:

@@ -1,6 +1,5 @@
 """Asks another service within a deadline. A failure is a short word, never a made-up answer: it becomes a label."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,10 +56,12 @@ class ServiceClient:
 
     async def _send(self, method: str, path: str, content: bytes | None, within: float | None = None) -> bytes:
         headers = {"content-type": "application/json"} if content else {}
+        timeout = within or self._deadline
         try:
-            async with asyncio.timeout(within or self._deadline):
-                response = await self._http.request(method, self._url + path, content=content, headers=headers)
-        except (TimeoutError, httpx2.TimeoutException) as error:
+            response = await self._http.request(
+                method, self._url + path, content=content, headers=headers, timeout=timeout
+            )
+        except httpx2.TimeoutException as error:
             raise ServiceError("timeout") from error
         except httpx2.HTTPError as error:
             raise ServiceError("unreachable") from error

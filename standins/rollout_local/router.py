@@ -145,14 +145,14 @@ class Router:
     async def _request(self, backend: Backend, forwarded: "ForwardedRequest", until: float) -> Attempt:
         self._in_flight[backend.uri] += 1
         try:
-            async with asyncio.timeout(max(until - time.monotonic(), 0.0)):
-                response = await self._http.request(
-                    forwarded.method,
-                    f"{backend.url}{forwarded.target}",
-                    headers=forwarded.headers,
-                    content=forwarded.body,
-                )
-        except TimeoutError:
+            response = await self._http.request(
+                forwarded.method,
+                f"{backend.url}{forwarded.target}",
+                headers=forwarded.headers,
+                content=forwarded.body,
+                timeout=max(until - time.monotonic(), 0.0),
+            )
+        except httpx2.TimeoutException:
             return Attempt(_error_response(504, "The model did not answer in time."), LATE)
         except (httpx2.TransportError, httpx2.UnsupportedProtocol):
             return Attempt(_error_response(502, "The model cannot be reached."), FAILED)

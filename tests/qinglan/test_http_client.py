@@ -22,7 +22,7 @@ from pipelines.live_service import fetch_server_versions
 from pipelines.preflight import check_served
 from pipelines.run import _gateway_report
 from qinglan.errors import OutageError, QinglanError
-from qinglan.http_client import MAX_ANSWER_BYTES, async_client, get_json
+from qinglan.http_client import MAX_ANSWER_BYTES, async_client, get_json, sync_client
 from qinglan.lineage.gateway_state import read_gateway_state
 from qinglan.live.outlets import gateway_sender
 from qinglan.live.snapshot import TrainingSnapshot
@@ -48,6 +48,7 @@ from serving.rollout.shadow.metrics import PairFailure
 from serving.rollout.shadow.payload_log import LoggedQuestion
 from standins.rollout_local.evidence import scrape_counters
 from tests.echo_servers import PRICE, Reply, Scripted, running
+from tests.slow_servers import ENDS_AFTER, FAST, SLOW, answering
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 SECONDS = 0.5
@@ -205,6 +206,64 @@ def test_a_hostile_answer_is_an_outage_within_the_limits_of_size_and_time(answer
 
     assert app.sent < 4 * prometheus.MAX_ANSWER_BYTES  # the rest waits in buffers of the connection
     assert time.monotonic() - started < 30
+
+
+TWO_CLIENTS = ("RAG service", "JSON of the gateway")
+"""One with coroutines and one without."""
+
+UNCOUNTED_ROWS = [(answer, client) for answer in (*SLOW, *FAST) for client in TWO_CLIENTS]
+UNCOUNTED_ROWS += [("a header", client) for client in CLIENTS if client not in TWO_CLIENTS]
+
+
+@pytest.mark.parametrize(("answer", "client"), UNCOUNTED_ROWS)
+def test_an_answer_whose_pieces_are_no_body_is_an_outage_at_the_same_limit_of_time(answer: str, client: str) -> None:
+    """Each byte of a head began httpcore's read timeout anew, and no piece of a body came that could be counted."""
+    with answering(answer) as url, pytest.raises(CLIENTS[client].failure):
+        started = time.monotonic()
+        try:
+            CLIENTS[client].ask(url)
+        finally:
+            assert time.monotonic() - started < ENDS_AFTER / 2
+
+
+def test_the_next_answer_on_a_connection_has_the_whole_time_again() -> None:
+    with running(Scripted(Reply(200, b"{}"))) as url, sync_client(url, timeout=SECONDS) as http:
+        assert http.get("/").status_code == 200
+        time.sleep(2 * SECONDS)
+        assert http.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("timeout", [httpx2.Timeout(None, connect=5.0), None], ids=["only connecting", "none"])
+def test_an_answer_without_a_limit_of_time_may_take_any(timeout: Any) -> None:
+    app = Hostile(lambda: iter([b" "] * 10), SECONDS / 5, {})
+
+    async def ask(url: str) -> bytes:
+        async with async_client(timeout=timeout) as http:
+            return (await http.get(url)).content
+
+    with running(app) as url, sync_client(timeout=timeout) as http:
+        assert asyncio.run(ask(url)) == http.get(url).content == b" " * 10
+
+
+def test_a_file_may_take_longer_than_its_head() -> None:
+    app = Hostile(lambda: iter([b" "] * 10), SECONDS / 5, {})
+
+    async def ask(url: str) -> bytes:
+        async with async_client(timeout=SECONDS, whole_seconds=60) as http:
+            return (await http.get(url)).content
+
+    with running(app) as url:
+        assert asyncio.run(ask(url)) == b" " * 10
+
+
+def test_the_head_of_a_file_has_the_limit_of_its_request() -> None:
+    async def ask(url: str) -> None:
+        async with async_client(timeout=SECONDS, whole_seconds=60) as http:
+            with pytest.raises(httpx2.ReadTimeout, match=r"was not whole after 0\.5 s"):
+                await http.get(url)
+
+    with answering("a header") as url:
+        asyncio.run(ask(url))
 
 
 def send_snapshot(url: str) -> None:

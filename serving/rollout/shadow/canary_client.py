@@ -1,6 +1,5 @@
 """Asks the canary for rewrites. An answer of another version, from a wrong tag route, is refused."""
 
-import asyncio
 from urllib.parse import urlsplit
 
 import httpx2
@@ -54,10 +53,9 @@ class CanaryClient:
         if self._ingress:
             headers["host"] = urlsplit(pair.url).netloc
         try:
-            async with asyncio.timeout(self._deadline):
-                url = (self._ingress or pair.url.rstrip("/")) + self._path
-                return await self._http.post(url, content=body, headers=headers)
-        except (TimeoutError, httpx2.TimeoutException) as error:
+            url = (self._ingress or pair.url.rstrip("/")) + self._path
+            return await self._http.post(url, content=body, headers=headers)
+        except httpx2.TimeoutException as error:
             raise PairFailure("canary_late", f"no answer within {self._deadline:g} s") from error
         except httpx2.HTTPError as error:
             raise PairFailure("canary_unreachable", str(error) or type(error).__name__) from error
