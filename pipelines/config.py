@@ -10,6 +10,7 @@ profile has a `deploy` without a runtime. A style run's differences are in confi
 The resolved whole is written beside every run as config.yaml.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -150,7 +151,13 @@ def _refuse_folds(convert: Any, where: str) -> None:
 def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
     """Data that a profile names lies beside it, wherever a command is called."""
     named = {name: values[name] for name in ("questions", "knowledge_base") if isinstance(values.get(name), str)}
-    return values | {name: str(profile.parent / value) for name, value in named.items()}
+    return values | {name: str(_without_detours(profile.parent / value)) for name, value in named.items()}
+
+
+def _without_detours(path: Path) -> Path:
+    """The path without `..`, as people read it; unchanged if a link on the way makes that another file."""
+    plain = Path(os.path.normpath(path))
+    return plain if plain.resolve() == path.resolve() else path
 
 
 def load_style_config(profile: str, **options: Any) -> StyleRunConfig:

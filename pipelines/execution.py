@@ -470,7 +470,8 @@ def step_failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> S
         if record and record["status"] in ("failed", "running"):
             failure = record.get("failure") or KILLED
             detail = failure["message"] if failure["explained"] else failure["traceback"]
-            what = [f"{stage}:", *quoted(detail)] if "\n" in detail else [f"{stage}: {detail}"]
+            named = detail.removeprefix(f"{stage}: ")  # many errors of a step name it themselves
+            what = [f"{stage}:", *quoted(named)] if "\n" in named else [f"{stage}: {named}"]
             sheets = [f"To read: {run.shown(name)}" for name in shown_outputs(record)]
             advice = [] if AGAIN in detail else [mended]  # an outage's error says so itself
             return StepFailed(*what, *sheets, f"Log: {log}", *advice, exit_code=failure["exit_code"])

@@ -30,6 +30,10 @@ LONGEST_PROMPT, LONGEST_ROW = 1024, 1152
 LONGEST_PAID = 4096
 """Tokens that a paid run's model takes at most; a longer history is better shortened."""
 
+OWN_RAG, LOCAL_RAG = "the company's own RAG retrieves", "our RAG service on this machine retrieves"
+RAG_HOST = " and your RAG service's."
+"""Words of the pattern's comments, and what stands there if a tenant has no RAG service of its own."""
+
 ANSWER_TOKENS = 64
 LEAST_PROMPTS = 4
 DEMO_COMMENT = """\
@@ -121,6 +125,7 @@ def paid_profile(
     if gateway:
         pattern = pattern.replace("\ngateway:\n", "\ngateway:\n" + _indented(gateway), 1)
     if not answers.rag:
+        pattern = pattern.replace(OWN_RAG, LOCAL_RAG, 1).replace(RAG_HOST, ".", 1)
         settings = merge_settings(settings, {"stand_ins": {"rag": True}} | local_service_settings(data))
     comments, _, rest = pattern.partition("\ngateway:\n")
     return f"{comments}\n{_yaml(settings)}gateway:\n{rest}"

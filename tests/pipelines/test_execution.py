@@ -41,6 +41,24 @@ def test_a_failed_step_is_told_with_one_way_on(tmp_path: Path, message: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("message", "begins"),
+    [
+        ("generate: the teacher is away.", ("generate: the teacher is away.",)),
+        ("generate: one\ntwo", ("generate:", "  | one", "  | two")),
+        ("generated nothing", ("generate: generated nothing",)),
+        ("label: of another step", ("generate: label: of another step",)),
+    ],
+)
+def test_a_step_is_named_once_in_its_error(tmp_path: Path, message: str, begins: tuple[str, ...]) -> None:
+    run, log = RunDir(tmp_path), tmp_path / "run.log"
+    run.records.mkdir(parents=True)
+    failure = {"message": message, "explained": True, "exit_code": 4}
+    write_json(run.records / "generate.json", {"status": "failed", "failure": failure})
+
+    assert step_failure(run, REWRITER, ("generate",), log).lines[: len(begins)] == begins
+
+
+@pytest.mark.parametrize(
     ("error", "shown"),
     [
         (GateHeldError("The teacher is worse than no rewrite."), ["validated.xlsx"]),

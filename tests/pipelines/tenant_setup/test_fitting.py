@@ -3,13 +3,14 @@ its plan."""
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from pipelines.config import load_config
+from pipelines.config import load_config, with_own_files
 from pipelines.plan import make_plan
 from pipelines.tenant_setup.fitting import MARGIN, Fitted, fitted_profile, memory_problem, needed_budget
-from pipelines.tenant_setup.profiles import Answers, DataSettings
+from pipelines.tenant_setup.profiles import Answers, DataSettings, paid_profile
 
 ANSWERS = Answers("our shop", "gpt", "", "cpu", "en")
 SHORT, LONG = 100, 6_000
@@ -38,6 +39,37 @@ def fit(folder: Path, answers: Answers, longest: int, chosen: bool) -> Fitted:
 
 def of_memory(monkeypatch: pytest.MonkeyPatch, gigabytes: float) -> None:
     monkeypatch.setattr("pipelines.sizing.check.host_bytes", lambda: gigabytes * 1e9)
+
+
+@pytest.mark.parametrize("teacher", ["gpt", "deepseek"])
+@pytest.mark.parametrize(("rag", "own"), [("", False), ("https://rag.example.com", True)])
+def test_the_comments_of_a_paid_profile_say_whose_rag_service_retrieves(
+    teacher: Literal["gpt", "deepseek"], rag: str, own: bool
+) -> None:
+    data = DataSettings("q.csv", "kb.jsonl", {}, 500, 42, True, 100)
+    profile = paid_profile("shop", ANSWERS._replace(teacher=teacher, rag=rag), data)
+
+    assert ("your RAG service's" in profile) is own
+    assert "the company's own RAG" not in profile or own
+    assert ("stand_ins:\n  rag: true" in profile) is not own
+
+
+@pytest.mark.parametrize("questions", ["../../sh/x.csv", "./x.csv", "../shop/./x.csv", "x.csv"])
+def test_a_path_of_a_profile_is_shown_without_detours(tmp_path: Path, questions: str) -> None:
+    profile = tmp_path / "tenants" / "shop" / "gpt.yaml"
+    profile.parent.mkdir(parents=True)
+    path = with_own_files({"questions": questions}, profile)["questions"]
+
+    assert ".." not in path and "/./" not in path
+    assert Path(path).resolve() == (profile.parent / questions).resolve()
+
+
+def test_a_path_through_a_link_stays_the_file_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "shop").symlink_to(tmp_path / "far" / "away")
+    path = with_own_files({"questions": "../x.csv"}, tmp_path / "shop" / "gpt.yaml")["questions"]
+
+    assert Path(path).resolve() == tmp_path / "far" / "x.csv"
 
 
 @pytest.mark.parametrize(
