@@ -6,7 +6,7 @@
 A file's name says what it must be, and its bytes are checked: safetensors are parsed to their last byte, JSON is
 parsed, text must be UTF-8 and not a pickle. references.py checks that loaders find everything in the folder, that no
 setting names code or another model, and that there are weights. An ONNX graph must hold its weights itself and use
-standard operators only (onnx_graph.py).
+the operators of our own export only (onnx_graph.py).
 """
 
 import pickletools

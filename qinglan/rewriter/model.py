@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.chat_history import later_parts
-from qinglan.errors import TrainingError
+from qinglan.errors import DataError, TrainingError
 from qinglan.models.own_memory import copy_to_memory
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.whole_model import load_whole, words_for_broken
@@ -145,10 +145,21 @@ def _draws(prompt: str, count: int, most: int, seed: int) -> Any:
 
 
 def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
-    """The one way from messages to text: thinking is off, in training as in serving."""
+    """The one way from messages to text: thinking is off, in training as in serving.
+
+    A template prints each message once; one that prints it hundreds of times fills the memory.
+    """
+    from qinglan.models.chat_template_work import MAX_LENGTH
+
     text: str = tokenizer.apply_chat_template(
         messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
     )
+    most = MAX_LENGTH + 2 * sum(len(message["content"]) for message in messages)
+    if len(text) > most:
+        raise DataError(
+            f"The chat template makes {len(text):,} characters of a conversation for which {most:,} are enough for "
+            "any. Take the template of the base model."
+        )
     return text
 
 

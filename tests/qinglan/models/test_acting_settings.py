@@ -216,6 +216,89 @@ ENDLESS = {
     "no template": "{% if",
     "a number in other digits": "{{ 0.٣ }}",  # found by `make fuzz`
     "a number of thousands of digits": "{{ " + "9" * 5_000 + " }}",
+    "a long text for each letter": "{% for m in messages %}{% for c in m.content %}" + "x" * 9_000 + "{% endfor %}"
+    "{% endfor %}",
+    "a text for each letter that is kept": "{% for m in messages %}{% set x = m.content %}"
+    "{% for c in x %}y{% endfor %}{% endfor %}",
+    "a letter for each letter": "{% for c in messages[0].content %}{{ c }}{% endfor %}",
+    "messages for messages for messages": "{% for a in messages %}{% for b in messages %}{% for c in messages %}"
+    "{{ messages }}{% endfor %}{% endfor %}{% endfor %}",
+    "messages for messages": "{% for a in messages %}{% for b in messages %}x{% endfor %}{% endfor %}",
+    "messages for messages of a macro": "{% macro d() %}{% for b in messages %}x{% endfor %}{% endmacro %}"
+    "{% for a in messages %}{{ d() }}{% endfor %}",
+    "a long text between letters": "{% for m in messages %}{{ m.content|join('" + "x" * 9_000 + "') }}{% endfor %}",
+    "a long text between letters, by name": "{% set s='" + "x" * 2_000 + "' %}{% for m in messages %}"
+    + "{{ m.content|join(s) }}" * 300 + "{% endfor %}",
+    "a text between its own letters": "{% for m in messages %}{{ m.content|join(m.content) }}{% endfor %}",
+    "a text between letters, often": "{% for m in messages %}" + "{{ m.content|join(m.content) }}" * 300
+    + "{% endfor %}",
+    "a long text between messages": "{{ messages|map(attribute='content')|join('" + "x" * 9_000 + "') }}",
+    "a long text between tools": "{{ tools|reject('equalto', 'x')|join('" + "x" * 9_000 + "') }}",
+    "the letters of a list": "{{ messages[0].content|list|join('x') }}",
+    "a search for each letter": "{% for c in messages[0].content %}"
+    + "{% if messages[0].content.count(c) %}{% endif %}" * 150 + "{% endfor %}",
+    "an order for each letter": "{% for c in messages[0].content %}"
+    + "{% if messages[0].content|sort|unique|list|length %}{% endif %}" * 150 + "{% endfor %}",
+    "an order": "{% if messages[0].content|sort %}{% endif %}",
+    "all as JSON for each letter": "{% for c in messages[0].content %}"
+    + "{% if messages|tojson == c %}{% endif %}" * 200 + "{% endfor %}",
+    "letters that are compared with the join": "{% for c in messages[0].content %}"
+    "{% if messages[0].content|join(messages[0].content) == c %}{% endif %}{% endfor %}",
+    "a set block": "{% for m in messages %}{% set x %}{% for c in m.content %}y{% endfor %}{% endset %}{{ x }}"
+    "{% endfor %}",
+    "letters of the values of a message": "{% for k, v in messages[0].items() %}"
+    "{% for c in v %}x{% endfor %}{% endfor %}",
+    "letters of a text by another test": "{% set x = messages[0].content %}{% if x is mapping %}{% else %}"
+    "{% for c in x %}x{% endfor %}{% endif %}",
+    "letters of a text that is set after the test": "{% for m in messages %}{% if x is string %}{% else %}"
+    "{% set x = m.content %}{% for c in x %}x{% endfor %}{% endif %}{% endfor %}",
+    "letters of an item after the test": "{% if x is string %}{% else %}{% for x in messages %}{% for c in x %}"
+    "{% for d in c %}x{% endfor %}{% endfor %}{% endfor %}{% endif %}",
+    "letters in the place of messages": "{% set messages = messages[0].content %}{% set x = messages[1:] %}"
+    "{% for c in x %}x{% endfor %}",
+    "letters as a slice": "{% for m in messages %}{% for c in m.content[1:] %}x{% endfor %}{% endfor %}",
+    "a parameter in the place of messages": "{% macro d(messages) %}{% for c in messages %}x{% endfor %}"
+    "{% endmacro %}{{ d(messages[0].content) }}",
+    "an item in the place of messages": "{% for messages in tools %}"
+    "{% for c in messages %}x{% endfor %}{% endfor %}",
+    "words of a text": "{% set x = messages[0].content.split(' ') %}{% if x is string %}{% else %}"
+    "{% for w in x %}{{ messages[0].content }}{% endfor %}{% endif %}",
+    "quotes doubled by a list of words": SPACE + "{% set ns.s = ns.s.split('y') ~ '' %}" * 40,
+    "quotes doubled by a list": SPACE + "{% set ns.s = [ns.s] ~ '' %}" * 40,
+    "quotes doubled by a tuple": SPACE + "{% set ns.s = (ns.s, 1) ~ '' %}" * 40,
+    "quotes doubled by a namespace": SPACE + "{% set ns.s = ns ~ '' %}" * 40,
+    "quotes doubled by a dictionary": SPACE + "{% set ns.s = {1: ns.s} ~ '' %}" * 40,
+    "quotes doubled by a list of letters": SPACE + "{% set ns.s = ns.s|list ~ '' %}" * 40,
+    "a text doubled by a name of an item": SPACE + "{% for x in tools %}{% endfor %}{% for m in messages %}"
+    "{% set x = ns.s %}{% set ns.s = x ~ x %}{% endfor %}",
+    "an item that is set twice": "{% for x in tools %}" + "{% set x = x|tojson %}" * 40 + "{% endfor %}",
+    "a parameter that is an item too": "{% macro d(x) %}{% set x = x ~ x %}{{ x }}{% endmacro %}"
+    "{% for x in tools %}{% endfor %}{{ d('a') }}",
+    "many copies of many copies": "{% set a = " + " ~ ".join(["messages"] * 300) + " %}" + "{{ a }}" * 300,
+    "many copies as JSON": "{{ messages|tojson }}" * 480,
+    "many copies by a macro": "{% macro d() %}" + "{{ messages }}" * 300 + "{% endmacro %}" + "{{ d() }}" * 300,
+    "many copies kept by a macro": SPACE + "{% macro d() %}{% set ns.s = ns.s ~ messages %}{% endmacro %}"
+    + "{{ d() }}" * 300 + "{{ ns.s }}" * 100,
+    "letters stripped by a text": "{{ messages[0].content.strip(messages[1].content) }}",
+    "letters stripped by a long text": "{{ messages[0].content.strip('" + "x" * 2_000 + "') }}",
+    "a range of a length": "{% for i in range(messages[0].content|length) %}x{% endfor %}",
+    "a range of a number in a text": "{% for i in range(messages[0].content|int) %}x{% endfor %}",
+    "a range of a number of its own": "{% set ns = namespace(n=99999) %}"
+    "{% for i in range(ns.n, -1, -1) %}x{% endfor %}",
+    "a range of a number that is set later": "{% set ns = namespace(n=1) %}{% set ns.n = messages[0].n %}"
+    "{% for i in range(ns.n, -1, -1) %}x{% endfor %}",
+    "a range of a name of a number": "{% set k = 99999 %}{% set ns = namespace(n=k) %}"
+    "{% for i in range(ns.n, -1, -1) %}x{% endfor %}",
+    "a range in a loop": "{% set ns = namespace(n=messages|length) %}{% for m in messages %}"
+    "{% for i in range(ns.n, -1, -1) %}x{% endfor %}{% endfor %}",
+    "a range of nothing": "{% for i in range() %}{% endfor %}",
+    "variables of a namespace": "{% set a, b = namespace() %}",
+    "letters as variables": "{% set a, messages = messages[0].content %}",
+    "a range as a list": "{% set x = range(9) %}",
+    "a namespace of a message": "{% set ns = namespace(messages[0]) %}",
+    "arguments by a text": "{% macro d(a, b) %}{% endmacro %}{{ d(*messages[0].content) }}",
+    "a test of divisors": "{% if 7 is divisibleby 3 %}{% endif %}",
+    "five loops": "{% for m in messages %}" + "{% for c in m.tool_calls %}" * 4 + "{% endfor %}" * 5,
     "a deep one": "{{" + "(" * 10_000,
     "a long one": "x" * 200_000,
 }  # fmt: skip
@@ -240,18 +323,20 @@ GATHERED = """
     {%- set ns.several = false %}{%- set ns.last = index %}
   {%- endif %}
 {%- endfor %}
-{%- for index in range(ns.last, -1, -1) %}{{ messages[index].content }}{%- endfor %}
-{%- macro shown(content) %}{% for item in content %}{{ item.text }}{% endfor %}{% endmacro %}
+{%- for index in range(ns.last, -1, -1) %}{%- set message = messages[index] %}{{ message.content }}{%- endfor %}
+{%- macro shown(content) %}
+  {%- if content is string %}{{ content }}
+  {%- else %}{% for item in content %}{{ item.text }}{% endfor %}{%- endif %}
+{%- endmacro %}
 {%- for message in messages %}
   {%- set content = shown(message.content) %}
   {%- if '</think>' in content %}{%- set content = content.split('</think>')[-1].lstrip('\n') %}{%- endif %}
-  {%- for call in message.tool_calls or [] %}
-    {%- set arguments = call.arguments or {} %}
-    {%- for name, value in arguments.items() %}{{ name }}{{ value | tojson(ensure_ascii=False) }}{%- endfor %}
+  {%- for call in message.tool_calls %}
+    {%- for name, value in call.arguments.items() %}{{ name }}{{ value | tojson(ensure_ascii=False) }}{%- endfor %}
   {%- endfor %}
-  {%- if loop.index0 % 2 == 0 %}{% generation %}{{ content }}{% endgeneration %}{%- endif %}
+  {{- content }}
 {%- endfor %}"""
-"""What the templates of Qwen, GLM and DeepSeek do."""
+"""What templates of Qwen do: the first ones of Qwen3 count the messages down."""
 
 TOOLS = """
 {%- if tools %}
@@ -326,7 +411,8 @@ PICTURES = """
   {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' }}
   {%- for call in message.tool_calls %}
     {%- for name, value in call.arguments|items %}
-      {{- '<parameter=' + name + '>' }}{{- value | tojson | safe if value is mapping else value | string }}
+      {{- '<parameter=' + name + '>' }}
+      {%- set value = value | tojson | safe if value is mapping else value | string %}{{- value }}
     {%- endfor %}
   {%- endfor %}
 {%- endfor %}"""

@@ -1,5 +1,6 @@
 """Of a history that is too long for a student, the oldest turns are left out: in training as in serving."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.chat_history import Turn, chat_lines, later_parts
+from qinglan.errors import DataError
 from qinglan.prompts import Question, parse_user_message, student_messages
 from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card
 from qinglan.rewriter.model import StudentPrompt, fit_prompt, load_tokenizer
@@ -92,3 +94,14 @@ def test_a_card_without_a_limit_has_the_bytes_of_older_cards(tmp_path: Path) -> 
     card = read_card(tmp_path)
     assert [card.prompt_tokens(context) for context in (512, 100)] == [128, 80]
     assert RewriterCard(stage="sft", max_new_tokens=20).prompt_tokens(512) == 492
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ messages }}" * 600, "{% for m in messages %}" + "{{ m }}" * 600 + "{% endfor %}"]
+)
+def test_a_prompt_that_is_much_longer_than_its_conversation_is_refused(tokenizer: Any, template: str) -> None:
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.chat_template = template
+
+    with pytest.raises(DataError, match="chat template makes"):
+        prompt_of(tokenizer, "", 100)
