@@ -12,8 +12,8 @@ from pipelines.recipes import recipes
 from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import ARTIFACT_FILES, RunDir
 from pipelines.small_style import without_small_model
+from pipelines.step_display import alarm_lines
 from qinglan.evaluation.teacher_gain import gain_from_facts
-from qinglan.live.outlets import read_trainings
 from qinglan.llm.lost_rows import (
     CUT,
     ROLES,
@@ -96,7 +96,7 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
     for recipe in recipes(run, config, None):
         if recipe.left_out:
             yield f"! {recipe.name}: no gain on dev ({100 * (recipe.brought or 0):+.1f} points), so it was left out."
-    yield from alarm_lines(run, record)
+    yield from alarm_lines(run, record["ran"])
     yield from lost_row_lines(run, record)
     if line := shared_rewrite_line(run, record):
         yield line
@@ -117,14 +117,6 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
     yield from files_lines(run, record)
     if line := next_step(config, run, record):
         yield line
-
-
-def alarm_lines(run: RunDir, record: Json) -> Iterator[str]:
-    """Alarms of this run's trainings."""
-    for training in read_trainings(run.live):
-        if training.stage.partition("-")[0] in record["ran"]:
-            for alarm in training.alarms:
-                yield f"! {training.stage}, step {alarm.step}: {alarm.message}"
 
 
 def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
@@ -162,7 +154,7 @@ def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:
 
 def style_end_lines(run: RunDir, record: Json) -> Iterator[str]:
     """Alarms, the small model's fate, the files to read, and the next command."""
-    yield from alarm_lines(run, record)
+    yield from alarm_lines(run, record["ran"])
     if record["small_verdict"].get("word") == "hold":
         yield "The small model is held, so it is no release. The large one is."
     if line := without_small_model(record):

@@ -3,6 +3,7 @@
 import re
 import sys
 import time
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any, Self
 
 from pipelines.rundir import RunDir
 from qinglan.evaluation.verdict import DIGEST
+from qinglan.live.outlets import read_trainings
 from qinglan.terminal import in_language, listed, say
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
@@ -38,6 +40,7 @@ class StepDisplay:
         self._run, self._stages, self._log, self._quiet = run, stages, log, quiet
         self._printed: dict[str, tuple[str, str]] = {}
         self._announced = False
+        self._alarms = set[str]()
         self._last_line = time.monotonic()
         self._screen: Any = None
 
@@ -60,12 +63,16 @@ class StepDisplay:
     def update(self) -> None:
         if self._quiet:
             return
+        alarms = list(alarm_lines(self._run, self._stages))
         states = [step_line(stage, self._run.step_record(stage), self._progress(stage)) for stage in self._stages]
         page = self._run.live_page if self._trains(states) else None
         if self._screen is not None:
-            self._screen.update(_tree(self._run.root.name, states, page))
+            self._screen.update(_tree(self._run.root.name, states, page, alarms))
         else:
             self._say(states)
+            for line in [line for line in alarms if line not in self._alarms]:
+                say(line)
+                self._alarms.add(line)
             self._announce(states)
 
     def _trains(self, states: list[tuple[str, str, str]]) -> list[str]:
@@ -96,6 +103,14 @@ class StepDisplay:
             if news and (status != "running" or time.monotonic() - self._last_line > LINE_SECONDS):
                 self._printed[stage], self._last_line = (status, text), time.monotonic()
                 say(f"{MARKS[status]} {stage} {in_language(status)} {text_in_language(text)}".rstrip())
+
+
+def alarm_lines(run: RunDir, stages: Collection[str]) -> Iterator[str]:
+    """Alarms of the trainings of these stages."""
+    for training in read_trainings(run.live):
+        if training.stage.partition("-")[0] in stages:
+            for alarm in training.alarms:
+                yield f"! {training.stage}, step {alarm.step}: {alarm.message}"
 
 
 def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple[str, str, str]:
@@ -161,7 +176,7 @@ def duration_seconds(record: dict[str, Any]) -> float:
     return (ended - started).total_seconds()
 
 
-def _tree(name: str, states: list[tuple[str, str, str]], page: Path | None) -> Any:
+def _tree(name: str, states: list[tuple[str, str, str]], page: Path | None, alarms: Sequence[str]) -> Any:
     from rich.tree import Tree
 
     from qinglan.terminal.console import styled
@@ -169,6 +184,8 @@ def _tree(name: str, states: list[tuple[str, str, str]], page: Path | None) -> A
     tree = Tree(styled((name, "bold")))
     for stage, status, text in states:
         tree.add(styled((f"{MARKS[status]} {stage:<10}", STYLES[status]), f" {text_in_language(text)}"))
+    for line in alarms:
+        tree.add(styled((in_language(line), "yellow")))
     if page is not None:
         tree.add(styled((in_language(f"Trainings while they run: {page}"), "dim")))
     return tree

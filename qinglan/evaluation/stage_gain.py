@@ -31,6 +31,9 @@ class StageGain(Config):
 
     before: float
     after: float
+    unrewritten: float | None = None
+    """The figure of the questions as they were asked, without a rewrite; None where it was not measured."""
+
     interval: tuple[float, float] | None = None
     """The ends of the 95 % interval of the gain, over conversations; None where it was not computed."""
 
@@ -40,6 +43,11 @@ class StageGain(Config):
     @property
     def gain(self) -> float:
         return self.after - self.before
+
+    @property
+    def of_taken(self) -> float:
+        """The figure of what the run goes on with."""
+        return self.after if self.taken else self.before
 
 
 def write_gain(log: Path, gain: StageGain) -> None:

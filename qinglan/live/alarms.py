@@ -54,3 +54,16 @@ def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
         f"validation loss was {lowest:.3f} at step {best:.0f} and is {now:.3f} at step {step:.0f}: it learns the "
         "training rows by heart. The best checkpoint is the one that is taken; fewer epochs would give the same.",
     )  # fmt: skip
+
+
+def sft_without_gain(rows: int, unrewritten: float, trained: float) -> Alarm | None:
+    """The student finds the right passage of dev rows first no more often than the questions as they were asked."""
+    if not rows or trained > unrewritten:
+        return None
+    message = (
+        f"of {rows:,} dev rows the student finds the right passage first in {trained:.1%}, and the questions as they "
+        f"were asked in {unrewritten:.1%}: SFT has not learned to rewrite, and PPO starts from this model. Before "
+        "PPO is paid for, stop the run (Ctrl-C; the same command goes on later) and run `qinglan headroom RUN`: if "
+        "its best of 8 samples is no better either, add labelled rows, raise sft.epochs or take a larger base."
+    )
+    return Alarm("sft-without-gain", "warn", message)

@@ -6,6 +6,9 @@ import pytest
 
 from pipelines.rundir import RunDir, write_json
 from pipelines.step_display import SHOWN_FACTS, StepDisplay, format_facts, step_line, text_in_language
+from qinglan.live.alarms import Alarm
+from qinglan.live.outlets import LIVE_VARIABLE
+from qinglan.live.view import Part, live_training
 from qinglan.messages import chinese
 
 DONE = {
@@ -56,6 +59,22 @@ def test_a_line_is_not_said_twice(
             live.update()
 
     assert capsys.readouterr().out.splitlines() == ["▶ sft running step 1/9", "▶ sft running step 2/9"]
+
+
+def test_an_alarm_of_a_training_is_said_at_once_and_not_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDir(tmp_path)
+    monkeypatch.setenv(LIVE_VARIABLE, str(run.live))
+    with live_training("sft", "SFT", {}, part=Part("compared on dev")) as training:
+        training.step({"step": 1, "dev_with": 0.0}, 1)
+        training.check([Alarm("sft-without-gain", "warn", "nothing was learned.")])
+    capsys.readouterr()
+    with StepDisplay(run, ("sft", "ppo"), tmp_path / "run.log", quiet=False) as live:
+        live.update()
+        live.update()
+
+    assert capsys.readouterr().out.splitlines() == ["! sft-compared-on-dev, step 1: nothing was learned."]
 
 
 def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

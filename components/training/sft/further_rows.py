@@ -52,11 +52,12 @@ def read_dev_rows(path: Path, seed: int) -> list[DevRow]:
 def compare(
     without: Path, further: Path, rows: Sequence[DevRow], config: SftConfig, runner: Runner, gateway_url: str
 ) -> StageGain:
-    """Ask the models in these work folders the dev rows, and search for what they write."""
+    """Ask the models in these work folders the dev rows, and search for what they write and for the questions."""
     written = _rewrites([without / "model", further / "model"], rows, further, config, runner)
-    texts = list(zip(*written, strict=True))
+    texts = list(zip(*written, [row.prompt.question for row in rows], strict=True))
     firsts = asyncio.run(first_passages([row.prompt for row in rows], texts, gateway_url))
-    return stage_gain(firsts, [row.conversation for row in rows], config.seed)
+    gain = stage_gain([first[:2] for first in firsts], [row.conversation for row in rows], config.seed)
+    return gain.model_copy(update={"unrewritten": math.fsum(first[-1] for first in firsts) / len(firsts)})
 
 
 def stage_gain(firsts: Sequence[Sequence[float]], conversations: Sequence[tuple[str, str]], seed: int) -> StageGain:

@@ -28,6 +28,7 @@ from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
+from qinglan.live.alarms import sft_without_gain
 from qinglan.live.view import WHOLE, Part, live_training
 from qinglan.models.base_reference import base_digest, is_reference, weights_folder
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
@@ -42,6 +43,7 @@ DONE, LEFT_OUT = "done.json", "left_out.jsonl"
 CHATS = "chats"
 """Folder of the chats that ms-swift gets, beside its checkpoints, where the pods of a job see it too."""
 TITLE, CURVES = "SFT: loss by step", {"training": "loss", "validation": "eval_loss"}
+COMPARISON = Part("compared on dev")
 HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
@@ -75,6 +77,9 @@ class SftCounts(NamedTuple):
     dev_with: float | None = None
     """The same by the model with them."""
 
+    dev_unrewritten: float | None = None
+    """The same by the questions as they were asked, without a rewrite."""
+
     unproved: int = 0
     """1 if further rows were used although no dev row has a passage that is known to be right."""
 
@@ -90,6 +95,7 @@ FIGURES = {
     "too_long": "left out as too long, rows",
     "dev_without": "right passage first on dev, without further rows, %",
     "dev_with": "right passage first on dev, with further rows, %",
+    "dev_unrewritten": "right passage first on dev, questions as asked, %",
 }
 """The figures on KFP's page, by field."""
 
@@ -132,7 +138,9 @@ def sft(
     _hand_on(trained.work, model, log, gain)
     if gain is None:
         return trained.counts._replace(unproved=int(further))
-    return trained.counts._replace(compared=gain.rows, dev_without=gain.before, dev_with=gain.after)
+    return trained.counts._replace(
+        compared=gain.rows, dev_without=gain.before, dev_with=gain.after, dev_unrewritten=gain.unrewritten
+    )
 
 
 def _train_both(
@@ -151,7 +159,17 @@ def _train_both(
         gain = gain.model_copy(update={"taken": trained.unusable is None})
         say(f"[sft] The model {'without' if gain.taken else 'with'} further rows answers nothing usable.")
     say(f"[sft] {gain_in_words(gain)}")
+    _warn_of_no_gain(gain, gateway_url)
     return trained if gain.taken else plain, gain
+
+
+def _warn_of_no_gain(gain: StageGain, gateway_url: str) -> None:
+    """Show the shares on dev as a training's figures, with an alarm if SFT is no better than no rewriting."""
+    with live_training("sft", "SFT: right passage first on dev", {}, None, gateway_url, COMPARISON) as live:
+        figures = {"dev_unrewritten": gain.unrewritten or 0.0, "dev_without": gain.before, "dev_with": gain.after}
+        live.step({"step": 1, **figures}, 1)
+        alarm = sft_without_gain(gain.rows, gain.unrewritten or 0.0, gain.of_taken)
+        live.check([alarm] if alarm else [])
 
 
 def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None:

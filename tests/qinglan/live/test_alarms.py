@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from qinglan.live.alarms import loss_alarms
+from qinglan.live.alarms import loss_alarms, sft_without_gain
 
 
 def validations(*losses: float) -> list[dict[str, float]]:
@@ -48,3 +48,26 @@ def test_a_figure_that_is_no_number_stops_a_training(name: str, value: float) ->
 def test_another_figure_may_be_no_number_and_no_rows_raise_nothing() -> None:
     assert loss_alarms([{"step": 1, "loss": 1.0, "epoch": math.nan}]) == []
     assert loss_alarms([]) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "asked", "trained", "raised"),
+    [
+        (36, 0.0, 0.0, True),
+        (36, 0.5, 0.5, True),
+        (36, 0.5, 0.25, True),
+        (36, 0.5, 0.75, False),
+        (36, 0.0, 0.01, False),
+        (0, 0.0, 0.0, False),
+    ],
+)
+def test_a_student_that_finds_no_more_than_the_questions_as_asked_is_a_warning_before_ppo(
+    rows: int, asked: float, trained: float, raised: bool
+) -> None:
+    alarm = sft_without_gain(rows, asked, trained)
+
+    assert (alarm is not None) == raised
+    if alarm:
+        assert alarm.level == "warn"
+        assert f"first in {trained:.1%}, and the questions as they were asked in {asked:.1%}" in alarm.message
+        assert "Before PPO is paid for, stop the run" in alarm.message
