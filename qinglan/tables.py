@@ -19,7 +19,10 @@ from qinglan.reproducible_workbook import reproducible_workbook
 from qinglan.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_sheets
 from qinglan.terminal import visible
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = re.compile("[\\s\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠]|[\\t\\r]")
+"""What a spreadsheet program may run as a formula, also after blanks and in full width: a program that reads an
+exported CSV cuts the blanks (https://owasp.org/www-community/attacks/CSV_Injection)."""
+
 CELL_LIMIT = 32_767
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -179,7 +182,7 @@ def safe_cell(value: Cell) -> Cell:
     if not isinstance(value, str):
         return value
     text = NOT_XML.sub(" ", value)[: CELL_LIMIT - 1]
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+    return f"'{text}" if FORMULA.match(text) else text
 
 
 def cell_label(value: Cell) -> str:
@@ -188,5 +191,5 @@ def cell_label(value: Cell) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = NOT_XML.sub(" ", str(value))
-    escaped = text.startswith("'") and text[1:].startswith(FORMULA_STARTS)
+    escaped = text.startswith("'") and FORMULA.match(text[1:]) is not None
     return " ".join(text[escaped:].split())

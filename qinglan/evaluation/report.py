@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from qinglan.evaluation.metrics import Metric, format_p_value
 from qinglan.files import atomic_write
+from qinglan.markdown import markdown_text
 from qinglan.page import render_page
 from qinglan.svg_charts import ChartRow, bar_chart, forest_plot
-from qinglan.terminal import visible
 
 Json = Mapping[str, Any]
 ASSUMED = "assumed"
@@ -76,7 +76,7 @@ class Text(NamedTuple):
     terminal: bool = False
 
     def markdown(self) -> str:
-        return self.text
+        return "\n".join(map(markdown_text, self.text.split("\n")))
 
 
 class Figures(NamedTuple):
@@ -149,14 +149,14 @@ def render(report: Report) -> str:
 
 def to_markdown(report: Report, notes: bool = False) -> str:
     """The verdict, and the tables that fit on a terminal."""
-    verdict = "\n".join([f"**{report.headline}**", *(f"- {reason}" for reason in report.reasons)])
+    verdict = "\n".join([f"**{report.headline}**", *(f"- {markdown_text(reason)}" for reason in report.reasons)])
     parts = [verdict]
     for section in report.sections:
         blocks = [block for block in section.blocks if isinstance(block, Table | Text) and block.terminal]
         titles = [f"#### {section.title}"] if any(isinstance(block, Table) for block in blocks) else []
         parts += [*titles, *(block.markdown() for block in blocks)]
     parts.append(report.lead)
-    parts += ["\n".join(f"- {note}" for note in report.notes)] if notes else []
+    parts += ["\n".join(f"- {markdown_text(note)}" for note in report.notes)] if notes else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -164,14 +164,14 @@ def to_short_markdown(headline: str, reasons: Sequence[str], table: Table) -> st
     """The verdict with its first reasons, and one table: what fits on a screen."""
     rest = len(reasons) - SHORT_REASONS
     more = [f"- and {rest} more, in the report"] if rest > 0 else []
-    lines = [f"**{headline}**", *(f"- {reason}" for reason in reasons[:SHORT_REASONS]), *more]
+    lines = [f"**{headline}**", *(f"- {markdown_text(reason)}" for reason in reasons[:SHORT_REASONS]), *more]
     return "\n".join([*lines, "", table.markdown(), ""])
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown; a cell holds no line of its own and no column's end."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(visible(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines)
 
 
 def level_cell(level: Json, metric: Metric, strong: bool = False) -> Cell:

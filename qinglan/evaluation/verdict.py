@@ -14,6 +14,7 @@ import orjson
 
 from qinglan.config import Config
 from qinglan.evaluation.gate_limits import limit_faults
+from qinglan.markdown import markdown_text
 
 DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -268,4 +269,6 @@ def verdict_bytes(verdict: Verdict) -> bytes:
 
 def to_markdown(verdict: Verdict) -> str:
     """The verdict for a person: the word, and each reason."""
-    return "\n".join([f"**{verdict.word.capitalize()}**", "", *(f"- {reason}" for reason in verdict.reasons), ""])
+    return "\n".join(
+        [f"**{verdict.word.capitalize()}**", "", *(f"- {markdown_text(reason)}" for reason in verdict.reasons), ""]
+    )

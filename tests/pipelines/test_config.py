@@ -86,6 +86,12 @@ def test_the_limits_of_this_machines_trust_policy_are_those_of_every_profile(mon
     assert load_style_config("laptop", labelled=Path("x.json")).evaluate.gate.rows == 300
 
 
+@pytest.mark.parametrize("price", [0, -1, 0.0])
+def test_a_machine_that_costs_nothing_is_refused_as_cost_would_decide_nothing(price: float) -> None:
+    with pytest.raises(ConfigError, match="gpu_hour_price"):
+        load_config("fivedoctors", "gpt", evaluate={"gpu_hour_price": price})
+
+
 @pytest.mark.parametrize(
     ("counted", "store", "refused"),
     [

@@ -9,7 +9,7 @@ from openpyxl import Workbook, load_workbook
 
 from qinglan.errors import DataError
 from qinglan.sheet_reader import Formula
-from qinglan.tables import WIDEST, read_table, safe_cell, write_table
+from qinglan.tables import WIDEST, cell_label, read_table, safe_cell, write_table
 
 
 def sheet(path: Path, rows: list[list[object]], merge: str = "") -> Path:
@@ -166,3 +166,10 @@ def test_a_character_that_xml_allows_is_written_as_it_is(tmp_path: Path, text: s
         add([f"虾{text}青"])
 
     assert [cells["问题"] for _, cells in read_table(tmp_path / "out.xlsx")] == [f"虾{text}青"]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n", " \n ", "\u3000", "\u200b", "\ufeff", "\xa0"])
+@pytest.mark.parametrize("start", ["=1", "+1", "-1", "@a", "＝1", "＋1", "－1", "＠a"])
+def test_a_formula_after_blanks_or_in_full_width_is_text(blank: str, start: str) -> None:
+    assert safe_cell(blank + start) == f"'{blank}{start}"
+    assert cell_label(f"'{blank}{start}") == cell_label(blank + start)

@@ -55,9 +55,9 @@ class EvaluateConfig(Config):
     """A student's server (V1 protocol), where it is timed; a student without one is served on this machine. Its host
     must be on the operator's allowlist."""
 
-    gpu_hour_price: float = Field(default=2.0, ge=0)
+    gpu_hour_price: float = Field(default=2.0, gt=0)
     """Price of an hour of one GPU (on a CPU: of the machine), in the currency of the prices. A student's hour costs
-    this times `serving_gpus`. It is set, not measured."""
+    this times `serving_gpus`. It is set, not measured; at 0, cost would decide nothing."""
 
     slices: Path | None = None
     """JSONL with an id and yes-or-no properties of each question, for the report's table alone."""

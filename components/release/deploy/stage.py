@@ -17,6 +17,7 @@ from qinglan.lineage.deploy_gate import may_serve
 from qinglan.lineage.release_address import ReleaseAddress
 from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_release
 from qinglan.lineage.trust import TrustPolicy
+from qinglan.markdown import markdown_text
 from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER
 
 TRIES = 5
@@ -116,6 +117,6 @@ def settings(config: DeployConfig) -> dict[str, Any]:
 
 def to_markdown(done: Deployed, config: DeployConfig) -> str:
     """The step's summary for KFP's page."""
-    rows = [f"| {what} | `{value}` |" for what, value in done._asdict().items() if value]
+    rows = [f"| {what} | {markdown_text(value)} |" for what, value in done._asdict().items() if value]
     watch = f"`kubectl -n {config.namespace} get modelrollout {done.rollout} --watch`"
     return "\n".join(["| deploy | |", "|---|---|", *rows, "", watch, ""])
