@@ -199,7 +199,7 @@ def test_the_fault_of_a_sheet_of_one_formula_is_chinese() -> None:
         ("teacher greedy", "教师贪心"),
         ("left out: formula", "已去掉：公式"),
         (
-            "generate: none of 2 rows is a question (formula, sheet error). The first: q.csv row 2: q is empty. All "
+            "generate: None of 2 rows is a question (formula, sheet error). The first: q.csv row 2: q is empty. All "
             "are in q.jsonl; mend the rows and run again.",
             "generate：2 行中没有一行是问题（公式、表格错误值）。第一行，q.csv 第 2 行：q 是空的。全部在 q.jsonl 中",
         ),
