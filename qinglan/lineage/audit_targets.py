@@ -126,12 +126,21 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
 def resolve_digest(store: "Store", target: str) -> str:
     """The digest in the store that begins with these characters."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
+    if len(matches) > 1:  # a list of files that is not of its digest was planted, and hides no release
+        matches = [digest for digest in matches if _is_pushed(store, digest)]
     if len(matches) != 1:
         raise DataError(
             f"{target}: {len(matches)} releases in the store at {store.address} begin with this. Give more of the "
             "digest; `qinglan audit DIGEST --which-models` finds what descends from any other thing."
         )
     return matches[0]
+
+
+def _is_pushed(store: "Store", digest: str) -> bool:
+    try:
+        return store.has(digest)
+    except DataError:
+        return False
 
 
 def name_claim(store: "Store", name: str) -> NameClaim:

@@ -12,7 +12,7 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.gate_limits import Limits
 from qinglan.lineage import audit_page
 from qinglan.lineage.audit import as_json, audit_target
-from qinglan.lineage.audit_targets import open_target, release_target
+from qinglan.lineage.audit_targets import open_target, release_target, resolve_digest
 from qinglan.lineage.deploy_gate import Decision, decide_deployment, limit_reasons, may_deploy
 from qinglan.lineage.findings import Finding
 from qinglan.lineage.release_folder import read_figures
@@ -216,6 +216,17 @@ def test_a_release_that_was_counted_elsewhere_is_not_deployed_from_this_store(ke
     assert reason() == "its locked test has judged 1 models by the evaluation, and 2 by its store's list"
     (tmp_path / "store" / "tests" / ("a" * 64) / "rewriter" / "000003.json").write_text("{")
     assert "000003.json" in reason(), "a list that cannot be read speaks for nobody"
+
+
+@pytest.mark.parametrize("planted", [b"", b"{", b"{}", b'{"files": {}}'])
+def test_a_planted_digest_with_the_same_beginning_hides_no_release(
+    planted: bytes, keys: Keys, tmp_path: Path
+) -> None:
+    release, store = write_release(tmp_path / "release", keys), open_store(str(tmp_path / "store"))
+    store.push(release, digest(release))
+    store.shelf.create(f"releases/{digest(release)[:12]}{'0' * 52}.json", planted)
+
+    assert resolve_digest(store, digest(release)[:12]) == digest(release)
 
 
 @pytest.mark.parametrize("uses", [None, "absent"])
