@@ -9,11 +9,12 @@ import orjson
 from pipelines.cross_fit import fold_run
 from pipelines.execution import state_in_words
 from pipelines.recorded_config import read_rewriter_config
-from pipelines.rewriter import RunConfig
+from pipelines.rewriter import REWRITER, RunConfig
 from pipelines.rundir import RunDir
 from qinglan.errors import DataError
 from qinglan.files import read_jsonl
 from qinglan.labels import RowLabels
+from qinglan.lineage.evidence import mapping_or_empty
 from qinglan.llm.lost_rows import ROLES, remedy
 from qinglan.questions import read_questions
 from qinglan.rewriter.card import CARD, read_card
@@ -45,6 +46,7 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
     """Collect the notes of every stage that has run, in the order of the stages."""
     config = read_rewriter_config(run)
     notes = [note for read in STAGES for note in read(run, row_id, config)]
+    notes += _stopped(run) if notes else []
     if not notes and not run.shown("rewrites").exists():
         raise DataError(
             f"{run.root}: generate has not ended, so nothing is known of any row. The same `qinglan run` goes on, "
@@ -67,6 +69,23 @@ def note_lines(note: StageNote) -> Iterator[str]:
         yield Verbatim(f"          {labelled(in_language(CAPTIONS[note.stage]), Verbatim(note.quote))}")
 
 
+def _stopped(run: RunDir) -> list[StageNote]:
+    """The stage that stopped the run, with its reason; nothing of a run that goes on or has ended well."""
+    for stage in REWRITER.stages:
+        record = run.step_record(stage) or {}
+        if failure := record.get("failure") if record.get("status") == "failed" else None:
+            detail = " ".join(str(failure["message"] or failure.get("type", "")).splitlines())
+            return [StageNote(stage, "the run stopped here: no later stage has seen this row", detail)]
+    return []
+
+
+def _output(run: RunDir, stage: str, name: str) -> Path:
+    """The path of a stage's output: as the run shows it; of a stage that its own verdict stopped, as it wrote it."""
+    record = run.step_record(stage) or {}
+    written = mapping_or_empty(mapping_or_empty(record.get("outputs")).get(name)).get("uri")
+    return Path(written) if record.get("status") == "failed" and written else run.shown(name)
+
+
 def _sheet(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
     path = run.shown("questions")
     if not path.exists():
@@ -85,12 +104,12 @@ def _generate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote
 
 
 def _validate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
-    for row in _rows(run.shown("validated"), ValidatedRewrite, row_id):
+    for row in _rows(_output(run, "validate", "validated"), ValidatedRewrite, row_id):
         outcome = "accepted" if row.accepted else f"not accepted: {row.reason}"
         retrievals = f"plain: {_retrieval_line(row.plain)}; rewritten: {_retrieval_line(row.rewritten)}"
         detail = f"{retrievals}; scored against the {row.scored_against}"
         yield StageNote("validate", outcome, detail)
-    yield from _set_aside(run.shown("validate_quarantine"), "validate", row_id)
+    yield from _set_aside(_output(run, "validate", "validate_quarantine"), "validate", row_id)
 
 
 def _retrieval_line(retrieval: Retrieval) -> str:

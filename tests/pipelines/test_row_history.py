@@ -1,6 +1,7 @@
 """`qinglan why`: every row of a run has a history, from the sheet to the stage that used it or left it out."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,36 @@ def test_before_generate_has_ended_no_row_is_said_to_be_missing(tmp_path: Path) 
     write_json(run.record, {"status": "running"})
     with pytest.raises(DataError, match=r"generate has not ended[^\n]*\nIts last run was killed"):
         row_history(run, "row-2")
+
+
+@pytest.mark.parametrize(
+    ("row_id", "outcome"),
+    [("learned", "accepted"), ("rejected", "not accepted: nothing found")],
+)
+def test_of_a_run_that_a_stage_stopped_the_stage_its_reason_and_the_row_there_are_told(
+    row_id: str, outcome: str, tmp_path: Path
+) -> None:
+    """The rows of a stage that its own verdict stopped are not shown in files/, and are in its record."""
+    run = write_stage_files(tmp_path)
+    written = tmp_path / "artifacts" / "validated.jsonl"
+    written.parent.mkdir(exist_ok=True)
+    run.shown("validated").rename(written)
+    for path in (run.shown("locked_test"), run.shown("prompts"), run.shown("chats"), run.shown("left_out")):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    failure = {"type": "GateHeldError", "message": "The teacher is worse than no rewrite.", "exit_code": 7}
+    outputs = {"validated": {"uri": str(written)}}
+    write_json(run.records / "validate.json", {"status": "failed", "failure": failure, "outputs": outputs})
+
+    generate, validate, stopped = row_history(run, row_id)
+
+    assert (generate.stage, validate.stage, validate.outcome) == ("generate", "validate", outcome)
+    assert (stopped.stage, stopped.detail) == ("validate", "The teacher is worse than no rewrite.")
+    assert stopped.outcome == "the run stopped here: no later stage has seen this row"
+
+
+@pytest.mark.parametrize("status", ["done", "running"])
+def test_of_a_run_that_nothing_stopped_no_stop_is_told(status: str, tmp_path: Path) -> None:
+    run = write_stage_files(tmp_path)
+    write_json(run.records / "validate.json", {"status": status, "outputs": {}})
+
+    assert not [note for note in row_history(run, "learned") if "stopped" in note.outcome]
