@@ -21,6 +21,10 @@ MOST = 32
 RUNNING_SECONDS, ENDED_SECONDS = 6 * 3600.0, 900.0
 """How long after its last report a training has metrics: one that should be running, and one that ended."""
 
+PLACE_SECONDS = 600.0
+"""Seconds of silence after which a running training gives its place to a new one, if all places are taken: names
+that were made up and posted once must not refuse real ones for hours. One with longer steps returns with the next."""
+
 
 class Trainings(Collector):
     """The newest snapshot of each training; Prometheus reads them from here."""
@@ -44,7 +48,7 @@ class Trainings(Collector):
 
     def _forget_oldest(self) -> None:
         """Make room for a new training. One that still reports keeps its place, whatever names are made up."""
-        over = next((key for key, report in self._reports.items() if not self._is_fresh(*report)), None)
+        over = next((key for key, (at, training) in self._reports.items() if self._is_silent(at, training)), None)
         if over is None:
             raise DataError(f"run: {MOST} trainings report here already. The next is shown when one of them is over.")
         del self._reports[over]
@@ -82,6 +86,9 @@ class Trainings(Collector):
         for at, training in list(self._reports.values()):
             if self._is_fresh(at, training):
                 yield training
+
+    def _is_silent(self, at: float, training: TrainingSnapshot) -> bool:
+        return self._clock() - at > PLACE_SECONDS or not self._is_fresh(at, training)
 
     def _is_fresh(self, at: float, training: TrainingSnapshot) -> bool:
         return self._clock() - at <= (RUNNING_SECONDS if training.state == "running" else ENDED_SECONDS)

@@ -1,6 +1,7 @@
 """A training reports to a real gateway on a socket: people, programs and Prometheus read it there."""
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx
@@ -11,7 +12,7 @@ from qinglan.errors import DataError
 from qinglan.live import outlets
 from qinglan.live.alarms import Alarm
 from qinglan.live.view import live_training
-from serving.gateway.trainings import ENDED_SECONDS, MOST, RUNNING_SECONDS, Trainings
+from serving.gateway.trainings import ENDED_SECONDS, MOST, PLACE_SECONDS, RUNNING_SECONDS, Trainings
 from tests.echo_servers import gateway, gateway_config
 from tests.silent_training import silent_training
 
@@ -119,6 +120,19 @@ def test_a_flood_of_new_names_pushes_out_no_training_that_still_reports() -> Non
 
     assert refused == 200 - (MOST - 1)
     assert (trainings.snapshots()[0].stage, trainings.snapshots()[0].state) == ("sft", "done")
+
+
+@pytest.mark.parametrize(("seconds", "is_taken"), [(0, False), (PLACE_SECONDS, False), (PLACE_SECONDS + 1, True)])
+def test_made_up_names_that_were_posted_once_refuse_no_training_for_long(seconds: float, is_taken: bool) -> None:
+    clock = Clock()
+    trainings = Trainings(clock)
+    for number in range(MOST):
+        trainings.take(report(f"made-up-{number}"))
+    clock.now += seconds
+
+    with nullcontext() if is_taken else pytest.raises(DataError):
+        trainings.take(report("sft"))
+    assert (trainings.snapshots()[0].stage == "sft") is is_taken
 
 
 def changed(**fields: str) -> bytes:
