@@ -8,8 +8,8 @@ import re
 from qinglan.terminal import visible
 
 MARKUP = re.compile(r"\\(?=[\\<`(\[:|])|[<`|]|(?<=\])[(\[:]")
-"""What begins HTML, code or a table's cell, and what makes brackets a link or an image; brackets alone, as of an
-interval, are text. A backslash before one of these would undo its escape."""
+"""Beginnings of HTML, code or a table's cell, and those that make brackets a link or an image; brackets alone, as
+of an interval, are text. A backslash before one of these would undo its escape."""
 
 
 def markdown_text(text: object) -> str:

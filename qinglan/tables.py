@@ -20,7 +20,7 @@ from qinglan.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_sheets
 from qinglan.terminal import visible
 
 FORMULA = re.compile("[\\s\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠]|[\\t\\r]")
-"""What a spreadsheet program may run as a formula, also after blanks and in full width: a program that reads an
+"""Text that a spreadsheet program may run as a formula, also after blanks and in full width: one that reads an
 exported CSV cuts the blanks (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 CELL_LIMIT = 32_767
