@@ -1,5 +1,6 @@
 """Bases of other architectures: decoders and encoders train, distil and export; the rest is refused by name."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,9 @@ def test_a_supported_base_trains_distils_and_says_the_same_as_int8(
     apart = float32 - float32.mean(axis=0)
     assert np.abs(apart).max() > 3 * np.abs(float32 - int8).mean() > 0, "another text, another answer, by both"
     assert disallowed_files(tmp_path / "student") == {}, "a release may hold it"
-    assert b".py" not in (tmp_path / "student" / ONNX_FILE).read_bytes(), "it names no file of the machine's"
+    graph = (tmp_path / "student" / ONNX_FILE).read_bytes()
+    # A whole path: random weights hold the three bytes of .py in one run of fifty.
+    assert not re.search(rb"/[\w./-]{4,}\.py", graph), "it names no file of the machine's"
 
 
 @pytest.mark.slow
