@@ -167,7 +167,7 @@ def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str,
     recorded = {}
     for name, path in inputs.items():
         earlier = before.get(name)
-        if not earlier or path is None or path_fault(path, "", folder=name == "knowledge_base"):
+        if not earlier or path is None or path_fault(path, "", folder=name != "questions"):
             continue  # a wrong path is named with the other problems
         if Path(earlier).resolve() == path.resolve():
             continue

@@ -137,7 +137,7 @@ def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRun
 
 def check_labelled(config: StyleRunConfig) -> None:
     next_step = "Give your labelled answers, or make a sample with `qinglan sample style --out DIR`."
-    if fault := path_fault(config.labelled, next_step):
+    if fault := path_fault(config.labelled, next_step, folder=True):
         raise ConfigError(fault)
 
 

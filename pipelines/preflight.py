@@ -51,7 +51,9 @@ def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Itera
         if path is None and name == "knowledge-base" and not knowledge_base:
             continue
         if path is None:
-            yield ConfigError(f"--{name} is missing. {GIVE_INPUT}")
+            yield ConfigError(
+                f"--{name} is missing. Give yours, or make a sample with `qinglan sample TENANT --out DIR`."
+            )
         elif fault := path_fault(path, GIVE_INPUT, folder=name == "knowledge-base"):
             yield ConfigError(f"--{name} {fault}")
         elif name == "knowledge-base":
