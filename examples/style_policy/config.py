@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.config import Config, Fraction, Positive
+from qinglan.config import Config, Fraction, Positive, Seed
 
 
 class StartConfig(Config):
@@ -87,7 +87,7 @@ class StylePolicyConfig(Config):
     limits: LimitsConfig = LimitsConfig()
     """Limits that end the training early."""
 
-    seed: int = 42
+    seed: Seed = 42
     """Seed of order and sampling."""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ import pytest
 from qinglan.config import Config
 from qinglan.errors import ConfigError
 
-for module in ("pipelines.rewriter", "pipelines.style", "standins.teacher.config"):
+for module in ("pipelines.rewriter", "pipelines.style", "standins.teacher.config", "examples.style_policy.config"):
     import_module(module)  # each declares settings
 
 

@@ -91,7 +91,6 @@ FIGURES = {
     "eval_loss": "loss on dev, nats per token",
     "token_accuracy": "right tokens on dev, %",
     "like_teacher": "rewrites like the teacher's, %",
-    "trimmed": "without the oldest turns, rows",
     "too_long": "left out as too long, rows",
     "dev_without": "right passage first on dev, without further rows, %",
     "dev_with": "right passage first on dev, with further rows, %",

@@ -63,7 +63,7 @@ def test_a_note_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Path, "write_text", write_half)
 
-    with pytest.raises(OSError, match="full"), process_cleanup(tmp_path / "running"):
+    with pytest.raises(OSError, match="No space left"), process_cleanup(tmp_path / "running"):
         pass
 
     assert not list(tmp_path.iterdir())
