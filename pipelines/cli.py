@@ -139,14 +139,14 @@ def _explain_usage(error: typer.TyperException) -> NoReturn:
 def _explain(error: Exception) -> NoReturn:
     import traceback
 
-    from qinglan.errors import ConfigError, QinglanError
-    from qinglan.plain_files import unwritable_file
+    from qinglan.errors import QinglanError
+    from qinglan.plain_files import UnwritableFileError, unwritable_file
 
     trace = quoted("".join(traceback.format_exception(error)))
     if unwritable := unwritable_file(error, "the disk"):
         error = unwritable
     elif isinstance(error, OSError) and error.filename:
-        error = ConfigError(f"{error.filename}: {error.strerror}. Choose another place, or make room.")
+        error = UnwritableFileError(str(error.filename), str(error.strerror))
     if isinstance(error, typer.Abort):
         say(
             "qinglan: stopped: a question got no answer. --yes, or the command's options, answer beforehand.",

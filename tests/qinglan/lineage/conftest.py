@@ -1,4 +1,4 @@
-"""What tests of the lineage share: two releases to attack, keys that nobody trusts."""
+"""Fixtures of the lineage's tests: a release to load, two releases to attack, keys that nobody trusts."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,6 +10,19 @@ from qinglan.lineage.trust import TrustPolicy, ensure_keys
 from tests.qinglan.lineage.attacks import OTHER
 from tests.qinglan.lineage.tampering import Scene
 from tests.registered_release import Made, make_release, use_keys
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    with pytest.MonkeyPatch.context() as patch:
+        keys = use_keys(tmp_path_factory.mktemp("keys"), patch)
+        return make_release(tmp_path_factory.mktemp("made"), keys)
+
+
+@pytest.fixture
+def release(made: Made, tmp_path: Path) -> Path:
+    """A copy that a test may spoil."""
+    return shutil.copytree(made.folder, tmp_path / "release")
 
 
 @pytest.fixture(scope="module")

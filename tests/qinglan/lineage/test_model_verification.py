@@ -18,22 +18,9 @@ from qinglan.lineage.model_verification import verify_model
 from qinglan.lineage.release_folder import PROVENANCE
 from qinglan.lineage.trust import TRUST_FILE, ensure_keys
 from qinglan.rewriter.card import CARD
-from tests.registered_release import NAME, Made, make_inputs, make_release, tiny_weights, use_keys
+from tests.registered_release import NAME, Made, make_inputs, make_release, tiny_weights
 
 INDEX = "model.safetensors.index.json"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    with pytest.MonkeyPatch.context() as patch:
-        keys = use_keys(tmp_path_factory.mktemp("keys"), patch)
-        return make_release(tmp_path_factory.mktemp("made"), keys)
-
-
-@pytest.fixture
-def release(made: Made, tmp_path: Path) -> Path:
-    """A copy that a test may spoil."""
-    return shutil.copytree(made.folder, tmp_path / "release")
 
 
 def test_a_release_is_named_by_its_digests_and_who_signed_it(made: Made) -> None:

@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -20,25 +19,12 @@ from qinglan.style.model import ONNX_FILE, StyleModel
 from serving.rewriter.config import ServerConfig
 from serving.rewriter.model import KServeRewriter
 from serving.style.model import KServeStyleModel
-from tests.registered_release import Made, make_release, tiny_weights, use_keys
+from tests.registered_release import Made, tiny_weights
 from tests.tiny_rewriter import tiny_model
 from tests.tiny_style import tiny_style_model
 
 WEIGHTS = "model.safetensors"
 Swap = Callable[[Path, bytes], object]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    with pytest.MonkeyPatch.context() as patch:
-        keys = use_keys(tmp_path_factory.mktemp("keys"), patch)
-        return make_release(tmp_path_factory.mktemp("made"), keys)
-
-
-@pytest.fixture
-def release(made: Made, tmp_path: Path) -> Path:
-    """A copy that a test may spoil."""
-    return shutil.copytree(made.folder, tmp_path / "release")
 
 
 def shared_mapping(path: Path) -> mmap.mmap:
