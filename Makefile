@@ -86,7 +86,7 @@ mutants: $(READY) ## put faults into a copy of the code, one at a time: a test m
 	@$(BIN)/python -m tests.mutants.run "$(ONLY)"
 
 cluster-binaries: $(READY) ## build their programs from Go modules and jars, once (needs Go, a JDK and Maven; a quarter of an hour the first time)
-	@$(BIN)/python -m tests.cluster.binaries
+	@$(BIN)/python -m tests.cluster.build.binaries
 
 cluster: cluster-binaries ## a real control plane with simulated A100 nodes, on loopback, in runs/cluster; prints a KUBECONFIG
 	@$(BIN)/python -m tests.cluster.plane up
@@ -125,8 +125,8 @@ check: $(READY) ## ruff, mypy strict, import rules, plain names, what `make docs
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m tests.plain_words
-	@$(BIN)/python -m pytest -q tests/pipelines/test_imports_picture.py tests/pipelines/test_docs.py
+	@$(BIN)/python -m tests.lint.plain_words
+	@$(BIN)/python -m pytest -q tests/tools/test_imports_picture.py tests/tools/test_docs.py
 
 BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward faulty-reward sft ppo style style-policy guard numbers serving \
   cluster store jobs rollout rollout-controller
@@ -161,10 +161,10 @@ try-image: $(READY) ## run a compiled step inside the built CPU image, as strict
 	@$(BIN)/python -m images.trying
 
 messages: $(READY) ## print the texts that have no Chinese yet, in the form of qinglan/messages/zh/*.po
-	@$(BIN)/python -m tests.messages
+	@$(BIN)/python -m tests.lint.messages
 
 docs: $(READY) ## write settings tables of READMEs, docs/imports.svg and what deploying requires of each stage again
-	@$(BIN)/python -m pipelines.docs
+	@$(BIN)/python -m tools.docs
 
 clean: ## end what `make kfp` and `make cluster` started, remove the environment and every run
 	@if [ -d runs/kfp ]; then $(KFP) down || { echo "KFP may run in runs/kfp: make kfp-down first." >&2; exit 1; }; fi

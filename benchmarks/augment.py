@@ -16,14 +16,14 @@ from typing import Any
 import orjson
 
 from benchmarks.report import report
-from pipelines.config import load_config
-from pipelines.rewriter import RunConfig
-from pipelines.run import run_pipeline
-from pipelines.rundir import RunDir
-from qinglan.questions import Columns, read_questions
-from qinglan.rag.index import Index, build_index
+from commands.run.run import run_pipeline
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import load_config
+from pipelines.lines.rewriter import RunConfig
+from qinglan.rag.lexical.index import Index, build_index
 from qinglan.rewriter.model import Student
-from qinglan.rows import Question
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Question
 from qinglan.terminal import say
 from standins.samples import write_sample
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES

@@ -14,7 +14,7 @@ for name in ("sample", "plan", "run", "compile", "demo", "serve"):
     app.command(name)(lambda: None)
 app()
 """
-COMMAND = "from pipelines.cli import main; main()"
+COMMAND = "from commands.cli import main; main()"
 RUNS = 15
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.report import report
-from tests.cluster.binaries import build_all
+from tests.cluster.build.binaries import build_all
 from tests.cluster.plane import certs
 from tests.cluster.plane.command_lines import Keys, parts, server
 from tests.cluster.plane.plane import down, running

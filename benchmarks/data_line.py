@@ -24,9 +24,9 @@ from components.data.generate.config import GenerateConfig
 from components.data.generate.stage import generate
 from components.data.validate.config import ValidateConfig
 from components.data.validate.stage import validate
-from pipelines.rundir import write_json
-from qinglan.services import run_service
-from qinglan.tables import read_table, write_table
+from pipelines.execute.rundir import write_json
+from qinglan.processes.services import run_service
+from qinglan.tables.tables import read_table, write_table
 from standins.samples import write_sample
 
 TEACHER_SECONDS, RAG_SECONDS = 0.2, 0.05

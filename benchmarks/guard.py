@@ -19,12 +19,12 @@ from rich.table import Table
 from benchmarks.human_rewrites import Case, corpus, own_cases
 from benchmarks.report import report
 from qinglan.prompts import teacher_messages
-from qinglan.questions import Columns, read_questions
 from qinglan.reward.episode import Prompt
-from qinglan.reward.floor_checks import is_copied, is_empty, is_malformed
-from qinglan.reward.penalties import invented_numbers
+from qinglan.reward.terms.floor_checks import is_copied, is_empty, is_malformed
+from qinglan.reward.terms.penalties import invented_numbers
 from qinglan.rewriter.guard import GUARDS, failed_guards
-from qinglan.rows import Question
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Question
 from standins.samples import TENANTS, write_sample
 from standins.teacher.extractive_backend import load_extractive_backend
 

@@ -18,11 +18,11 @@ from benchmarks.report import report
 from benchmarks.science import runs
 from benchmarks.science.__main__ import SEEDS, TENANTS
 from benchmarks.science.table import interval, least_kind, revision, write_table
-from pipelines.headroom import headroom_report
-from pipelines.rundir import RunDir
+from commands.headroom.report import headroom_report
+from pipelines.execute.rundir import RunDir
 from qinglan.evaluation.headroom import ALL
 from qinglan.evaluation.statistics import agreement
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from standins.samples.tenant_content import VARIANTS
 
 SAMPLES, ROWS, TARGET = 8, 512, 0.8

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import report
 from qinglan.jobs import Command, JobSpec
-from qinglan.jobs.launch_context import LaunchContext
-from qinglan.jobs.manifest import render_pytorchjob
-from qinglan.jobs.pytorchjob import PyTorchJobRunner
+from qinglan.jobs.cluster.launch_context import LaunchContext
+from qinglan.jobs.cluster.manifest import render_pytorchjob
+from qinglan.jobs.cluster.pytorchjob import PyTorchJobRunner
 from qinglan.kubernetes.client import Api
 from tests.cluster.plane.cluster import Cluster, chosen, fresh_namespace
 

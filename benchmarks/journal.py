@@ -22,16 +22,16 @@ import httpx
 import orjson
 
 from benchmarks.report import report
-from qinglan.files import atomic_write, sha256_file
+from qinglan.files.files import atomic_write, sha256_file
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.journal_reader import export_journal, read_report
-from qinglan.llm.prices import Usage
-from qinglan.services import free_port
+from qinglan.llm.paid.journal_reader import export_journal, read_report
+from qinglan.llm.providers.prices import Usage
+from qinglan.processes.services import free_port
 from serving.gateway import server
 from standins.teacher.app import create_app, prompt_digest
 from standins.teacher.config import Behaviour
-from tests.echo_servers import EchoBrain, GatewayProcess, gateway_config, running
+from tests.servers.echo_servers import EchoBrain, GatewayProcess, gateway_config, running
 
 TARGET_RATIO = 1.10
 ROUNDS = 3

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from qinglan.files import atomic_write, dump_line
+from qinglan.files.files import atomic_write, dump_line
 from qinglan.rag.contract import Passage
 from standins.samples.passages import make_passages
 from standins.samples.tenant_content import TenantDraw, draw_tenant

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from benchmarks.science.runs import without_gold
-from pipelines.config import load_config
-from pipelines.run import run_pipeline
-from pipelines.rundir import RunDir
-from qinglan.files import read_jsonl
-from qinglan.labels import RowLabels, passage_gains
-from qinglan.tables import read_table
+from commands.run.run import run_pipeline
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import load_config
+from qinglan.files.files import read_jsonl
+from qinglan.rows.labels import RowLabels, passage_gains
+from qinglan.tables.tables import read_table
 from qinglan.terminal import say, say_json
 from standins.samples import write_sample
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES

@@ -20,7 +20,7 @@ from components.data.generate.config import GenerateConfig
 from components.data.generate.stage import generate
 from components.data.validate.config import ValidateConfig
 from components.data.validate.stage import validate
-from qinglan.tables import write_table
+from qinglan.tables.tables import write_table
 
 STAGES = ("generate", "validate", "convert")
 

@@ -1,7 +1,8 @@
 """How many invented numbers the guard finds, and how many faithful ones it takes for invented: precision and recall.
 
-The pairs of tests/qinglan/number_pairs.tsv are a text, and a rewrite of it that is faithful or invents a number. They
-were written before the rules of 2026-11-28; the rules were made on every second pair, the others were held out.
+The pairs of tests/qinglan/text/number_pairs.tsv are a text, and a rewrite of it that is faithful or invents a
+number. They were written before the rules of 2026-11-28; the rules were made on every second
+pair, the others were held out.
 """
 
 import csv
@@ -15,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import report
-from qinglan.number_readings import numbers_without_source
+from qinglan.text.number_readings import numbers_without_source
 
-PAIRS = Path(__file__).parents[1] / "tests/qinglan/number_pairs.tsv"
+PAIRS = Path(__file__).parents[1] / "tests/qinglan/text/number_pairs.tsv"
 LEAST_PRECISION = 0.95
 
 

@@ -12,9 +12,9 @@ import httpx
 from openai import OpenAI
 
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
-from qinglan.reward import seed_v1
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import Prompt, TrainingPrompt
+from qinglan.reward.terms import seed_v1
 
 
 class Trainer:

@@ -17,14 +17,14 @@ from typing import Any
 from benchmarks.memory import largest_memory
 from benchmarks.report import report
 from benchmarks.standin import started
-from pipelines.prepay import prepay
+from commands.prepay import prepay
 from qinglan.concurrency import map_in_order
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.journal import Entry
-from qinglan.llm.journal_reader import read_report
-from tests.echo_servers import EchoBrain, GatewayProcess, gateway_config
+from qinglan.llm.paid.journal import Entry
+from qinglan.llm.paid.journal_reader import read_report
+from tests.servers.echo_servers import EchoBrain, GatewayProcess, gateway_config
 
 TARGET_RATIO = 1.0
 """Prepaying against live calls: the half price must not be paid for in work a row."""

@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load import Load, measure, summary
-from qinglan.files import dump_line
+from qinglan.files.files import dump_line
 from qinglan.rag.contract import RAG_PATH, Passage, RagRequest
-from qinglan.rag.index import Index, build_index
+from qinglan.rag.lexical.index import Index, build_index
 from serving.rag.engine import TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.retrieve import retrieve
 
 PASSAGES = 10_000

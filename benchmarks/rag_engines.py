@@ -25,7 +25,7 @@ from benchmarks.report import report
 from benchmarks.search_engines import CONTENDERS, NODE
 from benchmarks.searching import Loading, Reply, Serving, load, serving
 from qinglan.terminal.progress import progress
-from tests.cluster.opensearch import Node, node
+from tests.cluster.search.opensearch import Node, node
 
 SIZES = (10_000, 100_000, 1_000_000)
 WIDTH = 160

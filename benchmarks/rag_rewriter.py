@@ -28,12 +28,12 @@ from benchmarks.rag import TENANT, write_passages
 from benchmarks.rag_questions import count_writers, make_questions, request_bodies
 from benchmarks.report import report
 from qinglan.rag.contract import RAG_PATH
-from qinglan.rag.index import Index, build_index
+from qinglan.rag.lexical.index import Index, build_index
 from serving.rag import rewriter_client
 from serving.rag.app import Engines, create_app
 from serving.rag.config import RewriterConfig
 from serving.rag.engine import TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
 
 PER_SECOND, SECONDS = 20, 20.0
 TARGET = 10.0

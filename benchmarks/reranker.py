@@ -13,13 +13,13 @@ from rich.table import Table
 
 from benchmarks.report import report
 from benchmarks.samples import Case, ask, dev_cases
-from qinglan.files import dump_line
+from qinglan.files.files import dump_line
 from qinglan.prompts import need_messages
-from qinglan.questions import Columns, read_questions
-from qinglan.rag.index import Index, build_index
-from qinglan.rows import Question
-from serving.rag.lexical_reranker import LexicalReranker, RerankerModel
-from serving.rag.reranker_fit import CANDIDATES, fit_from_rows
+from qinglan.rag.lexical.index import Index, build_index
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Question
+from serving.rag.rerank.lexical_reranker import LexicalReranker, RerankerModel
+from serving.rag.rerank.reranker_fit import CANDIDATES, fit_from_rows
 from standins.samples import TENANTS, write_sample
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS
 from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend

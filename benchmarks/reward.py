@@ -21,14 +21,14 @@ import orjson
 from benchmarks.plan_reward import Rollout, Trainer
 from benchmarks.report import report
 from benchmarks.standin import serve, started
-from pipelines.rundir import write_json
+from pipelines.execute.rundir import write_json
 from qinglan.llm.client import GatewayClient
+from qinglan.processes.services import run_service
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import TrainingPrompt
 from qinglan.reward.scorer import Scorer
-from qinglan.rows import Hit, Retrieval
-from qinglan.services import run_service
+from qinglan.rows.rows import Hit, Retrieval
 
 BATCH = 64
 JUDGE_SECONDS, RAG_SECONDS = 0.2, 0.05

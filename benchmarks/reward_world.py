@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.prompts import JUDGE_FORMAT, judge_messages, need_messages, teacher_messages
-from qinglan.questions import Columns, read_questions
 from qinglan.rag.contract import RecalledPassage
-from qinglan.rag.index import Index, build_index
-from qinglan.reward import floor_checks
+from qinglan.rag.lexical.index import Index, build_index
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import Episode, Hit, JudgeScores, Prompt, RetrievalResult
 from qinglan.reward.judge import MAX_JUDGE_SCORE
-from qinglan.reward.reward_terms import compute_reward_terms
-from qinglan.rows import Question, Split
+from qinglan.reward.terms import floor_checks
+from qinglan.reward.terms.reward_terms import compute_reward_terms
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Question, Split
 from serving.rag.engine import TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.retrieve import retrieve
 from standins.samples import write_sample
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES

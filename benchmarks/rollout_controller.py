@@ -30,8 +30,8 @@ from benchmarks.report import report
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api, connect
 from qinglan.kubernetes.model_rollouts import rollout_object
-from qinglan.lineage.keys import KEYS_VARIABLE
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys
+from qinglan.lineage.signing.keys import KEYS_VARIABLE
+from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys
 from serving.rollout.canary_analysis import enter_step
 from serving.rollout.cluster.first_inference_service import first_inference_service
 from serving.rollout.cluster.inference_service import SOURCE_ANNOTATION, ServiceObjects
@@ -40,7 +40,7 @@ from serving.rollout.cluster.object_cache import SERVICE_LABEL
 from serving.rollout.cluster.snapshot import service_snapshot
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import DesiredModel, StableRelease, State
-from tests.cluster.binaries import manifests
+from tests.cluster.build.binaries import manifests
 from tests.cluster.plane import certs, objects
 from tests.cluster.plane.command_lines import Keys, parts, server
 from tests.cluster.plane.plane import down

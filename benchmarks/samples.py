@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.prompts import Message, need_messages, teacher_messages
-from qinglan.questions import Columns, read_questions
-from qinglan.rows import Question
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Question
 from standins.samples import TENANTS, write_sample
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES
 from standins.teacher.extractive_backend import ExtractiveBackend

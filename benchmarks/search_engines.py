@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.knowledge_bases import TENANT
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import Index, build_index
 from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
-from qinglan.text import search_terms
+from qinglan.rag.lexical.index import Index, build_index
+from qinglan.text.text import search_terms
 from serving.rag.engine import Engine, TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.retrieve import CANDIDATES, retrieve
 
 NODE = "BENCH_OPENSEARCH"
@@ -53,8 +53,8 @@ def open_tantivy(folder: Path) -> Opened:
 
 
 def load_opensearch(kb: Path, folder: Path) -> None:
-    from serving.rag.opensearch.connection import OpenSearchConfig, connect_to_load
     from serving.rag.opensearch.loader import load
+    from serving.rag.opensearch_connection import OpenSearchConfig, connect_to_load
 
     client = connect_to_load(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=PATIENCE_SECONDS))
     load(client, kb, TENANT, "default", replicas=0, patience_seconds=PATIENCE_SECONDS, refused=folder / "refused")
@@ -63,7 +63,7 @@ def load_opensearch(kb: Path, folder: Path) -> None:
 def open_opensearch(_: Path) -> Opened:
     from serving.rag.opensearch.alias_engine import AliasEngine
     from serving.rag.opensearch.cluster_client import ClusterClient
-    from serving.rag.opensearch.connection import OpenSearchConfig
+    from serving.rag.opensearch_connection import OpenSearchConfig
 
     cluster = ClusterClient(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=DEADLINE_SECONDS))
     loop = asyncio.new_event_loop()

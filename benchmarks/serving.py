@@ -87,7 +87,7 @@ def run(folder: Path) -> Figures:
     from qinglan.rewriter.card import read_card
     from qinglan.rewriter.engine import COMPLETIONS_PATH, completion_request
     from qinglan.rewriter.model import load_tokenizer, render_prompt
-    from tests.real_vllm import QUESTIONS, exported_release, real_engine, runtime_options
+    from tests.models.real_vllm import QUESTIONS, exported_release, real_engine, runtime_options
 
     release = exported_release(folder)
     card, tokenizer = read_card(release), load_tokenizer(release)
@@ -141,7 +141,7 @@ def main() -> None:
     minutes = parser.parse_args().soak
     with TemporaryDirectory() as folder:
         if minutes:
-            from tests.tiny_rewriter import taught_model
+            from tests.models.tiny_rewriter import taught_model
 
             soak(taught_model(Path(folder) / "model"), Path(folder), minutes * 60)
             return

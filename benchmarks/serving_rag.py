@@ -18,10 +18,10 @@ from rich.table import Table
 from benchmarks.open_loop import Latency, ask_by_the_clock, latency
 from benchmarks.rag import write_passages
 from benchmarks.rag_questions import count_writers, make_questions, request_bodies
+from qinglan.processes.services import run_service
 from qinglan.rag.contract import RAG_PATH
-from qinglan.rag.index import build_index
+from qinglan.rag.lexical.index import build_index
 from qinglan.rewriter.engine_process import Engine
-from qinglan.services import run_service
 
 SECONDS, HANG_SECONDS = 15.0, 5.0
 MANY = 2.0

@@ -20,7 +20,7 @@ import orjson
 import psutil
 
 from benchmarks.report import report
-from qinglan.services import end_with_parent, free_port
+from qinglan.processes.services import end_with_parent, free_port
 
 V1 = "/v1/models/rewriter:predict"
 CLIENTS = 16

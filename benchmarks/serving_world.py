@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from qinglan.errors import OutageError
-from qinglan.services import READY_SECONDS, failure_lines, run_service
+from qinglan.processes.services import READY_SECONDS, failure_lines, run_service
 
 
 @contextmanager

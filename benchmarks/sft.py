@@ -16,12 +16,12 @@ from benchmarks.report import report
 from components.training.base.config import BaseConfig
 from components.training.base.stage import base
 from components.training.sft.stage import sft
-from pipelines.config import load_config
-from qinglan.questions import Columns, read_questions
+from pipelines.lines.config import load_config
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rewriter.model import load_tokenizer, render_prompt
-from qinglan.rows import Hit, Question, Retrieval, ValidatedRewrite
-from qinglan.training_rows import ppo_row, sft_row
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Hit, Question, Retrieval, ValidatedRewrite
+from qinglan.rows.training_rows import ppo_row, sft_row
 from standins.samples import write_sample
 
 CONVERSATIONS = 400
@@ -57,7 +57,7 @@ def main() -> None:
 
 def write_rows(folder: Path) -> tuple[Path, Path]:
     """Chats whose answers repeat the question, and prompts: their lengths are what counts here."""
-    from qinglan.prompt_parquet import ParquetRows
+    from qinglan.rows.prompt_parquet import ParquetRows
 
     write_sample("fivedoctors", folder / "data", CONVERSATIONS, seed=100)
     rows = list(read_questions(folder / "data" / "questions.xlsx", Columns(), "fivedoctors"))

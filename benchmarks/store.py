@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import report
-from qinglan.digests import digest
+from qinglan.files.digests import digest
 from qinglan.store import Store, open_store
 from qinglan.store.backend import MIN_PART_SIZE
 from qinglan.store.parallel import MAX_WORKERS

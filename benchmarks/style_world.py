@@ -11,7 +11,7 @@ from components.training.base.corpus import TrainingText
 from examples.style_policy.__main__ import LAPTOP as LAPTOP_FILE
 from examples.style_policy.config import StylePolicyConfig
 from qinglan.config import load_yaml
-from qinglan.files import dump_line
+from qinglan.files.files import dump_line
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, write_card
 from qinglan.style.rows import SPLITS, StyleRow

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qinglan.evaluation.evaluation_file import read_evaluation
-from qinglan.evaluation.gate_limits import Limits
-from qinglan.evaluation.kinds import Kind
-from qinglan.evaluation.locked_test_uses import own_store_faults
-from qinglan.evaluation.verdict import held_for, to_markdown
-from qinglan.lineage.record import Artifact, recorded
-from qinglan.lineage.step_inputs import add_verdict
-from qinglan.lineage.trust import policy_at_hand
+from qinglan.evaluation.gates.evaluation_file import read_evaluation
+from qinglan.evaluation.gates.gate_limits import Limits
+from qinglan.evaluation.gates.kinds import Kind
+from qinglan.evaluation.gates.locked_test_uses import own_store_faults
+from qinglan.evaluation.gates.verdict import held_for, to_markdown
+from qinglan.lineage.signing.trust import policy_at_hand
+from qinglan.lineage.steps.record import Artifact, recorded
+from qinglan.lineage.steps.step_inputs import add_verdict
 
 
 def run_gate(

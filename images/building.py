@@ -70,7 +70,7 @@ def with_images(text: str, built: Sequence[Built]) -> str:
 
 def compile_options(built: Sequence[Built]) -> list[str]:
     """Options of `qinglan compile` and `qinglan submit` that write these images' digests into the graphs."""
-    from pipelines.graph_compiler import image_names
+    from pipelines.graph.compiler import image_names
 
     taken = image_names()
     return [f"--image {name}={image.reference}" for image in built if (name := f"qinglan/{image.name}") in taken]

@@ -21,10 +21,10 @@ import yaml
 
 from images import IMAGES
 from images.building import VERSION, need_engine
-from pipelines.step_imports import tree
-from qinglan.lineage.dsse import ENVELOPE_SUFFIX, open_envelope, pre_authentication_encoding
-from qinglan.lineage.keys import PublicKey, load_signer
-from qinglan.lineage.trust import ensure_keys
+from pipelines.execute.environments.step_imports import tree
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, open_envelope, pre_authentication_encoding
+from qinglan.lineage.signing.keys import PublicKey, load_signer
+from qinglan.lineage.signing.trust import ensure_keys
 from standins.samples.style import write_style_sample
 
 COMPILED = IMAGES.parent / "pipelines" / "compiled" / "style.laptop.yaml"

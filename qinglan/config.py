@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from qinglan.addresses import SECRET_FIELD, hide_secrets
 from qinglan.documents import parse_yaml
 from qinglan.errors import ConfigError
+from qinglan.http.addresses import SECRET_FIELD, hide_secrets
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(gt=0)]

@@ -59,7 +59,7 @@ def simulated_users(url: str, bodies: Iterable[RequestBody], a_second: float) ->
 async def _send_all(
     url: str, bodies: Iterable[RequestBody], a_second: float, traffic: Traffic, over: threading.Event
 ) -> None:
-    from qinglan.http_client import async_client
+    from qinglan.http.http_client import async_client
 
     loop = asyncio.get_running_loop()
     began, under_way = loop.time(), set[asyncio.Task[None]]()

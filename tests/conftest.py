@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.forked_workers import fork_workers
+from tests.processes.forked_workers import fork_workers
 
 # Tests read English, whatever the locale of whoever runs them.
 os.environ["QINGLAN_LANG"] = "en"
@@ -27,8 +27,8 @@ settings.load_profile("qinglan")
 @pytest.fixture(scope="session", autouse=True)
 def signing_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Keys of the tests' own; whoever runs them keeps theirs."""
-    from qinglan.lineage.keys import KEYS_VARIABLE
-    from qinglan.lineage.trust import ensure_keys
+    from qinglan.lineage.signing.keys import KEYS_VARIABLE
+    from qinglan.lineage.signing.trust import ensure_keys
 
     folder = tmp_path_factory.mktemp("keys")
     ensure_keys(folder)
@@ -68,15 +68,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 LONG = (
-    "tests/pipelines/test_new_tenant_run.py",
-    "tests/components/training/test_ppo_stage.py",
-    "tests/components/training/test_sft_runs.py",
-    "tests/pipelines/test_style.py",
-    "tests/components/training/test_ppo_vllm.py",
+    "tests/commands/demo/test_new_tenant_run.py",
+    "tests/components/training/ppo/test_ppo_stage.py",
+    "tests/components/training/sft/test_sft_runs.py",
+    "tests/pipelines/lines/test_style.py",
+    "tests/components/training/ppo/test_ppo_vllm.py",
     "tests/serving/rewriter/test_real_vllm.py",
     "tests/serving/rollout/test_loopback.py",
-    "tests/components/training/test_ppo_nodes.py",
-    "tests/pipelines/test_company_to_report.py",
+    "tests/components/training/ppo/test_ppo_nodes.py",
+    "tests/commands/test_company_to_report.py",
     "tests/rehearsal/test_rehearse.py",
     "tests/components/evaluation/rewriter/test_engine_inference.py",
 )
@@ -115,7 +115,7 @@ def forks_with_models() -> Iterator[None]:
 
 @contextmanager
 def _forks(models: bool) -> Iterator[None]:
-    from tests.forked_runs import fork_environment
+    from tests.processes.forked_runs import fork_environment
 
     with patch.dict(os.environ, fork_environment(models=models)):
         yield

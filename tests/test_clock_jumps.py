@@ -17,22 +17,23 @@ from kubernetes import client
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
 from qinglan import clock
-from qinglan.http_client import retry_after
-from qinglan.jobs.follower import Follower, FollowTimeouts, ProgressReporter
-from qinglan.jobs.pod_log import PodLog
-from qinglan.jobs.snapshot import JobSnapshot
+from qinglan.http.http_client import retry_after
+from qinglan.jobs.cluster.follower import Follower, FollowTimeouts, ProgressReporter
+from qinglan.jobs.cluster.pod_log import PodLog
+from qinglan.jobs.cluster.snapshot import JobSnapshot
 from qinglan.kubernetes.client import Api
-from qinglan.lineage import step_clock, trust
-from qinglan.lineage.audit import audit, next_step
-from qinglan.lineage.deploy_gate import may_deploy
-from qinglan.lineage.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
-from qinglan.lineage.evidence import FileEvidence
-from qinglan.lineage.findings import GRAVE, Finding
-from qinglan.lineage.keys import KEYS_VARIABLE, load_signer, make_key
-from qinglan.lineage.record import recorded
-from qinglan.lineage.statement import Statement, to_payload
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust, rotate_key
-from qinglan.lineage.walk import findings_of, walk
+from qinglan.lineage.auditing.audit import audit, next_step
+from qinglan.lineage.auditing.deploy_gate import may_deploy
+from qinglan.lineage.signing import trust
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, IN_TOTO, sign_envelope
+from qinglan.lineage.signing.findings import GRAVE, Finding
+from qinglan.lineage.signing.keys import KEYS_VARIABLE, load_signer, make_key
+from qinglan.lineage.signing.statement import Statement, to_payload
+from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys, load_trust, rotate_key
+from qinglan.lineage.steps import step_clock
+from qinglan.lineage.steps.record import recorded
+from qinglan.lineage.trace.evidence import FileEvidence
+from qinglan.lineage.trace.walk import findings_of, walk
 from qinglan.store import open_store
 from serving.rollout.canary_analysis import describe_harm, missing_for_check
 from serving.rollout.cluster.evidence import PrometheusEvidence
@@ -41,13 +42,13 @@ from serving.rollout.ports import Window
 from serving.rollout.sequential import Count, HarmPeriod
 from serving.rollout.shadow.payload_log import HOURS_KNOWN, PayloadLogReader
 from serving.rollout.spec import Check
-from tests.kfp_artifacts import File
-from tests.qinglan.jobs.job_objects import HOURS as JOB_HOURS
-from tests.qinglan.jobs.job_objects import MADE_AT, job, pod, seen
-from tests.registered_release import NAME, make_inputs, tiny_weights, use_keys
+from tests.lint.syntax_trees import nodes_of, parsed
+from tests.qinglan.jobs.cluster.job_objects import HOURS as JOB_HOURS
+from tests.qinglan.jobs.cluster.job_objects import MADE_AT, job, pod, seen
+from tests.releases.kfp_artifacts import File
+from tests.releases.registered_release import NAME, make_inputs, tiny_weights, use_keys
+from tests.releases.whole_release import make_whole_release
 from tests.serving.rollout.test_decide import decided, passing, served, state, window
-from tests.syntax_trees import nodes_of, parsed
-from tests.whole_release import make_whole_release
 
 REPOSITORY = Path(__file__).parents[1]
 NOW = 1_800_000_000.0
@@ -405,27 +406,28 @@ def test_questions_are_read_after_the_clock_was_more_than_two_days_ahead_for_as_
 
 WALL_CLOCK = {
     # a moment that is written down, for people or for a protocol; nothing is decided by it
-    "qinglan/llm/batch_journal.py", "qinglan/llm/journal.py", "qinglan/reward/reward_function.py",
+    "qinglan/llm/batch/journal.py", "qinglan/llm/paid/journal.py", "qinglan/reward/reward_function.py",
     "qinglan/store/store.py", "serving/rewriter/chat.py", "serving/rewriter/payload_log.py",
-    "serving/rewriter/request_record.py", "serving/rollout/cluster/lease.py", "pipelines/execution.py",
+    "serving/rewriter/request_record.py", "serving/rollout/cluster/lease.py", "pipelines/execute/execution.py",
     "pipelines/submit/start_run.py", "standins/teacher/app.py", "standins/teacher/batches.py",
-    "qinglan/evaluation/locked_test_uses.py",
+    "qinglan/evaluation/gates/locked_test_uses.py",
     # an audit's now: what is dated in the future does not count yet
-    "qinglan/lineage/release_notes.py", "qinglan/lineage/walk.py", "qinglan/lineage/deploy_gate.py",
-    "qinglan/lineage/trust.py", "qinglan/lineage/audit.py", "qinglan/lineage/descendants.py",
-    "serving/initialiser/release_fetcher.py", "pipelines/rollout/start.py",
+    "qinglan/lineage/release/release_notes.py", "qinglan/lineage/trace/walk.py",
+    "qinglan/lineage/auditing/deploy_gate.py", "qinglan/lineage/signing/trust.py",
+    "qinglan/lineage/auditing/audit.py", "qinglan/lineage/auditing/descendants.py",
+    "serving/initialiser/release_fetcher.py", "commands/rollout/start.py",
     # clocks that keep the order, or count what a jump adds for little
-    "qinglan/clock.py", "qinglan/lineage/step_clock.py", "serving/rollout/cluster/controller.py",
+    "qinglan/clock.py", "qinglan/lineage/steps/step_clock.py", "serving/rollout/cluster/controller.py",
     "serving/rollout/shadow/payload_log.py", "standins/rollout_local/__main__.py",
     "standins/rollout_local/evidence.py",
     # read where a service names no time of its own
-    "qinglan/http_client.py",
+    "qinglan/http/http_client.py",
     # S3 refuses a request that is signed at another time than its own
     "qinglan/store/s3_connection.py",
     # days: the age of prices, in a warning; two weeks, after which a job goes in any case; a day without a change,
     # after which another pod's half-written files go
-    "qinglan/files.py",
-    "pipelines/comparing/plan.py", "pipelines/doctor/examine.py", "pipelines/plan.py",
+    "qinglan/files/files.py",
+    "commands/compare_teachers/plan.py", "commands/doctor/examine.py", "pipelines/checks/plan.py",
     "components/training/kubeflow/janitor.py",
 }  # fmt: skip
 """The files that may read the time of day, by what they do with it. A duration takes `time.monotonic`."""
@@ -449,7 +451,7 @@ def names_read(path: Path) -> set[tuple[str, str]]:
 
 
 def wall_clock_readers() -> Iterator[str]:
-    for folder in ("qinglan", "components", "serving", "standins", "pipelines"):
+    for folder in ("qinglan", "components", "serving", "standins", "pipelines", "commands"):
         for path in sorted((REPOSITORY / folder).rglob("*.py")):
             if READING.search(path.read_text(encoding="utf-8")) and names_read(path) & READINGS:
                 yield str(path.relative_to(REPOSITORY))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.qinglan.test_own_authority import https_server
+from tests.qinglan.http.test_own_authority import https_server
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks.science import runs
+from qinglan.files.scratch import SCRATCH_VARIABLE, scratch_folder
 from qinglan.rewriter.card import RewriterCard, read_card, write_card
-from qinglan.scratch import SCRATCH_VARIABLE, scratch_folder
 
 
 def test_the_control_of_shuffled_rewards_is_what_they_trained_and_not_the_model_that_ppo_hands_on(

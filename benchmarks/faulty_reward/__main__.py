@@ -28,9 +28,9 @@ from benchmarks.faulty_reward.handling import HANDLINGS
 from benchmarks.faulty_reward.world import ATTEMPTS, TENANT, Arm, Bench, Json
 from benchmarks.report import report
 from benchmarks.science.runs import sample, settings
-from pipelines.run import run_pipeline, start_backends
-from pipelines.rundir import RunDir
-from qinglan.llm.journal_reader import read_report
+from commands.run.run import run_pipeline, start_backends
+from pipelines.execute.rundir import RunDir
+from qinglan.llm.paid.journal_reader import read_report
 
 SAMPLE_SEED = 100
 RATES = (0.0, 0.01, 0.05, 0.20)

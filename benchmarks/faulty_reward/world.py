@@ -12,14 +12,14 @@ import orjson
 
 from benchmarks.faulty_reward.handling import HANDLINGS
 from benchmarks.ppo.rloo import Job
-from pipelines.rewriter import RunConfig
-from pipelines.run import knowledge_base_options, start_gateway
-from pipelines.rundir import RunDir
+from commands.run.run import knowledge_base_options, start_gateway
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.rewriter import RunConfig
 from qinglan.llm.config import GatewayConfig, Limits
+from qinglan.processes.services import run_service
 from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
 from qinglan.rewriter.model import Student
-from qinglan.services import run_service
 from standins.samples.tenant_content import content_file
 
 TENANT = "fivedoctors"

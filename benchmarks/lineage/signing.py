@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from qinglan.lineage.keys import make_key
+from qinglan.lineage.signing.keys import make_key
 
 FILES = 4
 MEGABYTE = 1 << 20

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lineage.world import World, write_world
-from qinglan.lineage.descendants import which_models
-from qinglan.lineage.dsse import open_envelope, verify_signature
-from qinglan.lineage.evidence import Evidence, read_statements
-from qinglan.lineage.trust import load_trust, save_trust
-from qinglan.lineage.walk import findings_of, walk
+from qinglan.lineage.auditing.descendants import which_models
+from qinglan.lineage.signing.dsse import open_envelope, verify_signature
+from qinglan.lineage.signing.trust import load_trust, save_trust
+from qinglan.lineage.trace.evidence import Evidence, read_statements
+from qinglan.lineage.trace.walk import findings_of, walk
 
 KINDS = ("bare", "walk", "descendants")
 

@@ -6,10 +6,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.keys import Signer, load_signer, make_key, parse_public_key
-from qinglan.lineage.statement import EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
-from qinglan.lineage.trust import TrustedKey, TrustPolicy
+from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.signing.keys import Signer, load_signer, make_key, parse_public_key
+from qinglan.lineage.signing.statement import EXTERNAL_INPUT, ArtifactRef, Statement, to_payload
+from qinglan.lineage.signing.trust import TrustedKey, TrustPolicy
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 FOLDERS = 200

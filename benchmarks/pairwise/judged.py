@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from qinglan.errors import ConfigError
 from qinglan.reward.episode import Prompt
-from qinglan.reward.floor_checks import strip_turn_end
 from qinglan.reward.impute import in_sample
 from qinglan.reward.summary import read_rollouts
+from qinglan.reward.terms.floor_checks import strip_turn_end
 
 HELD_OUT = 0.3
 """Share of the conversations with a judged prompt that nothing is fitted on."""

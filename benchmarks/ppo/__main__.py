@@ -21,9 +21,9 @@ from benchmarks.ppo.cpu import measured
 from benchmarks.ppo.rloo import Job
 from benchmarks.report import report
 from benchmarks.science.runs import gateway, sample, settings
+from commands.run.run import run_pipeline
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.stage import ppo
-from pipelines.run import run_pipeline
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer

@@ -15,19 +15,19 @@ from typing import NamedTuple
 
 import orjson
 
+from commands.headroom.report import DevRow, first_is_right, read_dev_rows, with_own_inputs
+from commands.run.run import start_services
 from components.evaluation.rewriter.score_systems import with_history
-from pipelines.execution import run_lock
-from pipelines.headroom import DevRow, first_is_right, read_dev_rows, with_own_inputs
-from pipelines.recorded_config import read_rewriter_config
-from pipelines.rewriter import RunConfig
-from pipelines.run import start_services
-from pipelines.rundir import RunDir
+from pipelines.execute.execution import run_lock
+from pipelines.execute.recorded_config import read_rewriter_config
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.rewriter import RunConfig
 from qinglan.evaluation.first_passages import first_passages
 from qinglan.evaluation.question_kinds import COMPLETE, question_kinds
-from qinglan.files import read_jsonl
+from qinglan.files.files import read_jsonl
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rewriter.model import Student, render_prompt
-from qinglan.rows import ValidatedRewrite
+from qinglan.rows.rows import ValidatedRewrite
 
 SCORES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.01)
 CERTAINTIES = (-100.0, -0.3, -0.1, 0.01)

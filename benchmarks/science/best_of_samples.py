@@ -10,7 +10,7 @@ import pyarrow.parquet
 from benchmarks.science import runs
 from components.evaluation.rewriter.sample_rewrites import sample_rewrites
 from components.training.sft.stage import sft
-from pipelines.rewriter import RunConfig
+from pipelines.lines.rewriter import RunConfig
 from qinglan.evaluation.first_passages import first_passages
 from qinglan.reward.reward_function import read_prompt
 

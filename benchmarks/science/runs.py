@@ -10,19 +10,19 @@ from typing import Any
 import orjson
 
 from benchmarks.science import shuffled
+from commands.run.run import run_pipeline, start_services
 from components.evaluation.rewriter import stage as evaluation
 from components.training.ppo.export_model import export_checkpoint
 from components.training.ppo.stage import ppo
 from components.training.sft.stage import sft
-from pipelines.config import load_config
-from pipelines.rewriter import REWRITER, RunConfig
-from pipelines.run import run_pipeline, start_services
-from pipelines.rundir import RunDir
-from qinglan.evaluation.evaluation_file import Outputs
-from qinglan.files import atomic_folder
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import load_config
+from pipelines.lines.rewriter import REWRITER, RunConfig
+from qinglan.evaluation.gates.evaluation_file import Outputs
+from qinglan.files.files import atomic_folder
+from qinglan.files.scratch import SCRATCH_VARIABLE
 from qinglan.rewriter.card import read_card
-from qinglan.scratch import SCRATCH_VARIABLE
-from qinglan.tables import read_table, write_table
+from qinglan.tables.tables import read_table, write_table
 from standins.samples import write_sample
 
 CONVERSATIONS = 1600

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 
 COLUMNS = (
     "run", "gold in the sheet", "n", "teacher", "SFT", "RL", "RL - teacher, 95 %", "RL - SFT", "gate",

@@ -19,7 +19,7 @@ from benchmarks.report import report
 from benchmarks.style.material import Material, aside, make
 from components.training.style.config import StyleConfig
 from components.training.style.stage import train_style
-from qinglan.files import dump_line
+from qinglan.files.files import dump_line
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import StyleRow

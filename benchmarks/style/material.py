@@ -11,8 +11,8 @@ import orjson
 from components.data.style.stage import prepare
 from components.training.base.stage import text_base
 from components.training.style.stage import train_style
-from pipelines.config import load_style_config
-from pipelines.style import StyleRunConfig
+from pipelines.lines.config import load_style_config
+from pipelines.lines.style import StyleRunConfig
 from qinglan.style.labels import MAPPING_FILE
 from qinglan.style.rows import Split, StyleRow, read_split
 from standins.samples.style import write_style_sample

@@ -11,7 +11,7 @@ from rich.table import Table
 from benchmarks.load import Load, measure
 from benchmarks.standin import started
 from benchmarks.style.plan import LONGEST, WIDEST
-from qinglan.services import run_service
+from qinglan.processes.services import run_service
 
 CLIENTS = (1, 8, 32)
 SECONDS = 4.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from examples.style_policy.config import StylePolicyConfig
 from examples.style_policy.stage import style_policy
 from qinglan.config import load_yaml
-from qinglan.curves import write_curve_page
+from qinglan.pages.curves import write_curve_page
 
 LAPTOP = Path(__file__).parent / "laptop.yaml"
 INPUTS = ("style_rows", "style_model", "base_model")

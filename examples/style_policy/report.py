@@ -11,9 +11,9 @@ from examples.style_policy.config import StylePolicyConfig
 from examples.style_policy.responder import Answer
 from examples.style_policy.watch import Alarm, Snapshot, Values, variety
 from qinglan.config import Config, Positive
-from qinglan.curves import CURVE_FILE, curve_svg
 from qinglan.evaluation.statistics import bootstrap_means
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
+from qinglan.pages.curves import CURVE_FILE, curve_svg
 
 CARD = "policy.json"
 METRICS, NEWEST, FINAL = "metrics.jsonl", "newest.jsonl", "final.jsonl"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError
-from qinglan.files import sha256_text
+from qinglan.files.files import sha256_text
 from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import StyleRow, read_split
 

@@ -12,8 +12,8 @@ from examples.style_policy.responder import Responder, divergence
 from examples.style_policy.reward import Score
 from examples.style_policy.train import Metrics, save
 from examples.style_policy.watch import Snapshot, alarm, best, distinct, paired, variety
-from qinglan.files import atomic_folder, atomic_write
-from qinglan.reward.penalties import repetition_share
+from qinglan.files.files import atomic_folder, atomic_write
+from qinglan.reward.terms.penalties import repetition_share
 
 SNAPSHOTS = "snapshots.jsonl"
 

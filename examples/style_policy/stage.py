@@ -20,11 +20,11 @@ from examples.style_policy.rows import Rows, read_rows
 from examples.style_policy.snapshots import Scores, Watch, make_snapshot, score_answers
 from examples.style_policy.train import learn_to_answer, reinforce
 from examples.style_policy.watch import Snapshot, alarm, best
-from qinglan.digests import digest
 from qinglan.errors import TrainingError
-from qinglan.files import atomic_folder, atomic_write
-from qinglan.gpus import need_gpus
-from qinglan.scratch import scratch_folder, source_digest
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_folder, atomic_write
+from qinglan.files.scratch import scratch_folder, source_digest
+from qinglan.jobs.gpus import need_gpus
 from qinglan.style.model import StyleModel, refuse_pickles
 
 DONE = "done.json"

@@ -10,7 +10,7 @@ from examples.style_policy.responder import Responder
 from examples.style_policy.reward import Score, trl_reward
 from examples.style_policy.rows import Example
 from qinglan.errors import TrainingError
-from qinglan.scratch import last_checkpoint
+from qinglan.files.scratch import last_checkpoint
 from qinglan.terminal.progress import step_progress
 
 WARM_UP = 5

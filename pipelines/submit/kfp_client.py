@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipelines.submit.graph import Graph
-from qinglan.addresses import address_fault
+from pipelines.checks.cluster.graph import Graph
 from qinglan.errors import ConfigError, OutageError, QinglanError
+from qinglan.http.addresses import address_fault
 
 ENDPOINT, TOKEN, TOKEN_FILE, PAGES = "KFP_ENDPOINT", "KFP_TOKEN", "KFP_TOKEN_FILE", "KFP_UI_ENDPOINT"
 MOUNTED_VARIABLE, MOUNTED_TOKEN = "KF_PIPELINES_SA_TOKEN_PATH", Path("/var/run/secrets/kubeflow/pipelines/token")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipelines.submit.cluster_reader import TIMEOUTS
+from pipelines.checks.cluster.cluster_reader import TIMEOUTS
 from pipelines.submit.follower import PodProblem
 from pipelines.submit.workflow import RUN_LABEL, step_of_node
 

@@ -9,21 +9,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipelines.lines import LINES
-from pipelines.overrides import NO_OVERRIDES
-from pipelines.submit.cluster_checks import check_requirements
-from pipelines.submit.cluster_snapshot import Finding
-from pipelines.submit.gateway_checks import gateway_findings
-from pipelines.submit.graph import Graph, read_graph, read_parameters
+from pipelines.checks.cluster.cluster_checks import check_requirements
+from pipelines.checks.cluster.cluster_snapshot import Finding
+from pipelines.checks.cluster.gateway_checks import gateway_findings
+from pipelines.checks.cluster.graph import Graph, read_graph, read_parameters
+from pipelines.checks.cluster.release_checks import one_namespace_finding
+from pipelines.checks.cluster.requirements import Requirements, read_requirements
+from pipelines.checks.cluster.volume_checks import volume_findings
+from pipelines.lines.all_lines import LINES
+from pipelines.lines.overrides import NO_OVERRIDES
 from pipelines.submit.kfp_client import KfpClient
-from pipelines.submit.release_checks import one_namespace_finding
-from pipelines.submit.requirements import Requirements, read_requirements
-from pipelines.submit.volume_checks import volume_findings
 from qinglan.errors import ConfigError
 from qinglan.llm.config import GatewayConfig
 
 if TYPE_CHECKING:
-    from pipelines.graph_compiler import CompileTarget
+    from pipelines.graph.compiler import CompileTarget
 
 FILE_PARAMETERS = ("questions", "knowledge_base", "labelled")
 """Parameters that name files, which a step on the cluster reads from an object store."""
@@ -95,7 +95,7 @@ def profile_target(
     line: str, tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> "CompileTarget":
     """The line's graph for a profile, as the command names both."""
-    from pipelines.graph_compiler import target_of
+    from pipelines.graph.compiler import target_of
 
     if line not in LINES:
         raise ConfigError(f"No line {line!r}. There are: {', '.join(LINES)}; or give a path that ends in .yaml.")
@@ -106,7 +106,7 @@ def profile_target(
 
 def compile_graph(target: "CompileTarget", images: Iterable[str], folder: Path) -> tuple[Graph, str]:
     """Compile a profile's graph from the current code, into the folder; and the name of its pipeline."""
-    from pipelines.graph_compiler import compile_targets, read_images
+    from pipelines.graph.compiler import compile_targets, read_images
 
     [path] = compile_targets([target], folder, read_images(images))
     return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
@@ -154,7 +154,7 @@ def check_cluster(
     say: Callable[[str], None],
 ) -> None:
     """Raise an error that names everything that is missing; print warnings."""
-    from pipelines.submit.cluster_reader import connect
+    from pipelines.checks.cluster.cluster_reader import connect
 
     refuse_missing(find_obstacles(connect(), needs, request, namespace, many_users), say)
 
@@ -163,7 +163,7 @@ def find_obstacles(
     api: Any, needs: Requirements, request: RunRequest, namespace: str, many_users: bool
 ) -> list[Finding]:
     """Everything on the cluster that would stop the run, and warnings."""
-    from pipelines.submit.cluster_reader import read_cluster
+    from pipelines.checks.cluster.cluster_reader import read_cluster
 
     snapshot = read_cluster(api, needs, namespace)
     notes = [] if many_users else one_namespace_finding(snapshot)

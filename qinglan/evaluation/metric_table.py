@@ -14,7 +14,7 @@ import numpy as np
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.statistics import Columns, Groups
-from qinglan.rows import Question
+from qinglan.rows.rows import Question
 
 Json = dict[str, Any]
 Pair = tuple[str, str]

@@ -6,8 +6,8 @@ question_kinds(row, known)      # ("in pieces", "house words")
 
 from collections.abc import Collection, Iterable
 
-from qinglan.rows import ValidatedRewrite
-from qinglan.text import search_terms
+from qinglan.rows.rows import ValidatedRewrite
+from qinglan.text.text import search_terms
 
 COMPLETE, IN_PIECES, HOUSE_WORDS, RARE_WORDS = "complete", "in pieces", "house words", "rare words"
 KINDS = {

@@ -9,7 +9,7 @@ passage scores 0, as it does there.
 from collections.abc import Mapping, Sequence
 
 from qinglan.evaluation.metrics import Metric
-from qinglan.labels import graded_ndcg
+from qinglan.rows.labels import graded_ndcg
 
 DEPTH = 100
 """Passages of a ranking that are looked at."""

@@ -14,7 +14,7 @@ import orjson
 
 from qinglan.config import Config
 from qinglan.documents import parse_json_mapping
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 
 GAIN_FILE = "stage_gain.json"
 Measure = Literal["right passage first", "mean reward"]

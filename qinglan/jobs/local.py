@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.files import open_private
+from qinglan.files.files import open_private
 from qinglan.jobs.interrupts import sigterm_raises
 from qinglan.jobs.spec import Command, JobSpec, Outcome
-from qinglan.process_guard import process_guard
+from qinglan.processes.process_guard import process_guard
 
 STOP_SECONDS = 15.0
 

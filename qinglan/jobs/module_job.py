@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from qinglan.errors import QinglanError, error_class_for
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.spec import Command, JobSpec, Runner
 

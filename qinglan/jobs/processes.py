@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from qinglan.jobs.shared_memory import remove_abandoned_segments
 
 PROCESS_MARK_VARIABLE = "QINGLAN_TRAINING"

@@ -8,10 +8,10 @@ from pathlib import Path
 import orjson
 from pydantic import ValidationError
 
-from qinglan.curves import CURVE_FILE, curve_svg
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from qinglan.live.page import trainings_page
 from qinglan.live.snapshot import TRAININGS_PATH, TrainingSnapshot
+from qinglan.pages.curves import CURVE_FILE, curve_svg
 from qinglan.terminal import say
 
 LIVE_VARIABLE = "QINGLAN_LIVE"
@@ -96,7 +96,7 @@ def gateway_sender(gateway_url: str) -> Write:
     """Send a training's snapshot to a gateway."""
     import httpx2
 
-    from qinglan.http_client import sync_client
+    from qinglan.http.http_client import sync_client
 
     url = gateway_url.rstrip("/") + TRAININGS_PATH
 

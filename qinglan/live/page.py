@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from qinglan.curves import curve_svg
 from qinglan.live.snapshot import Points, TrainingSnapshot
 from qinglan.messages import translated
-from qinglan.page import render_page
+from qinglan.pages.curves import curve_svg
+from qinglan.pages.page import render_page
 
 REFRESH_SECONDS, IDLE_REFRESH_SECONDS = 3, 15
 FIGURES = {

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from qinglan.llm.answer_format import request_fields
 from qinglan.llm.config import PaidModel
-from qinglan.llm.journal import Call, Entry, make_call, retry_sample
-from qinglan.llm.prices import Usage, cost, estimate_tokens, worst_cost
+from qinglan.llm.paid.journal import Call, Entry, make_call, retry_sample
+from qinglan.llm.providers.prices import Usage, cost, estimate_tokens, worst_cost
 
 
 class PaidRequest(NamedTuple):

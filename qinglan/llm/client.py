@@ -14,7 +14,9 @@ import httpx2
 import orjson
 
 from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
-from qinglan.http_client import async_client
+from qinglan.http.http_client import async_client
+from qinglan.http.outages import Retries, outage_seconds
+from qinglan.http.request_bundles import BundleClient, BundledResponse
 from qinglan.llm.config import Role
 from qinglan.llm.contract import (
     BUDGET_EXCEEDED,
@@ -29,19 +31,17 @@ from qinglan.llm.contract import (
     STOPPING,
     WAITS_PATH,
 )
-from qinglan.llm.prices import Usage, read_usage
+from qinglan.llm.providers.prices import Usage, read_usage
 from qinglan.llm.usable_answer import as_line, usable_text
 from qinglan.llm.waiting_calls import WaitingCalls
-from qinglan.outages import Retries, outage_seconds
 from qinglan.prompts import Message
-from qinglan.request_bundles import BundleClient, BundledResponse
 
 MAX_CONCURRENT_REQUESTS = 64
 """Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""
 
 GATEWAY_RESTART_SECONDS = 30.0
-"""How long a gateway may take to restart, where the environment says nothing (qinglan/outages.py). Sending again is
-safe: the journal knows what was paid."""
+"""How long a gateway may take to restart, where the environment says nothing (qinglan/http/outages.py). Sending again
+is safe: the journal knows what was paid."""
 
 
 class Answer(NamedTuple):

@@ -6,9 +6,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.addresses import Address, secret_field
 from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
+from qinglan.http.addresses import Address, secret_field
 from qinglan.llm.answer_format import AnswerFormat, default_format
 from qinglan.llm.provider_quirks import REFUSALS, find_incompatible_setting
 from qinglan.rag.service_shape import RagService

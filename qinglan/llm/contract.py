@@ -2,7 +2,7 @@
 
 POST /v1/chat/completions     OpenAI's protocol; `model` is a role: "teacher", "judge" or "examiner"
 POST /api/chat/general_rag    the RAG contract, limited and cached for the whole run
-POST /v1/bundle               several of the two above in one message: qinglan/request_bundles.py
+POST /v1/bundle               several of the two above in one message: qinglan/http/request_bundles.py
 POST /v1/journal/exported     {"step","artifact"}: the step's answers are in that artifact now
 GET  /v1/journal/report       calls, hits, money, rows that may have been billed twice, the model of each role
 GET  /v1/journal/paid?step=   answers of a step by digest, for its provenance

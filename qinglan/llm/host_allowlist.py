@@ -4,9 +4,9 @@ import ipaddress
 import os
 from urllib.parse import urlsplit
 
-from qinglan.addresses import address_fault, called_addresses
 from qinglan.config import Config
 from qinglan.errors import ConfigError
+from qinglan.http.addresses import address_fault, called_addresses
 
 ALLOWED_VARIABLE = "QINGLAN_ALLOWED_HOSTS"
 PORTS = {"http": 80, "https": 443}

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from qinglan.files import read_jsonl
+from qinglan.files.files import read_jsonl
 from qinglan.llm.config import Role
-from qinglan.rows import QuarantinedRow
+from qinglan.rows.rows import QuarantinedRow
 
 CUT = "truncated"
 WARN_SHARE = 0.05

@@ -7,7 +7,7 @@ import orjson
 from qinglan.errors import RowError
 from qinglan.llm.config import PaidModel
 from qinglan.llm.provider_quirks import clean_completion
-from qinglan.text import is_blank
+from qinglan.text.text import is_blank
 
 MAX_LINE_CHARACTERS = 1_000
 """Most characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""

@@ -16,12 +16,12 @@ from pathlib import Path
 import orjson
 
 from qinglan.config import Config
-from qinglan.digests import digest, file_digests, tree_digest
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import AlteredError, DataError
-from qinglan.files import atomic_write
+from qinglan.files.digests import digest, file_digests, tree_digest
+from qinglan.files.files import atomic_write
+from qinglan.files.plain_files import read_plain
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
-from qinglan.plain_files import read_plain
 
 BY_REFERENCE_VARIABLE = "QINGLAN_BASE_BY_REFERENCE"
 """Set in a graph whose steps all mount the folder of base weights that take the base."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
+from qinglan.files.plain_files import open_plain, read_plain
 from qinglan.models.safetensors_header import declared_size, read_header
-from qinglan.plain_files import open_plain, read_plain
 
 WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
 """Variable with a folder of models by their public names, for a cluster whose pods cannot reach the hub."""

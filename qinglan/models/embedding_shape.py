@@ -8,8 +8,8 @@ from pathlib import Path
 
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
+from qinglan.files.plain_files import read_plain
 from qinglan.models.safetensors_header import Tensor, read_header
-from qinglan.plain_files import read_plain
 from qinglan.terminal import visible
 
 EMBEDDINGS = ("embed_tokens.weight", "word_embeddings.weight", "lm_head.weight", "wte.weight")

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
-from qinglan.models.onnx_graph import graph_fault
+from qinglan.files.plain_files import open_plain, plain_files, read_plain
+from qinglan.models.onnx.onnx_graph import graph_fault
 from qinglan.models.references import reference_faults
 from qinglan.models.safetensors_header import read_header
-from qinglan.plain_files import open_plain, plain_files, read_plain
 
 PICKLES = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy", ".npz"})
 TEXTS = frozenset({".txt", ".jinja", ".md"})

@@ -17,9 +17,9 @@ from typing import Any
 
 from qinglan.documents import parse_json, parse_json_mapping
 from qinglan.errors import DataError
+from qinglan.files.plain_files import plain_files, read_plain
 from qinglan.models.embedding_shape import embedding_fault
 from qinglan.models.safetensors_header import read_header
-from qinglan.plain_files import plain_files, read_plain
 from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.plain_files import open_plain
+from qinglan.files.plain_files import open_plain
 from qinglan.terminal import visible
 
 LENGTH, LARGEST = 8, 100_000_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.text import is_chinese, neutralise_tokens, one_line
+from qinglan.text.text import is_chinese, neutralise_tokens, one_line
 
 PROMPTS_FOLDER = Path(__file__).parent
 

@@ -15,8 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.http_client import async_client, certificate_advice, retry_after
-from qinglan.outages import Retries, outage_seconds
+from qinglan.http.http_client import async_client, certificate_advice, retry_after
+from qinglan.http.outages import Retries, outage_seconds
+from qinglan.http.request_bundles import BundleClient, BundledResponse
 from qinglan.rag.adapter import RagAdapter
 from qinglan.rag.contract import (
     KNOWLEDGE_BASES_PATH,
@@ -26,7 +27,6 @@ from qinglan.rag.contract import (
     read_reranker_fallback,
 )
 from qinglan.rag.service_shape import RagService
-from qinglan.request_bundles import BundleClient, BundledResponse
 
 Answer = TypeVar("Answer", bound=BaseModel)
 

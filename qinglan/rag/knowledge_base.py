@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qinglan.errors import DataError
-from qinglan.files import read_jsonl
+from qinglan.files.files import read_jsonl
 from qinglan.rag.contract import Passage
 from qinglan.terminal import visible
-from qinglan.text import is_blank
+from qinglan.text.text import is_blank
 
 
 def read_knowledge_base(path: Path) -> Iterator[Passage]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from qinglan.files import sha256_text
+from qinglan.files.files import sha256_text
 from qinglan.rag.contract import SAMPLED_SNAPSHOT
 
 SAMPLE_DEPTH = 10

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.addresses import SECRET_FIELD, secret_field
 from qinglan.config import Config, Name
+from qinglan.http.addresses import SECRET_FIELD, secret_field
 from qinglan.rag.calibration import Calibration
 from qinglan.rag.contract import RAG_PATH, QueryText
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Seed
+from qinglan.http.addresses import Address
 from qinglan.rag.retrieval import RetrievalConfig
 
 

@@ -5,11 +5,11 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from qinglan import rows
 from qinglan.errors import DataError
-from qinglan.labels import Label, relevant_ids
 from qinglan.rag.contract import RagData, RecalledPassage, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig, known_query_score
+from qinglan.rows import rows
+from qinglan.rows.labels import Label, relevant_ids
 
 ScoredAgainst = Literal["need", "query"]
 

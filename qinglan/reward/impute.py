@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from qinglan.files import sha256_text
+from qinglan.files.files import sha256_text
 from qinglan.reward.episode import Prompt
-from qinglan.text import search_terms, term_coverage
+from qinglan.text.text import search_terms, term_coverage
 
 MIN_JUDGED_SCORES = 30
 """Judged scores before the regression is used; until then their mean is the estimate."""

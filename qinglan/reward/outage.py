@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from qinglan.errors import QinglanError, error_class_for
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 
 OUTAGE_FILE = "outage.json"
 

@@ -13,7 +13,6 @@ from qinglan.errors import RowError
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.usable_answer import MAX_LINE_CHARACTERS
 from qinglan.rag.client import RagClient
-from qinglan.reward import floor_checks
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import (
     EMPTY_RETRIEVAL,
@@ -28,8 +27,9 @@ from qinglan.reward.episode import (
 )
 from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, in_sample
 from qinglan.reward.judge import passes_control_pair, score_rewrite
-from qinglan.reward.reward_terms import compute_reward_terms, retrieval_quality
 from qinglan.reward.style_client import StyleClient
+from qinglan.reward.terms import floor_checks
+from qinglan.reward.terms.reward_terms import compute_reward_terms, retrieval_quality
 
 STEP = "reward"
 Key = TypeVar("Key")

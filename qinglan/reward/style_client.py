@@ -3,9 +3,9 @@
 import httpx2
 
 from qinglan.errors import ConfigError, OutageError, RowError
-from qinglan.http_client import async_client, certificate_advice, retry_after
+from qinglan.http.http_client import async_client, certificate_advice, retry_after
+from qinglan.http.outages import Retries, outage_seconds
 from qinglan.llm.host_allowlist import check_host
-from qinglan.outages import Retries, outage_seconds
 from qinglan.reward.config import StyleRewardConfig
 from qinglan.style.labels import format_training_text
 from qinglan.style.service_responses import read_style_response

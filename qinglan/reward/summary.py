@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from qinglan.reward.reward_terms import PART_PREFIX
+from qinglan.reward.terms.reward_terms import PART_PREFIX
 
 Rollout = Mapping[str, Any]
 

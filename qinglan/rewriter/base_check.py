@@ -10,10 +10,10 @@ from typing import Any
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
+from qinglan.files.plain_files import read_plain
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
-from qinglan.plain_files import read_plain
 from qinglan.sizing.shape import FAMILIES, shape_of
-from qinglan.text import neutralise_tokens
+from qinglan.text.text import neutralise_tokens
 
 CAUSAL = "ForCausalLM"
 """Ending of the architectures that write text from left to right, which training and vLLM need."""

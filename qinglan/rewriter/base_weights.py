@@ -9,12 +9,12 @@ files are read, which takes about a minute for 65 GB on a volume that gives 1 GB
 import os
 from pathlib import Path
 
-from qinglan.digests import file_digests, tree_digest
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import AlteredError, DataError
-from qinglan.files import sha256_bytes
+from qinglan.files.digests import file_digests, tree_digest
+from qinglan.files.files import sha256_bytes
+from qinglan.files.plain_files import read_plain
 from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER
-from qinglan.plain_files import read_plain
 from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card
 
 NAMED_BY_DIGEST = "sha256:"

@@ -12,8 +12,8 @@ import orjson
 from qinglan.config import Config, Positive
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files import atomic_write
-from qinglan.plain_files import read_plain
+from qinglan.files.files import atomic_write
+from qinglan.files.plain_files import read_plain
 from qinglan.prompts import student_digest
 
 CARD = "rewriter.json"

@@ -12,7 +12,7 @@ import orjson
 
 from qinglan.errors import OutageError
 from qinglan.rewriter.model import GeneratedRewrite
-from qinglan.text import one_line
+from qinglan.text.text import one_line
 
 CONTEXT_TOKENS = 2048
 """Longest prompt and rewrite together: no profile's training shows a longer row (`sft.max_length`)."""

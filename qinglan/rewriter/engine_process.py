@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from qinglan.errors import OutageError
-from qinglan.files import open_private
+from qinglan.files.files import open_private
 from qinglan.jobs.shared_memory import remove_abandoned_segments
+from qinglan.processes.services import failure_lines, free_port, stopped_at_the_end
 from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, HEALTH_PATH
-from qinglan.services import failure_lines, free_port, stopped_at_the_end
 
 POLL_SECONDS = 0.5
 
@@ -75,7 +75,7 @@ def run_engine(
 def _wait_until_healthy(engine: Engine, seconds: float) -> None:
     import httpx2
 
-    from qinglan.http_client import sync_client
+    from qinglan.http.http_client import sync_client
 
     deadline = time.monotonic() + seconds
     with sync_client(timeout=5) as http:

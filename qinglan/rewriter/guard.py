@@ -9,9 +9,9 @@ text is.
 
 from collections.abc import Sequence
 
-from qinglan.number_readings import numbers_without_source
 from qinglan.prompts import PromptInput
-from qinglan.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
+from qinglan.text.number_readings import numbers_without_source
+from qinglan.text.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
 """The gravest first, as they are reported: a text that is cut is often too long and a copy as well."""

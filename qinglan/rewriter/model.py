@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.chat_history import later_parts
 from qinglan.errors import DataError, TrainingError
 from qinglan.models.own_memory import copy_to_memory
 from qinglan.models.references import refuse_foreign_files
@@ -22,7 +21,8 @@ from qinglan.models.whole_model import load_whole, words_for_broken
 from qinglan.prompts import Message, PromptInput, parse_user_message, student_messages
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts
 from qinglan.rewriter.decoding import Sampling, decode, left_padded
-from qinglan.text import one_line
+from qinglan.rows.chat_history import later_parts
+from qinglan.text.text import one_line
 
 
 class GeneratedRewrite(NamedTuple):

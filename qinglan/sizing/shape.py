@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
-from qinglan.plain_files import read_plain
+from qinglan.files.plain_files import read_plain
 
 SHAPES = Path(__file__).with_name("shapes.yaml")
 """Shapes of public models, from their own config.json."""

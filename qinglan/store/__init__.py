@@ -1,6 +1,6 @@
 """Artifacts by digest, and names that point at them, in a folder or in S3.
 
-    from qinglan.digests import digest
+    from qinglan.files.digests import digest
 
     store = open_store("runs/store")                  # or "s3://bucket/prefix"
     uri = store.push(Path("release"), digest(Path("release")))

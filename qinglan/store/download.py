@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import replace_folder, restore_folder
-from qinglan.plain_files import open_lock, own_handle
+from qinglan.files.files import replace_folder, restore_folder
+from qinglan.files.plain_files import open_lock, own_handle
 from qinglan.store.backend import MIN_PART_SIZE, StorageBackend
 from qinglan.store.manifest import Manifest, ManifestFile
 from qinglan.store.parallel import map_in_order, run_each

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from qinglan.digests import file_digests
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import is_abandoned, writer_name
-from qinglan.plain_files import open_plain, read_plain
+from qinglan.files.digests import file_digests
+from qinglan.files.files import is_abandoned, writer_name
+from qinglan.files.plain_files import open_plain, read_plain
 from qinglan.store.backend import ObjectInfo, SourceFile, checked_key, source_changed_error
 from qinglan.terminal.progress import Transfer
 

@@ -14,9 +14,9 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from qinglan.config import explain_validation_error
-from qinglan.digests import tree_digest
 from qinglan.errors import DataError
-from qinglan.plain_files import open_plain
+from qinglan.files.digests import tree_digest
+from qinglan.files.plain_files import open_plain
 from qinglan.store.backend import MIN_PART_SIZE, ObjectInfo, SourceFile, part_size, path_fault
 from qinglan.store.parallel import map_in_order
 

@@ -1,7 +1,7 @@
 """A name's history: who pointed it at what, when, each entry holding the sha256 of the one before it.
 
 Whoever rewrites an entry breaks the link of the next one; `sha256sum` of the files shows it. The newest entry is
-vouched for by its signature, which qinglan/lineage/name_moves.py makes and verifies.
+vouched for by its signature, which qinglan/lineage/trace/name_moves.py makes and verifies.
 """
 
 import hashlib

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qinglan.errors import DataError
-from qinglan.models.onnx_graph import graph_fault
+from qinglan.files.plain_files import read_plain
+from qinglan.models.onnx.onnx_graph import graph_fault
 from qinglan.models.own_memory import copy_to_memory
 from qinglan.models.whole_model import load_whole
-from qinglan.plain_files import read_plain
 
 TokenIds = list[int]
 

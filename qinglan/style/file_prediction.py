@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.csv_tables import read_csv, read_text
 from qinglan.documents import parse_json
 from qinglan.errors import ConfigError, DataError
-from qinglan.file_formats import is_spreadsheet, row_format
-from qinglan.files import atomic_write, count_lines
-from qinglan.input_paths import path_fault
-from qinglan.sheet_reader import Formula
+from qinglan.files.files import atomic_write, count_lines
+from qinglan.files.input_paths import path_fault
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from qinglan.style.predict import Prediction
-from qinglan.tables import read_table, write_table
+from qinglan.tables.csv_tables import read_csv, read_text
+from qinglan.tables.file_formats import is_spreadsheet, row_format
+from qinglan.tables.sheet_reader import Formula
+from qinglan.tables.tables import read_table, write_table
 from qinglan.terminal.progress import progress
 
 CHUNK = 512

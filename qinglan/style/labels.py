@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from qinglan.config import Config, parse_as
 from qinglan.documents import parse_json_mapping, parse_yaml
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import atomic_write
-from qinglan.plain_files import read_plain
+from qinglan.files.files import atomic_write
+from qinglan.files.plain_files import read_plain
 
 DEFAULT_FILE = Path(__file__).parent / "labels.yaml"
 MAPPING_FILE = "label_mapping.json"

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from qinglan.config import Config, Positive
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
+from qinglan.files.plain_files import read_plain
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.whole_model import words_for_broken
-from qinglan.plain_files import read_plain
 from qinglan.style.engines import InferenceEngine, TokenIds
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.predict import Prediction, encode, predict_probabilities, predictions

@@ -16,7 +16,7 @@ from pydantic import Field
 from qinglan.config import Config
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files import atomic_write, read_jsonl
+from qinglan.files.files import atomic_write, read_jsonl
 from qinglan.style.labels import Labels, format_training_text, read_mapping
 
 QUESTION, ANSWER = "用户问题：", "\n回答："

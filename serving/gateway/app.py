@@ -13,8 +13,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, StreamingRespon
 
 from qinglan.documents import refuse_twice_named
 from qinglan.errors import BudgetError, ConfigError, DataError, OutageError, QinglanError, RowError
+from qinglan.http.request_bundles import BUNDLE_PATH as BUNDLE_PATH
 from qinglan.live.page import trainings_page
 from qinglan.live.snapshot import TRAININGS_PATH
+from qinglan.live.trackers import MLFLOW_PATH
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.config import PaidModel, Role
 from qinglan.llm.contract import (
@@ -34,12 +36,10 @@ from qinglan.llm.contract import (
     STOPPING,
     WAITS_PATH,
 )
-from qinglan.llm.journal import Entry, Journal
-from qinglan.llm.journal_reader import paid_answers_jsonl, read_attempts, read_report
+from qinglan.llm.paid.journal import Entry, Journal
+from qinglan.llm.paid.journal_reader import paid_answers_jsonl, read_attempts, read_report
 from qinglan.llm.usable_answer import cleaned_answer
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH
-from qinglan.request_bundles import BUNDLE_PATH as BUNDLE_PATH
-from qinglan.trackers import MLFLOW_PATH
 from serving.gateway.bundle_handler import answer_bundle, read_bundle
 from serving.gateway.metrics import Metrics
 from serving.gateway.mlflow_forward import MlflowForward

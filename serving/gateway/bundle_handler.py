@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from fastapi import Response
 
 from qinglan.errors import DataError
-from qinglan.request_bundles import MAX_REQUESTS, FrameDecoder, FrameHeader, encode_frame
+from qinglan.http.request_bundles import MAX_REQUESTS, FrameDecoder, FrameHeader, encode_frame
 
 PostHandler = Callable[[bytes, Mapping[str, str]], Awaitable[Response]]
 

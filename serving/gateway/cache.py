@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from qinglan.errors import DataError
-from qinglan.llm.group_commit import GroupWriter, open_database
+from qinglan.llm.paid.group_commit import GroupWriter, open_database
 
 VERSION = 1
 APPLICATION = 0x51495243  # "QIRC"

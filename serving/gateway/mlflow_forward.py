@@ -7,7 +7,7 @@ from typing import NamedTuple
 import httpx2
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.http_client import async_client
+from qinglan.http.http_client import async_client
 from qinglan.llm.config import MlflowUpstream
 from qinglan.llm.host_allowlist import check_host
 

@@ -15,9 +15,9 @@ from qinglan.errors import BudgetError, OutageError, RowError
 from qinglan.llm.budget import Budget
 from qinglan.llm.call_plan import PaidRequest, PlannedCall, booked, next_retry, plan_call
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.journal import Journal, JournalledAnswer, Outcome, length_limit, prompt_key
 from qinglan.llm.limits import CircuitBreaker, RequestThrottle
-from qinglan.llm.upstream import (
+from qinglan.llm.paid.journal import Journal, JournalledAnswer, Outcome, length_limit, prompt_key
+from qinglan.llm.providers.upstream import (
     FatalUpstreamError,
     RateLimitError,
     TransientError,

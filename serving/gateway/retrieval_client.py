@@ -15,9 +15,9 @@ import orjson
 import stamina
 
 from qinglan.concurrency import gather_or_cancel
-from qinglan.deadlines import Deadline
 from qinglan.errors import DataError, OutageError
-from qinglan.http_client import (
+from qinglan.http.deadlines import Deadline
+from qinglan.http.http_client import (
     MAX_ANSWER_BYTES,
     AnswerLimit,
     certificate_advice,

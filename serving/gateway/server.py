@@ -9,11 +9,11 @@ from typing import NamedTuple
 import uvloop
 from fastapi import FastAPI
 
-from qinglan.llm.batch_journal import refuse_open_batches
+from qinglan.llm.batch.journal import refuse_open_batches
 from qinglan.llm.budget import Budget
 from qinglan.llm.config import GatewayConfig, check_currency
-from qinglan.llm.journal import Journal
-from qinglan.llm.upstream import Upstream
+from qinglan.llm.paid.journal import Journal
+from qinglan.llm.providers.upstream import Upstream
 from serving.gateway.app import create_app
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from qinglan.llm.upstream import RateLimitError, TransientError, UpstreamError
+from qinglan.llm.providers.upstream import RateLimitError, TransientError, UpstreamError
 
 LOG_AGAIN_SECONDS = 60.0
 """Seconds for which an equal problem is not logged again: under a rate limit answers and 429s alternate."""

@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def run(uri: str, into: Path) -> str:
-    from qinglan.lineage.trust import default_trust
+    from qinglan.lineage.signing.trust import default_trust
     from serving.initialiser.release_fetcher import fetch_release
 
     if not into.is_dir():

@@ -4,7 +4,8 @@ signed.
     report = fetch_release("s3://qinglan/fivedoctors/releases/<digest>", Path("/mnt/models"), policy)
 
 The folder is laid out as the release is, so that the server beside it can check again what it loads
-(qinglan/lineage/model_verification.py). With /model/adapter behind the digest the merged weights stay in the store.
+(qinglan/lineage/release/model_verification.py). With /model/adapter behind the digest the merged weights stay in
+the store.
 """
 
 import os
@@ -14,15 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qinglan.errors import AlteredError, DataError
-from qinglan.lineage.deploy_gate import is_grave
-from qinglan.lineage.evidence import ReleaseFolder
-from qinglan.lineage.model_verification import is_merged_weights, release_files, verify_model
-from qinglan.lineage.release_address import ADAPTER, ReleaseAddress, parse_release_uri
-from qinglan.lineage.release_check import check_release
-from qinglan.lineage.release_folder import MODEL, ReleaseStatement, read_release_statement
-from qinglan.lineage.release_notes import Override, read_overrides
-from qinglan.lineage.statement_index import index_statements
-from qinglan.lineage.trust import TrustPolicy
+from qinglan.lineage.auditing.deploy_gate import is_grave
+from qinglan.lineage.release.model_verification import is_merged_weights, release_files, verify_model
+from qinglan.lineage.release.release_address import ADAPTER, ReleaseAddress, parse_release_uri
+from qinglan.lineage.release.release_check import check_release
+from qinglan.lineage.release.release_notes import Override, read_overrides
+from qinglan.lineage.signing.statement_index import index_statements
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.evidence import ReleaseFolder
+from qinglan.lineage.trace.release_folder import MODEL, ReleaseStatement, read_release_statement
 from qinglan.store import open_store
 
 INCOMING = "incoming"

@@ -7,12 +7,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Name, Positive, parse_as
 from qinglan.errors import ConfigError
+from qinglan.http.addresses import Address
 from qinglan.rag.as_asked import AS_ASKED
 from qinglan.rewriter.card import read_card
-from serving.rag.opensearch.connection import OpenSearchConfig
+from serving.rag.opensearch_connection import OpenSearchConfig
 from serving.rag.url_checks import refuse_credentials
 
 NO_CREDENTIALS_HINT = "It is asked without."

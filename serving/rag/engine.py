@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, Self
 
 from qinglan.errors import OutageError, QinglanError
-from qinglan.files import sha256_text
+from qinglan.files.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
-from qinglan.rag.index import Index
-from serving.rag.lexical_reranker import LexicalReranker, RerankerModel
+from qinglan.rag.lexical.index import Index
+from serving.rag.rerank.lexical_reranker import LexicalReranker, RerankerModel
 
 
 class Candidate(NamedTuple):

@@ -12,8 +12,8 @@ from pathlib import Path
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.terminal import say_error, say_json
 from serving.rag.config import KnowledgeBaseSource
-from serving.rag.opensearch.connection import OpenSearchConfig, connect_to_load
 from serving.rag.opensearch.loader import load
+from serving.rag.opensearch_connection import OpenSearchConfig, connect_to_load
 
 BULK_SECONDS = 60.0
 """For one bulk request."""

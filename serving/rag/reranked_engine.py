@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from qinglan.files import sha256_text
+from qinglan.files.files import sha256_text
 from qinglan.rag.calibration import Calibration, are_probabilities
 from qinglan.rag.contract import KnowledgeBase
 from qinglan.rag.knowledge_base import searched_text
 from serving.rag.engine import Candidate, Engine, Scores
-from serving.rag.reranker_client import RerankerClient
+from serving.rag.rerank.reranker_client import RerankerClient
 from serving.rag.service_client import ServiceError
 
 UNCALIBRATED = "uncalibrated"

@@ -13,7 +13,7 @@ import orjson
 from qinglan.llm.limits import CircuitBreaker
 from qinglan.prompts import Question, student_messages
 from qinglan.rag.contract import RagRequest
-from qinglan.text import is_blank, one_line
+from qinglan.text.text import is_blank, one_line
 from serving.rag.config import RewriterConfig
 from serving.rag.patience import Patience
 from serving.rag.rewrite_cache import RewriteCache, RewriteResult

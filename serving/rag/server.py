@@ -11,11 +11,10 @@ import uvicorn
 from qinglan.errors import ConfigError
 from qinglan.prompts import prompt_file
 from qinglan.rag.calibration import Calibration
-from qinglan.rag.index import Index, build_index
+from qinglan.rag.lexical.index import Index, build_index
 from qinglan.terminal import say_json
 from serving.http_server import listen, server_config
 from serving.rag.app import Engines, create_app
-from serving.rag.calibration import read_fitted_reranker
 from serving.rag.config import (
     ContentConfig,
     KnowledgeBaseSource,
@@ -27,12 +26,13 @@ from serving.rag.config import (
 )
 from serving.rag.content_check import ContentChecker
 from serving.rag.engine import Engine, TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER, RerankerModel
 from serving.rag.opensearch.alias_engine import AliasEngine
 from serving.rag.opensearch.cluster_client import ClusterClient
-from serving.rag.opensearch.connection import OpenSearchConfig
+from serving.rag.opensearch_connection import OpenSearchConfig
+from serving.rag.rerank.calibration import read_fitted_reranker
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, RerankerModel
+from serving.rag.rerank.reranker_client import RerankerClient
 from serving.rag.reranked_engine import RerankedEngine
-from serving.rag.reranker_client import RerankerClient
 from serving.rag.rewriter_client import RewriterClient
 
 DRAIN_SECONDS = 10

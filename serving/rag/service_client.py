@@ -7,7 +7,7 @@ import httpx2
 import orjson
 
 from qinglan.errors import OutageError
-from qinglan.http_client import async_client
+from qinglan.http.http_client import async_client
 from qinglan.llm.limits import CircuitBreaker
 
 SHOWN_ANSWER = 200

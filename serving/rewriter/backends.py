@@ -9,7 +9,7 @@ import orjson
 
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import OutageError
-from qinglan.http_client import async_client
+from qinglan.http.http_client import async_client
 from qinglan.rewriter.engine import (
     COMPLETIONS_PATH,
     HEALTH_PATH,

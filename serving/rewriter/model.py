@@ -10,7 +10,7 @@ from kserve import InferRequest, Model
 from kserve.errors import InvalidInput
 
 from qinglan.errors import DataError, OutageError
-from qinglan.lineage.model_verification import ModelVerification, verified_copy
+from qinglan.lineage.release.model_verification import ModelVerification, verified_copy
 from qinglan.prompts import student_messages
 from qinglan.rewriter.base_weights import verify_base
 from qinglan.rewriter.card import model_context, read_card, refuse_other_prompts

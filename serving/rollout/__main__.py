@@ -11,7 +11,7 @@ from typing import Any
 
 from qinglan.errors import QinglanError
 from qinglan.kubernetes.client import connect
-from qinglan.lineage.trust import default_trust, load_trust
+from qinglan.lineage.signing.trust import default_trust, load_trust
 from qinglan.terminal import say_error
 from serving.rollout.cluster.controller import Controller, Settings
 from serving.rollout.cluster.inference_service import FIELD_MANAGER

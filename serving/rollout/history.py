@@ -4,9 +4,9 @@ import logging
 from pathlib import Path
 
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.lineage.keys import Signer, load_signer
-from qinglan.lineage.release_address import parse_release_uri
-from qinglan.lineage.release_notes import ROLLOUT_NOTE, RolloutStatement, is_same_statement, sign_rollout
+from qinglan.lineage.release.release_address import parse_release_uri
+from qinglan.lineage.release.release_notes import ROLLOUT_NOTE, RolloutStatement, is_same_statement, sign_rollout
+from qinglan.lineage.signing.keys import Signer, load_signer
 from qinglan.store import open_store
 from serving.rollout.ports import RolloutSnapshot
 

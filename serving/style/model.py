@@ -7,7 +7,7 @@ from typing import Any
 
 from kserve import InferRequest, Model
 
-from qinglan.lineage.model_verification import verified_copy
+from qinglan.lineage.release.model_verification import verified_copy
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import EngineName, StyleModel
 from qinglan.style.predict import Prediction, predictions

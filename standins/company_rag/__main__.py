@@ -8,7 +8,7 @@ from pathlib import Path
 import uvloop
 
 from qinglan.errors import ConfigError, QinglanError
-from qinglan.rag.index import Index, build_index
+from qinglan.rag.lexical.index import Index, build_index
 from qinglan.terminal import say_error
 from serving.http_server import listen, log_to_stderr, serve_app
 from standins.company_rag.app import CompanyRag, create_app

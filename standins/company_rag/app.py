@@ -13,9 +13,9 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
-from qinglan.rag.index import Index
 from qinglan.rag.knowledge_base import searched_text
-from qinglan.text import search_terms, term_coverage
+from qinglan.rag.lexical.index import Index
+from qinglan.text.text import search_terms, term_coverage
 from serving.http_server import client_disconnected
 from standins.company_rag.behaviour import Behaviour
 

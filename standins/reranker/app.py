@@ -14,8 +14,8 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
-from qinglan.files import sha256_text
-from qinglan.text import search_terms, term_coverage
+from qinglan.files.files import sha256_text
+from qinglan.text.text import search_terms, term_coverage
 from serving.http_server import client_disconnected
 from standins.reranker.behaviour import Behaviour
 

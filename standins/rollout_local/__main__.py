@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from qinglan.errors import QinglanError
-from qinglan.lineage.trust import default_trust
+from qinglan.lineage.signing.trust import default_trust
 from qinglan.terminal import say, say_error, use_language
 from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.history import HistorySigner

@@ -20,8 +20,8 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from qinglan.errors import OutageError
-from qinglan.files import atomic_write
-from qinglan.http_client import Client, sync_client
+from qinglan.files.files import atomic_write
+from qinglan.http.http_client import Client, sync_client
 from serving.rollout.check_counts import (
     SERIES_NAMES,
     Counters,

@@ -4,8 +4,8 @@ import fcntl
 from pathlib import Path
 from typing import IO, Any
 
+from qinglan.files.plain_files import open_lock
 from qinglan.kubernetes.model_rollouts import Object, rollout_number, rollout_outcome
-from qinglan.plain_files import open_lock
 from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import State

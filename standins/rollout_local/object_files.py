@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from qinglan.errors import ConflictError, DataError, OutageError
-from qinglan.files import atomic_write
-from qinglan.plain_files import open_lock
+from qinglan.files.files import atomic_write
+from qinglan.files.plain_files import open_lock
 
 Object = dict[str, Any]
 

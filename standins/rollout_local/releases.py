@@ -3,8 +3,8 @@
 import fcntl
 from pathlib import Path
 
-from qinglan.lineage.release_address import parse_release_uri
-from qinglan.plain_files import open_lock
+from qinglan.files.plain_files import open_lock
+from qinglan.lineage.release.release_address import parse_release_uri
 
 FETCHED = "releases"
 

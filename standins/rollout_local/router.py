@@ -26,7 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from qinglan.http_client import async_client
+from qinglan.http.http_client import async_client
 from serving.http_server import client_disconnected
 from serving.request_errors import BodyLimit
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import orjson
 
 from qinglan.errors import OutageError, QinglanError
-from qinglan.lineage.keys import keys_folder
-from qinglan.lineage.release_address import parse_release_uri
-from qinglan.lineage.release_folder import MODEL, read_release_statement
-from qinglan.lineage.trust import TRUST_FILE
-from qinglan.services import READY_SECONDS, STOP_SECONDS, end_with_parent
+from qinglan.lineage.release.release_address import parse_release_uri
+from qinglan.lineage.signing.keys import keys_folder
+from qinglan.lineage.signing.trust import TRUST_FILE
+from qinglan.lineage.trace.release_folder import MODEL, read_release_statement
+from qinglan.processes.services import READY_SECONDS, STOP_SECONDS, end_with_parent
 from standins.rollout_local.releases import fetch_release
 from standins.rollout_local.service import ServerStatus
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping, Sized
 from typing import NamedTuple
 
-from qinglan.rows import Split
+from qinglan.rows.rows import Split
 from standins.samples.tenant_content import ItemAspect, TenantDraw
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import orjson
 
 from qinglan.errors import ConfigError
-from qinglan.files import atomic_write, dump_line
-from qinglan.tables import write_table
+from qinglan.files.files import atomic_write, dump_line
+from qinglan.tables.tables import write_table
 from standins.samples.conversations import SPLITS, Turn, conversation_turns
 from standins.samples.passages import GoldPassages, make_passages
 from standins.samples.tenant_content import draw_tenant, variant_settings

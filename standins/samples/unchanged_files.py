@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from qinglan.errors import ConfigError
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 
 
 @contextmanager

@@ -14,9 +14,9 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
-from qinglan.files import sha256_text
+from qinglan.files.files import sha256_text
 from qinglan.llm.limits import BURST_SECONDS, rate_limiter
-from qinglan.llm.prices import estimate_tokens
+from qinglan.llm.providers.prices import estimate_tokens
 from serving.http_server import client_disconnected
 from standins.teacher.backend import CompletionBackend, Refusal
 from standins.teacher.batches import FakeBatchService, add_batch_routes

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qinglan.text import search_terms, term_coverage
+from qinglan.text.text import search_terms, term_coverage
 from standins.teacher.backend import Refusal
 from standins.teacher.lexical_judge import judge_rewrite
 from standins.teacher.passage_writer import hindsight_rewrite, write_question

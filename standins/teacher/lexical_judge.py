@@ -7,7 +7,7 @@ copied history, then nothing. Where nobody wrote down what the user's words mean
 import re
 from typing import NamedTuple
 
-from qinglan.text import search_terms, term_coverage
+from qinglan.text.text import search_terms, term_coverage
 from standins.teacher.prompt_parser import PromptTask
 from standins.teacher.question_parser import STANDALONE_RATIO, ParsedQuestion, QuestionParser
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import Index, build_index
 from qinglan.rag.knowledge_base import read_knowledge_base
-from qinglan.text import term_coverage
+from qinglan.rag.lexical.index import Index, build_index
+from qinglan.text.text import term_coverage
 from standins.teacher.salience import PhraseIndex, WeightedPhrase
 
 SURE = 0.8

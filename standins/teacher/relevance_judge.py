@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.config import load_yaml
-from qinglan.text import search_terms, term_coverage
+from qinglan.text.text import search_terms, term_coverage
 from standins.teacher.backend import CompletionBackend, Refusal
 from standins.teacher.prompt_parser import PromptTask, read_prompt
 from standins.teacher.question_parser import QuestionParser

@@ -11,7 +11,7 @@ from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
-from qinglan.text import RUN
+from qinglan.text.text import RUN
 
 SHORTEST, LONGEST = 2, 12
 RECENCY = 0.2

@@ -15,7 +15,7 @@ from tests.chaos.__main__ import play, undisturbed
 from tests.chaos.disturb import KINDS, act
 from tests.chaos.set_clock import SetClock
 from tests.chaos.thread import Thread, start
-from tests.forked_runs import fork_environment
+from tests.processes.forked_runs import fork_environment
 
 pytestmark = pytest.mark.slow
 SEED = 7

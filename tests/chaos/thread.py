@@ -15,14 +15,14 @@ import orjson
 import psutil
 import yaml
 
-from pipelines.config import CONFIGS
+from pipelines.lines.config import CONFIGS
 from qinglan.config import load_yaml
-from qinglan.digests import digest
-from qinglan.lineage.audit import audit
-from qinglan.lineage.findings import GRAVE
-from qinglan.lineage.keys import KEYS_VARIABLE
-from qinglan.lineage.trust import TRUST_FILE, load_trust
-from qinglan.services import start_service
+from qinglan.files.digests import digest
+from qinglan.lineage.auditing.audit import audit
+from qinglan.lineage.signing.findings import GRAVE
+from qinglan.lineage.signing.keys import KEYS_VARIABLE
+from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
+from qinglan.processes.services import start_service
 from standins.samples import write_sample
 from tests.chaos.set_clock import SetClock
 
@@ -76,7 +76,7 @@ class Thread(NamedTuple):
         path = out.parent / f"{out.name}.yaml"
         path.write_text(yaml.safe_dump(profile))
         return [
-            sys.executable, "-c", "from pipelines.cli import main; main()", "run", "fivedoctors", "--profile",
+            sys.executable, "-c", "from commands.cli import main; main()", "run", "fivedoctors", "--profile",
             str(path), "--questions", str(self.questions), "--knowledge-base", str(self.knowledge_base),
             "--out", str(out), "--until", "convert", "--json", "--yes",
         ]  # fmt: skip

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.jobs.worker_groups import Groups, place
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.opensearch import Node, node
 from tests.cluster.overlays import Overlays
 from tests.cluster.plane.cluster import VARIABLE, Cluster, chosen, fresh_namespace
-from tests.cluster.prometheus import Server, prometheus
-from tests.cluster.rollout_world import House, World, house_of
+from tests.cluster.rollout.prometheus import Server, prometheus
+from tests.cluster.rollout.rollout_world import House, World, house_of
+from tests.cluster.search.opensearch import Node, node
 from tests.cluster.servers import Minio, minio
 from tests.cluster.waiting import until
-from tests.cluster.worker_groups import Groups, place
 from tests.manifests.manifest_objects import MANIFESTS, objects
 
 CRD = objects(MANIFESTS / "platform/modelrollout.yaml")

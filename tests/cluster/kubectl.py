@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from tests.cluster.api_server import ApiServer, api_server
-from tests.cluster.binaries import binary
+from tests.cluster.build.binaries import binary
 from tests.cluster.waiting import until
-from tests.graph_yaml import LOADER
 from tests.manifests.manifest_objects import MANIFESTS, Object
+from tests.screens.graph_yaml import LOADER
 
 SECONDS = 300.0
 TRIES = 5

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import httpx
 
 from qinglan.errors import OutageError
-from qinglan.services import end_with_parent
-from tests.cluster.binaries import binary
+from qinglan.processes.services import end_with_parent
+from tests.cluster.build.binaries import binary
 from tests.cluster.plane.ports import free_port
 
 READY_SECONDS = 180.0

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from components.gate_step import run_gate
-from qinglan.evaluation.kinds import REWRITER
-from qinglan.evaluation.locked_test_uses import count_use
-from qinglan.lineage.trust import TRUST_VARIABLE
+from qinglan.evaluation.gates.kinds import REWRITER
+from qinglan.evaluation.gates.locked_test_uses import count_use
+from qinglan.lineage.signing.trust import TRUST_VARIABLE
 from qinglan.store import STORE_VARIABLE
-from tests.kfp_artifacts import File
-from tests.qinglan.evaluation.test_rewriter_gate import GATE, good
+from tests.qinglan.evaluation.gates.test_rewriter_gate import GATE, good
+from tests.releases.kfp_artifacts import File
 
 MODEL = str(good()["digests"]["models"]["rl"])
 

@@ -13,11 +13,11 @@ from examples.style_policy.rows import Example, example, read_rows
 from examples.style_policy.stage import style_policy
 from examples.style_policy.watch import Snapshot, alarm, best, distinct, paired, variety
 from qinglan.errors import ConfigError, DataError, TrainingError
-from qinglan.files import dump_line
+from qinglan.files.files import dump_line
 from qinglan.style.labels import DEFAULT_LABELS, Labels, format_training_text, write_mapping
 from qinglan.style.model import StyleModel
 from qinglan.style.rows import StyleRow
-from tests.tiny_style import tiny_style_model
+from tests.models.tiny_style import tiny_style_model
 
 LIMITS = LimitsConfig()
 START = Snapshot(

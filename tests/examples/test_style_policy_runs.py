@@ -15,11 +15,11 @@ from examples.style_policy.config import LimitsConfig, StartConfig, StylePolicyC
 from examples.style_policy.snapshots import Watch
 from examples.style_policy.stage import StylePolicyCounts, style_policy
 from examples.style_policy.train import learn_to_answer
-from qinglan.digests import digest
 from qinglan.errors import TrainingError
+from qinglan.files.digests import digest
 from qinglan.style.rows import StyleRow, read_split
-from tests.tiny_rewriter import tiny_model
-from tests.tiny_style import tiny_style_model
+from tests.models.tiny_rewriter import tiny_model
+from tests.models.tiny_style import tiny_style_model
 
 pytestmark = pytest.mark.slow
 

@@ -4,10 +4,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from pipelines.tenant_setup import documents
-from pipelines.tenant_setup.setup import read_data
+from commands.init.documents import documents
+from commands.init.setup import read_data
+from tests.commands.init.documents import write_pdf, write_word
 from tests.fuzz.target import Parse, Target, archive_part, from_file, with_part
-from tests.pipelines.tenant_setup.documents import write_pdf, write_word
 
 WORD_XML = "word/document.xml"
 HTML = "<html><head><title>手册</title></head><body><h1>清洗</h1><p>冷水<b>手洗</b>。<table><tr><td>型号</td><td><p>A1</p></td></tr></table><!-- a --><script>1</script></body></html>"  # fmt: skip  # noqa: E501

@@ -13,56 +13,56 @@ from typing import Any
 
 import orjson
 
-from pipelines.config import CONFIGS, load_config
-from qinglan.addresses import address_fault, hide_secrets
+from pipelines.lines.config import CONFIGS, load_config
 from qinglan.config import yaml_mapping
-from qinglan.digests import FOLDER_ALGORITHM
 from qinglan.documents import parse_json
 from qinglan.errors import QinglanError
-from qinglan.evaluation.evaluation_file import read_evaluation
-from qinglan.evaluation.kinds import kind_of
-from qinglan.http_client import retry_after
-from qinglan.lineage.dsse import IN_TOTO, open_envelope
-from qinglan.lineage.release_notes import ROLLOUT_TYPE, format_rollout, read_overrides, read_rollout_notes
-from qinglan.lineage.statement import from_payload
-from qinglan.lineage.statement_index import BREAK_GLASS
-from qinglan.lineage.student_prompts import prompt_faults
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
-from qinglan.llm.batch_api import _outcome
+from qinglan.evaluation.gates.evaluation_file import read_evaluation
+from qinglan.evaluation.gates.kinds import kind_of
+from qinglan.files.digests import FOLDER_ALGORITHM
+from qinglan.http.addresses import address_fault, hide_secrets
+from qinglan.http.http_client import retry_after
+from qinglan.http.request_bundles import FrameDecoder, FrameHeader, encode_frame
+from qinglan.lineage.release.release_notes import ROLLOUT_TYPE, format_rollout, read_overrides, read_rollout_notes
+from qinglan.lineage.signing.dsse import IN_TOTO, open_envelope
+from qinglan.lineage.signing.statement import from_payload
+from qinglan.lineage.signing.statement_index import BREAK_GLASS
+from qinglan.lineage.signing.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust
+from qinglan.lineage.trace.student_prompts import prompt_faults
+from qinglan.llm.batch.api import _outcome
 from qinglan.llm.client import read_error
 from qinglan.llm.provider_quirks import clean_completion
-from qinglan.llm.redaction import key_remover
-from qinglan.llm.upstream import UpstreamError, error_from_status, read_completion
+from qinglan.llm.providers.redaction import key_remover
+from qinglan.llm.providers.upstream import UpstreamError, error_from_status, read_completion
 from qinglan.llm.usable_answer import usable_text
 from qinglan.models.chat_template_work import template_fault
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.safetensors_header import read_header
 from qinglan.prompts import Question, parse_user_message, student_messages
-from qinglan.questions import Columns, read_questions
 from qinglan.rag.contract import RagAnswer, RagRequest, read_reranker_fallback
 from qinglan.rag.knowledge_base import read_knowledge_base
-from qinglan.request_bundles import FrameDecoder, FrameHeader, encode_frame
 from qinglan.reward.judge import read_choice, read_score
 from qinglan.rewriter import engine
 from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card, refuse_other_prompts
 from qinglan.rewriter.guard import failed_guards
+from qinglan.rows.questions import Columns, read_questions
 from qinglan.store.manifest import Manifest
 from qinglan.store.name_history import HistoryEntry, check_history
 from qinglan.style.service_responses import read_style_response, read_style_responses
-from qinglan.tables import write_table
+from qinglan.tables.tables import write_table
 from serving.gateway.bundle_handler import answer_bundle, read_bundle
 from serving.rag.config import ContentConfig, RerankServiceConfig, RewriterConfig
 from serving.rag.content_check import read_verdict
-from serving.rag.reranker_client import read_info, read_scores
+from serving.rag.rerank.reranker_client import read_info, read_scores
 from serving.rag.rewriter_client import read_rewrite
 from serving.rag.service_client import ServiceError
 from serving.rollout.cluster.ledger import parse_rollout
 from serving.rollout.shadow.payload_log import parse_line
 from tests.fuzz.document_targets import document_targets
 from tests.fuzz.target import Parse, Target, archive_part, file_of, from_file, with_part
-from tests.qinglan.evaluation.test_rewriter_gate import cross_fitted, good
-from tests.qinglan.evaluation.test_style_gate import good as good_style
-from tests.qwen3 import CHAT_TEMPLATE
+from tests.models.qwen3 import CHAT_TEMPLATE
+from tests.qinglan.evaluation.gates.test_rewriter_gate import cross_fitted, good
+from tests.qinglan.evaluation.gates.test_style_gate import good as good_style
 
 
 @cache

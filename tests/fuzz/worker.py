@@ -25,6 +25,7 @@ PACKAGES = [
     "qinglan",
     "components",
     "pipelines",
+    "commands",
     "serving",
     "tests",
     "yaml",

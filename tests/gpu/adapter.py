@@ -1,6 +1,6 @@
 """A base with random weights, an adapter that learned answers by heart, and both merged: what `engine same` compares.
 
-    $(python -m pipelines.environments ppo) -m tests.gpu.adapter OUT [--shape Qwen/Qwen3-0.6B]
+    $(python -m pipelines.execute.environments ppo) -m tests.gpu.adapter OUT [--shape Qwen/Qwen3-0.6B]
 
 OUT/base, OUT/adapter and OUT/merged; the adapter is written, and merged, by the functions that export PPO's.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from components.training.ppo.adapters import concatenate_adapters, merge_adapter, write_adapter
-from qinglan.digests import digest
+from qinglan.files.digests import digest
 from qinglan.terminal import say_json
 from tests.gpu.checks import with_adapter
 from tests.gpu.engine import learned_answers

@@ -1,6 +1,6 @@
 """The engine of the GPU runtimes on this machine's first GPU, with their own options: a start, texts, speed.
 
-    PYTHON=$(python -m pipelines.environments serve)
+    PYTHON=$(python -m pipelines.execute.environments serve)
     $PYTHON -m tests.gpu.engine start OUT                           # where no compiler but gcc is in reach
     $PYTHON -m tests.gpu.engine same OUT --base BASE --adapter ADAPTER --merged MERGED   # from tests.gpu.adapter
     $PYTHON -m tests.gpu.engine load OUT --shape Qwen/Qwen3-32B

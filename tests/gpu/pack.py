@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from qinglan.files import atomic_folder
+from qinglan.files.files import atomic_folder
 from tests.gpu.wheels import ROOT
 
 MODULES = ("qinglan", "components", "tests/gpu")

@@ -1,6 +1,6 @@
 """PPO at a training file's size on this machine's GPU, by the stage itself: verl, vLLM, their memory and seconds.
 
-    $(python -m pipelines.environments ppo) -m tests.gpu.ppo OUT [--training one-gpu-24]
+    $(python -m pipelines.execute.environments ppo) -m tests.gpu.ppo OUT [--training one-gpu-24]
 
 Weights are random, and rewards are for short answers; two steps. The last line is JSON. OUT/card.csv has the card's
 memory five times a second, of a check that was killed too.
@@ -15,15 +15,15 @@ import orjson
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.fit import card_phases
 from components.training.ppo.stage import ppo
-from qinglan.prompt_parquet import ParquetRows
 from qinglan.rewriter.card import RewriterCard, write_card
-from qinglan.rows import Split
+from qinglan.rows.prompt_parquet import ParquetRows
+from qinglan.rows.rows import Split
+from qinglan.rows.training_rows import ppo_row
 from qinglan.sizing.shape import shape_of
-from qinglan.training_rows import ppo_row
 from tests.gpu.training_files import HISTORY, log_folder, main, measured, read_training_file
 from tests.gpu.wide_models import settings, write_folder
-from tests.ppo_world import REWARD, validated
-from tests.tiny_rewriter import SYSTEM
+from tests.models.ppo_world import REWARD, validated
+from tests.models.tiny_rewriter import SYSTEM
 
 NOWHERE = "http://127.0.0.1:9"
 STEPS, SAMPLES, DEV = 2, 32, 16

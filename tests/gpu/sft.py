@@ -1,6 +1,6 @@
 """SFT at a training file's size on this machine's GPU, by the stage itself: ms-swift, its memory and its seconds.
 
-    $(python -m pipelines.environments sft) -m tests.gpu.sft OUT [--training one-gpu-24]
+    $(python -m pipelines.execute.environments sft) -m tests.gpu.sft OUT [--training one-gpu-24]
 
 Weights are random. The last line is JSON.
 """
@@ -18,7 +18,7 @@ from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.sizing.shape import shape_of
 from tests.gpu.training_files import HISTORY, log_folder, main, measured, read_training_file
 from tests.gpu.wide_models import settings, write_folder
-from tests.training_rows import chat, write_chats
+from tests.models.training_rows import chat, write_chats
 
 ROWS = {"train": 64, "dev": 16}
 

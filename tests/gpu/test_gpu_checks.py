@@ -11,7 +11,6 @@ import pytest
 
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
-from tests.forkserver import forked
 from tests.gpu import adapter, wheels
 from tests.gpu.card_memory import peak_gib
 from tests.gpu.checks import CHECKS, DRY, Device, fits, step_figures
@@ -22,7 +21,8 @@ from tests.gpu.report import Measured, Result, table
 from tests.gpu.sft import sft_config
 from tests.gpu.training_files import read_training_file
 from tests.gpu.wheels import ROOT
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
+from tests.processes.forkserver import forked
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 
 from qinglan.sizing.shape import SHAPES
-from tests.qwen3 import CONFIG
+from tests.models.qwen3 import CONFIG
+from tests.models.tiny_rewriter import TEXTS
 from tests.rehearsal.narrow_qwen3 import GENERATION, write_tokenizer
-from tests.tiny_rewriter import TEXTS
 
 
 def settings(name: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def test_a_graph_is_compiled_with_what_was_pushed() -> None:
 
 
 def test_the_options_are_those_that_compiling_takes() -> None:
-    from pipelines.graph_compiler import read_images
+    from pipelines.graph.compiler import read_images
 
     options = [line.removeprefix("--image ") for line in compile_options([CPU, PUSHED])]
 
@@ -51,7 +51,7 @@ def test_the_options_are_those_that_compiling_takes() -> None:
 
 
 def test_of_all_images_only_those_that_graphs_name_are_options_of_a_graph() -> None:
-    from pipelines.graph_compiler import image_names, read_images
+    from pipelines.graph.compiler import image_names, read_images
 
     every = [Built(name, f"qinglan/{name}", CPU.digest) for name in NAMES]
 

@@ -12,12 +12,12 @@ import yaml
 import components.image
 from components.training.ppo.plugin import COMMON_PLUGINS
 from images.locking import pins, source
-from pipelines.step_imports import PACKAGES, ROOT, processes, reached_modules, step_names, tree
+from pipelines.execute.environments.step_imports import PACKAGES, ROOT, processes, reached_modules, step_names, tree
 from standins.verl_cpu.settings import FORK_SERVER, MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS
-from tests.graph_yaml import LOADER
+from tests.screens.graph_yaml import LOADER
 
 BY_HAND = {
-    "cpu": ("serving.rag.load", "qinglan.lineage.audit", "qinglan.store.s3_backend"),
+    "cpu": ("serving.rag.load", "qinglan.lineage.auditing.audit", "qinglan.store.s3_backend"),
     "ppo": (*COMMON_PLUGINS, *MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS.rpartition(".")[0], FORK_SERVER),
     "style": ("components.training.style.distil",),
 }  # fmt: skip
@@ -108,7 +108,7 @@ def test_an_image_has_what_its_steps_import(image: str) -> None:
 
 @pytest.mark.slow
 def test_an_import_inside_a_function_is_found() -> None:
-    assert "openpyxl" in reached({"qinglan.tables"})
+    assert "openpyxl" in reached({"qinglan.tables.tables"})
     assert "torch" in reached({"components.training.style.stage"})
 
 

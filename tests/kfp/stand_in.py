@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, unquote, unquote_plus
 import uvicorn
 import yaml
 
-from tests.echo_servers import Server
-from tests.graph_yaml import LOADER
 from tests.kfp.contract import Call, faults, read_contract
+from tests.screens.graph_yaml import LOADER
+from tests.servers.echo_servers import Server
 
 NOW = "2026-11-22T03:00:00Z"
 TASKS_AROUND = ("root", "root-driver", "executor")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.submit.graph import read_graph
+from pipelines.checks.cluster.graph import read_graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient
 from tests.kfp.contract import faults, read_contract
 from tests.kfp.graphs import compile_graph

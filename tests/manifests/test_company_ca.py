@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from qinglan.http_client import CA_VARIABLE
+from qinglan.http.http_client import CA_VARIABLE
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 

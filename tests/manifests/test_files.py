@@ -10,8 +10,8 @@ import yaml
 from components.release.deploy.config import DeployConfig
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
-from pipelines.config import TRAINING
-from pipelines.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
+from pipelines.graph.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
+from pipelines.lines.config import TRAINING
 from qinglan.config import load_yaml
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, check_host

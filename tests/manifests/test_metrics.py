@@ -21,7 +21,7 @@ from serving.rollout.cluster.metrics import Metrics as RolloutMetrics
 from serving.rollout.shadow.metrics import Metrics as ShadowMetrics
 from serving.style.metrics import Metrics as StyleMetrics
 from tests.manifests.manifest_objects import MANIFESTS, objects
-from tests.silent_training import silent_training
+from tests.models.silent_training import silent_training
 
 DASHBOARD = orjson.loads((MANIFESTS / "monitoring/dashboard.json").read_bytes())
 RULES = objects(MANIFESTS / "monitoring/rules.yaml")[0]["spec"]["groups"]

@@ -1,6 +1,6 @@
 """The list of what each part of Qinglan may use, in platform/pods-by-part.yaml, against the manifests' own pods.
 
-Whether the API server holds to it: tests/cluster/test_policy_table.py.
+Whether the API server holds to it: tests/cluster/manifests/test_policy_table.py.
 """
 
 import ast
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.store_secret import STORE_SECRET
+from pipelines.graph.store_secret import STORE_SECRET
 from tests.manifests.manifest_objects import MANIFESTS, Object, Pod, objects, pods, resources
 
 SHARED = ("byPlatform", "inKubeSystem", "byController")

@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 import pytest
 
-OURS = frozenset({"qinglan", "components", "serving", "standins", "pipelines", "images", "benchmarks", "tests"})
+OURS = frozenset(
+    {"qinglan", "components", "serving", "standins", "pipelines", "commands", "images", "benchmarks", "tests"}
+)
 LIBRARIES = (
     "numpy", "scipy.stats", "pandas", "pyarrow.parquet", "openpyxl", "pydantic", "orjson", "yaml", "jinja2", "rich",
     "httpx", "httpx2", "httpcore2", "openai", "stamina", "aiolimiter", "fastapi", "fastapi.testclient", "uvicorn",

@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from components.training.sft.model_family import read_model_type
-from pipelines.submit.graph import read_graph
+from pipelines.checks.cluster.graph import read_graph
 from qinglan.config import Config, load_yaml
 from qinglan.documents import parse_json, parse_yaml
 from qinglan.errors import ConfigError, DataError, QinglanError
-from qinglan.evaluation.blind_sheet import read_key
+from qinglan.evaluation.pages.blind_sheet import read_key
 from qinglan.kubernetes.kubeconfig import load_login
-from qinglan.lineage.trust import TRUST_VARIABLE, default_trust, ensure_keys, load_trust
-from qinglan.questions import Columns, read_questions
+from qinglan.lineage.signing.trust import TRUST_VARIABLE, default_trust, ensure_keys, load_trust
 from qinglan.rewriter.card import read_card
+from qinglan.rows.questions import Columns, read_questions
 from qinglan.sizing.shape import read_shape
 from qinglan.style.labels import read_labels, read_mapping
 from qinglan.style.model import read_card as read_style_card

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import qinglan
-from tests.syntax_trees import nodes_of, parsed
+from tests.lint.syntax_trees import nodes_of, parsed
 
 ROOM = Path(qinglan.__file__).parent
 CLIENT = ROOM / "kubernetes"

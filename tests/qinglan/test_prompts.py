@@ -23,9 +23,9 @@ from qinglan.prompts import (
     template,
 )
 from qinglan.rewriter.model import render_prompt
-from qinglan.rows import Question
-from qinglan.text import one_line
-from tests.qwen3 import ADDED_TOKENS, SPECIAL_TOKENS, qwen3_tokenizer
+from qinglan.rows.rows import Question
+from qinglan.text.text import one_line
+from tests.models.qwen3 import ADDED_TOKENS, SPECIAL_TOKENS, qwen3_tokenizer
 
 Render = Callable[[PromptInput], list[Any]]
 PROMPTS: dict[str, Render] = {

@@ -12,10 +12,10 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipelines.config import TRAINING
-from pipelines.execution import StepFailed, run_lock
-from pipelines.interrupts import INTERRUPTED
-from pipelines.rundir import RunDir
+from pipelines.execute.execution import StepFailed, run_lock
+from pipelines.execute.interrupts import INTERRUPTED
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import TRAINING
 from qinglan.errors import QinglanError
 from qinglan.terminal import say_error
 from tests.rehearsal.differences import (

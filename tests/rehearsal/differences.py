@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from components.training.ppo.launch import verl_command
 from components.training.ppo.overrides import TrainingPaths
 from components.training.sft.command import Paths, train_command
-from pipelines.line import LineConfig
-from pipelines.rewriter import RunConfig
+from pipelines.lines.line import LineConfig
+from pipelines.lines.rewriter import RunConfig
 from qinglan.jobs import Command
-from tests.qwen3 import CONFIG
+from tests.models.qwen3 import CONFIG
 from tests.rehearsal.narrow_qwen3 import NARROW
 from tests.rehearsal.release import commands_here, runtime_commands
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.prompts import Message
-from tests.qwen3 import CHAT_TEMPLATE, CONFIG
+from tests.models.qwen3 import CHAT_TEMPLATE, CONFIG
 
 NARROW: dict[str, Any] = {
     "transformers_version": "4.51.0",

@@ -18,18 +18,18 @@ from unittest.mock import patch
 import orjson
 import yaml
 
+from commands.demo.held_release import release_held
+from commands.run.run import run_gateway
 from components.training.ppo.config import Hardware
-from pipelines.config import load_config
-from pipelines.environments import make_environment
-from pipelines.execution import check_keys, gate_verdict, prepare_run, run_lock, run_stages
-from pipelines.held_release import release_held
-from pipelines.rewriter import REWRITER, RunConfig
-from pipelines.run import run_gateway
-from pipelines.rundir import RunDir
-from pipelines.sheet import read_sheet
-from pipelines.stage_environments import PRESENT, stage_images
+from pipelines.execute.environments.environments import make_environment
+from pipelines.execute.environments.stage_environments import PRESENT, stage_images
+from pipelines.execute.execution import check_keys, gate_verdict, prepare_run, run_lock, run_stages
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import load_config
+from pipelines.lines.rewriter import REWRITER, RunConfig
+from pipelines.lines.sheet import read_sheet
 from qinglan.config import merge_settings
-from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.signing.keys import KEYS_VARIABLE
 from qinglan.models.base_reference import BY_REFERENCE_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.sizing.shape import known_shapes

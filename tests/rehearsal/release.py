@@ -20,12 +20,12 @@ import yaml
 
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import deploy
-from pipelines.rundir import ARTIFACT_FILES, RunDir
+from pipelines.execute.rundir import ARTIFACT_FILES, RunDir
 from qinglan.errors import QinglanError
-from qinglan.lineage.keys import keys_folder
-from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.lineage.signing.keys import keys_folder
+from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
+from qinglan.processes.services import start_command
 from qinglan.rewriter.engine_process import run_engine
-from qinglan.services import start_command
 from qinglan.terminal import quoted
 from serving.rollout.cluster.first_inference_service import first_inference_service
 from standins.rollout_local.ledger import FileRollouts, parse_spec

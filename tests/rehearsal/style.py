@@ -13,17 +13,17 @@ from unittest.mock import patch
 import httpx
 import orjson
 
-from pipelines.config import load_style_config
-from pipelines.environments import make_environment
-from pipelines.execution import check_keys, prepare_run, run_lock, run_stages
-from pipelines.rundir import RunDir
-from pipelines.stage_environments import PRESENT, image_name
-from pipelines.style import STYLE, StyleRunConfig
+from pipelines.execute.environments.environments import make_environment
+from pipelines.execute.environments.stage_environments import PRESENT, image_name
+from pipelines.execute.execution import check_keys, prepare_run, run_lock, run_stages
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import load_style_config
+from pipelines.lines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import GateHeldError, QinglanError
-from qinglan.lineage.keys import KEYS_VARIABLE
+from qinglan.lineage.signing.keys import KEYS_VARIABLE
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
-from qinglan.services import start_command
+from qinglan.processes.services import start_command
 from standins.samples.style import write_style_sample
 from tests.rehearsal.differences import setting_differences
 from tests.rehearsal.narrow_qwen2 import CONFIG, NARROW, write_narrow_qwen2

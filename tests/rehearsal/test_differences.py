@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.scratch import SCRATCH_VARIABLE
+from qinglan.files.scratch import SCRATCH_VARIABLE
 from tests.rehearsal.__main__ import PROFILES, main
 from tests.rehearsal.differences import (
     Difference,

@@ -8,9 +8,9 @@ import pytest
 from components.training.sft.model_family import match_template, read_model_type
 from qinglan.prompts import Message
 from qinglan.rewriter.model import load_tokenizer, render_prompt
-from tests.qwen3 import CONFIG
+from tests.models.qwen3 import CONFIG
+from tests.models.training_rows import chat
 from tests.rehearsal.narrow_qwen3 import GENERATION, NARROW, write_critic, write_narrow_qwen3
-from tests.training_rows import chat
 
 pytestmark = pytest.mark.slow
 

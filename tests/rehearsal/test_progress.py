@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.execution import StepFailed
-from pipelines.interrupts import INTERRUPTED
+from pipelines.execute.execution import StepFailed
+from pipelines.execute.interrupts import INTERRUPTED
 from qinglan.errors import OutageError
 from tests.rehearsal import __main__ as rehearsal
 from tests.rehearsal.progress import StepTime, begin_folder

@@ -11,12 +11,12 @@ from unittest.mock import patch
 import orjson
 import pytest
 
-from pipelines.environments import make_environment
-from pipelines.local_execution import read_job
-from pipelines.rewriter import REWRITER
+from pipelines.execute.environments.environments import make_environment
+from pipelines.execute.local_execution import read_job
+from pipelines.lines.rewriter import REWRITER
 from qinglan.models.base_reference import is_reference
-from tests.forked_runs import STEP, SWIFT, fork_environment, forks_variables
-from tests.forkserver import socket_path
+from tests.processes.forked_runs import STEP, SWIFT, fork_environment, forks_variables
+from tests.processes.forkserver import socket_path
 from tests.rehearsal.narrow_qwen3 import NARROW
 from tests.rehearsal.rehearse import SIZES, Rehearsal, rehearse
 

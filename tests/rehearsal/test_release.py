@@ -7,16 +7,16 @@ import pytest
 import yaml
 
 from components.training.ppo.adapters import write_adapter
-from pipelines.rundir import ARTIFACT_FILES, RunDir
-from qinglan.digests import digest
+from pipelines.execute.rundir import ARTIFACT_FILES, RunDir
 from qinglan.errors import QinglanError
+from qinglan.files.digests import digest
 from qinglan.store import open_store
-from tests.echo_servers import running
-from tests.registered_release import Made, tiny_weights, use_keys
 from tests.rehearsal.__main__ import PROFILES
 from tests.rehearsal.rehearse import Rehearsal
 from tests.rehearsal.release import MANIFESTS, READY_PATH, deploy_to_file, runtime_commands, wait_until_ready
-from tests.whole_release import make_whole_release
+from tests.releases.registered_release import Made, tiny_weights, use_keys
+from tests.releases.whole_release import make_whole_release
+from tests.servers.echo_servers import running
 
 
 @pytest.fixture(scope="module")

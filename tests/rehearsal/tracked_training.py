@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from qinglan.trackers import Tracker
+from qinglan.live.trackers import Tracker
 
 TRACKERS = get_args(Tracker)
 
@@ -16,8 +16,8 @@ def sft(folder: Path, gateway_url: str) -> None:
     """ms-swift, which hands its figures to transformers' callbacks."""
     from components.training.sft.config import SftConfig
     from components.training.sft.stage import sft as train
-    from tests.tiny_rewriter import tiny_model
-    from tests.training_rows import chats
+    from tests.models.tiny_rewriter import tiny_model
+    from tests.models.training_rows import chats
 
     config = SftConfig(
         device="cpu", tuner="full", dtype="float32", epochs=8.0, batch=8, accumulation=1, learning_rate=2e-2,
@@ -30,7 +30,7 @@ def sft(folder: Path, gateway_url: str) -> None:
 def ppo(folder: Path, gateway_url: str) -> None:
     """verl, with its own loggers."""
     from components.training.ppo.stage import ppo as train
-    from tests.ppo_world import laptop, world
+    from tests.models.ppo_world import laptop, world
 
     sft_model, rows, reward = world(folder / "world")
     config = laptop(trackers=list(TRACKERS))

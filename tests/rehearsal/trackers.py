@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import httpx
 import orjson
 
-from pipelines.environments import ROOT, make_environment
+from pipelines.execute.environments.environments import ROOT, make_environment
 from qinglan.errors import OutageError
+from qinglan.files.scratch import SCRATCH_VARIABLE
+from qinglan.live.trackers import PROJECT, training_name
+from qinglan.processes.services import free_port, run_service, stop_process
 from qinglan.run_id import RUN_VARIABLE
-from qinglan.scratch import SCRATCH_VARIABLE
-from qinglan.services import free_port, run_service, stop_process
-from qinglan.trackers import PROJECT, training_name
-from tests.echo_servers import gateway_config
 from tests.rehearsal.tracked_training import TRAININGS
+from tests.servers.echo_servers import gateway_config
 
 MLFLOW = "mlflow==3.17.2"
 """The version of mlflow-skinny in the images' locks."""

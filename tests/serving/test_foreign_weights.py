@@ -14,19 +14,19 @@ import pytest
 from components.release.register import stage
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register
-from qinglan.digests import digest
 from qinglan.errors import AlteredError, DataError
-from qinglan.lineage.deploy_gate import may_deploy
-from qinglan.lineage.model_verification import verify_model
-from qinglan.lineage.release_check import check_release
-from qinglan.lineage.trust import TRUST_FILE, load_trust
+from qinglan.files.digests import digest
+from qinglan.lineage.auditing.deploy_gate import may_deploy
+from qinglan.lineage.release.model_verification import verify_model
+from qinglan.lineage.release.release_check import check_release
+from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.rewriter.model import Student
 from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
-from tests.forkserver import forked
-from tests.registered_release import NAME, make_inputs, use_keys
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
+from tests.processes.forkserver import forked
+from tests.releases.registered_release import NAME, make_inputs, use_keys
 
 INDEX = "model.safetensors.index.json"
 

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from serving import http_limits
 from serving.http_limits import LARGEST_HEAD, MOST_HEADERS, head_size
 from serving.http_server import ThreadedServer, client_disconnected, listen
-from tests.hostile_senders import ENDLESS, LINE, connected, read_response, send
+from tests.servers.hostile_senders import ENDLESS, LINE, connected, read_response, send
 
 REPOSITORY = Path(__file__).parents[2]
 CLOSE = b"connection: close\r\n"
@@ -189,7 +189,7 @@ def test_others_do_not_wait_for_endless_and_slow_senders(url: str) -> None:
 @pytest.mark.slow
 def test_no_server_of_ours_listens_without_the_limits() -> None:
     own = re.compile(r"uvicorn\.(Config|run)\(|HTTPServer\(|start_http_server\(|make_server\(|\bserve_forever\(")
-    rooms = ("qinglan", "serving", "standins", "components", "pipelines", "examples")
+    rooms = ("qinglan", "serving", "standins", "components", "pipelines", "commands", "examples")
     listening = {
         str(path.relative_to(REPOSITORY))
         for room in rooms

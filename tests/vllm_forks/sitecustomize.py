@@ -1,7 +1,7 @@
 """Each Python of a test's vLLM loads this file: its processes are forked from its server, as they are on a GPU.
 
 On a CPU vLLM would start each as a Python of its own, which imports it again: seven seconds of a core. A module that
-tests/forked_runs.py names goes on as a fork here, too.
+tests/processes/forked_runs.py names goes on as a fork here, too.
 """
 
 import multiprocessing

@@ -1,7 +1,7 @@
 """Take the limits on gates away in this process, so that a model of a few steps' training is promoted.
 
 For tests and rehearsals of what comes after a gate; the product has no setting for it. A Python with this folder in
-PYTHONPATH loads this file as it starts; a fork of tests/forkserver.py does where WIDE_VARIABLE is set.
+PYTHONPATH loads this file as it starts; a fork of tests/processes/forkserver.py does where WIDE_VARIABLE is set.
 """
 
 import importlib.util
@@ -15,7 +15,7 @@ WIDE_VARIABLE = "QINGLAN_TEST_WIDE_LIMITS"
 
 def widen() -> None:
     """Compare no setting with its limit from now on."""
-    from qinglan.evaluation import gate_limits
+    from qinglan.evaluation.gates import gate_limits
 
     gate_limits._stricter = lambda field, value, limit: value
 
@@ -23,7 +23,7 @@ def widen() -> None:
 @contextmanager
 def wide_limits() -> Iterator[None]:
     """Compare no setting with its limit inside of this block."""
-    from qinglan.evaluation import gate_limits
+    from qinglan.evaluation.gates import gate_limits
 
     before = gate_limits._stricter
     widen()

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from components.data.augment.cases import HindsightCase, PseudoCase
 from qinglan.config import explain_validation_error
 from qinglan.errors import RowError
-from qinglan.near_duplicates import NearDuplicateIndex, question_key
 from qinglan.rag.contract import Passage
 from qinglan.rewriter.guard import failed_guards
-from qinglan.rows import Question
-from qinglan.text import is_copied, normalise, one_line
+from qinglan.rows.rows import Question
+from qinglan.text.near_duplicates import NearDuplicateIndex, question_key
+from qinglan.text.text import is_copied, normalise, one_line
 
 
 class PseudoQuestion(NamedTuple):

@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 from components.data.augment.config import AugmentConfig
 from qinglan.errors import DataError
 from qinglan.evaluation.question_kinds import is_complete
-from qinglan.files import read_jsonl
-from qinglan.labels import relevant_ids
+from qinglan.files.files import read_jsonl
 from qinglan.llm.call_plan import PaidRequest
-from qinglan.llm.journal import Entry
-from qinglan.near_duplicates import NearDuplicateIndex, question_key
-from qinglan.prompt_parquet import read_prompts
+from qinglan.llm.paid.journal import Entry
 from qinglan.prompts import PSEUDO_FORMAT, Message, hindsight_messages, pseudo_messages
 from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
 from qinglan.reward.episode import TrainingPrompt, refuse_other_retrieval
 from qinglan.reward.reward_function import read_prompt
-from qinglan.rows import Question, ValidatedRewrite
-from qinglan.same_tasks import TaskIndex
+from qinglan.rows.labels import relevant_ids
+from qinglan.rows.prompt_parquet import read_prompts
+from qinglan.rows.rows import Question, ValidatedRewrite
+from qinglan.text.near_duplicates import NearDuplicateIndex, question_key
+from qinglan.text.same_tasks import TaskIndex
 
 STEP = "augment"
 OVERSAMPLED = 4

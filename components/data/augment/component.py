@@ -30,8 +30,8 @@ def augment(
     from components.data.augment.cases import Inputs
     from components.data.augment.config import AugmentConfig
     from components.step_figures import log_figures
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.lineage.steps.step_inputs import add_gateway_usage, add_prompts
 
     settings = AugmentConfig.parse(config, "augment")
     inputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test, "knowledge_base": knowledge_base}

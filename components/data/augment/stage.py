@@ -19,17 +19,17 @@ from components.data.augment.config import AugmentConfig
 from components.data.augment.report import KINDS, Tally, report_lines
 from components.data.augment.teacher import HindsightRow, Teacher
 from qinglan.concurrency import map_in_order
-from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
-from qinglan.files import atomic_folder, atomic_write, dump_line
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_folder, atomic_write, dump_line
 from qinglan.llm.client import GatewayClient
-from qinglan.near_duplicates import question_key
-from qinglan.prompt_parquet import ParquetRows, read_prompts
 from qinglan.rag.client import RagClient
-from qinglan.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
+from qinglan.rows.prompt_parquet import ParquetRows, read_prompts
+from qinglan.rows.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
+from qinglan.rows.training_rows import WITHOUT_FURTHER, ppo_row, sft_row
 from qinglan.terminal import say
 from qinglan.terminal.progress import progress
-from qinglan.training_rows import WITHOUT_FURTHER, ppo_row, sft_row
+from qinglan.text.near_duplicates import question_key
 
 ROWS_UNDER_WAY = 64
 TRIAL = 30

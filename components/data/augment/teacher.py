@@ -11,7 +11,7 @@ from qinglan.llm.client import GatewayClient
 from qinglan.prompts import PSEUDO_FORMAT
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
-from qinglan.rows import QuarantinedRow, Rewrite, ValidatedRewrite, quarantine_row, to_retrieval
+from qinglan.rows.rows import QuarantinedRow, Rewrite, ValidatedRewrite, quarantine_row, to_retrieval
 
 
 class HindsightRow(NamedTuple):

@@ -25,8 +25,8 @@ def convert(
     from components.data.convert import stage
     from components.data.convert.config import ConvertConfig
     from components.step_figures import log_figures
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_student_prompts
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.lineage.steps.step_inputs import add_student_prompts
 
     settings = ConvertConfig.parse(config, "convert")
     outputs = {"chats": chats, "prompts": prompts, "locked_test": locked_test, "left_out": left_out}

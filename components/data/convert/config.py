@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from qinglan.prompts import SystemPrompt
-from qinglan.splits import SplitConfig
+from qinglan.rows.splits import SplitConfig
 
 
 class ConvertConfig(SplitConfig):

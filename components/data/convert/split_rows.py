@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
 from qinglan.errors import DataError
-from qinglan.near_duplicates import shingles, similarity
-from qinglan.rows import Split
-from qinglan.same_tasks import TaskIndex
-from qinglan.splits import Conversation, hash_fraction, split_of
+from qinglan.rows.rows import Split
+from qinglan.rows.splits import Conversation, hash_fraction, split_of
+from qinglan.text.near_duplicates import shingles, similarity
+from qinglan.text.same_tasks import TaskIndex
 
 LeftOutReason = Literal["near_duplicate", "balance"]
 

@@ -18,14 +18,14 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import SplitAssignment, SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
 from qinglan.evaluation.question_kinds import is_complete
-from qinglan.files import atomic_write, dump_line, read_jsonl
-from qinglan.labels import RELEVANT, RowLabels
-from qinglan.near_duplicates import question_key
-from qinglan.prompt_parquet import ParquetRows
+from qinglan.files.files import atomic_write, dump_line, read_jsonl
 from qinglan.prompts import student_prompt
-from qinglan.rows import ValidatedRewrite, quarantine_row
+from qinglan.rows.labels import RELEVANT, RowLabels
+from qinglan.rows.prompt_parquet import ParquetRows
+from qinglan.rows.rows import ValidatedRewrite, quarantine_row
+from qinglan.rows.training_rows import ppo_row, sft_row
 from qinglan.terminal.progress import progress
-from qinglan.training_rows import ppo_row, sft_row
+from qinglan.text.near_duplicates import question_key
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}

@@ -24,8 +24,8 @@ def generate(
     from components.data.generate import stage
     from components.data.generate.config import GenerateConfig
     from components.step_figures import log_figures
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.lineage.steps.step_inputs import add_gateway_usage, add_prompts
 
     settings = GenerateConfig.parse(config, "generate")
     outputs = {

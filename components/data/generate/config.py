@@ -2,7 +2,7 @@
 
 from qinglan.config import Config, Fraction, Name, Positive
 from qinglan.prompts import SystemPrompt
-from qinglan.questions import Columns
+from qinglan.rows.questions import Columns
 
 
 class GenerateConfig(Config):

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from qinglan.files import read_jsonl
+from qinglan.files.files import read_jsonl
 from qinglan.llm.lost_rows import WARN_SHARE
-from qinglan.rows import Rewrite
+from qinglan.rows.rows import Rewrite
 
 MANY_QUESTIONS = 5
 """Different questions with one rewrite from which the rewrite counts as shared: fewer may ask for the same thing."""

@@ -12,18 +12,18 @@ from typing import NamedTuple
 from components.data.generate.config import GenerateConfig
 from components.data.generate.shared_rewrites import SharedRewrites
 from qinglan.concurrency import map_in_order
-from qinglan.digests import digest
 from qinglan.errors import DataError, OutageError, RowError
-from qinglan.files import atomic_write, dump_line, read_jsonl
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_write, dump_line, read_jsonl
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.lost_rows import Loss, asks_again, causes_in_words, loss_lines, lost_share, read_losses, remedy
 from qinglan.prompts import teacher_messages
-from qinglan.questions import count_rows, read_questions
-from qinglan.rows import QuarantinedRow, Question, Rewrite, quarantine_row
-from qinglan.tables import write_table
+from qinglan.rows.questions import count_rows, read_questions
+from qinglan.rows.rows import QuarantinedRow, Question, Rewrite, quarantine_row
+from qinglan.tables.tables import write_table
 from qinglan.terminal import visible
 from qinglan.terminal.progress import progress
-from qinglan.text import as_sentence
+from qinglan.text.text import as_sentence
 
 STEP = "generate"
 TABLE = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "改写"]

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from qinglan.text import search_terms
+from qinglan.text.text import search_terms
 
 ALIKE = 0.5
 """Share of character pairs from which two questions count as one phrasing."""

@@ -26,8 +26,8 @@ def label(
     from components.data.label import stage
     from components.data.label.config import LabelConfig
     from components.step_figures import log_figures
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_file, add_gateway_usage, add_prompts
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.lineage.steps.step_inputs import add_file, add_gateway_usage, add_prompts
 
     settings = LabelConfig.parse(config, "label")
     outputs = {

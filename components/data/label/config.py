@@ -5,8 +5,8 @@ from pathlib import Path
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Positive, Seed
-from qinglan.labels import PASSAGE_CHARACTERS
 from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.rows.labels import PASSAGE_CHARACTERS
 
 
 class LabelConfig(Config):

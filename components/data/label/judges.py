@@ -15,14 +15,14 @@ import orjson
 from components.data.label.config import LabelConfig
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError, RowError
-from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, Opinion, RowLabels, best_grade, read_opinion
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import Role
 from qinglan.prompts import CHOICE_FORMAT, LABEL_FORMAT, choice_messages, label_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData
-from qinglan.rows import ValidatedRewrite
-from qinglan.text import one_line
+from qinglan.rows.labels import HIGHEST, RELEVANT, JudgedPassage, Opinion, RowLabels, best_grade, read_opinion
+from qinglan.rows.rows import ValidatedRewrite
+from qinglan.text.text import one_line
 
 HEADING_CHARACTERS = 60
 

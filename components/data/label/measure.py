@@ -9,8 +9,8 @@ from components.data.label.agreement import Measured, by_phrasing
 from components.data.label.config import LabelConfig
 from components.data.label.judges import Judges, RowProgress
 from qinglan.concurrency import gather_or_cancel
-from qinglan.labels import RELEVANT, JudgedPassage
-from qinglan.rows import ValidatedRewrite
+from qinglan.rows.labels import RELEVANT, JudgedPassage
+from qinglan.rows.rows import ValidatedRewrite
 
 
 def drawn(rows: Iterable[ValidatedRewrite], count: int, config: LabelConfig) -> list[ValidatedRewrite]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError
-from qinglan.input_paths import path_fault
-from qinglan.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
-from qinglan.rows import Question, ValidatedRewrite
-from qinglan.sheet_reader import Cell
-from qinglan.tables import cell_label, read_table, write_table
-from qinglan.text import is_blank
+from qinglan.files.input_paths import path_fault
+from qinglan.rows.labels import HIGHEST, RELEVANT, JudgedPassage, RowLabels, best_grade
+from qinglan.rows.rows import Question, ValidatedRewrite
+from qinglan.tables.sheet_reader import Cell
+from qinglan.tables.tables import cell_label, read_table, write_table
+from qinglan.text.text import is_blank
 
 ROW, PASSAGE, PERSON = "编号", "段落编号", "人工评分"
 COLUMNS = [ROW, "问题", "检索需求", PASSAGE, "段落标题", "段落", "评分", "理由", PERSON]

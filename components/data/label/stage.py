@@ -28,14 +28,14 @@ from components.data.label.sheet import (
 from components.data.label.tally import Tally
 from components.data.label.trial import refuse_too_few, refuse_unfit, try_judges
 from qinglan.concurrency import map_in_order
-from qinglan.digests import digest
 from qinglan.errors import RowError
-from qinglan.files import atomic_write, dump_line, read_jsonl
-from qinglan.labels import RowLabels
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_write, dump_line, read_jsonl
 from qinglan.llm.client import GatewayClient
-from qinglan.llm.model_names import same_model
+from qinglan.llm.providers.model_names import same_model
 from qinglan.rag.client import RagClient
-from qinglan.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
+from qinglan.rows.labels import RowLabels
+from qinglan.rows.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
 from qinglan.terminal import say
 from qinglan.terminal.progress import progress
 

@@ -8,8 +8,8 @@ from typing import Any
 from components.data.label.agreement import Measured, by_phrasing, phrasings, share
 from components.data.label.config import LabelConfig
 from components.data.label.measure import draw_key
-from qinglan.labels import RELEVANT, JudgedPassage, Outcome, RowLabels
-from qinglan.rows import ValidatedRewrite
+from qinglan.rows.labels import RELEVANT, JudgedPassage, Outcome, RowLabels
+from qinglan.rows.rows import ValidatedRewrite
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 MOST_QUESTIONS = 2_000

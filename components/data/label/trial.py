@@ -9,9 +9,9 @@ from components.data.label.config import LabelConfig
 from components.data.label.judges import Judges, RowProgress, SecondJudge
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError
-from qinglan.labels import RELEVANT, Opinion, Outcome
 from qinglan.llm.config import Role
-from qinglan.rows import ValidatedRewrite
+from qinglan.rows.labels import RELEVANT, Opinion, Outcome
+from qinglan.rows.rows import ValidatedRewrite
 
 FEWEST_FAULTS = 2
 """A single fault proves nothing in a small trial."""

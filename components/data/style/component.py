@@ -21,7 +21,7 @@ def prepare(
     from components.data.style import stage
     from components.data.style.config import PrepareStyleConfig
     from components.step_figures import log_figures
-    from qinglan.lineage.record import recorded
+    from qinglan.lineage.steps.record import recorded
 
     settings = PrepareStyleConfig.parse(config, "prepare")
     outputs = {"style_rows": style_rows, "distribution": distribution}

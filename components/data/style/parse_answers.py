@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.data.style.config import StyleColumns
-from qinglan.csv_tables import read_csv
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
-from qinglan.file_formats import row_format
-from qinglan.sheet_reader import Formula
 from qinglan.style.labels import Labels, format_training_text
 from qinglan.style.rows import ANSWER, QUESTION, StyleRow
-from qinglan.tables import Cells, read_table
+from qinglan.tables.csv_tables import read_csv
+from qinglan.tables.file_formats import row_format
+from qinglan.tables.sheet_reader import Formula
+from qinglan.tables.tables import Cells, read_table
 
 SHOWN = 5
 INPUT, LABEL, ENGLISH, METADATA = "input", "label", "label_english", "metadata"

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from components.data.style.config import PrepareStyleConfig
 from qinglan.errors import DataError
-from qinglan.files import sha256_text
-from qinglan.near_duplicates import comparable, group_near_duplicates
+from qinglan.files.files import sha256_text
 from qinglan.style.rows import Split, StyleRow
+from qinglan.text.near_duplicates import comparable, group_near_duplicates
 
 FEWEST = 2
 """Answers of a label that must differ: one to learn from, one to test on."""

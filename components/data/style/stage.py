@@ -10,10 +10,10 @@ from components.data.style.config import PrepareStyleConfig
 from components.data.style.parse_answers import read_rows
 from components.data.style.split_rows import contradictions, fold_rows, split_rows
 from qinglan.errors import DataError
-from qinglan.files import atomic_folder, atomic_write, dump_line, read_jsonl
-from qinglan.near_duplicates import NearDuplicateIndex, comparable
+from qinglan.files.files import atomic_folder, atomic_write, dump_line, read_jsonl
 from qinglan.style.labels import Labels, write_mapping
 from qinglan.style.rows import SPLITS, UNLABELLED_FILE, Split, StyleRow, UnlabelledText, write_folds
+from qinglan.text.near_duplicates import NearDuplicateIndex, comparable
 
 LABELLED = ("style.json", "style.jsonl", "style.xlsx")
 UNLABELLED = "unlabelled.jsonl"

@@ -26,8 +26,8 @@ def validate(
     from components.data.validate import stage
     from components.data.validate.config import ValidateConfig
     from components.step_figures import log_figures
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.lineage.steps.step_inputs import add_gateway_usage, add_prompts
 
     inputs = {"rewrites": rewrites, "knowledge_base": knowledge_base}
     settings = ValidateConfig.parse(config, "validate")

@@ -2,7 +2,7 @@
 
 from qinglan.config import Config, Fraction, Positive
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.splits import SplitConfig
+from qinglan.rows.splits import SplitConfig
 
 
 class ValidateConfig(Config):

@@ -11,18 +11,26 @@ from typing import Any, Literal, NamedTuple
 
 from components.data.validate.config import ValidateConfig
 from qinglan.concurrency import gather_or_cancel, map_in_order
-from qinglan.digests import digest
 from qinglan.errors import DataError, GateHeldError, RowError
 from qinglan.evaluation.teacher_gain import RetrievalPair, TeacherGain, compare_teacher
-from qinglan.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import contradicts_snapshot
-from qinglan.rows import QuarantinedRow, Retrieval, Rewrite, Split, ValidatedRewrite, quarantine_row, to_retrieval
-from qinglan.sheet_reader import Cell
-from qinglan.splits import Conversation, split_of
-from qinglan.tables import write_table
+from qinglan.rows.rows import (
+    QuarantinedRow,
+    Retrieval,
+    Rewrite,
+    Split,
+    ValidatedRewrite,
+    quarantine_row,
+    to_retrieval,
+)
+from qinglan.rows.splits import Conversation, split_of
+from qinglan.tables.sheet_reader import Cell
+from qinglan.tables.tables import write_table
 from qinglan.terminal.progress import progress
 
 STEP = "validate"

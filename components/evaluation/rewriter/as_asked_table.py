@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.leak import read_extra_infos
 from qinglan.rag.as_asked import searched_as_asked
-from qinglan.rows import Retrieval
+from qinglan.rows.rows import Retrieval
 
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 

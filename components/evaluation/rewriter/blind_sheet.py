@@ -15,7 +15,8 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.evaluation import statistics
-from qinglan.evaluation.blind_sheet import (
+from qinglan.evaluation.gates.evaluation_file import Json, read_predictions
+from qinglan.evaluation.pages.blind_sheet import (
     FilledRow,
     KeyRow,
     SheetRow,
@@ -24,8 +25,7 @@ from qinglan.evaluation.blind_sheet import (
     refuse_other_run,
     write_sheet,
 )
-from qinglan.evaluation.evaluation_file import Json, read_predictions
-from qinglan.tables import Cells
+from qinglan.tables.tables import Cells
 
 LETTERS = "ABCDE"
 QUESTION, HISTORY, SCORE = "问题", "历史摘要", "{}评分(1-5)"

@@ -38,9 +38,9 @@ def evaluate(
     from components.evaluation.rewriter.report import to_markdown
     from components.step_figures import log_figures
     from components.step_summary import write_summary
-    from qinglan.evaluation.evaluation_file import Outputs
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_gateway_usage, add_prompts
+    from qinglan.evaluation.gates.evaluation_file import Outputs
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.lineage.steps.step_inputs import add_gateway_usage, add_prompts
 
     settings, folds = EvaluateConfig.parse(config, "evaluate"), read_folds()
     inputs = {
@@ -91,6 +91,6 @@ def gate(
 ) -> str:
     """Answer `promote` or `hold`, on which the graph branches; the reasons are in the decision."""
     from components.gate_step import run_gate
-    from qinglan.evaluation.kinds import REWRITER
+    from qinglan.evaluation.gates.kinds import REWRITER
 
     return run_gate(REWRITER, evaluation, config, before, decision, lineage)

@@ -5,10 +5,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.addresses import Address
 from qinglan.config import Config, Fraction, Positive, Seed
-from qinglan.evaluation.gate_limits import refuse_impossible
-from qinglan.evaluation.rewriter_gate import LIMITS, GateConfig
+from qinglan.evaluation.gates.gate_limits import refuse_impossible
+from qinglan.evaluation.gates.rewriter_gate import LIMITS, GateConfig
+from qinglan.http.addresses import Address
 from qinglan.rag.as_asked import AS_ASKED
 from qinglan.rag.retrieval import RetrievalConfig
 

@@ -27,7 +27,7 @@ from components.evaluation.rewriter.student_timing import (
     time_student,
 )
 from qinglan.errors import ConfigError, OutageError, QinglanError
-from qinglan.http_client import AsyncClient, async_client, sync_client
+from qinglan.http.http_client import AsyncClient, async_client, sync_client
 from qinglan.models.references import refuse_foreign_files
 from qinglan.prompts import Message, PromptInput, student_messages
 from qinglan.rewriter.card import RewriterCard, model_context, read_card, refuse_other_prompts

@@ -13,10 +13,10 @@ import orjson
 
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.errors import DataError
-from qinglan.files import sha256_file
-from qinglan.lineage.dsse import ENVELOPE_SUFFIX
+from qinglan.files.files import sha256_file
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX
 from qinglan.rewriter.card import read_card
-from qinglan.training_rows import WITHOUT_FURTHER
+from qinglan.rows.training_rows import WITHOUT_FURTHER
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
 """A JSON list of the folders with what a run has made for each fold, in order; empty where a test is locked away."""

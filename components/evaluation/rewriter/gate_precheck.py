@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from qinglan.config import Config
-from qinglan.evaluation.rewriter_gate import GateConfig
-from qinglan.llm.model_names import same_model
+from qinglan.evaluation.gates.rewriter_gate import GateConfig
+from qinglan.llm.providers.model_names import same_model
 
 
 class GoldCounts(NamedTuple):

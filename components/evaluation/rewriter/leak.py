@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.evaluation.leaks import NamedText, check_leaks
+from qinglan.evaluation.gates.leaks import NamedText, check_leaks
 from qinglan.evaluation.question_kinds import is_complete
-from qinglan.files import sha256_file
-from qinglan.near_duplicates import question_key
+from qinglan.files.files import sha256_file
 from qinglan.rewriter.card import read_card
-from qinglan.rows import Question
+from qinglan.rows.rows import Question
+from qinglan.text.near_duplicates import question_key
 
 PARTS = ("train", "dev")
 QUESTION, HISTORY = "原始查询: ", "历史摘要: "

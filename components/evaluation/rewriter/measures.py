@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from qinglan.evaluation.gates.rewriter_gate import By
 from qinglan.evaluation.metrics import Metric
-from qinglan.evaluation.rewriter_gate import By
-from qinglan.labels import Label, graded_ndcg, passage_gains
-from qinglan.number_readings import numbers_without_source
-from qinglan.rows import Question
-from qinglan.text import is_copied, normalise
+from qinglan.rows.labels import Label, graded_ndcg, passage_gains
+from qinglan.rows.rows import Question
+from qinglan.text.number_readings import numbers_without_source
+from qinglan.text.text import is_copied, normalise
 
 TOP_K = 10
 """Passages looked at: nDCG@10, recall@10."""

@@ -5,12 +5,9 @@ from pathlib import Path
 
 from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, METRICS, SYSTEM_METRICS, metrics_by
-from qinglan.evaluation import report as kernel
-from qinglan.evaluation.evaluation_file import Json, read_predictions
-from qinglan.evaluation.leaks import describe_leaks
-from qinglan.evaluation.metrics import Metric, is_number
-from qinglan.evaluation.question_kinds import KINDS
-from qinglan.evaluation.rewriter_gate import (
+from qinglan.evaluation.gates.evaluation_file import Json, read_predictions
+from qinglan.evaluation.gates.leaks import describe_leaks
+from qinglan.evaluation.gates.rewriter_gate import (
     FIRST_IN_WORDS,
     UNGATED_METRICS,
     By,
@@ -19,8 +16,11 @@ from qinglan.evaluation.rewriter_gate import (
     loss_ps,
     shown_losses,
 )
+from qinglan.evaluation.gates.verdict import EvaluationNumbers
+from qinglan.evaluation.metrics import Metric, is_number
+from qinglan.evaluation.pages import report as kernel
+from qinglan.evaluation.question_kinds import KINDS
 from qinglan.evaluation.stage_gain import StageGain
-from qinglan.evaluation.verdict import EvaluationNumbers
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
 COLOURS = {"no rewrite": "#9aa3ad", "question + history": "#b8a06a", "teacher": "#7a4fa3", "SFT": "#5b8db8",

@@ -9,12 +9,12 @@ from components.evaluation.rewriter.score_systems import ScoredRows
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
 from qinglan.evaluation.metric_table import MetricTable, Pair
+from qinglan.evaluation.pages.report import ASSUMED
 from qinglan.evaluation.question_kinds import KINDS
-from qinglan.evaluation.report import ASSUMED
-from qinglan.llm.model_names import same_model
+from qinglan.llm.providers.model_names import same_model
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.contract import SAMPLED_SNAPSHOT
-from qinglan.rows import ValidatedRewrite
+from qinglan.rows.rows import ValidatedRewrite
 
 PAIRS = (
     ("rl", "teacher"),

@@ -21,20 +21,20 @@ from components.evaluation.rewriter.measures import (
     top1,
 )
 from qinglan.concurrency import gather_or_cancel, map_in_order
-from qinglan.digests import digest
 from qinglan.errors import DataError, RowError
-from qinglan.evaluation.rewriter_gate import By
-from qinglan.files import atomic_write
-from qinglan.labels import PASSAGE_CHARACTERS, RELEVANT, Label, read_opinion
+from qinglan.evaluation.gates.rewriter_gate import By
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_write
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import GatewayClient
-from qinglan.llm.journal import Entry
+from qinglan.llm.paid.journal import Entry
 from qinglan.prompts import JUDGE_FORMAT, LABEL_FORMAT, judge_messages, label_messages
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows import Question, QuestionWithNeed, ValidatedRewrite
+from qinglan.rows.labels import PASSAGE_CHARACTERS, RELEVANT, Label, read_opinion
+from qinglan.rows.rows import Question, QuestionWithNeed, ValidatedRewrite
 from qinglan.terminal.progress import progress
 
 STEP = "evaluate"

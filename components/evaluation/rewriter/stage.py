@@ -21,20 +21,20 @@ from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queri
 from components.evaluation.rewriter.student_inference import rewrite_all
 from components.evaluation.rewriter.student_timing import StudentOutput
 from components.evaluation.rewriter.training_curves import curves
-from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
-from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
-from qinglan.evaluation.locked_test_uses import NOT_COUNTED, count_use
+from qinglan.evaluation.gates.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
+from qinglan.evaluation.gates.locked_test_uses import NOT_COUNTED, count_use
+from qinglan.evaluation.gates.rewriter_gate import By, decide
 from qinglan.evaluation.metric_table import MetricTable
+from qinglan.evaluation.pages.report import write_report
 from qinglan.evaluation.question_kinds import question_kinds, training_terms
-from qinglan.evaluation.report import write_report
-from qinglan.evaluation.rewriter_gate import By, decide
 from qinglan.evaluation.stage_gain import read_gains
-from qinglan.files import read_jsonl
-from qinglan.lineage.record import code_version
+from qinglan.files.digests import digest
+from qinglan.files.files import read_jsonl
+from qinglan.lineage.steps.record import code_version
 from qinglan.llm.host_allowlist import check_called_hosts
-from qinglan.near_duplicates import question_key
-from qinglan.rows import ValidatedRewrite
+from qinglan.rows.rows import ValidatedRewrite
+from qinglan.text.near_duplicates import question_key
 
 Slices = Mapping[str, Sequence[str]]
 """Names of everything that holds for a question, by its id."""

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from qinglan.errors import OutageError
 from qinglan.llm.host_allowlist import check_host
+from qinglan.processes.services import READY_SECONDS, start_service
 from qinglan.prompts import PromptInput
 from qinglan.rewriter.model import GeneratedRewrite
-from qinglan.services import READY_SECONDS, start_service
-from qinglan.text import normalise
+from qinglan.text.text import normalise
 
 SERVED_PATH = "/v1/models/rewriter:predict"
 SERVED_SECONDS = 60.0
@@ -94,7 +94,7 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
     """Single rewrites as a user of the service waits for them; the first one warms up and does not count."""
     import httpx2
 
-    from qinglan.http_client import sync_client
+    from qinglan.http.http_client import sync_client
 
     check_host(url, "evaluate.rewriter_urls")
     texts, times = [], []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from qinglan.curves import curve_svg
+from qinglan.pages.curves import curve_svg
 
 FIRST = (
     "loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "student_top1", "policy_loss", "value_loss", "kl",

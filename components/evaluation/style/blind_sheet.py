@@ -16,13 +16,13 @@ import numpy as np
 from components.evaluation.style.measures import accuracy, confusions, kappa
 from qinglan.errors import DataError
 from qinglan.evaluation import statistics
-from qinglan.evaluation.blind_sheet import KeyRow, SheetRow, read_key, read_sheet, refuse_other_run, write_sheet
-from qinglan.evaluation.evaluation_file import read_predictions
+from qinglan.evaluation.gates.evaluation_file import read_predictions
 from qinglan.evaluation.metrics import Metric
-from qinglan.evaluation.report import markdown_table
+from qinglan.evaluation.pages.blind_sheet import KeyRow, SheetRow, read_key, read_sheet, refuse_other_run, write_sheet
+from qinglan.evaluation.pages.report import markdown_table
 from qinglan.evaluation.statistics import Columns
 from qinglan.style.rows import StyleRow
-from qinglan.tables import cell_label
+from qinglan.tables.tables import cell_label
 
 TEXT, LABEL, ALLOWED = "问答", "人工标签", "可选标签"
 PAIRS = (("data", "people"), ("model", "people"), ("model", "data"))

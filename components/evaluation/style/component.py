@@ -77,7 +77,7 @@ def gate_style(
 ) -> str:
     """Answer `promote` or `hold`, on which the graph branches; the reasons are in the decision."""
     from components.gate_step import run_gate
-    from qinglan.evaluation.kinds import STYLE
+    from qinglan.evaluation.gates.kinds import STYLE
 
     return run_gate(STYLE, evaluation, config, before, decision, lineage)
 
@@ -92,6 +92,6 @@ def gate_small(
 ) -> str:
     """Answer `promote` or `hold` for the smaller model, by the same gate."""
     from components.gate_step import run_gate
-    from qinglan.evaluation.kinds import STYLE
+    from qinglan.evaluation.gates.kinds import STYLE
 
     return run_gate(STYLE, small_evaluation, config, before, decision, lineage, "gate_small", "small_evaluation")

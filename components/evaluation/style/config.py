@@ -5,8 +5,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction, Positive, Seed
-from qinglan.evaluation.gate_limits import refuse_impossible
-from qinglan.evaluation.style_gate import LIMITS, GateStyleConfig
+from qinglan.evaluation.gates.gate_limits import refuse_impossible
+from qinglan.evaluation.gates.style_gate import LIMITS, GateStyleConfig
 
 
 class EvaluateStyleConfig(Config):

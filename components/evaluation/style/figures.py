@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from qinglan.svg_charts import line_element, svg_figure, text_element
+from qinglan.pages.svg_charts import line_element, svg_figure, text_element
 
 WIDTH, HEIGHT = 400, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 24, 40, 40

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import DataError
-from qinglan.evaluation.leaks import NamedText, check_leaks
-from qinglan.files import read_jsonl, sha256_file
-from qinglan.near_duplicates import comparable
+from qinglan.evaluation.gates.leaks import NamedText, check_leaks
+from qinglan.files.files import read_jsonl, sha256_file
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
+from qinglan.text.near_duplicates import comparable
 
 ADVICE = "Their answers would flatter the model. Prepare the data again and train on what that writes."
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.evaluation.style.figures import CoveragePoint, confusion_figure, coverage_figure, reliability_figure
-from qinglan.evaluation import report as kernel
-from qinglan.evaluation.evaluation_file import Json
-from qinglan.evaluation.leaks import describe_leaks
+from qinglan.evaluation.gates.evaluation_file import Json
+from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric
+from qinglan.evaluation.pages import report as kernel
 from qinglan.style.rows import StyleRow
 
 SYSTEMS = {

@@ -20,20 +20,20 @@ from components.evaluation.style.measures import BINS, undo_temperature
 from components.evaluation.style.report import build_report, draw_examples
 from components.evaluation.style.results import BASELINE, BEFORE, LARGE, MODEL, PredictionTable
 from components.evaluation.style.teacher import TeacherFiles, teacher_probabilities
-from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.evaluation.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
-from qinglan.evaluation.locked_test_uses import NOT_COUNTED, count_use
-from qinglan.evaluation.report import write_report
+from qinglan.evaluation.gates.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
+from qinglan.evaluation.gates.locked_test_uses import NOT_COUNTED, count_use
+from qinglan.evaluation.gates.style_gate import decide
+from qinglan.evaluation.pages.report import write_report
 from qinglan.evaluation.statistics import Columns, group_numbers
-from qinglan.evaluation.style_gate import decide
-from qinglan.files import atomic_write, sha256_file
-from qinglan.lineage.record import code_version
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_write, sha256_file
+from qinglan.lineage.steps.record import code_version
 from qinglan.models.weights import count_parameters
-from qinglan.near_duplicates import comparable, group_near_duplicates
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.model import EngineName, StyleCard, StyleModel, read_card
 from qinglan.style.rows import FOLDS_FILE, SPLITS, StyleRow, read_folds, read_split, refuse_folds
+from qinglan.text.near_duplicates import comparable, group_near_duplicates
 
 HARMLESS = "harmless"
 CROSS_FITTED_NOTES = (

@@ -12,8 +12,8 @@ from components.evaluation.style.report import to_markdown
 from components.evaluation.style.teacher import TeacherFiles
 from components.step_figures import log_figures
 from components.step_summary import write_summary
-from qinglan.evaluation.evaluation_file import Outputs
-from qinglan.lineage.record import Artifact, recorded
+from qinglan.evaluation.gates.evaluation_file import Outputs
+from qinglan.lineage.steps.record import Artifact, recorded
 
 SMALL = "small_"
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.evaluation.evaluation_file import read_evaluation
-from qinglan.evaluation.kinds import mapping_at
+from qinglan.evaluation.gates.evaluation_file import read_evaluation
+from qinglan.evaluation.gates.kinds import mapping_at
 from qinglan.evaluation.statistics import Columns
+from qinglan.files.digests import digest
 from qinglan.style.labels import Labels
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import StyleRow

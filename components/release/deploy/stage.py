@@ -12,13 +12,13 @@ from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import RolloutDecision, decide_rollout
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, IncompleteAuditError
 from qinglan.kubernetes.model_rollouts import Object
-from qinglan.lineage.audit_targets import release_target
-from qinglan.lineage.deploy_gate import may_serve
-from qinglan.lineage.release_address import ReleaseAddress
-from qinglan.lineage.release_folder import MODEL, VERDICT, Release, read_release
-from qinglan.lineage.trust import TrustPolicy
-from qinglan.markdown import markdown_text
+from qinglan.lineage.auditing.audit_targets import release_target
+from qinglan.lineage.auditing.deploy_gate import may_serve
+from qinglan.lineage.release.release_address import ReleaseAddress
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.release_folder import MODEL, VERDICT, Release, read_release
 from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER
+from qinglan.pages.markdown import markdown_text
 
 TRIES = 5
 

@@ -8,8 +8,8 @@ from components.release.deploy import stage
 from components.release.deploy.cluster import ClusterRollouts
 from components.release.deploy.config import DeployConfig
 from components.step_summary import write_summary
-from qinglan.lineage.record import Artifact, recorded
-from qinglan.lineage.trust import default_trust
+from qinglan.lineage.signing.trust import default_trust
+from qinglan.lineage.steps.record import Artifact, recorded
 
 
 def run_deploy(

@@ -1,7 +1,7 @@
 """A release of what was served before anything was judged: signed, with its whole lineage, and with no verdict.
 
 Nobody may deploy it as it is. The deploy gate says what is missing, and who has a releaser's key may break the glass
-for it (qinglan/lineage/release_notes.py): the first model that is ever served has nothing to be compared with.
+for it (qinglan/lineage/release/release_notes.py): the first model that is served has nothing to be compared with.
 """
 
 from pathlib import Path
@@ -16,17 +16,17 @@ from components.release.register.stage import (
     read_statements,
     release_statement,
 )
-from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.evaluation.evaluation_file import read_evaluation
-from qinglan.evaluation.kinds import kind_of, model_digest
-from qinglan.evaluation.verdict import Verdict
-from qinglan.files import atomic_folder
-from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.keys import Signer, load_signer
-from qinglan.lineage.release_folder import EVALUATION, PROVENANCE, VERDICT
-from qinglan.lineage.statement import to_payload
-from qinglan.lineage.step_clock import step_clock
+from qinglan.evaluation.gates.evaluation_file import read_evaluation
+from qinglan.evaluation.gates.kinds import kind_of, model_digest
+from qinglan.evaluation.gates.verdict import Verdict
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_folder
+from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.signing.keys import Signer, load_signer
+from qinglan.lineage.signing.statement import to_payload
+from qinglan.lineage.steps.step_clock import step_clock
+from qinglan.lineage.trace.release_folder import EVALUATION, PROVENANCE, VERDICT
 
 UNJUDGED = "No gate has judged this model: it is the first that was served."
 

@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from components.release.register.config import RegisterConfig
-from qinglan.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.errors import ConfigError
-from qinglan.lineage.bom import CYCLONEDX_HASHES, MODEL_FILE_PREFIX, schema_fault
-from qinglan.lineage.release_folder import LineageStatement
-from qinglan.lineage.statement import ArtifactRef
+from qinglan.files.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
+from qinglan.lineage.release.bom import CYCLONEDX_HASHES, MODEL_FILE_PREFIX, schema_fault
+from qinglan.lineage.signing.statement import ArtifactRef
+from qinglan.lineage.trace.release_folder import LineageStatement
 
 SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
 """Namespace of serial numbers: the same model has the same number."""

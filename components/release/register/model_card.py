@@ -5,11 +5,11 @@ from typing import Any
 
 from components.release.register.config import RegisterConfig
 from components.release.register.model_kinds import MODEL_KINDS, ModelKind
-from qinglan.evaluation.kinds import Evaluation, Kind, mapping_at
-from qinglan.evaluation.rewriter_gate import CROSS_FITTED
-from qinglan.evaluation.verdict import Verdict
-from qinglan.lineage.bom import CYCLONEDX_HASHES
-from qinglan.lineage.release_folder import LineageStatement
+from qinglan.evaluation.gates.kinds import Evaluation, Kind, mapping_at
+from qinglan.evaluation.gates.rewriter_gate import CROSS_FITTED
+from qinglan.evaluation.gates.verdict import Verdict
+from qinglan.lineage.release.bom import CYCLONEDX_HASHES
+from qinglan.lineage.trace.release_folder import LineageStatement
 
 Json = dict[str, Any]
 STAND_IN_LIMIT = "A stand-in taught this model, for a demonstration: it is of no use in production."

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from components.release.register.config import RegisterConfig
 from qinglan.errors import AlteredError
-from qinglan.lineage.keys import Signer
-from qinglan.lineage.name_moves import foreign_entry_fault, sign_with
-from qinglan.lineage.trust import policy_at_hand
+from qinglan.lineage.signing.keys import Signer
+from qinglan.lineage.signing.trust import policy_at_hand
+from qinglan.lineage.trace.name_moves import foreign_entry_fault, sign_with
 
 
 def current_digest(config: RegisterConfig) -> str | None:

@@ -15,21 +15,26 @@ from components.release.register.config import RegisterConfig
 from components.release.register.model_card import model_card
 from components.release.register.publish import current_digest, publish
 from components.step_summary import write_summary
-from qinglan.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
 from qinglan.errors import AlteredError, ConfigError, DataError, GateHeldError
-from qinglan.evaluation.evaluation_file import read_evaluation
-from qinglan.evaluation.kinds import Kind, kind_of
-from qinglan.evaluation.verdict import Verdict, verdict_bytes
-from qinglan.files import atomic_folder, sha256_bytes, sha256_file
-from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.earlier_steps import refuse_changed_papers
-from qinglan.lineage.evidence import FileEvidence
-from qinglan.lineage.findings import GRAVE
-from qinglan.lineage.keys import Signer, load_signer
-from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.record import Artifact, code_version, environment_inputs, recorded, versions
-from qinglan.lineage.release_check import trusted_statements
-from qinglan.lineage.release_folder import (
+from qinglan.evaluation.gates.evaluation_file import read_evaluation
+from qinglan.evaluation.gates.kinds import Kind, kind_of
+from qinglan.evaluation.gates.verdict import Verdict, verdict_bytes
+from qinglan.files.digests import FOLDER_ALGORITHM, digest, file_digests, tree_digest
+from qinglan.files.files import atomic_folder, sha256_bytes, sha256_file
+from qinglan.files.plain_files import plain_files
+from qinglan.lineage.release.release_check import trusted_statements
+from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.signing.findings import GRAVE
+from qinglan.lineage.signing.keys import Signer, load_signer
+from qinglan.lineage.signing.model_signature import sign_model
+from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef, Statement, to_payload
+from qinglan.lineage.signing.statement_index import tenant_fault
+from qinglan.lineage.signing.trust import policy_at_hand
+from qinglan.lineage.steps.earlier_steps import refuse_changed_papers
+from qinglan.lineage.steps.record import Artifact, code_version, environment_inputs, recorded, versions
+from qinglan.lineage.steps.step_clock import StepClock, step_clock
+from qinglan.lineage.trace.evidence import FileEvidence
+from qinglan.lineage.trace.release_folder import (
     BOM,
     EVALUATION,
     LINEAGE,
@@ -44,14 +49,9 @@ from qinglan.lineage.release_folder import (
     read_lineage,
     release_artifacts,
 )  # fmt: skip
-from qinglan.lineage.statement import RELEASE_STAGE, ArtifactRef, Statement, to_payload
-from qinglan.lineage.statement_index import tenant_fault
-from qinglan.lineage.step_clock import StepClock, step_clock
-from qinglan.lineage.student_prompts import prompt_faults
-from qinglan.lineage.trust import policy_at_hand
-from qinglan.lineage.walk import findings_of, walk
+from qinglan.lineage.trace.student_prompts import prompt_faults
+from qinglan.lineage.trace.walk import findings_of, walk
 from qinglan.models.model_files import refuse_disallowed_files
-from qinglan.plain_files import plain_files
 from qinglan.rewriter.card import CARD, read_card, refuse_other_prompts
 from qinglan.run_id import RUN_VARIABLE
 
@@ -134,7 +134,7 @@ def run_step(
 def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     """Write the release of a model that the gate held, which says so; no store gets it and no name points to it.
 
-    The deploy gate refuses it, unless a releaser's key signs an override for it (qinglan/lineage/release_notes.py).
+    The deploy gate refuses it, unless a releaser's key signs an override (qinglan/lineage/release/release_notes.py).
     """
     refuse_stand_in(config)
     signer = load_signer("releaser")

@@ -22,7 +22,7 @@ def base(
     from components.step_figures import log_figures
     from components.training.base import stage
     from components.training.base.config import BaseConfig
-    from qinglan.lineage.record import recorded
+    from qinglan.lineage.steps.record import recorded
 
     settings = BaseConfig.parse(config, "base")
     inputs = {"knowledge_base": knowledge_base, "prompts": prompts}
@@ -49,7 +49,7 @@ def text_base(
     from components.step_figures import log_figures
     from components.training.base import stage
     from components.training.base.config import BaseConfig
-    from qinglan.lineage.record import recorded
+    from qinglan.lineage.steps.record import recorded
 
     settings = BaseConfig.parse(config, "base")
     outputs = {"base_model": base_model}

@@ -15,7 +15,9 @@ import orjson
 
 from components.training.base.config import BaseConfig
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
+from qinglan.files.files import atomic_folder, cache_folder, read_jsonl, sha256_file, sha256_text
+from qinglan.files.plain_files import plain_files
+from qinglan.files.scratch import source_digest
 from qinglan.models.base_reference import (
     BY_REFERENCE_VARIABLE,
     REFERENCE,
@@ -26,12 +28,10 @@ from qinglan.models.base_reference import (
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.weights import count_parameters
-from qinglan.plain_files import plain_files
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary, refuse_unfit_base
 from qinglan.rewriter.card import RewriterCard, write_card
-from qinglan.scratch import source_digest
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from components.training.kubeflow.job_runner import KFP_RUN_LABEL
 from qinglan.errors import QinglanError
-from qinglan.jobs.job_labels import PART_OF_LABELS, RUN_LABEL, label_value
-from qinglan.jobs.job_status import is_finished, parse_timestamp
+from qinglan.jobs.cluster.job_labels import PART_OF_LABELS, RUN_LABEL, label_value
+from qinglan.jobs.cluster.job_status import is_finished, parse_timestamp
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api, connect
 from qinglan.terminal import say, say_error

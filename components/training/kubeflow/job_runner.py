@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from qinglan.errors import ConfigError
 from qinglan.jobs import LocalRunner, Runner
-from qinglan.jobs.job_labels import RUN_LABEL, TENANT_LABEL
-from qinglan.jobs.launch_context import LaunchContext
+from qinglan.jobs.cluster.job_labels import RUN_LABEL, TENANT_LABEL
+from qinglan.jobs.cluster.launch_context import LaunchContext
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.run_id import RUN_VARIABLE
 
@@ -27,7 +27,7 @@ def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
     """
     if device == "cpu" or not task_config or not task_config.get("resources"):
         return LocalRunner()
-    from qinglan.jobs.pytorchjob import PyTorchJobRunner
+    from qinglan.jobs.cluster.pytorchjob import PyTorchJobRunner
     from qinglan.kubernetes.client import connect
 
     api = connect()

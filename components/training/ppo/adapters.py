@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 Tensors = dict[str, Any]

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from qinglan.errors import TrainingError
-from qinglan.files import atomic_folder
+from qinglan.files.files import atomic_folder
 
 LATEST = "latest_checkpointed_iteration.txt"
 STEP = "step.txt"

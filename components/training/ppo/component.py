@@ -27,9 +27,9 @@ def ppo(
     from components.training.kubeflow.job_runner import job_runner
     from components.training.ppo import stage
     from components.training.ppo.config import PpoConfig
-    from qinglan.curves import write_curve_page
-    from qinglan.lineage.record import recorded
-    from qinglan.lineage.step_inputs import add_critic, add_gateway_usage, add_prompts, add_reward
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.lineage.steps.step_inputs import add_critic, add_gateway_usage, add_prompts, add_reward
+    from qinglan.pages.curves import write_curve_page
     from qinglan.reward.scorer import STEP as REWARD
 
     settings = PpoConfig.parse(config, "ppo")

@@ -6,8 +6,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction, Positive, Seed
+from qinglan.live.trackers import Tracker
 from qinglan.reward.config import RewardConfig
-from qinglan.trackers import Tracker
 
 Rate = float
 """A learning rate."""

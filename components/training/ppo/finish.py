@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.training.ppo.export_model import export_checkpoint, export_untrained
-from qinglan.files import atomic_folder
+from qinglan.files.files import atomic_folder
 from qinglan.jobs.module_job import module_job_main
 from qinglan.rewriter.card import RewriterCard
 from qinglan.rewriter.model import Student, refuse_unusable, unusable_answer

@@ -21,7 +21,7 @@ class GatewayUsage:
 
     def _counts(self) -> UsageCounts:
         from qinglan.errors import OutageError
-        from qinglan.http_client import get_json
+        from qinglan.http.http_client import get_json
 
         try:
             return usage_counts(get_json(self._url, "See the gateway's log, then run again.", timeout=5.0))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from components.training.ppo.config import PpoConfig
 from components.training.ppo.device import ACTOR, ROLLOUT, Value, load_device
-from qinglan.trackers import training_name
+from qinglan.live.trackers import training_name
 
 
 class TrainingPaths(NamedTuple):

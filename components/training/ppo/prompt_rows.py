@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from components.training.ppo.config import PpoConfig
 from qinglan.errors import DataError, RowError
-from qinglan.files import atomic_write, dump_line
+from qinglan.files.files import atomic_write, dump_line
 from qinglan.prompts import refuse_control_tokens
 from qinglan.reward.episode import refuse_other_retrieval
 from qinglan.reward.reward_function import read_prompt
 from qinglan.rewriter.model import fit_prompt, render_prompt
-from qinglan.rows import Question, quarantine_row
+from qinglan.rows.rows import Question, quarantine_row
 
 STEP = "ppo"
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")

@@ -23,25 +23,25 @@ from components.training.ppo.metrics import dev_score
 from components.training.ppo.overrides import TrainingPaths
 from components.training.ppo.plugin.reward_terms import GATEWAY_VARIABLE
 from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
-from qinglan.curves import CURVE_FILE, rows_curve
-from qinglan.digests import digest
 from qinglan.errors import DataError, TrainingError
 from qinglan.evaluation.stage_gain import write_gain
-from qinglan.files import atomic_folder, atomic_write, sha256_file
-from qinglan.gpus import need_gpus
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_folder, atomic_write, sha256_file
+from qinglan.files.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
 from qinglan.jobs.command_failures import explain_failure
+from qinglan.jobs.gpus import need_gpus
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import process_cleanup
+from qinglan.live.trackers import tracked
 from qinglan.live.view import live_training
 from qinglan.llm.host_allowlist import check_called_hosts
+from qinglan.pages.curves import CURVE_FILE, rows_curve
 from qinglan.reward.outage import clear_outage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary
 from qinglan.rewriter.card import RewriterCard, read_card
 from qinglan.rewriter.model import load_tokenizer
-from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.terminal import say
-from qinglan.trackers import tracked
 
 REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"

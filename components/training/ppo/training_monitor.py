@@ -8,7 +8,7 @@ import orjson
 from components.training.ppo.metrics import Step, dev_score, parse_step, step_summary
 from qinglan.errors import QinglanError
 from qinglan.evaluation.stage_gain import Measure, StageGain
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from qinglan.live.alarms import Alarm
 from qinglan.live.follow import LineFollower, complete_lines
 from qinglan.live.view import LiveTraining

@@ -8,10 +8,10 @@ import orjson
 
 from components.training.sft.config import SftConfig
 from qinglan.errors import DataError
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from qinglan.prompts import Message, refuse_control_tokens
 from qinglan.rewriter.model import fit_prompt, render_prompt
-from qinglan.rows import QuarantinedRow
+from qinglan.rows.rows import QuarantinedRow
 
 TURN_END = 2
 """Tokens that ms-swift writes after an answer: the end of the turn, and a line's."""

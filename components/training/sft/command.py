@@ -9,7 +9,7 @@ from components.training.sft.config import SftConfig
 from components.training.sft.steps import validation_interval
 from qinglan.jobs import Command
 from qinglan.jobs.inside.node_info import WORLD_SIZE_VARIABLE
-from qinglan.trackers import training_name
+from qinglan.live.trackers import training_name
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

@@ -27,8 +27,8 @@ def sft(
     from components.training.kubeflow.job_runner import job_runner
     from components.training.sft import stage
     from components.training.sft.config import SftConfig
-    from qinglan.curves import write_curve_page
-    from qinglan.lineage.record import recorded
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.pages.curves import write_curve_page
 
     settings = SftConfig.parse(config, "sft")
     where = job_runner(settings.device, task_config.__dict__)

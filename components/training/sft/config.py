@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, Fraction, Positive, Seed
-from qinglan.trackers import Tracker
+from qinglan.live.trackers import Tracker
 
 COMPARED_ROWS = 512
 """Dev rows at most that the models with and without the teacher's further rows are asked."""

@@ -15,12 +15,12 @@ import orjson
 
 from components.training.sft.config import SftConfig
 from qinglan.errors import TrainingError
-from qinglan.files import atomic_folder
+from qinglan.files.files import atomic_folder
+from qinglan.files.scratch import last_checkpoint
 from qinglan.jobs.module_job import module_job_main
 from qinglan.models.references import ADAPTER_CONFIG, ADAPTER_FOLDER, ADAPTER_WEIGHTS
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rewriter.model import Student, unusable_answer
-from qinglan.scratch import last_checkpoint
 
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt")

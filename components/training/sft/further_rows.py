@@ -21,11 +21,11 @@ from qinglan.evaluation.stage_gain import StageGain
 from qinglan.evaluation.statistics import bootstrap_means, group_numbers
 from qinglan.jobs import Runner
 from qinglan.jobs.module_job import module_job_main, run_module_job
-from qinglan.prompt_parquet import read_prompts
 from qinglan.prompts import Message
 from qinglan.reward.episode import TrainingPrompt
 from qinglan.reward.reward_function import read_prompt
 from qinglan.rewriter.model import Student
+from qinglan.rows.prompt_parquet import read_prompts
 
 BATCH, DRAWS = 64, 2_000
 

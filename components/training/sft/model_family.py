@@ -9,7 +9,7 @@ from pathlib import Path
 from components.training.sft.config import SftConfig
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
-from qinglan.plain_files import read_plain
+from qinglan.files.plain_files import read_plain
 from qinglan.prompts import Message
 
 TEMPLATES = {"": "chatml", "<think>\n\n</think>\n\n": "qwen3"}

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from qinglan.scratch import last_checkpoint
+from qinglan.files.scratch import last_checkpoint
 
 
 def resume_command(checkpoints: Path, argv: list[str]) -> list[str]:

@@ -19,25 +19,25 @@ from components.training.sft.finish import finish
 from components.training.sft.further_rows import compare, gain_in_words, read_dev_rows
 from components.training.sft.model_family import with_family
 from components.training.sft.training_monitor import TrainingMonitor
-from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.errors import TrainingError
 from qinglan.evaluation.stage_gain import StageGain, write_gain
-from qinglan.files import atomic_folder, atomic_write, dump_line, sha256_file
-from qinglan.gpus import need_gpus
+from qinglan.files.files import atomic_folder, atomic_write, dump_line, sha256_file
+from qinglan.files.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
+from qinglan.jobs.gpus import need_gpus
 from qinglan.jobs.module_job import run_module_job
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.live.alarms import sft_without_gain
+from qinglan.live.trackers import tracked
 from qinglan.live.view import WHOLE, Part, live_training
 from qinglan.models.base_reference import base_digest, is_reference, weights_folder
+from qinglan.pages.curves import CURVE_FILE, rows_curve
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
 from qinglan.rewriter.model import load_tokenizer, refuse_unusable, render_prompt
-from qinglan.rows import QuarantinedRow
-from qinglan.scratch import copy_to_scratch, scratch_folder, source_digest
+from qinglan.rows.rows import QuarantinedRow
+from qinglan.rows.training_rows import WITHOUT_FURTHER
 from qinglan.terminal import say
-from qinglan.trackers import tracked
-from qinglan.training_rows import WITHOUT_FURTHER
 
 DONE, LEFT_OUT = "done.json", "left_out.jsonl"
 CHATS = "chats"

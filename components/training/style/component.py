@@ -25,8 +25,8 @@ def style(
     from components.step_figures import log_figures
     from components.training.style import stage
     from components.training.style.config import StyleConfig
-    from qinglan.curves import write_curve_page
-    from qinglan.lineage.record import recorded
+    from qinglan.lineage.steps.record import recorded
+    from qinglan.pages.curves import write_curve_page
 
     settings = StyleConfig.parse(config, "style")
     inputs = {"base_model": base_model, "style_rows": style_rows}
@@ -66,7 +66,7 @@ def distil(
     from components.step_summary import write_summary
     from components.training.style import distil as stage
     from components.training.style.config import DistilConfig
-    from qinglan.lineage.record import recorded
+    from qinglan.lineage.steps.record import recorded
 
     settings = DistilConfig.parse(config, "distil")
     inputs = {"style_model": style_model, "style_rows": style_rows}

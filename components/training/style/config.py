@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Positive, Seed
-from qinglan.trackers import Tracker
+from qinglan.live.trackers import Tracker
 
 
 class StyleConfig(Config):

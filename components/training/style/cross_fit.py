@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from qinglan.style.model import StyleModel, read_card
 from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow, question_only_text
 

@@ -18,12 +18,12 @@ from components.training.style.dataset import StyleDataset, one_hot
 from components.training.style.export import export_int8
 from components.training.style.stage import files_digests, save_calibrated, write_log
 from components.training.style.trainer import FitSettings, Loss, Watch, fit
-from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError, TrainingError
-from qinglan.files import atomic_folder, atomic_write, read_jsonl
-from qinglan.gpus import need_gpus
+from qinglan.files.digests import digest
+from qinglan.files.files import atomic_folder, atomic_write, read_jsonl
+from qinglan.files.scratch import scratch_folder, source_digest
+from qinglan.jobs.gpus import need_gpus
 from qinglan.models.weights import count_parameters
-from qinglan.scratch import scratch_folder, source_digest
 from qinglan.style.labels import Labels
 from qinglan.style.model import ONNX_FILE, StyleCard, StyleModel
 from qinglan.style.predict import encode

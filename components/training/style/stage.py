@@ -17,13 +17,13 @@ from components.training.style.config import StyleConfig
 from components.training.style.cross_fit import Fold, cross_fit, make_folds
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
 from components.training.style.trainer import CURVES, FitSettings, Loss, Watch, fit
-from qinglan.curves import CURVE_FILE, rows_curve
 from qinglan.errors import DataError
-from qinglan.files import atomic_folder, atomic_write, sha256_file
-from qinglan.gpus import need_gpus
+from qinglan.files.files import atomic_folder, atomic_write, sha256_file
+from qinglan.files.scratch import scratch_folder, source_digest
+from qinglan.jobs.gpus import need_gpus
 from qinglan.live.view import Part
 from qinglan.models.base_reference import base_digest, weights_folder
-from qinglan.scratch import scratch_folder, source_digest
+from qinglan.pages.curves import CURVE_FILE, rows_curve
 from qinglan.style.engines import TorchEngine
 from qinglan.style.labels import MAPPING_FILE, Labels, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, write_card

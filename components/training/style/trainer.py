@@ -10,10 +10,10 @@ import numpy as np
 
 from components.training.style.dataset import StyleDataset, collate
 from qinglan.errors import TrainingError
+from qinglan.files.scratch import last_checkpoint
 from qinglan.live.alarms import loss_alarms
+from qinglan.live.trackers import Tracker, tracked, training_name
 from qinglan.live.view import WHOLE, LiveTraining, Part, live_training
-from qinglan.scratch import last_checkpoint
-from qinglan.trackers import Tracker, tracked, training_name
 
 NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", "eval_accuracy": "accuracy"}
 NAMES |= {"eval_weighted_f1": "weighted_f1"}

@@ -20,7 +20,7 @@ from qinglan.jobs.inside.raylet import (
 )
 from qinglan.jobs.inside.rendezvous import RendezvousServer
 from qinglan.jobs.local import terminate_process_group
-from qinglan.services import free_port
+from qinglan.processes.services import free_port
 from qinglan.terminal import say
 
 LOSS_REPORT_SECONDS = 3.0

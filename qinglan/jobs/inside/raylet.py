@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import ConfigError, TrainingError
-from qinglan.services import free_port
+from qinglan.processes.services import free_port
 
 TOKEN = "RAY_AUTH_TOKEN"
 MAX_RAY_STARTS = 5

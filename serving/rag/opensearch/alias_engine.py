@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from qinglan.errors import DataError
 from qinglan.rag.contract import KnowledgeBase
 from serving.rag.engine import Candidate, EngineUnavailable, Scores, SnapshotGone
-from serving.rag.lexical_reranker import RerankerModel
 from serving.rag.opensearch.cluster_client import ClusterClient
 from serving.rag.opensearch.engine import OpenSearchEngine
 from serving.rag.opensearch.index_layout import IndexMetadata, alias_of
+from serving.rag.rerank.lexical_reranker import RerankerModel
 
 ALIAS_TTL_SECONDS = 2.0
 """Seconds for which a switched alias may go unnoticed."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError, OutageError
-from qinglan.text import one_line
+from qinglan.text.text import one_line
 
 SHOWN = 5
 LONGEST_REASON = 200

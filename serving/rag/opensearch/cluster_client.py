@@ -7,7 +7,7 @@ from typing import Any
 from qinglan.errors import OutageError
 from qinglan.llm.limits import CircuitBreaker
 from serving.rag.engine import EngineUnavailable, SnapshotGone
-from serving.rag.opensearch.connection import OpenSearchConfig, connect
+from serving.rag.opensearch_connection import OpenSearchConfig, connect
 
 OUTAGE_AFTER = 5
 PROBE_SECONDS = 1.0

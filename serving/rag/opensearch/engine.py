@@ -8,16 +8,16 @@ text are (`_termvectors`), another finds its best passages. What was read is kep
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
-from qinglan.files import sha256_text
+from qinglan.files.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
-from qinglan.rag.index import CACHED_PASSAGES, MAX_TIED_HITS, MIN_SEARCH_HITS, QUERY_TERMS, Hit
 from qinglan.rag.knowledge_base import inverse_frequency
-from qinglan.text import search_terms
+from qinglan.rag.lexical.index import CACHED_PASSAGES, MAX_TIED_HITS, MIN_SEARCH_HITS, QUERY_TERMS, Hit
+from qinglan.text.text import search_terms
 from serving.rag.engine import Candidate, Scores, SnapshotGone
-from serving.rag.lexical_reranker import RIVALS, RerankerModel, WeightedPassage, WeightedText, compute_features
 from serving.rag.lru_cache import LruCache
 from serving.rag.opensearch.cluster_client import ClusterClient
 from serving.rag.opensearch.index_layout import FORMAT, TERMS, IndexMetadata, alias_of
+from serving.rag.rerank.lexical_reranker import RIVALS, RerankerModel, WeightedPassage, WeightedText, compute_features
 
 CACHED_TEXTS = 1024
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files import read_jsonl, sha256_file
+from qinglan.files.files import read_jsonl, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
 from qinglan.terminal.progress import progress
@@ -27,7 +27,7 @@ from serving.rag.opensearch.outage_retry import OutageRetry
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
 
-    from qinglan.rag.passage_terms import DocumentFrequencies
+    from qinglan.rag.lexical.passage_terms import DocumentFrequencies
 
 CHUNK = 1000
 CHUNK_BYTES = 8_000_000
@@ -89,7 +89,7 @@ def load(
 
 def count_terms(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
     """The first reading: every passage is checked, before anything is sent."""
-    from qinglan.rag.passage_terms import DocumentFrequencies, extract_terms, passage_batches
+    from qinglan.rag.lexical.passage_terms import DocumentFrequencies, extract_terms, passage_batches
 
     frequencies, passages = DocumentFrequencies(), 0
     with progress(f"read {name}") as tick:
@@ -163,7 +163,7 @@ def bulk_documents(
     counted: KnowledgeBaseCounts, begin: int, under_way: dict[int, PassageSource]
 ) -> Iterator[tuple[dict[str, Any], str]]:
     """The second reading, from one passage on: what is sent of each; where it stands is noted in `under_way`."""
-    from qinglan.rag.passage_terms import extract_terms, passage_batches
+    from qinglan.rag.lexical.passage_terms import extract_terms, passage_batches
 
     weigh = counted.frequencies.weigher(lambda df: inverse_frequency(df, counted.passages))
     sources: deque[PassageSource] = deque()

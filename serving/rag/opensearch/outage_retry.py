@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qinglan.errors import OutageError
 from qinglan.terminal import say
-from qinglan.text import one_line
+from qinglan.text.text import one_line
 from serving.rag.opensearch.bulk_outcomes import LONGEST_REASON, error_reason
 
 if TYPE_CHECKING:

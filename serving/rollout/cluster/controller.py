@@ -12,7 +12,7 @@ from typing import NamedTuple
 from qinglan.errors import ConfigError, ConflictError, OutageError
 from qinglan.kubernetes.client import Api
 from qinglan.kubernetes.model_rollouts import is_under_way, next_rollout
-from qinglan.lineage.trust import TrustPolicy
+from qinglan.lineage.signing.trust import TrustPolicy
 from serving.rollout import reconciler
 from serving.rollout.cluster import events
 from serving.rollout.cluster.evidence import PrometheusEvidence

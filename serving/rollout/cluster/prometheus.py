@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from qinglan.addresses import address_fault
 from qinglan.errors import ConfigError, OutageError
-from qinglan.http_client import sync_client
+from qinglan.http.addresses import address_fault
+from qinglan.http.http_client import sync_client
 
 ANSWER_SECONDS = 15.0
 MAX_ANSWER_BYTES = 64_000_000

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from qinglan.digests import tree_digest
 from qinglan.errors import AlteredError, ConfigError, DataError, OutageError, QinglanError
-from qinglan.lineage.audit_targets import release_target
-from qinglan.lineage.deploy_gate import may_serve
-from qinglan.lineage.model_verification import release_files
-from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
-from qinglan.lineage.release_folder import MODEL, ReleaseStatement, read_release_statement
-from qinglan.lineage.trust import TrustPolicy
+from qinglan.files.digests import tree_digest
+from qinglan.lineage.auditing.audit_targets import release_target
+from qinglan.lineage.auditing.deploy_gate import may_serve
+from qinglan.lineage.release.model_verification import release_files
+from qinglan.lineage.release.release_address import ReleaseAddress, parse_release_uri
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.release_folder import MODEL, ReleaseStatement, read_release_statement
 from qinglan.store import Store, open_store
 from serving.rollout.ports import Proof
 from serving.rollout.spec import Release

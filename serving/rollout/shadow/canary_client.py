@@ -6,9 +6,9 @@ import httpx2
 import orjson
 
 from qinglan.errors import ConfigError
-from qinglan.http_client import async_client
+from qinglan.http.http_client import async_client
 from qinglan.kubernetes.shadow_token import SHADOW_HEADER, VARIABLE, read_shadow_token
-from qinglan.text import is_blank
+from qinglan.text.text import is_blank
 from serving.rollout.shadow.config import ModelPair
 from serving.rollout.shadow.metrics import PairFailure
 from serving.rollout.shadow.payload_log import LoggedQuestion

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import QinglanError
 from qinglan.rag.client import RagClient
-from qinglan.reward.seed_v1 import retrieval_quality
-from qinglan.text import one_line
+from qinglan.reward.terms.seed_v1 import retrieval_quality
+from qinglan.text.text import one_line
 from serving.rollout.shadow.config import ShadowConfig
 from serving.rollout.shadow.metrics import PairFailure, PairOutcome
 from serving.rollout.shadow.payload_log import LoggedQuestion

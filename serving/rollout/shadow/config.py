@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from qinglan.addresses import Address
 from qinglan.config import Config, Fraction
+from qinglan.http.addresses import Address
 from qinglan.rag.retrieval import RetrievalConfig
 
 VERSION_PATTERN = r"^[0-9a-f]{12}$"

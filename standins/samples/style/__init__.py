@@ -16,10 +16,10 @@ from typing import NamedTuple
 import orjson
 
 from qinglan.config import Config, Fraction, Positive, load_yaml
-from qinglan.files import atomic_write, dump_line
+from qinglan.files.files import atomic_write, dump_line
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text
 from qinglan.style.rows import UnlabelledText
-from qinglan.tables import write_table
+from qinglan.tables.tables import write_table
 from standins.samples.tenant_content import load_tenant_content
 
 JSON, SHEET, UNLABELLED = "style.json", "style.xlsx", "unlabelled.jsonl"

@@ -11,9 +11,9 @@ import httpx
 import yaml
 
 from qinglan.errors import QinglanError
-from tests.cluster.binaries import binary
+from tests.cluster.build.binaries import binary
 from tests.cluster.plane.processes import Folder
-from tests.graph_yaml import LOADER
+from tests.screens.graph_yaml import LOADER
 
 OWN = Path(__file__).parent / "manifests"
 CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace")

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
-from tests.cluster.binaries import build_all, kept_at, manifests
+from tests.cluster.build.binaries import build_all, kept_at, manifests
 from tests.cluster.plane import certs, objects
 from tests.cluster.plane.command_lines import Keys, parts, server, stages
 from tests.cluster.plane.ports import Ports, free_ports

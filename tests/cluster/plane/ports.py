@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from qinglan.errors import OutageError
-from qinglan.services import UNASSIGNED_PORTS
+from qinglan.processes.services import UNASSIGNED_PORTS
 
 TRIES = 200
 

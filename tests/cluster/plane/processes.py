@@ -18,9 +18,9 @@ from typing import NamedTuple
 import httpx
 
 from qinglan.errors import OutageError
-from qinglan.files import atomic_write
-from qinglan.services import end_with_parent
-from tests.cluster.binaries import binary
+from qinglan.files.files import atomic_write
+from qinglan.processes.services import end_with_parent
+from tests.cluster.build.binaries import binary
 
 READY_SECONDS = 600.0
 END_SECONDS = 15.0
@@ -30,7 +30,7 @@ LAST_LINES = 15
 class Part(NamedTuple):
     name: str
     program: str
-    """A name of tests/cluster/programs.py, or an absolute path."""
+    """A name of tests/cluster/build/programs.py, or an absolute path."""
     arguments: list[str]
     settings: dict[str, str]
     ready: str = ""

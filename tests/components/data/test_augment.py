@@ -26,22 +26,22 @@ from components.data.augment.teacher import is_better
 from components.data.convert.config import ConvertConfig
 from components.data.convert.stage import convert
 from qinglan.errors import BudgetError, DataError, RowError
-from qinglan.files import dump_line, read_jsonl
-from qinglan.near_duplicates import NearDuplicateIndex, question_key
-from qinglan.prompt_parquet import read_prompts
+from qinglan.files.files import dump_line, read_jsonl
 from qinglan.rag.contract import Passage
-from qinglan.rag.index import Index, build_index
+from qinglan.rag.lexical.index import Index, build_index
 from qinglan.reward.episode import TrainingPrompt
-from qinglan.rows import QuarantinedRow, Retrieval, ValidatedRewrite
-from qinglan.training_rows import WITHOUT_FURTHER, ppo_row
+from qinglan.rows.prompt_parquet import read_prompts
+from qinglan.rows.rows import QuarantinedRow, Retrieval, ValidatedRewrite
+from qinglan.rows.training_rows import WITHOUT_FURTHER, ppo_row
+from qinglan.text.near_duplicates import NearDuplicateIndex, question_key
 from standins.teacher.app import create_app
 from standins.teacher.backend import CompletionBackend
 from standins.teacher.config import Behaviour
 from standins.teacher.extractive_backend import load_extractive_backend
-from tests.echo_servers import GatewayProcess, gateway_config, running
-from tests.scripted_rag import Rag
+from tests.models.validated_rows import validated
+from tests.servers.echo_servers import GatewayProcess, gateway_config, running
+from tests.servers.scripted_rag import Rag
 from tests.standins.teacher.sample_company import PRODUCTS, TERMS, write_house
-from tests.validated_rows import validated
 
 CONFIG = AugmentConfig(tenant_id="fivedoctors", pseudo_calls=24, anchor_share=0.3)
 NOTHING = Retrieval(query="q", hits=(), top1_score=0.0, count=0)

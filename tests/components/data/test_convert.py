@@ -20,17 +20,17 @@ from components.data.convert.split_rows import (
 )
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import dump_line, sha256_bytes
-from qinglan.labels import JudgedPassage, RowLabels
-from qinglan.lineage.release_folder import read_lineage
-from qinglan.lineage.student_prompts import prompt_faults
+from qinglan.files.files import dump_line, sha256_bytes
+from qinglan.lineage.trace.release_folder import read_lineage
+from qinglan.lineage.trace.student_prompts import prompt_faults
 from qinglan.prompts import student_messages
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows import ValidatedRewrite
-from qinglan.splits import split_of
-from tests.kfp_artifacts import File
-from tests.registered_release import use_keys
-from tests.validated_rows import validated
+from qinglan.rows.labels import JudgedPassage, RowLabels
+from qinglan.rows.rows import ValidatedRewrite
+from qinglan.rows.splits import split_of
+from tests.models.validated_rows import validated
+from tests.releases.kfp_artifacts import File
+from tests.releases.registered_release import use_keys
 
 CONFIG = ConvertConfig()
 TOPICS = ["虾青素", "鱼油", "益生菌", "叶黄素", "褪黑素", "姜黄素", "蔓越莓", "燕窝", "氨糖", "烟酰胺"]

@@ -13,13 +13,13 @@ from components.data.generate.stage import GenerateCounts, generate
 from components.data.validate.config import ValidateConfig
 from components.data.validate.stage import ValidateCounts, check_teacher, rejection_reason, validate
 from qinglan.errors import BudgetError, DataError, GateHeldError, OutageError
-from qinglan.files import dump_line, read_jsonl, sha256_file
+from qinglan.files.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import RagData
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows import Hit, QuarantinedRow, Retrieval, Rewrite, Split, ValidatedRewrite, to_retrieval
-from qinglan.splits import SplitConfig
-from tests.echo_servers import GatewayProcess, Reply, Scripted, completion, gateway_config, running
-from tests.scripted_rag import Rag
+from qinglan.rows.rows import Hit, QuarantinedRow, Retrieval, Rewrite, Split, ValidatedRewrite, to_retrieval
+from qinglan.rows.splits import SplitConfig
+from tests.servers.echo_servers import GatewayProcess, Reply, Scripted, completion, gateway_config, running
+from tests.servers.scripted_rag import Rag
 
 pytestmark = pytest.mark.slow
 

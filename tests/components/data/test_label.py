@@ -13,15 +13,15 @@ from components.data.label.config import LabelConfig
 from components.data.label.sheet import read_corrections
 from components.data.label.stage import LabelCounts, Outputs, label
 from qinglan.errors import DataError
-from qinglan.files import dump_line, read_jsonl
-from qinglan.labels import RowLabels
-from qinglan.rows import QuarantinedRow, ValidatedRewrite
+from qinglan.files.files import dump_line, read_jsonl
+from qinglan.rows.labels import RowLabels
+from qinglan.rows.rows import QuarantinedRow, ValidatedRewrite
 from standins.teacher.app import create_app
 from standins.teacher.backend import Refusal
 from standins.teacher.config import Behaviour
-from tests.echo_servers import PRICE, GatewayProcess, gateway_config, running
-from tests.scripted_rag import Rag
-from tests.validated_rows import validated
+from tests.models.validated_rows import validated
+from tests.servers.echo_servers import PRICE, GatewayProcess, gateway_config, running
+from tests.servers.scripted_rag import Rag
 
 pytestmark = pytest.mark.slow
 

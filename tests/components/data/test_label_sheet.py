@@ -10,9 +10,9 @@ from components.data.label.report import report_lines
 from components.data.label.sheet import corrected, read_corrections, unused_corrections, write_sheet
 from components.data.label.tally import Tally
 from qinglan.errors import DataError
-from qinglan.labels import JudgedPassage, RowLabels
-from qinglan.rows import ValidatedRewrite
-from tests.validated_rows import validated
+from qinglan.rows.labels import JudgedPassage, RowLabels
+from qinglan.rows.rows import ValidatedRewrite
+from tests.models.validated_rows import validated
 
 
 def filled(path: Path, row: ValidatedRewrite, passage: str) -> Path:

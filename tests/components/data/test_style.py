@@ -12,10 +12,10 @@ from components.data.style.parse_answers import read_rows
 from components.data.style.split_rows import contradictions, split_rows
 from components.data.style.stage import prepare
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import read_jsonl
-from qinglan.near_duplicates import group_near_duplicates
+from qinglan.files.files import read_jsonl
 from qinglan.style.labels import DEFAULT_LABELS, Label, format_training_text
 from qinglan.style.rows import SPLITS, StyleRow, UnlabelledText, read_split
+from qinglan.text.near_duplicates import group_near_duplicates
 from standins.samples.style import style_rows, write_style_sample
 
 CONFIG = PrepareStyleConfig()

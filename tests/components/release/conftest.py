@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.release.register.stage import Inputs
-from tests.registered_release import make_inputs, tiny_weights, use_keys
+from tests.releases.registered_release import make_inputs, tiny_weights, use_keys
 
 
 @pytest.fixture

@@ -13,19 +13,19 @@ from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import decide_rollout
 from components.release.deploy.stage import deploy, settings, to_markdown
 from components.training.ppo.adapters import write_adapter
-from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError, IncompleteAuditError
+from qinglan.files.digests import digest
 from qinglan.kubernetes.model_rollouts import Object
-from qinglan.lineage.audit import audit_target
-from qinglan.lineage.audit_targets import open_target
-from qinglan.lineage.deploy_gate import break_glass, may_serve
-from qinglan.lineage.keys import load_signer
-from qinglan.lineage.name_moves import sign_with
-from qinglan.lineage.release_address import parse_release_uri
+from qinglan.lineage.auditing.audit import audit_target
+from qinglan.lineage.auditing.audit_targets import open_target
+from qinglan.lineage.auditing.deploy_gate import break_glass, may_serve
+from qinglan.lineage.release.release_address import parse_release_uri
+from qinglan.lineage.signing.keys import load_signer
+from qinglan.lineage.trace.name_moves import sign_with
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service
-from tests.registered_release import NAME, Made, tiny_weights, use_keys
-from tests.whole_release import make_whole_release
+from tests.releases.registered_release import NAME, Made, tiny_weights, use_keys
+from tests.releases.whole_release import make_whole_release
 
 
 class Rollouts:

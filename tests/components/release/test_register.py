@@ -15,28 +15,29 @@ from components.release.register.model_card import datasets, known_regressions
 from components.release.register.model_kinds import MODEL_KINDS
 from components.release.register.publish import current_digest, publish
 from components.release.register.stage import Inputs, register, register_held
-from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError
-from qinglan.evaluation.kinds import REWRITER, STYLE, kind_of
-from qinglan.evaluation.rewriter_gate import decide
-from qinglan.evaluation.style_gate import GateStyleConfig
-from qinglan.evaluation.style_gate import decide as decide_style
-from qinglan.lineage.deploy_gate import break_glass, may_deploy
-from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.keys import KEYS_VARIABLE, keys_folder, load_signer
-from qinglan.lineage.record import recorded
-from qinglan.lineage.release_check import check_release
-from qinglan.lineage.release_folder import read_lineage, read_release
-from qinglan.lineage.release_notes import read_override
-from qinglan.lineage.statement import ArtifactRef, Statement
-from qinglan.lineage.step_inputs import add_verdict
-from qinglan.lineage.student_prompts import prompt_faults
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
+from qinglan.evaluation.gates.kinds import REWRITER, STYLE, kind_of
+from qinglan.evaluation.gates.rewriter_gate import decide
+from qinglan.evaluation.gates.style_gate import GateStyleConfig
+from qinglan.evaluation.gates.style_gate import decide as decide_style
+from qinglan.files.digests import digest
+from qinglan.lineage.auditing.deploy_gate import break_glass, may_deploy
+from qinglan.lineage.release.release_check import check_release
+from qinglan.lineage.release.release_notes import read_override
+from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.signing.keys import KEYS_VARIABLE, keys_folder, load_signer
+from qinglan.lineage.signing.statement import ArtifactRef, Statement
+from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys, load_trust
+from qinglan.lineage.steps.record import recorded
+from qinglan.lineage.steps.step_inputs import add_verdict
+from qinglan.lineage.trace.release_folder import read_lineage, read_release
+from qinglan.lineage.trace.student_prompts import prompt_faults
 from qinglan.store import open_store
-from tests.qinglan.evaluation.test_rewriter_gate import GATE, changed, cross_fitted, good
-from tests.qinglan.evaluation.test_style_gate import good as good_style
+from tests.models.tiny_rewriter import tiny_model
+from tests.qinglan.evaluation.gates.test_rewriter_gate import GATE, changed, cross_fitted, good
+from tests.qinglan.evaluation.gates.test_style_gate import good as good_style
 from tests.qinglan.lineage import tampering as do
-from tests.registered_release import (
+from tests.releases.registered_release import (
     NAME,
     Made,
     Thing,
@@ -49,7 +50,6 @@ from tests.registered_release import (
     write_judged,
     write_lineage,
 )
-from tests.tiny_rewriter import tiny_model
 
 CONFIG = RegisterConfig(name=NAME)
 

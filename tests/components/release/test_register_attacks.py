@@ -13,14 +13,14 @@ from components.release.register.baseline import release_baseline
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs, Registered, register
 from qinglan.errors import AlteredError
-from qinglan.files import sha256_bytes
-from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.keys import load_signer
-from qinglan.lineage.record import recorded
-from qinglan.lineage.release_check import check_release
-from qinglan.lineage.step_inputs import add_student_prompts
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys, load_trust
-from tests.registered_release import NAME, Thing, make_inputs, tiny_weights
+from qinglan.files.files import sha256_bytes
+from qinglan.lineage.release.release_check import check_release
+from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.signing.keys import load_signer
+from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys, load_trust
+from qinglan.lineage.steps.record import recorded
+from qinglan.lineage.steps.step_inputs import add_student_prompts
+from tests.releases.registered_release import NAME, Thing, make_inputs, tiny_weights
 
 CONFIG = RegisterConfig(name=NAME)
 

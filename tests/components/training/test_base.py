@@ -18,18 +18,18 @@ from components.training.base.corpus import TrainingText, build_corpus
 from components.training.base.pretrain import IGNORED, LONGEST, batches, examples, logits_at
 from components.training.base.stage import base, text_base
 from components.training.base.tokenizer import train_tokenizer
-from qinglan.digests import digest
 from qinglan.errors import ConfigError, DataError
-from qinglan.files import sha256_file
-from qinglan.prompt_parquet import ParquetRows
+from qinglan.files.digests import digest
+from qinglan.files.files import sha256_file
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student
-from qinglan.training_rows import ppo_row
-from tests.ppo_world import validated
-from tests.tiny_rewriter import SYSTEM, TEXTS, tiny_model
-from tests.training_rows import knowledge_base
+from qinglan.rows.prompt_parquet import ParquetRows
+from qinglan.rows.training_rows import ppo_row
+from tests.models.ppo_world import validated
+from tests.models.tiny_rewriter import SYSTEM, TEXTS, tiny_model
+from tests.models.training_rows import knowledge_base
 
 SMALL = BaseConfig(source="tiny", tiny=TinyConfig(hidden=16, layers=1, heads=2, steps=2, batch=4))
 

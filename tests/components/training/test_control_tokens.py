@@ -9,16 +9,16 @@ import pytest
 
 from components.training.ppo.launch import verl_environment
 from components.training.ppo.overrides import TrainingPaths, overrides
-from qinglan.prompt_parquet import ParquetRows
 from qinglan.rewriter.model import load_tokenizer, render_prompt
-from qinglan.rows import ValidatedRewrite
-from qinglan.training_rows import ppo_row, sft_row
+from qinglan.rows.prompt_parquet import ParquetRows
+from qinglan.rows.rows import ValidatedRewrite
+from qinglan.rows.training_rows import ppo_row, sft_row
 from tests.components.training.swift_subprocess import encoded
 from tests.components.training.verl_subprocess import ask, rollout_prompts
-from tests.ppo_world import laptop
-from tests.qwen3 import ADDED_TOKENS, SPECIAL_TOKENS, qwen3_tokenizer
-from tests.tiny_rewriter import SYSTEM
-from tests.validated_rows import validated
+from tests.models.ppo_world import laptop
+from tests.models.qwen3 import ADDED_TOKENS, SPECIAL_TOKENS, qwen3_tokenizer
+from tests.models.tiny_rewriter import SYSTEM
+from tests.models.validated_rows import validated
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from components.training.kubeflow.janitor import find_expired_jobs
-from tests.qinglan.jobs.job_objects import MADE_AT, job, said
+from tests.qinglan.jobs.cluster.job_objects import MADE_AT, job, said
 
 NOW = MADE_AT + 3600
 

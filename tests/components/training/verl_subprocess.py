@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from tests.forked_runs import VERL
-from tests.forkserver import forked
+from tests.processes.forked_runs import VERL
+from tests.processes.forkserver import forked
 
 Answer = TypeVar("Answer")
 Environment = Mapping[str, str]

@@ -1,8 +1,9 @@
 """Train with verl's own vLLM rollout, on CPUs as GPUs train: a whole run of the stage, killed once and resumed.
 
-    PYTHON=$(python -m pipelines.environments ppo --cpu)    # made from images/ppo/cpu.lock
+    PYTHON=$(python -m pipelines.execute.environments ppo --cpu)    # made from images/ppo/cpu.lock
     $PYTHON -m tests.components.training.vllm_training OUT [--devices 2] [--dtype bfloat16]
-    $(python -m pipelines.environments ppo) -m tests.components.training.vllm_training OUT --gpu --dtype bfloat16
+    $(python -m pipelines.execute.environments ppo) \
+        -m tests.components.training.vllm_training OUT --gpu --dtype bfloat16
 
 Its last line is JSON: for each test on dev how many of vLLM's answers are the checkpoint's in transformers (`equal`).
 In bfloat16 a few may differ, where two tokens are nearly as likely.
@@ -27,7 +28,7 @@ from qinglan.jobs import JobSpec, LocalRunner, Outcome
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.model import Student
 from qinglan.terminal import say_json
-from tests.ppo_world import FAULT, laptop, world, write_rows
+from tests.models.ppo_world import FAULT, laptop, world, write_rows
 
 NOWHERE = "http://127.0.0.1:9"
 SHAPE = TinyConfig(vocabulary=600, hidden=64, layers=2, heads=2, spread=0.2)

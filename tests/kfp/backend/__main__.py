@@ -10,7 +10,7 @@ from shlex import quote
 from qinglan.errors import OutageError, QinglanError
 from tests.cluster.plane.processes import Folder, records, runs
 from tests.kfp.backend.backend import PROFILE, down, require_running, status, up
-from tests.kfp.backend.picture import read_click, read_fill, take_picture
+from tests.kfp.backend.runs.picture import read_click, read_fill, take_picture
 
 
 def main() -> None:
@@ -80,13 +80,13 @@ def check(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from tests.kfp.backend.rewriter_run import run_rewriter
+    from tests.kfp.backend.runs.rewriter_run import run_rewriter
 
     run_rewriter(Folder(options.folder.resolve()), options.cluster, options.conversations, options.seed)
 
 
 def canary(options: argparse.Namespace) -> None:
-    from tests.kfp.backend.canary import run_canaries
+    from tests.kfp.backend.runs.canary import run_canaries
 
     run_canaries(Folder(options.folder.resolve()), options.cluster, options.kinds)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.files import atomic_folder, cache_folder, sha256_text
-from tests.cluster.binaries import one_builder
-from tests.cluster.go_command import folder_of, go
+from qinglan.files.files import atomic_folder, cache_folder, sha256_text
+from tests.cluster.build.binaries import one_builder
+from tests.cluster.build.go_command import folder_of, go
 from tests.kfp.backend import source as kfp_source
 
 HERE = Path(__file__).parent

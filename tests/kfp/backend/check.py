@@ -4,8 +4,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from pipelines.checks.cluster.graph import read_graph
 from pipelines.submit.follower import Follower
-from pipelines.submit.graph import read_graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient
 from pipelines.submit.start_run import RunRequest, submit
 from qinglan.errors import QinglanError

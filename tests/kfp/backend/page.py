@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 
 from qinglan.errors import ConfigError, OutageError
-from qinglan.files import atomic_folder
-from tests.cluster.binaries import one_builder
+from qinglan.files.files import atomic_folder
+from tests.cluster.build.binaries import one_builder
 from tests.cluster.plane.processes import Folder, Part, answering, records, runs, start, until
 from tests.kfp.backend.build import Dist
 from tests.kfp.backend.cluster import running_cluster, store_of, write_kubeconfig

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.submit.graph import Graph
+from pipelines.checks.cluster.graph import Graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient
 from pipelines.submit.start_run import RunRequest, submit
 from tests.kfp.stand_in import StandIn

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.config import CONFIGS
+from pipelines.checks.cluster.graph import Graph
+from pipelines.lines.config import CONFIGS
 from pipelines.submit import start_run
 from pipelines.submit.follower import Follower
-from pipelines.submit.graph import Graph
 from qinglan.config import load_yaml
-from tests.broken_kubeconfigs import BROKEN
-from tests.ctrl_c import hears_ctrl_c
+from tests.commands.conftest import Here
 from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn
-from tests.pipelines.conftest import Here
 from tests.pipelines.submit.conftest import GIVEN, started
+from tests.processes.ctrl_c import hears_ctrl_c
+from tests.servers.broken_kubeconfigs import BROKEN
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_an_interrupted_follow_leaves_the_run_or_cancels_it(
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
     _, run_id = started(server, small)
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "follow", run_id]
+    command = [sys.executable, "-c", "from commands.cli import main; main()", "follow", run_id]
     command += ["--endpoint", server.url, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c) as process:
         assert process.stdout is not None

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.checks.cluster.graph import Graph
 from pipelines.submit.follower import ClusterView, Follower, PodProblem, PollIntervals, cancel_message
-from pipelines.submit.graph import Graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient, Run, Task
 from pipelines.submit.step_states import step_states
 from pipelines.submit.workflow import WorkflowSnapshot, snapshot_of

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.submit.cluster_snapshot import Finding
-from pipelines.submit.graph import Graph, read_graph
+from pipelines.checks.cluster.cluster_snapshot import Finding
+from pipelines.checks.cluster.graph import Graph, read_graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient, read_access
 from pipelines.submit.start_run import (
     RunRequest,

@@ -3,8 +3,8 @@
 import pytest
 
 from qinglan.evaluation.question_kinds import question_kinds, training_terms
-from qinglan.rows import Hit, Retrieval, ValidatedRewrite
-from tests.validated_rows import validated
+from qinglan.rows.rows import Hit, Retrieval, ValidatedRewrite
+from tests.models.validated_rows import validated
 
 KNOWN = training_terms(["虾青素怎么买", "它一天吃几次", "一次吃几粒", "how many capsules a day"])
 

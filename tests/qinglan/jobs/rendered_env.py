@@ -1,6 +1,6 @@
 """The environments that training-operator really rendered, and pods that live on loopback instead.
 
-tests/cluster/test_rendered_env.py holds the file against a real operator and writes it.
+tests/cluster/jobs/test_rendered_env.py holds the file against a real operator and writes it.
 """
 
 import os

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.jobs.processes import process_cleanup, wait_for_process_group
-from tests.ctrl_c import goes_on
+from tests.processes.ctrl_c import goes_on
 
 STEP = """
 import os, signal, sys, time

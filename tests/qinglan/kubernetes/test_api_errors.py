@@ -8,7 +8,7 @@ import pytest
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import connect
-from tests.broken_kubeconfigs import BROKEN
+from tests.servers.broken_kubeconfigs import BROKEN
 
 HOST, NAMESPACE = "https://10.0.0.1:6443", "team"
 

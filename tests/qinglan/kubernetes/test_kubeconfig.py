@@ -9,7 +9,7 @@ from kubernetes import client
 
 from qinglan.errors import ConfigError
 from qinglan.kubernetes.kubeconfig import load_login
-from tests.broken_kubeconfigs import BROKEN, with_plugin
+from tests.servers.broken_kubeconfigs import BROKEN, with_plugin
 
 TOKEN = (
     'echo "{\\"apiVersion\\":\\"client.authentication.k8s.io/v1\\",\\"kind\\":\\"ExecCredential\\",'

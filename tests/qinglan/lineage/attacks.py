@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from qinglan.lineage.findings import State
-from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.release_folder import BOM, EVALUATION, MODEL, PROVENANCE, SIGNATURE
-from qinglan.lineage.trust import TrustPolicy
+from qinglan.lineage.signing.findings import State
+from qinglan.lineage.signing.model_signature import sign_model
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.release_folder import BOM, EVALUATION, MODEL, PROVENANCE, SIGNATURE
 from tests.qinglan.lineage import tampering as do
 from tests.qinglan.lineage.tampering import Scene
-from tests.registered_release import NAME
+from tests.releases.registered_release import NAME
 
 OTHER = "chengla/rewriter"
 WEIGHTS = "model/model.safetensors"

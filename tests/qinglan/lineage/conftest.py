@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.lineage.trust import TrustPolicy, ensure_keys
+from qinglan.lineage.signing.trust import TrustPolicy, ensure_keys
 from tests.qinglan.lineage.attacks import OTHER
 from tests.qinglan.lineage.tampering import Scene
-from tests.registered_release import Made, make_release, use_keys
+from tests.releases.registered_release import Made, make_release, use_keys
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Releases as each version has signed them, kept with their public keys: later versions must still verify them.
 
-    python -m pytest tests/qinglan/lineage/test_golden_release.py --write-golden
+    python -m pytest tests/qinglan/lineage/release/test_golden_release.py --write-golden
 
 writes one of this version's beside those there are, and never over one. Its private keys are thrown away.
 """
@@ -13,8 +13,8 @@ import pytest
 
 import qinglan
 from qinglan.errors import ConfigError
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust
-from tests.registered_release import make_release, use_keys
+from qinglan.lineage.signing.trust import TRUST_FILE, TrustPolicy, load_trust
+from tests.releases.registered_release import make_release, use_keys
 
 GOLDEN = Path(__file__).parent / "golden"
 

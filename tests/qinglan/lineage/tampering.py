@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from qinglan.digests import file_digests
-from qinglan.lineage.dsse import IN_TOTO, sign_envelope
-from qinglan.lineage.keys import Role, Signer, load_signer
-from qinglan.lineage.model_signature import sign_model
-from qinglan.lineage.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, release_artifacts
-from qinglan.lineage.trust import TrustPolicy
-from tests.registered_release import Made
+from qinglan.files.digests import file_digests
+from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.signing.keys import Role, Signer, load_signer
+from qinglan.lineage.signing.model_signature import sign_model
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, release_artifacts
+from tests.releases.registered_release import Made
 
 Json = dict[str, Any]
 Change = Callable[[Json], None]

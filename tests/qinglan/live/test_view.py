@@ -16,10 +16,10 @@ from qinglan.live.outlets import HEARTBEAT, LIVE_VARIABLE, Outlet, read_training
 from qinglan.live.snapshot import POINTS, TrainingSnapshot, curve_points, newest_figures, seconds_left
 from qinglan.live.view import LiveTraining, Part, live_training
 from qinglan.run_id import run_id
-from tests.browser import Page, open_page
-from tests.english import english_left
-from tests.silent_training import silent_training
-from tests.strict_html import Strict
+from tests.models.silent_training import silent_training
+from tests.screens.browser import Page, open_page
+from tests.screens.english import english_left
+from tests.screens.strict_html import Strict
 
 CURVES = {"training": "loss"}
 

@@ -16,8 +16,8 @@ from standins.teacher.backend import BackendRouter
 from standins.teacher.config import Behaviour, Variant
 from standins.teacher.extractive_backend import load_extractive_backend
 from standins.teacher.variant_backend import VariantBackend
-from tests.company_rags import write_passages
-from tests.echo_servers import gateway, gateway_config, running
+from tests.servers.company_rags import write_passages
+from tests.servers.echo_servers import gateway, gateway_config, running
 
 QUESTION = Question("fivedoctors", "一天吃几次", history_summary="用户正在了解虾青素软胶囊")
 DEEPSEEK = {"model": "deepseek-flash", "max_tokens_parameter": "max_tokens", "temperature": None}

@@ -9,7 +9,7 @@ from qinglan.errors import BudgetError, ConfigError, OutageError, RowError
 from qinglan.llm.client import Answer, GatewayClient
 from qinglan.llm.contract import BUDGET_EXCEEDED, CALL_HEADER, OUTAGE, ROW_FAILED, STOPPING
 from qinglan.llm.usable_answer import usable_text
-from tests.echo_servers import Reply, Scripted, completion, running
+from tests.servers.echo_servers import Reply, Scripted, completion, running
 
 GOOD = Reply(200, completion("虾青素 每日用量"), {CALL_HEADER: "k1"})
 

@@ -7,7 +7,7 @@ from email.utils import formatdate
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.http_client import retry_after
+from qinglan.http.http_client import retry_after
 from qinglan.llm.config import Limits
 from qinglan.llm.limits import CircuitBreaker, RateLimit, RequestThrottle, rate_limiter
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.files import dump_line
+from qinglan.files.files import dump_line
 from qinglan.llm.lost_rows import Loss, causes_in_words, loss_lines, lost_share, read_losses, remedy
-from qinglan.rows import QuarantinedRow
+from qinglan.rows.rows import QuarantinedRow
 
 REMEDIES = [
     ("generate", "truncated", "raise gateway.teacher.max_output_tokens"),

@@ -9,7 +9,7 @@ from qinglan.errors import ConfigError, RowError
 from qinglan.llm.config import PaidModel
 from qinglan.llm.provider_quirks import clean_completion, is_refusal, strip_thoughts
 from qinglan.llm.usable_answer import usable_text
-from tests.echo_servers import PRICE, completion
+from tests.servers.echo_servers import PRICE, completion
 
 SORRY = "抱歉，我(不能|无法)"
 

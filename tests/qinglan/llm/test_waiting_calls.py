@@ -10,7 +10,7 @@ from qinglan.llm import waiting_calls
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.contract import WAITS_PATH
 from qinglan.llm.waiting_calls import waiting_line
-from tests.echo_servers import Reply, Scripted, completion, running
+from tests.servers.echo_servers import Reply, Scripted, completion, running
 
 
 @pytest.mark.parametrize(

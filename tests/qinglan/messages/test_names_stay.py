@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pipelines.config import load_config
+from pipelines.lines.config import load_config
 from qinglan.messages import chinese
 from qinglan.messages.catalogue import SLOT, divided
 

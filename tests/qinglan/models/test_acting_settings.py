@@ -12,8 +12,8 @@ from qinglan.errors import DataError
 from qinglan.models.chat_template_work import template_fault
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.models.references import refuse_foreign_files
-from tests.qwen3 import CHAT_TEMPLATE
-from tests.registered_release import tiny_weights
+from tests.models.qwen3 import CHAT_TEMPLATE
+from tests.releases.registered_release import tiny_weights
 
 ACTING: list[tuple[str, Any, str]] = [
     ("config.json", {"auto_map": {"AutoModel": "attacker/code--model.Model"}}, "names code"),

@@ -7,11 +7,11 @@ import pytest
 
 from components.training.base.config import BaseConfig
 from components.training.base.stage import base as run_base_stage
-from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError
-from qinglan.lineage.dsse import open_envelope
-from qinglan.lineage.record import recorded
-from qinglan.lineage.statement import from_payload
+from qinglan.files.digests import digest
+from qinglan.lineage.signing.dsse import open_envelope
+from qinglan.lineage.signing.statement import from_payload
+from qinglan.lineage.steps.record import recorded
 from qinglan.models.base_reference import (
     BY_REFERENCE_VARIABLE,
     REFERENCE,
@@ -22,8 +22,8 @@ from qinglan.models.base_reference import (
 )
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.rewriter.card import CARD
-from tests.kfp_artifacts import File
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
+from tests.releases.kfp_artifacts import File
 
 pytestmark = pytest.mark.slow
 

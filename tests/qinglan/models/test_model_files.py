@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.errors import DataError
+from qinglan.files.plain_files import plain_files
 from qinglan.models.model_files import disallowed_files, disallowed_reason, refuse_disallowed_files
 from qinglan.models.safetensors_header import BITS, read_header
-from qinglan.plain_files import plain_files
-from tests.registered_release import tiny_weights
+from tests.releases.registered_release import tiny_weights
 
 GOOD: dict[str, Any] = {
     "a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},

@@ -13,9 +13,9 @@ import torch
 from qinglan.models.own_memory import copy_to_memory
 from qinglan.rewriter.model import Student
 from qinglan.style.model import ONNX_FILE, StyleModel
-from tests.peak_memory import PeakMemory
-from tests.tiny_rewriter import taught_model, tiny_model
-from tests.tiny_style import ASKED, tiny_style_model
+from tests.models.tiny_rewriter import taught_model, tiny_model
+from tests.models.tiny_style import ASKED, tiny_style_model
+from tests.processes.peak_memory import PeakMemory
 
 WEIGHTS = "model.safetensors"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from qinglan.errors import DataError
+from qinglan.files.plain_files import plain_files
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.models.references import reference_faults, refuse_foreign_files
-from qinglan.plain_files import plain_files
-from tests.registered_release import tiny_weights
+from tests.releases.registered_release import tiny_weights
 
 INDEX = "model.safetensors.index.json"
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -48,7 +48,7 @@ def test_a_model_in_shards_names_its_own_files(tmp_path: Path) -> None:
 def test_shards_saved_by_transformers_name_files_of_the_same_folder(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    from tests.tiny_rewriter import tiny_model
+    from tests.models.tiny_rewriter import tiny_model
 
     folder = tiny_model(tmp_path / "model")
     model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)

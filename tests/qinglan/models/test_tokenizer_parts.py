@@ -12,8 +12,8 @@ from qinglan.errors import DataError
 from qinglan.models.model_files import refuse_disallowed_files
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.tokenizer_parts import tokenizer_fault
-from tests.registered_release import tiny_weights
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
+from tests.releases.registered_release import tiny_weights
 
 Part = dict[str, Any]
 

@@ -16,8 +16,8 @@ from qinglan.models.references import refuse_foreign_files
 from qinglan.models.whole_model import load_whole
 from qinglan.rewriter.model import Student
 from qinglan.style.model import StyleModel
-from tests.tiny_rewriter import tiny_model
-from tests.tiny_style import tiny_style_model
+from tests.models.tiny_rewriter import tiny_model
+from tests.models.tiny_style import tiny_style_model
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SIZES = {

@@ -24,7 +24,7 @@ from qinglan.rag.service_limits import (
     sampled_snapshot,
 )
 from qinglan.rag.service_shape import RagService
-from tests.company_rags import PASSAGES, company_rag
+from tests.servers.company_rags import PASSAGES, company_rag
 
 QUESTION = RagRequest(
     query="这个怎么吃", rewritten_query="虾青素软胶囊 每日服用", tenant_id="acme", need="虾青素软胶囊一天吃几次"

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from qinglan.files import atomic_write
+from qinglan.files.files import atomic_write
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.reward_function import close
-from tests.echo_servers import completion, gateway, gateway_config, running
+from tests.servers.echo_servers import completion, gateway, gateway_config, running
 
 NEED, GOOD, TEACHER, QUESTION = (
     "虾青素软胶囊一天吃几次",

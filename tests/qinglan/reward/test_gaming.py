@@ -11,8 +11,8 @@ from benchmarks.reward_texts import without_gold
 from benchmarks.reward_world import CONSTANT, Case, World, opened
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.impute import FEATURE_COUNT, Imputer, features, in_sample
-from qinglan.rows import Split
-from qinglan.text import search_terms
+from qinglan.rows.rows import Split
+from qinglan.text.text import search_terms
 from standins.samples.tenant_content import load_tenant_content
 
 pytestmark = pytest.mark.slow

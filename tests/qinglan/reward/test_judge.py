@@ -14,8 +14,8 @@ from qinglan.prompts import judge_pair_messages
 from qinglan.reward.episode import Prompt
 from qinglan.reward.judge import Preference, combine_choices, compare_rewrites
 from qinglan.reward.summary import summarise_rollouts, variance_shares
-from tests.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
 from tests.qinglan.reward.conftest import GOOD, TEACHER, extra_info
+from tests.servers.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
 
 
 @pytest.mark.parametrize(

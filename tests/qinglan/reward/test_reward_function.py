@@ -16,8 +16,8 @@ from qinglan.reward.outage import clear_outage, read_outage
 from qinglan.reward.reward_function import compute_score, compute_scores
 from qinglan.reward.summary import read_rollouts, summarise_rollouts
 from qinglan.style.labels import format_training_text
-from tests.echo_servers import Reply, Scripted, running
 from tests.qinglan.reward.conftest import GOOD, NEED, QUESTION, TEACHER, House, Services, extra_info
+from tests.servers.echo_servers import Reply, Scripted, running
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig, StyleRewardConfig
 from qinglan.reward.reward_function import read_prompt
 from qinglan.reward.scorer import Scorer
-from tests.echo_servers import Reply, Scripted, running
 from tests.qinglan.reward.conftest import GOOD, NEED, extra_info
+from tests.servers.echo_servers import Reply, Scripted, running
 
 UNJUDGED = RewardConfig(judge_share=0.0, control_pair_share=0.0)
 NOTHING_FOUND = Reply(200, orjson.dumps({"code": 200, "msg": "success", "data": {"recall": []}}))

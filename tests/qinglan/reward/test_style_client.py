@@ -9,7 +9,7 @@ import pytest
 from qinglan.errors import ConfigError, OutageError, RowError
 from qinglan.reward.config import StyleRewardConfig
 from qinglan.reward.style_client import StyleClient, read_style_probability
-from tests.echo_servers import Reply, Scripted, running
+from tests.servers.echo_servers import Reply, Scripted, running
 
 ANSWER = orjson.dumps(
     {"predicted_label": "诚实", "confidence": 0.6, "probabilities": {"诚实": 0.6, "有用": 0.3, "销售": 0.1}}

@@ -9,7 +9,7 @@ import pytest
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary, refuse_unfit_base
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
 
 
 @pytest.fixture

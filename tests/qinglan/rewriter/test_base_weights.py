@@ -8,11 +8,11 @@ import pytest
 
 from components.training.base.config import BaseConfig
 from components.training.base.stage import base as run_base_stage
-from qinglan.digests import digest
 from qinglan.errors import AlteredError, DataError
+from qinglan.files.digests import digest
 from qinglan.rewriter.base_weights import verify_base
 from qinglan.rewriter.card import CARD, RewriterCard, write_card
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.chat_history import Turn, chat_lines, later_parts
 from qinglan.errors import DataError
 from qinglan.prompts import Question, parse_user_message, student_messages
 from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card
 from qinglan.rewriter.model import StudentPrompt, fit_prompt, load_tokenizer
-from tests.tiny_rewriter import SYSTEM, tiny_model
+from qinglan.rows.chat_history import Turn, chat_lines, later_parts
+from tests.models.tiny_rewriter import SYSTEM, tiny_model
 
 TURNS = [Turn("assistant" if at % 2 else "user", f"第{at}句。说完了") for at in range(40)]
 

@@ -17,7 +17,7 @@ from qinglan.sizing.activations import (
     held_activations,
 )
 from qinglan.sizing.ledger import Amount
-from tests.peak_memory import PeakMemory
+from tests.processes.peak_memory import PeakMemory
 from tests.qinglan.sizing.models import SMALL, causal_lm, small_shape, with_adapter
 
 WIDE = {"hidden_size": 512, "intermediate_size": 1536, "num_attention_heads": 8, "head_dim": 64}

@@ -5,7 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from components.training.ppo.gpus import ALL_AT_ONCE
-from tests.peak_memory import PeakMemory
+from tests.processes.peak_memory import PeakMemory
 
 WEIGHTS = 16
 

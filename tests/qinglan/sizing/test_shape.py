@@ -9,8 +9,8 @@ import yaml
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.sizing.shape import SHAPES, known_shapes, read_shape, shape_of
+from tests.models.qwen3 import CONFIG, PARAMETERS
 from tests.qinglan.sizing.models import SMALL, causal_lm, count, critic, small_shape, with_adapter
-from tests.qwen3 import CONFIG, PARAMETERS
 
 FAMILIES = [
     {}, {"tie_word_embeddings": True}, {"model_type": "qwen2"}, {"model_type": "llama"}, {"model_type": "mistral"},

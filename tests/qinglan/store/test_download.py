@@ -7,8 +7,8 @@ from threading import Thread
 
 import pytest
 
-from qinglan.digests import digest, file_digests
 from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.files.digests import digest, file_digests
 from qinglan.store import Store, open_store
 from qinglan.store.download import staging_folder
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.digests import digest
 from qinglan.errors import ConfigError
-from qinglan.files import pid_space
+from qinglan.files.digests import digest
+from qinglan.files.files import pid_space
 from qinglan.store import open_store
-from tests.store_contract import *  # noqa: F403
-from tests.store_contract import MISSING, NAME, Kept, release
+from tests.servers.store_contract import *  # noqa: F403
+from tests.servers.store_contract import MISSING, NAME, Kept, release
 
 
 @pytest.fixture

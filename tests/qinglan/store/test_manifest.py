@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.digests import digest
 from qinglan.errors import DataError
+from qinglan.files.digests import digest
 from qinglan.store.backend import ObjectInfo, path_fault
 from qinglan.store.manifest import Manifest, ManifestFile, build_manifest, differences, read_sources
 

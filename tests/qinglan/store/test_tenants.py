@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qinglan.digests import digest, file_digests
 from qinglan.errors import DataError
+from qinglan.files.digests import digest, file_digests
 from qinglan.store import Store, open_store
 from qinglan.store.backend import checked_key
 from qinglan.store.folder_backend import FolderBackend

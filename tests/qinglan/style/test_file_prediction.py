@@ -10,8 +10,8 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.style.file_prediction import CHUNK, predict_file, target_file
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
-from qinglan.tables import read_table, write_table
-from tests.tiny_style import tiny_style_model
+from qinglan.tables.tables import read_table, write_table
+from tests.models.tiny_style import tiny_style_model
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.style.labels import Labels, format_training_text, read_labels, read_mapping, write_mapping
 from qinglan.style.model import StyleModel
 from qinglan.style.predict import batch_by_length, batch_predict, predict_style
-from tests.tiny_style import ASKED, tiny_style_model
+from tests.models.tiny_style import ASKED, tiny_style_model
 
 TEXTS = [format_training_text("一天吃几次" * times, "请按标签服用" * (20 - times)) for times in range(1, 20)]
 

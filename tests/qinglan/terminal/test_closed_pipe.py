@@ -55,7 +55,7 @@ def test_init_writes_its_folder_whole_though_nobody_reads_its_lines(tmp_path: Pa
     rows = "".join(f"how much is bag {number}?\n" for number in range(64))
     (tmp_path / "q.csv").write_text(f"question\n{rows}", encoding="utf-8")
 
-    ended = run_without_reader(["-m", "pipelines", "init", "acme", "q.csv", "--yes"], tmp_path)
+    ended = run_without_reader(["-m", "commands", "init", "acme", "q.csv", "--yes"], tmp_path)
 
     assert ended.returncode == 0, ended.stderr.decode()
     assert (tmp_path / "tenants" / "acme" / "gpt.yaml").is_file()

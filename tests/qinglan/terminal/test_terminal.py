@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.page import render_page
+from qinglan.pages.page import render_page
 from qinglan.terminal import quoted, say, say_error, say_json, visible
 from qinglan.terminal.console import Console
-from tests.terminal_screen import ATTACKS, faults, shown
+from tests.screens.terminal_screen import ATTACKS, faults, shown
 
 
 @pytest.mark.parametrize(

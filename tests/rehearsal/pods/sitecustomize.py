@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from components.training.ppo.plugin.import_hooks import when_imported
-from qinglan.scratch import SCRATCH_VARIABLE
+from qinglan.files.scratch import SCRATCH_VARIABLE
 
 
 @when_imported("components.training.kubeflow.job_runner")

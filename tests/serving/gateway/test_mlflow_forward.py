@@ -13,10 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from qinglan.errors import ConfigError, OutageError
+from qinglan.live.trackers import MLFLOW_PATH, check_forwarded
 from qinglan.llm.config import GatewayConfig
-from qinglan.trackers import MLFLOW_PATH, check_forwarded
 from serving.gateway.mlflow_forward import FORWARDED
-from tests.echo_servers import gateway, gateway_config, running
+from tests.servers.echo_servers import gateway, gateway_config, running
 
 LOG_BATCH = "api/2.0/mlflow/runs/log-batch"
 

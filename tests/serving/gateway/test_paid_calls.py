@@ -11,11 +11,11 @@ import pytest
 from qinglan.errors import BudgetError, ConfigError, OutageError, RowError
 from qinglan.llm.client import Answer, GatewayClient
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.prices import worst_cost
+from qinglan.llm.providers.prices import worst_cost
 from qinglan.prompts import JUDGE_FORMAT
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
-from tests.echo_servers import EchoBrain, Reply, Scripted, completion, gateway, gateway_config, running
+from tests.servers.echo_servers import EchoBrain, Reply, Scripted, completion, gateway, gateway_config, running
 
 Asked = Answer | BaseException
 
@@ -379,7 +379,7 @@ def test_a_journal_on_a_full_disk_is_an_outage_in_words(
             gateway(gateway_config("http://127.0.0.1:9"), tmp_path) as url,
             httpx.AsyncClient(base_url=url, trust_env=False) as http,
         ):
-            monkeypatch.setattr("qinglan.llm.group_commit.GroupWriter._commit", full)
+            monkeypatch.setattr("qinglan.llm.paid.group_commit.GroupWriter._commit", full)
             if path.endswith("exported"):
                 return await http.post(path, content=b'{"step": "a", "artifact": "b"}')
             return await http.get(path)

@@ -15,14 +15,14 @@ from qinglan.errors import OutageError, QinglanError
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import Answer, GatewayClient
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.journal import Entry, Journal
-from qinglan.llm.journal_reader import export_journal, read_report
+from qinglan.llm.paid.journal import Entry, Journal
+from qinglan.llm.paid.journal_reader import export_journal, read_report
 from serving.gateway.paid_calls import GatewayStopping
 from serving.gateway.server import open_gateway
 from standins.teacher.app import create_app, prompt_digest
 from standins.teacher.config import Behaviour
-from tests.echo_servers import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
-from tests.hostile_senders import assert_endless_header_is_cut
+from tests.servers.echo_servers import EchoBrain, GatewayProcess, Reply, Scripted, gateway, gateway_config, running
+from tests.servers.hostile_senders import assert_endless_header_is_cut
 
 KEY = "sk-planted-0123456789abcdef"
 
@@ -166,7 +166,7 @@ def test_a_gateway_whose_journal_cannot_be_written_says_that_it_is_not_ready(
     async def run(teacher: str) -> list[tuple[int, str]]:
         async with gateway(gateway_config(teacher), tmp_path) as url, httpx.AsyncClient(trust_env=False) as http:
             ready = await http.get(f"{url}/readyz")
-            monkeypatch.setattr("qinglan.llm.group_commit.GroupWriter._commit", full)
+            monkeypatch.setattr("qinglan.llm.paid.group_commit.GroupWriter._commit", full)
             with pytest.raises(OutageError, match="disk is full"):
                 await ask_all(url, ["1"])
             later = [await http.get(f"{url}{path}") for path in ("/readyz", "/healthz")]

@@ -13,8 +13,8 @@ from qinglan.errors import DataError
 from qinglan.rag.sampled_snapshot import sampled_snapshot
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.retrieval_client import Reply, is_cacheable, read_cacheable_request, read_knowledge_bases
-from tests.company_rags import company_rag
-from tests.echo_servers import gateway, gateway_config, running
+from tests.servers.company_rags import company_rag
+from tests.servers.echo_servers import gateway, gateway_config, running
 
 
 class Rag:

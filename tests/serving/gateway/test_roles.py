@@ -13,7 +13,7 @@ from qinglan.llm.config import GatewayConfig, Role, check_currency
 from qinglan.prompts import Message
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
-from tests.echo_servers import PRICE, EchoBrain, gateway, gateway_config, running
+from tests.servers.echo_servers import PRICE, EchoBrain, gateway, gateway_config, running
 
 ASKED: list[Message] = [{"role": "user", "content": "打分"}]
 

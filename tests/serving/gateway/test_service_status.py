@@ -12,7 +12,7 @@ import pytest
 from qinglan.errors import OutageError
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.contract import WAITS_PATH
-from qinglan.llm.upstream import (
+from qinglan.llm.providers.upstream import (
     FatalUpstreamError,
     RateLimitError,
     RejectedRequestError,
@@ -20,7 +20,7 @@ from qinglan.llm.upstream import (
     UpstreamError,
 )
 from serving.gateway.service_status import ServiceStatus
-from tests.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
+from tests.servers.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
 
 LIMITED = RateLimitError("teacher t: status 429: slow down.", "", 8.0)
 SILENT = TransientError("timeout", "teacher t: no answer in 60 s.", "", True)

@@ -13,8 +13,8 @@ from qinglan.live import outlets
 from qinglan.live.alarms import Alarm
 from qinglan.live.view import live_training
 from serving.gateway.trainings import ENDED_SECONDS, MOST, PLACE_SECONDS, RUNNING_SECONDS, Trainings
-from tests.echo_servers import gateway, gateway_config
-from tests.silent_training import silent_training
+from tests.models.silent_training import silent_training
+from tests.servers.echo_servers import gateway, gateway_config
 
 
 def train(url: str) -> dict[str, httpx.Response]:

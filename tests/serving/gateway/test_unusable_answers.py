@@ -11,8 +11,8 @@ import pytest
 
 from qinglan.errors import RowError
 from qinglan.llm.client import GatewayClient
-from qinglan.llm.journal_reader import read_answers, read_report
-from tests.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
+from qinglan.llm.paid.journal_reader import read_answers, read_report
+from tests.servers.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
 
 
 class Teacher(Scripted):

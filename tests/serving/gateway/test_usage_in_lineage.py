@@ -9,13 +9,13 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.lineage.record import StepReport
-from qinglan.lineage.step_inputs import add_gateway_usage
+from qinglan.lineage.steps.record import StepReport
+from qinglan.lineage.steps.step_inputs import add_gateway_usage
 from qinglan.llm.client import Answer, GatewayClient
-from qinglan.llm.journal_reader import export_journal
+from qinglan.llm.paid.journal_reader import export_journal
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
-from tests.echo_servers import EchoBrain, GatewayProcess, gateway_config, running
+from tests.servers.echo_servers import EchoBrain, GatewayProcess, gateway_config, running
 
 
 def step() -> StepReport:

@@ -12,17 +12,25 @@ import pytest
 
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import register, register_held
-from qinglan.digests import digest
 from qinglan.errors import AlteredError, ConfigError, DataError
-from qinglan.lineage.deploy_gate import break_glass
-from qinglan.lineage.keys import load_signer
-from qinglan.lineage.model_verification import verify_model
-from qinglan.lineage.release_address import ReleaseAddress, parse_release_uri
-from qinglan.lineage.release_notes import make_override
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, revoke_key
+from qinglan.files.digests import digest
+from qinglan.lineage.auditing.deploy_gate import break_glass
+from qinglan.lineage.release.model_verification import verify_model
+from qinglan.lineage.release.release_address import ReleaseAddress, parse_release_uri
+from qinglan.lineage.release.release_notes import make_override
+from qinglan.lineage.signing.keys import load_signer
+from qinglan.lineage.signing.trust import TRUST_FILE, TrustPolicy, ensure_keys, load_trust, revoke_key
 from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
-from tests.registered_release import NAME, Made, make_held_inputs, make_inputs, make_release, tiny_weights, use_keys
+from tests.releases.registered_release import (
+    NAME,
+    Made,
+    make_held_inputs,
+    make_inputs,
+    make_release,
+    tiny_weights,
+    use_keys,
+)
 
 
 @pytest.fixture(scope="module")

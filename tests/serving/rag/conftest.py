@@ -14,9 +14,9 @@ import pytest
 import uvicorn
 
 from qinglan.rag.contract import RAG_PATH, Passage
-from qinglan.rag.index import Index, build_index
+from qinglan.rag.lexical.index import Index, build_index
 from serving.rag.engine import TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
 
 ITEMS = {
     "fivedoctors": ["虾青素软胶囊", "胶原蛋白肽饮", "鱼油软胶囊", "益生菌冻干粉", "叶黄素咀嚼片", "辅酶软胶囊"],

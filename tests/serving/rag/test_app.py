@@ -13,12 +13,12 @@ import orjson
 import pytest
 
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, RagAnswer, RagRequest
-from qinglan.rag.index import Index, build_index
+from qinglan.rag.lexical.index import Index, build_index
 from serving.rag.app import LARGEST_BODY, create_app, cut_of
 from serving.rag.engine import TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.metrics import MOST_VERSIONS, Metrics
-from tests.hostile_senders import read_response
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
+from tests.servers.hostile_senders import read_response
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]

@@ -13,20 +13,20 @@ import httpx
 import orjson
 import pytest
 
-from qinglan.services import run_service
+from qinglan.processes.services import run_service
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
 from serving.rag.app import create_app
 from serving.rag.config import ContentConfig
 from serving.rag.content_check import CONTENT_PATH, ContentChecker, is_flagged
 from serving.rag.engine import TantivyEngine
-from tests.echo_servers import Reply, Scripted
-from tests.echo_servers import running as answering
-from tests.forked_runs import fork_environment
-from tests.forkserver import forked
+from tests.models.tiny_style import tiny_style_model
+from tests.models.training_rows import knowledge_base
+from tests.processes.forked_runs import fork_environment
+from tests.processes.forkserver import forked
+from tests.servers.echo_servers import Reply, Scripted
+from tests.servers.echo_servers import running as answering
 from tests.serving.rewriter.conftest import announced
-from tests.tiny_style import tiny_style_model
-from tests.training_rows import knowledge_base
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]

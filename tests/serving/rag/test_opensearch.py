@@ -20,15 +20,15 @@ from qinglan.errors import ConfigError, DataError, OutageError
 from serving.rag.app import create_app
 from serving.rag.config import ContentConfig, KnowledgeBaseSource, RagConfig, RerankServiceConfig, RewriterConfig
 from serving.rag.engine import EngineUnavailable, SnapshotGone
-from serving.rag.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.lru_cache import LruCache
 from serving.rag.opensearch.alias_engine import AliasEngine, read_served_index
 from serving.rag.opensearch.bulk_outcomes import read_outcome
 from serving.rag.opensearch.cluster_client import OUTAGE_AFTER, PROBE_SECONDS, ClusterClient
-from serving.rag.opensearch.connection import OpenSearchConfig, connect_to_load
 from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, alias_of, index_of
 from serving.rag.opensearch.loader import first_missing, send_bulk
 from serving.rag.opensearch.outage_retry import OutageRetry
+from serving.rag.opensearch_connection import OpenSearchConfig, connect_to_load
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
 from serving.rag.server import open_engines
 
 pytestmark = pytest.mark.slow

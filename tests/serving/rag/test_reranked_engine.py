@@ -15,12 +15,12 @@ from qinglan.errors import ConfigError
 from qinglan.rag.calibration import Calibration
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RagAnswer, RagData
 from serving.rag.app import create_app
-from serving.rag.calibration import FittedServiceReranker, read_fitted_reranker
 from serving.rag.config import RerankerIdentity, RerankServiceConfig
 from serving.rag.engine import TantivyEngine
-from serving.rag.lexical_reranker import DEFAULT_RERANKER, FitReport
+from serving.rag.rerank.calibration import FittedServiceReranker, read_fitted_reranker
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, FitReport
+from serving.rag.rerank.reranker_client import RerankerClient
 from serving.rag.reranked_engine import RerankedEngine
-from serving.rag.reranker_client import RerankerClient
 from serving.rag.server import read_scoring
 from standins.reranker.app import FakeReranker
 from standins.reranker.app import create_app as reranker_app

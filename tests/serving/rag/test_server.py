@@ -15,14 +15,14 @@ import pytest
 from fastapi import FastAPI
 
 from qinglan.errors import ConfigError
-from qinglan.rag.index import build_index
-from qinglan.rag.index_files import PASSAGES
+from qinglan.rag.lexical.index import build_index
+from qinglan.rag.lexical.index_files import PASSAGES
 from qinglan.rewriter.card import RewriterCard, write_card
 from serving.rag.__main__ import main
 from serving.rag.config import KnowledgeBaseSource, RagConfig, RewriterConfig
 from serving.rag.server import open_engines, open_rewriter
-from tests.forkserver import GATEWAY, forked
-from tests.hostile_senders import assert_endless_header_is_cut
+from tests.processes.forkserver import GATEWAY, forked
+from tests.servers.hostile_senders import assert_endless_header_is_cut
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]

@@ -12,8 +12,8 @@ import httpx
 import orjson
 import pytest
 
-from tests.forkserver import forked
-from tests.tiny_rewriter import taught_model
+from tests.models.tiny_rewriter import taught_model
+from tests.processes.forkserver import forked
 
 V1, V2, CHAT = "/v1/models/rewriter:predict", "/v2/models/rewriter/infer", "/openai/v1/chat/completions"
 ASKED = {"query": "一天吃几次", "history_summary": "用户正在了解虾青素软胶囊", "tenant_id": "fivedoctors"}

@@ -9,15 +9,15 @@ from typing import Any
 import openai
 import pytest
 
-from qinglan.digests import digest
+from qinglan.files.digests import digest
 from qinglan.prompts import Question, student_messages
 from qinglan.rewriter.card import read_card, write_card
 from qinglan.rewriter.model import Student
 from serving.kserve_app import shorten_client_errors
 from serving.rewriter.protocols import Instance
-from tests.hostile_senders import assert_endless_header_is_cut
+from tests.models.tiny_rewriter import SYSTEM, TAUGHT, tiny_model
+from tests.servers.hostile_senders import assert_endless_header_is_cut
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
-from tests.tiny_rewriter import SYSTEM, TAUGHT, tiny_model
 
 pytestmark = pytest.mark.slow
 SECRET = "密语"

@@ -13,13 +13,13 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
+from qinglan.processes.services import free_port
 from qinglan.prompts import Question, student_messages
 from qinglan.rewriter.card import read_card
 from qinglan.rewriter.engine import COMPLETIONS_PATH, context_tokens, read_completion
 from qinglan.rewriter.model import GeneratedRewrite, StudentPrompt, load_tokenizer
-from qinglan.services import free_port
 from serving.rewriter.backends import VllmBackend
-from tests.echo_servers import Reply, Scripted, running
+from tests.servers.echo_servers import Reply, Scripted, running
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, Serve, Served, until
 
 COMPLETION = (

@@ -1,4 +1,4 @@
-"""A model is asked as it was trained. (Its bytes are checked in tests/qinglan/lineage/test_model_verification.py.)"""
+"""A model is asked as it was trained. (Its bytes: tests/qinglan/lineage/release/test_model_verification.py.)"""
 
 import subprocess
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 
 from qinglan import prompts
 from qinglan.errors import DataError
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys
+from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys
 from qinglan.rewriter.card import RewriterCard, read_card, refuse_other_prompts, write_card
 from qinglan.rewriter.model import Student
-from tests.forkserver import forked
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
+from tests.processes.forkserver import forked
 
 
 def test_a_model_that_was_trained_with_other_prompts_is_refused(

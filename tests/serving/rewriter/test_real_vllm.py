@@ -24,6 +24,7 @@ import pytest
 from components.evaluation.rewriter import engine_inference
 from components.evaluation.rewriter.engine_inference import explained_outages, write_all
 from qinglan.errors import OutageError
+from qinglan.processes.services import run_service
 from qinglan.prompts import Question, student_messages
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter.card import read_card
@@ -37,9 +38,7 @@ from qinglan.rewriter.engine import (
 from qinglan.rewriter.engine_process import Engine
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import GeneratedRewrite, Student
-from qinglan.services import run_service
-from tests.forked_runs import fork_environment
-from tests.real_vllm import (
+from tests.models.real_vllm import (
     PPO_RANK,
     QUESTIONS,
     SFT_RANK,
@@ -49,9 +48,10 @@ from tests.real_vllm import (
     runtime_options,
     without_fragment,
 )
+from tests.models.training_rows import knowledge_base
+from tests.processes.forked_runs import fork_environment
 from tests.serving.persistent_clients import ask_until_nobody_listens
 from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
-from tests.training_rows import knowledge_base
 
 pytestmark = pytest.mark.slow
 RUNTIME, FULL_RUNTIME = "qinglan-rewriter-vllm", "qinglan-rewriter-vllm-full"

@@ -10,15 +10,15 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from qinglan.digests import digest
+from qinglan.files.digests import digest
+from qinglan.processes.services import run_service
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rewriter.model import Student
-from qinglan.services import run_service
 from serving.rewriter.protocols import Instance
-from tests.forked_runs import fork_environment
+from tests.models.tiny_rewriter import tiny_model
+from tests.models.training_rows import knowledge_base
+from tests.processes.forked_runs import fork_environment
 from tests.serving.rewriter.conftest import Serve
-from tests.tiny_rewriter import tiny_model
-from tests.training_rows import knowledge_base
 
 pytestmark = pytest.mark.slow
 

@@ -13,15 +13,15 @@ import orjson
 
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import deploy
-from qinglan.lineage.release_address import ReleaseAddress
+from qinglan.lineage.release.release_address import ReleaseAddress
 from qinglan.store import open_store
 from serving.rollout.ports import ServiceSnapshot
 from serving.rollout.state import State
 from standins.rollout_local.ledger import FileRollouts, parse_state
 from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.service import SERVICE_NAME, create_service, service_snapshot
-from tests.forkserver import GATEWAY, forked
-from tests.registered_release import Made
+from tests.processes.forkserver import GATEWAY, forked
+from tests.releases.registered_release import Made
 from tests.serving.rewriter.conftest import ASKED, V1, announced
 
 USERS = 10

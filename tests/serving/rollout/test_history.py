@@ -10,22 +10,22 @@ from typing import Any
 import orjson
 import pytest
 
-from pipelines.rollout.history_verifier import verify_history
-from pipelines.rollout.view import RolloutView
+from commands.rollout.history_verifier import verify_history
+from commands.rollout.view import RolloutView
 from qinglan.errors import AlteredError, ConfigError, IncompleteAuditError, OutageError
-from qinglan.lineage.audit import Audit, as_json, audit
-from qinglan.lineage.audit_page import page
-from qinglan.lineage.keys import load_signer
-from qinglan.lineage.release_notes import ROLLOUT_NOTE, read_rollout_note, sign_rollout
-from qinglan.lineage.terminal_tree import print_audit
-from qinglan.lineage.trust import TRUST_FILE, TrustPolicy, load_trust, new_key, revoke_key
+from qinglan.lineage.auditing.audit import Audit, as_json, audit
+from qinglan.lineage.auditing.audit_page import page
+from qinglan.lineage.auditing.terminal_tree import print_audit
+from qinglan.lineage.release.release_notes import ROLLOUT_NOTE, read_rollout_note, sign_rollout
+from qinglan.lineage.signing.keys import load_signer
+from qinglan.lineage.signing.trust import TRUST_FILE, TrustPolicy, load_trust, new_key, revoke_key
 from qinglan.store import Store, open_store
 from serving.rollout.history import HistorySigner, history_record
 from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import StableRelease, State
-from tests.registered_release import NAME, Made, make_release, use_keys
+from tests.releases.registered_release import NAME, Made, make_release, use_keys
 
 WHERE = ("qinglan", "rewriter-3")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.registered_release import Made, use_keys
+from tests.models.tiny_rewriter import taught_model
+from tests.releases.registered_release import Made, use_keys
+from tests.releases.whole_release import make_whole_release
 from tests.serving.rollout.loopback import Answer, Place, asking, wait
-from tests.tiny_rewriter import taught_model
-from tests.whole_release import make_whole_release
 
 pytestmark = pytest.mark.slow
 

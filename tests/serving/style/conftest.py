@@ -9,10 +9,10 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from qinglan.digests import digest
-from tests.forkserver import forked
+from qinglan.files.digests import digest
+from tests.models.tiny_style import tiny_style_model
+from tests.processes.forkserver import forked
 from tests.serving.rewriter.conftest import announced
-from tests.tiny_style import tiny_style_model
 
 
 class Served(NamedTuple):

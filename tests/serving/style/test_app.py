@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from qinglan.digests import digest
+from qinglan.files.digests import digest
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
-from tests.hostile_senders import assert_endless_header_is_cut
+from tests.servers.hostile_senders import assert_endless_header_is_cut
 from tests.serving.style.conftest import Served
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from qinglan.lineage.trust import TRUST_FILE, ensure_keys
+from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys
 from qinglan.style.model import StyleModel
-from tests.forkserver import forked
-from tests.registered_release import make_release, use_keys
+from tests.processes.forkserver import forked
+from tests.releases.registered_release import make_release, use_keys
 from tests.serving.persistent_clients import ask_until_nobody_listens
 from tests.serving.style.conftest import Serve
 

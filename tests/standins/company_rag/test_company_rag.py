@@ -7,8 +7,8 @@ import httpx
 import orjson
 import pytest
 
-from tests.company_rags import company_rag, write_passages
-from tests.forkserver import GATEWAY, forked
+from tests.processes.forkserver import GATEWAY, forked
+from tests.servers.company_rags import company_rag, write_passages
 
 BODY = {"query": "虾青素一天吃几次", "tenant_id": "acme", "need": "虾青素一天吃几次", "top_k": 3}
 

@@ -8,7 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.forkserver import GATEWAY, forked
+from tests.processes.forkserver import GATEWAY, forked
 
 ASKED = {"query": "鱼油软胶囊", "documents": ["益生菌", "鱼油软胶囊一天吃几次"]}
 TEXTS = {"query": ASKED["query"], "texts": ASKED["documents"]}

@@ -24,7 +24,7 @@ from standins.rollout_local.knative import needed_releases, reconcile_status
 from standins.rollout_local.ledger import FileLease
 from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.service import SERVICE_NAME, FileTarget, ServerStatus, ServiceStatus, create_service
-from tests.forkserver import GATEWAY, forked
+from tests.processes.forkserver import GATEWAY, forked
 
 pytestmark = pytest.mark.slow
 

@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.files import read_jsonl
-from qinglan.questions import Columns, read_questions
+from qinglan.files.files import read_jsonl
 from qinglan.rag.contract import Passage
-from qinglan.rows import Question
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Question
 from standins.samples import TENANTS, SampleCounts, write_sample
 from standins.samples.conversations import conversation_turns
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES

@@ -5,7 +5,7 @@ from pathlib import Path
 import orjson
 
 from qinglan.rag.contract import Passage
-from qinglan.rows import Question
+from qinglan.rows.rows import Question
 
 PRODUCTS = ("虾青素软胶囊", "虾青素咀嚼片", "鱼油软胶囊", "益生菌冲饮粉", "叶黄素咀嚼片", "葡萄籽硬胶囊")
 TERMS = {

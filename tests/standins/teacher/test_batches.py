@@ -11,7 +11,7 @@ from qinglan.errors import ConfigError
 from standins.teacher.app import create_app
 from standins.teacher.batch_faults import Fault, read_faults
 from standins.teacher.config import Behaviour
-from tests.echo_servers import EchoBrain, running
+from tests.servers.echo_servers import EchoBrain, running
 
 ROWS = 12
 

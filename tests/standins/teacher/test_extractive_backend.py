@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qinglan.prompts import CHINESE, Message, need_messages, teacher_messages
-from qinglan.questions import Columns, read_questions
 from qinglan.rag.contract import Passage
-from qinglan.rows import Question
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.rows.rows import Question
 from standins.samples import write_sample
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS, SLICES
 from standins.teacher.backend import Refusal

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qinglan.prompts import JUDGE_FORMAT, judge_messages
-from qinglan.rows import Question
+from qinglan.rows.rows import Question
 from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend
 from tests.standins.teacher.sample_company import ASKED, write_house
 

@@ -10,7 +10,7 @@ import pytest
 from standins.teacher.app import create_app, prompt_digest, truncate_text
 from standins.teacher.config import Behaviour
 from standins.teacher.faults import FAULTS
-from tests.echo_servers import EchoBrain, running
+from tests.servers.echo_servers import EchoBrain, running
 
 QUESTION: list[Any] = [{"role": "user", "content": "虾青素一天吃几次"}]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qinglan.prompts import JUDGE_FORMAT, judge_messages, teacher_messages
-from qinglan.rows import Question
+from qinglan.rows.rows import Question
 from standins.teacher import similarity_judge
 from standins.teacher.backend import BackendRouter, Refusal
 from standins.teacher.extractive_backend import load_extractive_backend

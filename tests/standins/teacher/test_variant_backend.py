@@ -7,13 +7,13 @@ import httpx
 import pytest
 
 from qinglan.prompts import JUDGE_FORMAT, need_messages, teacher_messages
-from qinglan.rows import Question
+from qinglan.rows.rows import Question
 from standins.teacher.app import create_app
 from standins.teacher.backend import BackendRouter, Refusal
 from standins.teacher.config import Behaviour, Variant
 from standins.teacher.extractive_backend import load_extractive_backend
 from standins.teacher.variant_backend import VariantBackend
-from tests.echo_servers import running
+from tests.servers.echo_servers import running
 from tests.standins.teacher.sample_company import ASKED, write_house
 
 TENANT = "fivedoctors"

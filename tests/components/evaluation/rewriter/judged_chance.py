@@ -20,10 +20,10 @@ from components.evaluation.rewriter.measures import RetrievalResult, measure_jud
 from components.evaluation.rewriter.score_systems import ScoredRows
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
-from qinglan.evaluation.rewriter_gate import GateConfig
-from qinglan.rows import ValidatedRewrite
+from qinglan.evaluation.gates.rewriter_gate import GateConfig
+from qinglan.rows.rows import ValidatedRewrite
 from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, NOTHING, ORIGINS, writing
-from tests.validated_rows import validated
+from tests.models.validated_rows import validated
 
 DRAWS = 200
 TURNS = 2

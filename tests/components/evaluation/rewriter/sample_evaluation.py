@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.student_timing import StudentOutput
-from qinglan.evaluation.evaluation_file import Origins
-from qinglan.files import dump_line, sha256_file
+from qinglan.evaluation.gates.evaluation_file import Origins
+from qinglan.files.files import dump_line, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows import Retrieval, ValidatedRewrite
-from qinglan.text import search_terms
+from qinglan.rows.rows import Retrieval, ValidatedRewrite
+from qinglan.text.text import search_terms
 from standins.teacher.app import create_app
 from standins.teacher.backend import BackendRouter
 from standins.teacher.config import Behaviour
 from standins.teacher.extractive_backend import load_extractive_backend
 from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relevance_judges
 from standins.teacher.similarity_judge import SUFFIX, load_similarity_judges
-from tests.echo_servers import GatewayProcess, gateway_config, running
-from tests.scripted_rag import Rag
-from tests.validated_rows import validated
+from tests.models.validated_rows import validated
+from tests.servers.echo_servers import GatewayProcess, gateway_config, running
+from tests.servers.scripted_rag import Rag
 
 PRODUCTS = ("虾青素软胶囊", "鱼油软胶囊", "益生菌冲饮粉", "叶黄素咀嚼片")
 TERMS = {"每日服用频次": "一天吃几次", "贮藏条件要求": "要放冰箱吗", "退换货政策": "买错了能退不"}

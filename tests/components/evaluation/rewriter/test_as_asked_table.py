@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from components.evaluation.rewriter.as_asked_table import by_threshold, read_dev
-from qinglan.prompt_parquet import ParquetRows
-from qinglan.rows import Hit, Retrieval, ValidatedRewrite
-from qinglan.training_rows import ppo_row
-from tests.validated_rows import validated
+from qinglan.rows.prompt_parquet import ParquetRows
+from qinglan.rows.rows import Hit, Retrieval, ValidatedRewrite
+from qinglan.rows.training_rows import ppo_row
+from tests.models.validated_rows import validated
 
 
 def retrieval(score: float | None, rank: int | None) -> Retrieval:

@@ -8,7 +8,7 @@ import pytest
 
 from components.evaluation.rewriter.blind_sheet import read_scores, write_blind_sheet
 from qinglan.errors import DataError
-from qinglan.tables import read_table, write_table
+from qinglan.tables.tables import read_table, write_table
 from tests.components.evaluation.rewriter.sample_evaluation import Evaluated
 
 

@@ -17,7 +17,7 @@ from qinglan.errors import DataError
 from qinglan.rewriter.card import CARD
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rewriter.model import Student
-from tests.real_vllm import (
+from tests.models.real_vllm import (
     CPU_OPTIONS,
     QUESTIONS,
     exported_release,
@@ -25,7 +25,7 @@ from tests.real_vllm import (
     serve_python,
     without_fragment,
 )
-from tests.tiny_rewriter import tiny_model
+from tests.models.tiny_rewriter import tiny_model
 
 TIMED = 6
 SCRIPT = """

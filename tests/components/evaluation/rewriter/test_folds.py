@@ -18,13 +18,13 @@ from components.evaluation.rewriter.folds import (
     read_folds,
 )
 from components.evaluation.rewriter.student_timing import StudentOutput
-from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.files import dump_line
-from qinglan.lineage.dsse import ENVELOPE_SUFFIX
+from qinglan.files.digests import digest
+from qinglan.files.files import dump_line
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, write_card
-from qinglan.rows import ValidatedRewrite
-from qinglan.training_rows import WITHOUT_FURTHER
+from qinglan.rows.rows import ValidatedRewrite
+from qinglan.rows.training_rows import WITHOUT_FURTHER
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     WordRag,

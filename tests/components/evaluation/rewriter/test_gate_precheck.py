@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from components.evaluation.rewriter.gate_precheck import GoldCounts, PlannedRun, find_obstacles
-from qinglan.evaluation.rewriter_gate import GateConfig, decide
-from tests.qinglan.evaluation.test_rewriter_gate import changed
+from qinglan.evaluation.gates.rewriter_gate import GateConfig, decide
+from tests.qinglan.evaluation.gates.test_rewriter_gate import changed
 
 ENOUGH = GoldCounts(200, 150)
 GOOD = PlannedRun(

@@ -10,9 +10,9 @@ from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.report import build_report, draw_examples, to_markdown
 from components.evaluation.rewriter.score_systems import fixed_queries, score_all
-from qinglan.evaluation.report import write_report
-from qinglan.evaluation.rewriter_gate import GateConfig, decide
-from qinglan.labels import Label
+from qinglan.evaluation.gates.rewriter_gate import GateConfig, decide
+from qinglan.evaluation.pages.report import write_report
+from qinglan.rows.labels import Label
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     ORIGINS,

@@ -6,7 +6,7 @@ import pytest
 from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.report import to_markdown
 from components.evaluation.rewriter.score_systems import fixed_queries, score_all
-from qinglan.labels import Label
+from qinglan.rows.labels import Label
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     ORIGINS,

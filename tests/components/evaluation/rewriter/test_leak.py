@@ -9,13 +9,13 @@ import pytest
 from components.data.convert.config import ConvertConfig
 from components.data.convert.stage import convert
 from components.evaluation.rewriter import leak
-from qinglan.digests import digest
 from qinglan.errors import DataError
-from qinglan.files import dump_line, read_jsonl, sha256_file
-from qinglan.prompt_parquet import ParquetRows
+from qinglan.files.digests import digest
+from qinglan.files.files import dump_line, read_jsonl, sha256_file
 from qinglan.rewriter.card import RewriterCard, write_card
-from qinglan.rows import ValidatedRewrite
-from qinglan.training_rows import ppo_row, sft_row
+from qinglan.rows.prompt_parquet import ParquetRows
+from qinglan.rows.rows import ValidatedRewrite
+from qinglan.rows.training_rows import ppo_row, sft_row
 from tests.components.evaluation.rewriter.sample_evaluation import PRODUCTS, locked_row
 
 CONFIG = ConvertConfig()

@@ -18,10 +18,10 @@ from components.evaluation.rewriter.measures import (
     recall,
     top1,
 )
-from qinglan.labels import Label
 from qinglan.rewriter.guard import failed_guards
-from qinglan.rows import Question
-from qinglan.text import is_copied
+from qinglan.rows.labels import Label
+from qinglan.rows.rows import Question
+from qinglan.text.text import is_copied
 
 ASKED = Question(
     id="1", conversation_id="c", tenant_id="fivedoctors", question="那它一天吃几次", user_profile="45岁男性",

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from commands.prepay import prepay
 from components.evaluation.rewriter.score_systems import fixed_judgements, fixed_queries, score_all
-from pipelines.prepay import prepay
-from qinglan.llm.journal_reader import read_report
+from qinglan.llm.paid.journal_reader import read_report
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     TENANTS,
@@ -17,8 +17,8 @@ from tests.components.evaluation.rewriter.sample_evaluation import (
     models_of,
     write_knowledge_base,
 )
-from tests.echo_servers import GatewayProcess, gateway_config, running
-from tests.small_prepayments import short_pauses
+from tests.servers.echo_servers import GatewayProcess, gateway_config, running
+from tests.servers.small_prepayments import short_pauses
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ import pytest
 from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.report import build_report, draw_examples
 from components.evaluation.rewriter.training_curves import curves, read_series
-from qinglan.evaluation.report import to_markdown, write_report
+from qinglan.evaluation.pages.report import to_markdown, write_report
 from qinglan.evaluation.stage_gain import StageGain, read_gains, write_gain
 from qinglan.messages import LANGUAGE
-from tests.browser import Page
 from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, HOSTILE, Evaluated
-from tests.english import english_left
-from tests.strict_html import Strict
+from tests.screens.browser import Page
+from tests.screens.english import english_left
+from tests.screens.strict_html import Strict
 
 
 def page(evaluated: Evaluated, folder: Path) -> str:

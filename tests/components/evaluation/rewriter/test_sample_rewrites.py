@@ -9,7 +9,7 @@ from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.sample_rewrites import engine_requests, sample_rewrites
 from qinglan.prompts import Question
 from qinglan.rewriter.model import Student
-from tests.tiny_rewriter import TAUGHT, taught_model
+from tests.models.tiny_rewriter import TAUGHT, taught_model
 
 K, SEED = 8, 3
 

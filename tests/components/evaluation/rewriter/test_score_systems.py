@@ -23,9 +23,9 @@ from components.evaluation.rewriter.score_systems import (
 )
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.errors import DataError, OutageError, RowError
-from qinglan.evaluation.evaluation_file import read_evaluation
-from qinglan.evaluation.rewriter_gate import decide
-from qinglan.rows import Hit, Retrieval, ValidatedRewrite
+from qinglan.evaluation.gates.evaluation_file import read_evaluation
+from qinglan.evaluation.gates.rewriter_gate import decide
+from qinglan.rows.rows import Hit, Retrieval, ValidatedRewrite
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
     ORIGINS,
@@ -40,8 +40,8 @@ from tests.components.evaluation.rewriter.sample_evaluation import (
     write_knowledge_base,
     writing,
 )
-from tests.echo_servers import Reply, Scripted
-from tests.validated_rows import validated
+from tests.models.validated_rows import validated
+from tests.servers.echo_servers import Reply, Scripted
 
 pytestmark = pytest.mark.slow
 

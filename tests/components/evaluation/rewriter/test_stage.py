@@ -10,8 +10,8 @@ import pytest
 from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.student_timing import evenly_spaced, time_served
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.evaluation.evaluation_file import Outputs
-from qinglan.files import dump_line, sha256_file
+from qinglan.evaluation.gates.evaluation_file import Outputs
+from qinglan.files.files import dump_line, sha256_file
 from qinglan.rewriter.card import RewriterCard, read_card, write_card
 from qinglan.store import STORE_VARIABLE
 from tests.components.evaluation.rewriter.sample_evaluation import (
@@ -22,8 +22,8 @@ from tests.components.evaluation.rewriter.sample_evaluation import (
     write_knowledge_base,
 )
 from tests.components.evaluation.rewriter.test_leak import OTHER, write_training
-from tests.echo_servers import Reply, Scripted, running
-from tests.tiny_rewriter import taught_model, tiny_model
+from tests.models.tiny_rewriter import taught_model, tiny_model
+from tests.servers.echo_servers import Reply, Scripted, running
 
 
 def parents(folder: Path) -> dict[str, str]:

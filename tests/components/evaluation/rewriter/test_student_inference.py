@@ -8,9 +8,9 @@ import pytest
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.student_inference import rewrite_all
 from components.evaluation.rewriter.student_timing import ready_seconds
+from qinglan.processes.services import READY_SECONDS
 from qinglan.prompts import Question
-from qinglan.services import READY_SECONDS
-from tests.tiny_rewriter import TAUGHT, taught_model
+from tests.models.tiny_rewriter import TAUGHT, taught_model
 
 
 def models_in_memory() -> int:

@@ -12,12 +12,12 @@ from components.evaluation.style.baseline import Baseline
 from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.measures import undo_temperature
 from components.evaluation.style.results import PredictionTable
-from qinglan.evaluation.evaluation_file import Origins
-from qinglan.files import dump_line
+from qinglan.evaluation.gates.evaluation_file import Origins
+from qinglan.files.files import dump_line
 from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_mapping
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import StyleRow
-from qinglan.text import normalise
+from qinglan.text.text import normalise
 from standins.samples.style import style_rows
 
 CONFIG = EvaluateStyleConfig(draws=1_000, baseline_c=(1.0, 3.0), blind_rows=20, examples=2)

@@ -13,7 +13,7 @@ from components.evaluation.style.blind_sheet import (
     write_blind_sheet,
 )
 from qinglan.errors import DataError
-from qinglan.tables import read_table, write_table
+from qinglan.tables.tables import read_table, write_table
 from tests.components.evaluation.style.sample_predictions import NAMES, predictions, rows_of, table
 
 TABLE = table(200, model=0.7)

@@ -7,7 +7,7 @@ import pytest
 
 from components.evaluation.style import leak
 from qinglan.errors import DataError
-from qinglan.files import dump_line, sha256_file
+from qinglan.files.files import dump_line, sha256_file
 from qinglan.style.model import StyleCard
 from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText
 

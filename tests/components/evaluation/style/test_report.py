@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from components.evaluation.style.report import build_report, draw_examples, to_markdown
-from qinglan.evaluation.report import write_report
+from qinglan.evaluation.pages.report import write_report
 from tests.components.evaluation.style.sample_predictions import evaluation, predictions, rows_of, table
-from tests.strict_html import Strict
+from tests.screens.strict_html import Strict
 
 HOSTILE = "<script>alert('问')</script>"
 

@@ -8,7 +8,7 @@ import pytest
 from components.evaluation.style import results
 from components.evaluation.style.measures import MEASURES
 from components.evaluation.style.results import PredictionTable
-from qinglan.evaluation.kinds import kind_of
+from qinglan.evaluation.gates.kinds import kind_of
 from tests.components.evaluation.style.sample_predictions import CONFIG, NAMES, evaluation, table
 
 

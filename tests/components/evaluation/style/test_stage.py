@@ -8,14 +8,14 @@ import pytest
 
 from components.evaluation.style import stage
 from qinglan.errors import DataError
-from qinglan.evaluation.evaluation_file import Outputs, read_evaluation
-from qinglan.evaluation.style_gate import GateStyleConfig, decide
-from qinglan.files import sha256_file
+from qinglan.evaluation.gates.evaluation_file import Outputs, read_evaluation
+from qinglan.evaluation.gates.style_gate import GateStyleConfig, decide
+from qinglan.files.files import sha256_file
 from qinglan.style.labels import Labels, format_training_text, write_mapping
 from qinglan.style.model import StyleCard, StyleModel, write_card
 from qinglan.style.rows import StyleRow, question_only_text
 from tests.components.evaluation.style.sample_predictions import CONFIG, sample_rows, write_rows
-from tests.tiny_style import tiny_style_model
+from tests.models.tiny_style import tiny_style_model
 
 
 def outputs(folder: Path) -> Outputs:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from qinglan.jobs.inside.rendezvous import JsonConnection, RendezvousServer, connect_to_head
-from qinglan.services import free_port
+from qinglan.processes.services import free_port
 
 TOKEN = "ab" * 32
 SECONDS = 60.0

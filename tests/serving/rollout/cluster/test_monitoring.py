@@ -10,7 +10,7 @@ import pytest
 
 from serving.rollout.cluster.metrics import ControllerStatus, Metrics
 from serving.rollout.cluster.monitoring import start_monitoring_server
-from tests.hostile_senders import assert_endless_header_is_cut
+from tests.servers.hostile_senders import assert_endless_header_is_cut
 
 
 def test_health_and_metrics_are_served_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.digests import digest
 from qinglan.errors import OutageError
-from qinglan.lineage.audit import audit
-from qinglan.lineage.keys import load_signer
-from qinglan.lineage.release_notes import ROLLOUT_NOTE, RolloutStatement, sign_rollout
-from qinglan.lineage.trust import Revocation, TrustPolicy, new_key
+from qinglan.files.digests import digest
+from qinglan.lineage.auditing.audit import audit
+from qinglan.lineage.release.release_notes import ROLLOUT_NOTE, RolloutStatement, sign_rollout
+from qinglan.lineage.signing.keys import load_signer
+from qinglan.lineage.signing.trust import Revocation, TrustPolicy, new_key
 from qinglan.store import open_store
 from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.ports import Proof
 from serving.rollout.spec import Release
-from tests.registered_release import NAME, Made, use_keys
-from tests.whole_release import make_whole_release
+from tests.releases.registered_release import NAME, Made, use_keys
+from tests.releases.whole_release import make_whole_release
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from qinglan.digests import digest
-from qinglan.files import dump_line
+from qinglan.files.digests import digest
+from qinglan.files.files import dump_line
 from qinglan.kubernetes.shadow_token import VARIABLE
-from qinglan.services import run_service
+from qinglan.processes.services import run_service
 from serving.rollout.shadow.config import ModelPair
-from tests.forked_runs import fork_environment
-from tests.forkserver import forked
-from tests.patched_constants import with_constants
+from tests.models.tiny_rewriter import TAUGHT, taught_model
+from tests.processes.forked_runs import fork_environment
+from tests.processes.forkserver import forked
+from tests.processes.patched_constants import with_constants
 from tests.serving.rag.conftest import passages
 from tests.serving.rewriter.conftest import V1, announced, until
-from tests.tiny_rewriter import TAUGHT, taught_model
 
 TOKEN = "0123456789abcdef" * 4
 SPOILED = dict.fromkeys(TAUGHT, "用户画像")

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from qinglan.services import free_port
+from qinglan.processes.services import free_port
 from qinglan.store import open_store
 from serving.rollout.check_counts import Counters, counts_by_check, make_series
 from serving.rollout.sequential import Count
@@ -21,13 +21,13 @@ from serving.rollout.shadow.pair_source import FixedPairSource, PairSource
 from serving.rollout.shadow.payload_log import PayloadLogReader
 from serving.rollout.shadow.worker import ShadowWorker
 from serving.rollout.spec import Check
-from tests.echo_servers import completion, gateway, gateway_config, running
-from tests.patched_constants import with_constants
+from tests.models.tiny_rewriter import TAUGHT
+from tests.processes.patched_constants import with_constants
+from tests.servers.echo_servers import completion, gateway, gateway_config, running
 from tests.serving.rewriter.conftest import V1, until
 from tests.serving.rewriter.conftest import running as program
 from tests.serving.rollout.shadow.conftest import TOKEN, Server, World
 from tests.serving.rollout.shadow.ingress import ingress
-from tests.tiny_rewriter import TAUGHT
 
 pytestmark = pytest.mark.slow
 QUERIES = [one for one in TAUGHT if "虾青素" in one] * 2

@@ -1,0 +1,91 @@
+"""Retrieval of a benchmark's queries by our RAG service, which is started on loopback for its corpus."""
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from commands.beir.dataset import Dataset
+from commands.beir.rewriters import LONGEST_QUERY
+from qinglan.concurrency import map_in_order
+from qinglan.evaluation.ranking import DEPTH
+from qinglan.processes.services import run_service
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagRequest
+from qinglan.rag.lexical.index import build_index
+from qinglan.terminal.progress import progress, transfer_progress
+
+UNDER_WAY = 20
+
+
+class Ranking(NamedTuple):
+    """The passages of one query, the best first."""
+
+    ids: tuple[str, ...] = ()
+    need_score: float = 0.0
+    """The first passage's score against people's rewrite; NaN where there is none."""
+
+
+Query = tuple[int, str]
+"""A row's number, and a text to search for it."""
+
+
+@contextmanager
+def rag_service(knowledge_base: Path, tenant: str, folder: Path) -> Iterator[str]:
+    """The service on this corpus, for as long as the block lasts; its index is kept in the folder."""
+    index_with_progress(knowledge_base, tenant, folder / "index")
+    arguments = ["--kb", f"{tenant}={knowledge_base}", "--index-root", str(folder / "index"), "--port", "0"]
+    with run_service("serving.rag", arguments, folder / "logs" / "rag.log") as url:
+        yield url
+
+
+def index_with_progress(knowledge_base: Path, tenant: str, root: Path) -> None:
+    """Build the service's index with a progress line: 180,000 passages take a minute."""
+    size = knowledge_base.stat().st_size
+    batches: list[int] = []
+    with transfer_progress("index", size) as transfer:
+
+        def observe(count: int) -> None:
+            batches.append(count)
+            transfer.add_moved(count)
+
+        build_index(knowledge_base, root, tenant, observe=observe)
+        if not batches:  # the index of an earlier call
+            transfer.add_existing(size)
+
+
+def retrieve_all(dataset: Dataset, queries: Sequence[Query], url: str) -> Mapping[Query, Ranking]:
+    """Each different query's ranking, without a threshold."""
+    return asyncio.run(_retrieve_all(dataset, queries, url))
+
+
+async def _retrieve_all(dataset: Dataset, queries: Sequence[Query], url: str) -> Mapping[Query, Ranking]:
+    different = list(dict.fromkeys(queries))
+    async with RagClient(url) as rag:
+
+        async def search(query: Query) -> Ranking:
+            return await _retrieve(dataset, query, rag)
+
+        with progress("retrieval", len(different)) as tick:
+            rankings: dict[Query, Ranking] = {}
+            async for ranking in map_in_order(different, search, UNDER_WAY):
+                rankings[different[len(rankings)]] = ranking
+                tick()
+    return rankings
+
+
+async def _retrieve(dataset: Dataset, query: Query, rag: RagClient) -> Ranking:
+    """An empty query finds nothing."""
+    row, text = dataset.rows[query[0]], query[1][:LONGEST_QUERY]
+    if not text.strip():
+        return Ranking(need_score=0.0 if row.need else math.nan)
+    request = RagRequest(
+        query=row.question[:LONGEST_QUERY], rewritten_query=text, tenant_id=row.tenant_id, top_k=DEPTH,
+        score_threshold=0.0, need=row.need[:LONGEST_QUERY] or None,
+    )  # fmt: skip
+    recall = (await rag.retrieve(request)).data.recall
+    if not row.need:
+        return Ranking(tuple(hit.id for hit in recall), math.nan)
+    return Ranking(tuple(hit.id for hit in recall), recall[0].reranker_score if recall else 0.0)

@@ -1,0 +1,207 @@
+"""Roll out a run's release on this machine: the production controller, real servers on loopback, simulated users.
+
+    verdict -> register -> deploy -> rollout
+
+The stable version is the run's SFT model. No gate has judged it, so it serves by a signed override, which every audit
+of it shows.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import orjson
+
+from commands.demo.audit_loopback import show_live
+from components.release.deploy.config import DeployConfig
+from components.release.deploy.stage import deploy
+from components.release.register.baseline import UNJUDGED, release_baseline
+from components.release.register.stage import Inputs
+from pipelines.checks.preflight import knowledge_bases
+from pipelines.execute.rundir import ARTIFACT_FILES, RunDir
+from pipelines.lines.rewriter import LoopbackConfig, RunConfig
+from qinglan.errors import ConfigError, OutageError, error_class_for
+from qinglan.lineage.auditing.deploy_gate import break_glass
+from qinglan.lineage.release.release_address import ReleaseAddress
+from qinglan.lineage.release.release_notes import format_rollout as rollout_line
+from qinglan.lineage.release.release_notes import read_rollout_notes
+from qinglan.lineage.signing.keys import keys_folder
+from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
+from qinglan.processes.services import READY_SECONDS, end_with_parent, run_service
+from qinglan.rag.contract import RAG_PATH
+from qinglan.store import Store, open_store
+from qinglan.terminal import Verbatim, in_language, say
+from serving.rollout.spec import RolloutSpec
+from serving.rollout.state import State
+from standins.rollout_local.ledger import FileRollouts, parse_state
+from standins.rollout_local.power_analysis import describe_power, estimate_power
+from standins.rollout_local.service import FileTarget, create_service
+from standins.users import PLAIN, RequestBody, Traffic, simulated_users
+
+ROLLOUT_LOG, POWER_FILE = "rollout.log", "power.txt"
+"""Files of the rollout's folder: the controller's decisions with their figures, and what its policy can tell."""
+
+FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
+BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
+SAMPLE_SEED, FRESH_SEED = 0, 1_000_003
+"""Seeds of the sample's knowledge base, and of the new conversations that the simulated users have."""
+POWER_RUNS, LOOKS_A_STEP = 100, 10
+
+
+def roll_out(config: RunConfig, root: Path) -> State:
+    """Deploy the run's release and follow its rollout to the end; every step is printed."""
+    run, chosen = RunDir(root), config.loopback
+    if chosen is None:
+        raise ConfigError(
+            f"{run.config}: does not say how to roll out here. Give it `loopback:`, as the demo has it."
+        )
+    release = run.files / ARTIFACT_FILES["release"]
+    if not release.is_dir():
+        raise ConfigError(f"{release}: no release there. `make demo` makes one.")
+    folder = root / FOLDER
+    shutil.rmtree(folder, ignore_errors=True)
+    create_service(folder, _first_release(config, run, folder), BY)
+    _deploy(config, chosen, release, folder)
+    with ExitStack() as stack:
+        traffic, rag = _start_servers(config, chosen, run, folder, stack)
+        state = _run_controller(folder, rag)
+        _say_what_users_got(traffic)
+        show_live(folder)
+    _show_signed(config, folder)
+    return state
+
+
+def release_store(config: RunConfig) -> Store:
+    """The store that the run's releases go to."""
+    return open_store(config.register_.store).prepare()
+
+
+def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
+    """Make the SFT model a release and sign the override that lets it serve unjudged; returns its URI."""
+    gate = run.step_record("gate") or {}
+    inputs = Inputs(
+        run.artifact("evaluation"), run.artifact("sft_model"), run.artifact("report"), Path(gate["lineage"])
+    )
+    baseline_folder, store = folder / "baseline", release_store(config)
+    baseline = release_baseline(inputs, baseline_folder, config.register_, "sft")
+    store.push(baseline_folder, baseline.release)
+    policy = load_trust(keys_folder() / TRUST_FILE)
+    break_glass(str(baseline_folder), store.address, (), policy, REASON, BY)
+    say(f"✓ stable: the SFT model, release {baseline.release[:12]}, by a signed override. {UNJUDGED}")
+    return ReleaseAddress(store.address, baseline.release).uri
+
+
+def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Path) -> None:
+    """Run the deploy stage: verify the lineage and create the rollout."""
+    settings = DeployConfig(
+        name=config.register_.name, store=release_store(config).address, namespace=FOLDER, rollout=chosen.rollout
+    )
+    done = deploy(release, settings, load_trust(keys_folder() / TRUST_FILE), FileRollouts(folder))
+    say(f"✓ deploy: {done.message}")
+
+
+def _write_power(chosen: LoopbackConfig, folder: Path) -> None:
+    """Write how well the rollout policy can detect a worse model at this rate of requests."""
+    [rollout] = FileRollouts(folder).all()
+    spec = RolloutSpec.parse(rollout["spec"], "loopback.rollout")
+    per_look = round(chosen.requests_a_second * spec.step_seconds / LOOKS_A_STEP)
+    estimates = list(estimate_power(spec, chosen.supposed, per_look, POWER_RUNS))
+    lines = [f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:"]
+    lines += [f"  {line}" for line in describe_power(estimates, POWER_RUNS)]
+    (folder / POWER_FILE).write_text("".join(f"{in_language(line)}\n" for line in lines), encoding="utf-8")
+
+
+def _start_servers(
+    config: RunConfig, chosen: LoopbackConfig, run: RunDir, folder: Path, stack: ExitStack
+) -> tuple[Traffic, str]:
+    """Start the router with its models, the RAG service that calls it, and the users who call that service."""
+    router = stack.enter_context(run_service(SERVER, [str(folder), "--port", "0"], folder / "logs" / "router.log"))
+    arguments = ["--index-root", str(run.index), "--rewriter", router, "--port", "0"]
+    for tenant, path in knowledge_bases(config).items():
+        arguments += ["--kb", f"{tenant}={path}"]
+        if (reranker := run.index / f"{tenant}-reranker.json").is_file():
+            arguments += ["--reranker", f"{tenant}={reranker}"]
+    _write_power(chosen, folder)  # while the first model starts
+    _wait_for_stable(folder)
+    rag = stack.enter_context(run_service("serving.rag", arguments, folder / "logs" / "rag.log"))
+    traffic = stack.enter_context(
+        simulated_users(f"{rag}{RAG_PATH}", _questions(config, run), chosen.requests_a_second)
+    )
+    return traffic, rag
+
+
+def _wait_for_stable(folder: Path) -> None:
+    until = time.monotonic() + READY_SECONDS
+    while time.monotonic() < until:
+        if FileTarget(folder).read().traffic:
+            return
+        time.sleep(0.2)
+    raise OutageError(f"{folder / 'logs'}: the first model was not ready after two minutes. Its log there says why.")
+
+
+def _questions(config: RunConfig, run: RunDir) -> Iterator[RequestBody]:
+    """Sample new questions that are not in the locked test."""
+    from standins.samples.fresh_questions import fresh_turns
+
+    with (run.files / ARTIFACT_FILES["locked_test"]).open("rb") as file:
+        rows = [orjson.loads(line) for line in file]
+    locked = {(row["question"], row["user_profile"], row["history_summary"]) for row in rows}
+    for turn in fresh_turns(config.tenant_id, SAMPLE_SEED, FRESH_SEED):
+        if (turn.question, turn.profile, turn.history) not in locked:
+            yield {
+                "query": turn.question, "user_profile": turn.profile, "history_summary": turn.history,
+                "tenant_id": config.tenant_id, "kb_name": config.retrieval.kb_name,
+                "score_threshold": config.validate_.quality_threshold,
+            }  # fmt: skip
+
+
+@contextmanager
+def _controller(folder: Path, rag: str) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "standins.rollout_local", str(folder), "--metrics", rag],
+        stdout=subprocess.PIPE, text=True, preexec_fn=end_with_parent,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _run_controller(folder: Path, rag: str) -> State:
+    with _controller(folder, rag) as process:
+        assert process.stdout is not None
+        with (folder / ROLLOUT_LOG).open("w", encoding="utf-8") as log:
+            for line in process.stdout:
+                log.write(line)
+                if not line.startswith(" "):  # figures of a decision
+                    say(Verbatim(f"  {line}".rstrip("\n")))
+        code = process.wait()
+    if code:
+        raise error_class_for(code)(
+            f"{folder}: the rollout's controller ended with {code}. {folder / ROLLOUT_LOG} holds what it wrote."
+        )
+    [rollout] = FileRollouts(folder).all()
+    return parse_state(rollout)
+
+
+def _show_signed(config: RunConfig, folder: Path) -> None:
+    """Print the outcome that the controller signed and stored beside the release."""
+    [rollout] = FileRollouts(folder).all()
+    release, policy = rollout["spec"]["release"], load_trust(keys_folder() / TRUST_FILE)
+    histories = read_rollout_notes(
+        release_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id
+    )
+    for history in histories:
+        say(f"Beside the release: {rollout_line(history)}")
+
+
+def _say_what_users_got(traffic: Traffic) -> None:
+    answered = [f"{count:,} by {version}" for version, count in traffic.by_version().items() if version != PLAIN]
+    plain = f"{traffic.by_version().get(PLAIN, 0):,} searched as they were asked"
+    totals = f"Users asked {traffic.questions:,} questions and got {traffic.errors:,} errors"
+    say(f"{totals}. Rewritten: {', '.join(answered)}; {plain}.")

@@ -1,0 +1,116 @@
+"""Checks of the cluster that KUBECONFIG names: versions, kinds, storage, and all that `qinglan submit` looks for."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from pipelines.checks.checks import Check, State, failed
+from pipelines.checks.cluster.cluster_checks import TRAINING_OPERATOR
+from pipelines.checks.cluster.cluster_reader import connect, read_platform
+from pipelines.checks.cluster.cluster_snapshot import Finding, Platform
+from pipelines.checks.cluster.requirements import read_requirements
+from pipelines.checks.sizing.check import volume_bytes
+from pipelines.lines.rewriter import RunConfig
+from pipelines.submit.kfp_client import KfpClient, read_access
+from pipelines.submit.start_run import RunRequest, compile_graph, find_obstacles, profile_target
+from qinglan.errors import ConfigError, QinglanError
+
+WEIGHTS: Mapping[str, State] = {"missing": "error", "warning": "warning", "unchecked": "warning"}
+
+
+class Component(NamedTuple):
+    """A part of the platform, by the group of its kinds."""
+
+    name: str
+    group: str
+    needed: bool
+    step: str
+
+
+COMPONENTS = (
+    Component("KServe", "serving.kserve.io", True, "Install KServe (manifests/README.md)."),
+    Component(
+        "training-operator", "kubeflow.org", True,
+        f"kubectl apply --server-side -k '{TRAINING_OPERATOR}'",
+    ),
+    Component("Kubeflow Trainer", "trainer.kubeflow.org", False, "Not needed: jobs are PyTorchJobs."),
+    Component("KubeRay", "ray.io", False, "Not needed: PPO brings its own Ray."),
+    Component("Knative", "serving.knative.dev", False, "Not needed in KServe's Standard mode."),
+    Component("ModelRollout", "qinglan.dev", True, "kubectl apply --server-side -k manifests/platform"),
+)  # fmt: skip
+
+
+def cluster_checks(config: RunConfig | None, tenant: str, profile: str, namespace: str) -> Iterator[Check]:
+    """Check the platform, then a profile's requirements; an unreachable cluster is a single error."""
+    try:
+        api = connect()
+        platform = read_platform(api)
+    except QinglanError as error:
+        why = str(error.__cause__ or error)
+        yield Check("error", "cluster", why, "Set KUBECONFIG to the file of the cluster that KFP runs on.")
+        return
+    yield from platform_checks(platform)
+    yield kfp_check()
+    if config is not None and namespace:
+        yield from requirement_checks(api, config, tenant, profile, namespace)
+    elif config is not None:
+        yield Check("warning", "cluster", "the profile's Secrets, volumes and rights were not looked for.",
+                    "Give --namespace where its runs shall be.")  # fmt: skip
+
+
+def platform_checks(platform: Platform) -> Iterator[Check]:
+    yield Check("ok", "cluster", f"{platform.address}, Kubernetes {platform.version}.")
+    for component in COMPONENTS:
+        version = platform.groups.get(component.group)
+        image = f", {tag}" if (tag := platform.images.get(component.group)) else ""
+        if version:
+            yield Check("ok", component.name, f"{component.group}/{version}{image}.")
+        elif component.needed:
+            yield Check("error", component.name, f"the cluster does not know {component.group}.", component.step)
+        else:
+            yield Check("ok", component.name, f"is not there. {component.step}")
+    if not platform.storage_classes:
+        yield Check("warning", "storage", "there is no StorageClass: each volume must be made by hand.",
+                    "See manifests/base/storage.yaml for the claims.")  # fmt: skip
+    elif not platform.default_class:
+        yield Check("warning", "storage", f"no default among {', '.join(platform.storage_classes)}.",
+                    "Name one in manifests/base/storage.yaml, or mark one as the default.")  # fmt: skip
+    else:
+        yield Check("ok", "storage", f"{platform.default_class} is the default StorageClass.")
+
+
+def kfp_check() -> Check:
+    """Check that KFP answers at the address in the environment."""
+    try:
+        access = read_access()
+    except ConfigError as error:
+        return Check("warning", "KFP", "its address is not known, so it was not asked.", str(error))
+    try:
+        KfpClient(access).many_users()
+    except QinglanError as error:
+        return failed("KFP", error)
+    return Check("ok", "KFP", f"{access.endpoint} answers.")
+
+
+def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, namespace: str) -> Iterator[Check]:
+    """All that `qinglan submit` looks for, by the same code; the run's files are named only when it is submitted."""
+    with TemporaryDirectory(prefix="qinglan-") as folder:
+        graph, pipeline = compile_graph(profile_target("rewriter", tenant, profile, ""), (), Path(folder))
+    request = RunRequest(
+        pipeline, {}, tenant, namespace=namespace, volumes=volume_bytes(config), gateway=config.gateway
+    )
+    needs = read_requirements(graph, {}, request.service_account)._replace(inputs=())
+    try:
+        findings = find_obstacles(api, needs, request, namespace, many_users=True)
+    except QinglanError as error:
+        yield failed("namespace", error)
+        return
+    yield from map(finding_check, findings)
+    if not any(finding.weight == "missing" for finding in findings):
+        yield Check("ok", "namespace", f"{namespace} has all that a run of this profile needs.")
+
+
+def finding_check(finding: Finding) -> Check:
+    next_step = " ".join(filter(None, (finding.next_step, finding.command)))
+    return Check(WEIGHTS[finding.weight], "namespace", finding.what, next_step)

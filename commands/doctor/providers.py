@@ -1,0 +1,202 @@
+"""Checks of the paid models: does the host answer with this key, and, where that may cost a little, in which form?"""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import orjson
+
+from pipelines.checks.checks import Check
+from qinglan.errors import ConfigError, RowError
+from qinglan.llm.answer_format import AnswerFormat
+from qinglan.llm.call_plan import build_request
+from qinglan.llm.config import PaidModel
+from qinglan.llm.providers.api_keys import read_api_key
+from qinglan.llm.providers.prices import Usage, worst_cost
+from qinglan.llm.providers.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError
+from qinglan.llm.usable_answer import cleaned_answer, usable_text
+from qinglan.prompts import JUDGE_FORMAT, Message, Question, judge_messages, teacher_messages
+from qinglan.reward.judge import read_score
+
+AGAIN = "Run qinglan doctor again; if it stays, see docs/teachers.md."
+SHOWN_MODELS = 10
+"""Models of a host that are named after a wrong name."""
+
+CALL_SECONDS = 60.0
+LIST_SECONDS = 10.0
+SAMPLE = Question("doctor", "那它一天吃几次", "", "用户正在了解虾青素软胶囊")
+SYSTEM = "你是Query改写专家。只返回改写后的查询。"
+OTHER_FORMATS: tuple[AnswerFormat, ...] = ("json_schema", "json_object", "tool", "text")
+
+
+def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Check]:
+    """Check each model; with `paid`, by one call of its role."""
+    for role, model in models.items():
+        yield call_check(role, model) if paid else list_check(role, model)
+
+
+def list_check(role: str, model: PaidModel) -> Check:
+    """Ask the host for its models, which costs nothing and tells whether it takes the key."""
+    import httpx2
+
+    from qinglan.http.http_client import certificate_advice
+
+    url = models_url(model)
+    try:
+        answer = ask_models(role, model)
+    except ConfigError as error:
+        return Check("error", role, str(error))
+    except httpx2.HTTPError as error:
+        next_step = f"See base_url and the network.{certificate_advice(error)}"
+        return Check("error", role, f"{url}: no answer ({type(error).__name__}).", next_step)
+    if answer.status_code in (401, 403):
+        return Check(
+            "error", role, f"{url}: the key in {model.api_key_env} is not accepted ({answer.status_code}).",
+            f"export {model.api_key_env}=...",
+        )  # fmt: skip
+    names = _model_names(answer.content) if answer.status_code == 200 else []
+    has_key = bool(os.environ.get(model.api_key_env, "").strip())
+    if names and model.model not in names:
+        what = (
+            f"{model.base_url} {'takes the key' if has_key else 'answers without a key'}, and lists no model "
+            f"{model.model}."
+        )
+        return Check("warning", role, what, known_models(role, model, names))
+    if not names:
+        return Check(
+            "warning", role, f"{model.base_url} answers and lists no models.", "qinglan doctor --paid asks it."
+        )
+    return Check(
+        "ok",
+        role,
+        f"{model.base_url} {'takes the key' if has_key else 'answers without a key'} and has {model.model}.",
+    )
+
+
+def models_url(model: PaidModel) -> str:
+    return f"{model.base_url.rstrip('/')}/models"
+
+
+def ask_models(role: str, model: PaidModel) -> Any:
+    """The host's answer to a request for its models."""
+    from qinglan.http.http_client import sync_client
+
+    key = read_api_key(model, role)
+    with sync_client(timeout=LIST_SECONDS) as http:
+        return http.get(models_url(model), headers={"Authorization": f"Bearer {key}"})
+
+
+def known_models(role: str, model: PaidModel, names: Sequence[str]) -> str:
+    """The next step after a wrong model name: the host's own names, those like it first."""
+    alike = get_close_matches(model.model, [name[:80] for name in names], SHOWN_MODELS, cutoff=0.0)
+    more = f" It has {len(names):,}." if len(names) > len(alike) else ""
+    return f"Set gateway.{role}.model to one that it has: {', '.join(alike)}.{more}"
+
+
+def refused_model_step(role: str, model: PaidModel) -> str:
+    """The next step after a call that this host refuses for good: its models, if it lists them without this one."""
+    import httpx2
+
+    try:
+        answer = ask_models(role, model)
+    except (ConfigError, httpx2.HTTPError):
+        names = []
+    else:
+        names = _model_names(answer.content) if answer.status_code == 200 else []
+    if names and model.model not in names:
+        return known_models(role, model, names)
+    return f"See {role}.base_url, {role}.model and {model.api_key_env}."
+
+
+def _model_names(content: bytes) -> list[str]:
+    try:
+        return [str(item["id"]) for item in orjson.loads(content)["data"]]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
+        return []
+
+
+def call_check(role: str, model: PaidModel) -> Check:
+    """Make one call as a run would: a rewrite by the teacher, a judgement by the others."""
+    try:
+        return asyncio.run(_call(role, model))
+    except ConfigError as error:
+        return Check("error", role, str(error))
+
+
+async def _call(role: str, model: PaidModel) -> Check:
+    try:
+        words, usage = await ask_once(role, model)
+        what = f"{model.model} answered {words!r}, for {call_cost(role, model)} at most."
+        return Check("ok", role, what) if usage else uncounted_check(role, what)
+    except RejectedRequestError as error:
+        if role == "teacher":
+            return Check("error", role, str(error), "See the model's settings: docs/teachers.md.")
+        accepted = await accepted_format(role, model)
+        step = f"Set answer_format: {accepted} for the {role}." if accepted else "See docs/teachers.md."
+        return Check("error", role, f"{error} It was asked for {model.structured_answers}.", step)
+    except FatalUpstreamError as error:
+        return Check("error", role, str(error), refused_model_step(role, model))
+    except RowError as error:
+        return Check("error", role, str(error), row_error_step(role, model, error))
+    except UpstreamError as error:
+        return Check("error", role, str(error), AGAIN)
+
+
+def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
+    """The next step after an answer of no use: a cut one names its setting."""
+    if error.reason == "truncated":
+        setting = f"gateway.{role}.max_output_tokens"
+        return f"{setting} is {model.max_output_tokens:,}. Set {setting}: {2 * model.max_output_tokens}, or more."
+    return AGAIN
+
+
+def uncounted_check(role: str, what: str) -> Check:
+    """The warning after an answer without a count of its tokens, which a run books at its worst cost."""
+    return Check(
+        "warning", role,
+        f"{what} The answer has no `usage` with a count of tokens that can be right: a run books each such answer at "
+        "the most that it can cost, and its budget ends the run early.",
+        f"Let the host report `usage`. If it cannot, lower gateway.{role}.max_output_tokens to what an answer needs, "
+        "and raise gateway.budget.",
+    )  # fmt: skip
+
+
+async def ask_once(role: str, model: PaidModel) -> tuple[str, Usage | None]:
+    """The answer's text, or the score of a judgement, and the tokens that the host counted."""
+    structured = role != "teacher"
+    upstream = Upstream(model, role, CALL_SECONDS)
+    try:
+        request = build_request(model, messages_for(role), JUDGE_FORMAT if structured else None)
+        completion = await upstream.complete(request)
+    finally:
+        await upstream.aclose()
+    text = usable_text(orjson.loads(cleaned_answer(completion.raw, model)), structured)
+    words = f"{read_score(orjson.loads(text)):g} points" if structured else text.strip()[:60]
+    return words, completion.usage
+
+
+async def accepted_format(role: str, model: PaidModel) -> AnswerFormat | None:
+    """The first other form in which this model gives a judgement."""
+    for answer_format in OTHER_FORMATS:
+        if answer_format == model.structured_answers:
+            continue
+        try:
+            await ask_once(role, model.model_copy(update={"answer_format": answer_format}))
+            return answer_format
+        except (UpstreamError, RowError):
+            continue
+    return None
+
+
+def messages_for(role: str) -> list[Message]:
+    if role == "teacher":
+        return teacher_messages(SAMPLE, SYSTEM)
+    return judge_messages(SAMPLE, "虾青素软胶囊 每日服用频次")
+
+
+def call_cost(role: str, model: PaidModel) -> str:
+    request = build_request(model, messages_for(role), JUDGE_FORMAT if role != "teacher" else None)
+    worst = worst_cost(model.price, orjson.dumps(request), model.max_output_tokens)
+    return f"{worst:.4f} {model.price.currency}"

@@ -1,0 +1,147 @@
+"""Markdown without what a page's readers never see: comments, scripts, statements of MDX, tags. Pure functions.
+
+without_hidden("<Tabs>\\n<!-- internal -->\\nInstall it.")    "\\n\\nInstall it."
+
+Code, fenced or between backticks, stays as it is.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+
+from commands.init.documents.passages import fence_numbers, next_fence
+
+CODE = r"(?P<code>(?<!`)(?P<ticks>`+)(?!`)[^\n]*?(?<!`)(?P=ticks)(?!`))"
+HIDDEN = re.compile(rf"{CODE}|(?P<start><!--|\{{/\*|<(?:script|style)(?=[\s>]|$))", re.IGNORECASE)
+ENDS = {
+    "<!--": re.compile("-->"), "{/*": re.compile(r"\*/\s?\}"),
+    "<script": re.compile(r"</script\s*>", re.IGNORECASE), "<style": re.compile(r"</style\s*>", re.IGNORECASE),
+}  # fmt: skip
+
+INCLUDE = re.compile(r"\s*<<<\s+\S")
+"""A snippet of another file (https://vitepress.dev/guide/markdown#import-code-snippets)."""
+
+STATEMENT = re.compile(
+    r"import\s.{0,200}['\"];?\s*$|import\s*\{[^}'\"]*$"
+    r"|export\s+(?:(?:const|let|var)\s[^=]{1,200}=|(?:async\s+)?function[\s*]*\w*\(|class\s+\w+\s*(?:\{|extends\b)"
+    r"|default\s+(?:[({\[]|(?:async|function|class)\b|\w+\s*(?:=>|;?\s*$))|[{*])"
+)
+"""The first line of a statement of JavaScript, at the beginning of a block (https://mdxjs.com/docs/what-is-mdx/#esm)."""
+
+CONTINUED = re.compile(r"(?:=>|[=,+?:.]|&&|\|\|)\s*$")
+STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`")
+LONGEST_STATEMENT = 200
+"""Lines of a statement; one whose brackets are still open then ends at the next empty line."""
+
+BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
+TAG = re.compile(
+    rf"{CODE}|(?<!\\)<(?P<end>/?)(?P<name>[A-Za-z][\w.-]*)"
+    rf"(?P<fields>(?:\s(?:\"[^\"]*\"|'[^']*'|{BRACES}|[^<>\"'{{}}])*)?/?)>"
+)
+LABEL = re.compile(r"(?<![\w:.-])(?:label|title|alt)=(?:\"([^\"]*)\"|'([^']*)')")
+"""The fields of a tag that readers see, such as the name of a tab."""
+
+WITHOUT_END = ("br", "hr", "img")
+INLINE = (
+    "a", "abbr", "b", "code", "del", "em", "i", "ins", "kbd", "mark", "s", "small", "span", "strong", "sub", "sup",
+    "u",
+)  # fmt: skip
+"""Tags inside words, such as H<sub>2</sub>O; another one stands between words."""
+
+GAP = "\0"
+
+
+def without_hidden(text: str) -> str:
+    """The text as readers see it, with an empty line where a hidden one was."""
+    lines = list(_without_comments(text.split("\n")))
+    parts = [
+        (bool(fence), [line for _, line in group])
+        for fence, group in groupby(zip(fence_numbers(lines), lines, strict=True), key=lambda pair: pair[0])
+    ]
+    words = ["\n".join(_without_statements(part)) for fence, part in parts if not fence]
+    closed = {match["name"] for text in words for match in TAG.finditer(text) if match["end"]}
+    shown = iter(_without_tags(text, closed) for text in words)
+    return "\n".join("\n".join(part) if fence else next(shown) for fence, part in parts)
+
+
+def _without_comments(lines: Sequence[str]) -> Iterator[str]:
+    """Lines without comments, scripts and styles. One without its end is hidden to the end of the page where a line
+    begins with it, as in a browser (https://spec.commonmark.org/0.31.2/#html-blocks); else it is text."""
+    last = {start: number for number, line in enumerate(lines) for start, end in ENDS.items() if end.search(line)}
+    fence, start = "", ""
+    for number, line in enumerate(lines):
+        if not start:
+            before, fence = fence, next_fence(fence, line)
+            if before or fence:
+                yield line
+                continue
+        ending = [name for name in ENDS if last.get(name, -1) >= number]
+        shown, start = _visible_part(line, start, ending)
+        yield "" if INCLUDE.match(shown) else shown
+
+
+def _visible_part(line: str, start: str, ending: Collection[str]) -> tuple[str, str]:
+    """What is seen of a line, and the start of what is hidden after it; `ending` are those with an end below."""
+    shown, at = list[str](), 0
+    while True:
+        if start:
+            end = ENDS[start].search(line, at)
+            if not end:
+                return "".join(shown), start
+            at, start = end.end(), ""
+        match = next((match for match in HIDDEN.finditer(line, at) if match["start"]), None)
+        if not match:
+            return "".join([*shown, line[at:]]), ""
+        name, begins_line = match["start"].lower(), not line[: match.start()].strip()
+        hides = name in ending or (begins_line and name != "{/*")
+        shown.append(line[at : match.start() if hides else match.end()])
+        at = match.start() + 2 if hides else match.end()  # <!--> is a whole comment
+        start = name if hides else ""
+
+
+def _without_statements(lines: Sequence[str]) -> list[str]:
+    """Lines without the statements of MDX, each of which begins a block."""
+    shown, at, begins_block = list[str](), 0, True
+    while at < len(lines):
+        if begins_block and STATEMENT.match(lines[at]):
+            count = _statement_lines(lines[at : at + LONGEST_STATEMENT])
+            shown += [""] * count
+            at += count
+            continue
+        shown.append(lines[at])
+        begins_block = not lines[at].strip()
+        at += 1
+    return shown
+
+
+def _statement_lines(lines: Sequence[str]) -> int:
+    depth = 0
+    for number, line in enumerate(lines, 1):
+        code = STRING.sub("", line)
+        depth += sum(map(code.count, "([{")) - sum(map(code.count, ")]}"))
+        if depth <= 0 and not CONTINUED.search(code):
+            return number
+    return next((number for number, line in enumerate(lines) if not line.strip()), len(lines))
+
+
+def _without_tags(text: str, closed: Collection[str]) -> str:
+    """Text without the tags that have an end, or need none: <NAME> in a sentence is a word."""
+
+    def replacement(match: re.Match[str]) -> str:
+        name, fields = match["name"], match["fields"] or ""
+        if match["code"] or not (name in closed or fields.endswith("/") or name.lower() in WITHOUT_END):
+            return match[0]
+        gap = "" if name.lower() in INLINE else GAP
+        label = LABEL.search(fields)
+        return f"{gap}{(label[1] or label[2] or '') if label else ''}{gap}"
+
+    return re.sub(f"{GAP}+", _gap, TAG.sub(replacement, text.replace(GAP, "")))
+
+
+def _gap(match: re.Match[str]) -> str:
+    """A space between two words, and nothing at the edge of one."""
+    before, after = (
+        match.string[max(0, match.start() - 1) : match.start()],
+        match.string[match.end() : match.end() + 1],
+    )
+    return " " if before.strip() and after.strip() else ""

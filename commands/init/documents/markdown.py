@@ -1,0 +1,90 @@
+"""Markdown as documentation sites write it: front matter, anchors, fenced code, admonitions. Pure functions.
+
+read_markdown("---\\ntitle: 部署\\n---\\n## 步骤 {#steps}\\n...")    Page("部署"), Block("步骤", 2), Block("...")
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from commands.init.documents.hidden_markup import without_hidden
+from commands.init.documents.passages import Block, Page, fence_numbers
+from qinglan.documents import parse_yaml
+from qinglan.errors import ConfigError
+
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"(#{1,6})\s")
+ANCHOR = re.compile(r"\s?\{:?\s?#[^{}]{0,200}\}$")
+"""The id of a heading as Docusaurus, VitePress and kramdown write it."""
+
+ADMONITION = re.compile(r"\s*:{3,}\s*(?:[\w-]+\s*)?(.*)$")
+"""A line that begins or ends a box (:::tip Title): its title is text, its name and marks are not."""
+
+FIELD = re.compile(r"\s*[A-Za-z_][\w-]*\s*:(?:\s|$)")
+"""The first line of front matter, whole or broken; another one stands between two rules."""
+
+MOST_FIELDS, LONGEST_FIELD = 20, 200
+"""Fields of front matter that each passage takes as metadata, and characters of each."""
+
+
+def read_markdown(text: str) -> Iterator[Page | Block]:
+    """The page's title and metadata, then its headings and paragraphs; fenced code stays as it is."""
+    page, body = _front_matter("\n".join(text.splitlines()))
+    if page:
+        yield page
+    lines = [*without_hidden(body).split("\n"), ""]
+    paragraph = list[str]()
+    for line, fence in zip(lines, fence_numbers(lines), strict=True):
+        mark = None if fence else HEADING.match(line)
+        heading = _heading(line[mark.end() :]) if mark else ""
+        if heading or (not line.strip() and not fence):
+            yield Block("\n".join(paragraph))
+            paragraph = []
+        if mark and heading:
+            yield Block(heading, level=len(mark[1]))
+        elif fence:
+            paragraph.append(line.rstrip())
+        elif (shown := _shown(line)).strip():
+            paragraph.append(shown)
+    yield Block("\n".join(paragraph))
+
+
+def _front_matter(text: str) -> tuple[Page | None, str]:
+    """The page that YAML at the beginning describes, and the rest; what is no YAML mapping stays text."""
+    match = FRONT_MATTER.match(text)
+    if not match:
+        return None, text
+    try:
+        fields = parse_yaml(match[1], "front matter")
+    except ConfigError as error:
+        if not FIELD.match(match[1]):
+            return None, text
+        return Page(remark=f"its front matter cannot be read, and is left out: {error}"), text[match.end() :]
+    if not isinstance(fields, dict):
+        return None, text
+    page = Page(_field(fields.get("title")), _metadata(fields), draft=fields.get("draft") is True)
+    return page, text[match.end() :]
+
+
+def _metadata(fields: Mapping[Any, Any]) -> dict[str, str]:
+    shown = ((str(name), _field(value)) for name, value in fields.items() if name != "title")
+    return dict([(name, value) for name, value in shown if value][:MOST_FIELDS])
+
+
+def _field(value: Any) -> str:
+    """A field's text; a list of plain values is one, and what is nested deeper is left out."""
+    values = value if isinstance(value, list) else [value]
+    if value is None or any(isinstance(item, dict | list) for item in values):
+        return ""
+    return " ".join(", ".join(map(str, values)).split())[:LONGEST_FIELD]
+
+
+def _heading(text: str) -> str:
+    return ANCHOR.sub("", text.strip().rstrip("#").rstrip()).rstrip()
+
+
+def _shown(line: str) -> str:
+    """A line of text without an admonition's marks."""
+    if match := ADMONITION.match(line):
+        return match[1].strip().removeprefix("[").removesuffix("]")
+    return line.rstrip()

@@ -1,0 +1,92 @@
+"""The paid profile as its own `qinglan doctor` accepts it: a training that fits, a budget that covers its plan."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from commands.init.profiles import LONGEST_PAID, LONGEST_PROMPT, Answers, DataSettings, paid_profile
+from pipelines.checks.plan import make_plan
+from pipelines.checks.sizing.check import check_fit, cpu_machine, on_gpus
+from pipelines.lines.config import load_config
+from pipelines.lines.rewriter import RunConfig
+from qinglan.errors import ConfigError
+
+SMALLEST = "laptop"
+"""The training that fits every machine: a tiny model."""
+
+LENGTHS = (LONGEST_PAID, 3072, 2048, 1536, 0)
+"""Most tokens of a prompt that are tried, largest first; 0 leaves those of the training's file."""
+
+MARGIN, STEP = 1.3, 10
+"""The least budget as a multiple of the plan's cost, and what it is rounded up to, in the profile's currency."""
+
+
+class Fitted(NamedTuple):
+    """The profile's text, the answers that it follows, and what was changed for this machine."""
+
+    text: str
+    answers: Answers
+    notes: list[str]
+
+
+def fitted_profile(tenant: str, answers: Answers, data: DataSettings, folder: Path, chosen: bool) -> Fitted:
+    """The text of the paid profile, tried in the folder, which holds the tenant's other files.
+
+    A training that a person has `chosen` is kept: its machine may be another one.
+    """
+    path = folder / f"{answers.teacher}.yaml"
+    problem: ConfigError | None = None
+    for attempt, longest in attempts(answers, chosen):
+        config = _written(tenant, path, paid_profile(tenant, attempt, data, longest))
+        misfit = memory_problem(config, folder)
+        if misfit is None:
+            notes = list(_changes(answers, attempt, config, cut=longest < LONGEST_PAID and data.longest > longest))
+            break
+        problem = problem or misfit
+    else:
+        attempt, longest, notes = answers, LONGEST_PAID, [f"This machine cannot run the paid profile. {problem}"]
+        config = _written(tenant, path, paid_profile(tenant, attempt, data))
+    budget = needed_budget(make_plan(config).cost, config.gateway.budget)
+    return Fitted(paid_profile(tenant, attempt, data, longest, budget), attempt, notes)
+
+
+def attempts(answers: Answers, chosen: bool) -> Iterator[tuple[Answers, int]]:
+    """Trainings with a limit of tokens, the wanted one first."""
+    trainings = [answers.training] if chosen else dict.fromkeys([answers.training, SMALLEST])
+    for training in trainings:
+        for longest in (LONGEST_PROMPT,) if training == SMALLEST and not chosen else LENGTHS:
+            yield answers._replace(training=training), longest
+
+
+def memory_problem(config: RunConfig, folder: Path) -> ConfigError | None:
+    """The reason why a training does not fit, by the check of `qinglan doctor`; None if it fits or nobody knows."""
+    try:
+        check_fit(config, None if on_gpus(config) else cpu_machine(folder), volumes=False)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def needed_budget(cost: float, budget: float) -> int:
+    """A round budget above the plan's cost with a margin; 0 if the profile's own covers it."""
+    least = MARGIN * cost
+    return 0 if least <= budget else math.ceil(least / STEP) * STEP
+
+
+def _written(tenant: str, path: Path, text: str) -> RunConfig:
+    path.write_text(text, encoding="utf-8")
+    return load_config(tenant, str(path))
+
+
+def _changes(answers: Answers, taken: Answers, config: RunConfig, cut: bool) -> Iterator[str]:
+    if taken.training != answers.training:
+        yield (
+            f"{answers.training} does not fit this machine, so the paid profile trains a tiny model "
+            f"({taken.training}). Call `qinglan init` with --training for a larger machine."
+        )
+    if cut:
+        yield (
+            f"The paid profile takes {config.sft.max_length:,} tokens of a row (sft.max_length), since more does not "
+            "fit: the oldest turns of longer histories are left out."
+        )

@@ -1,0 +1,172 @@
+"""Check a compiled graph before it is sent, and read which parameters it takes.
+
+The API server takes much that can never run, and one upload that does not parse keeps it busy for ever. So nothing is
+sent that has not been read here first.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.graph.checks import check_compiled
+from qinglan.documents import parse_yaml_documents
+from qinglan.errors import ConfigError
+
+COMPILE = "Compile it anew with `qinglan compile`."
+PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
+
+
+class Graph(NamedTuple):
+    """Both documents of a compiled graph, and the bytes that they were read from."""
+
+    path: Path
+    text: bytes
+    spec: dict[str, Any]
+    platform: dict[str, Any]
+    """The Kubernetes settings of each executor's pods, by executor."""
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["pipelineInfo"]["name"])
+
+    @property
+    def description(self) -> str | None:
+        """Tenant, profile and machine, as KFP's page shows them."""
+        text: str | None = self.spec["pipelineInfo"].get("description")
+        return text
+
+    @property
+    def digest(self) -> str:
+        return sha256(self.text).hexdigest()
+
+    @property
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """The parameters of a run, by name."""
+        return parameters_of(self.spec["root"])
+
+
+def read_graph(path: Path) -> Graph:
+    """Read a graph; an error if it does not parse, has not KFP's form, or holds a reference to nothing."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file. {COMPILE}") from error
+    documents = _documents(path, text)
+    spec = _of_form(path, documents[0], "PipelineSpec")
+    platform = _of_form(path, documents[1], "PlatformSpec") if len(documents) == 2 else {}
+    pods = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    graph = Graph(path, text, spec, pods)
+    if faults := [f"{fault}." for fault in _faults(graph)] or check_compiled(text.decode("utf-8")):
+        raise ConfigError(f"{path}: {' '.join(faults)} {COMPILE}")
+    return graph
+
+
+def _documents(path: Path, text: bytes) -> list[Any]:
+    try:
+        documents = parse_yaml_documents(text.decode("utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}. Nothing was sent. {COMPILE}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{error} Nothing was sent. {COMPILE}") from error
+    if len(documents) not in (1, 2) or not all(isinstance(document, dict) for document in documents):
+        raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
+    return documents
+
+
+def _of_form(path: Path, document: dict[str, Any], form: str) -> dict[str, Any]:
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+
+    try:
+        json_format.ParseDict(document, getattr(pipeline_spec_pb2, form)())
+    except json_format.ParseError as error:
+        raise ConfigError(f"{path}: KFP would not read it as {form}: {error}. {COMPILE}") from error
+    return document
+
+
+def _faults(graph: Graph) -> Iterator[str]:
+    spec = graph.spec
+    if not str(spec.get("schemaVersion", "")).startswith("2."):
+        yield f"schemaVersion {spec.get('schemaVersion')!r} is not KFP's 2"
+    name = spec.get("pipelineInfo", {}).get("name", "")
+    if not PIPELINE_NAME.fullmatch(name):
+        yield f"a pipeline may not be called {name!r}: small letters, digits and hyphens"
+    if not spec.get("root", {}).get("dag", {}).get("tasks"):
+        yield "the graph has no task"
+    components, executors = spec.get("components", {}), spec.get("deploymentSpec", {}).get("executors", {})
+    for where, component in (("root", spec.get("root", {})), *components.items()):
+        yield from _faults_of(where, component, components, executors)
+    for label in graph.platform:
+        if label not in executors:
+            yield f"Kubernetes is told of {label!r}, which no task runs"
+
+
+def _faults_of(where: str, component: Mapping[str, Any], components: Any, executors: Any) -> Iterator[str]:
+    if "dag" not in component:
+        label = component.get("executorLabel")
+        if label not in executors:
+            yield f"component {where!r} runs {label!r}, which is not there"
+        return
+    parameters = parameters_of(component)
+    for name, task in component["dag"]["tasks"].items():
+        reference = task.get("componentRef", {}).get("name")
+        if reference not in components:
+            yield f"task {name!r} refers to {reference!r}, which is not there"
+        for value in task.get("inputs", {}).get("parameters", {}).values():
+            source = value.get("componentInputParameter")
+            if source is not None and source not in parameters:
+                yield f"task {name!r} takes {source!r}, which {where!r} is not given: it could never start"
+
+
+def accelerator_type(accelerator: Mapping[str, Any]) -> str:
+    return str(accelerator.get("resourceType") or accelerator.get("type") or "")
+
+
+def accelerator_count(accelerator: Mapping[str, Any]) -> Any:
+    return accelerator.get("resourceCount") or accelerator.get("count")
+
+
+def parameters_of(component: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    parameters: dict[str, dict[str, Any]] = component.get("inputDefinitions", {}).get("parameters", {})
+    return parameters
+
+
+def read_parameters(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert values to the graph's types; unknown, missing and invalid ones are named in the error."""
+    parameters = graph.parameters
+    if unknown := sorted(set(values) - set(parameters)):
+        raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(parameters))}.")
+    optional = {
+        name
+        for name, definition in parameters.items()
+        if definition.get("isOptional") or "defaultValue" in definition
+    }
+    if missing := sorted(set(parameters) - optional - set(values)):
+        required = "; ".join(f"{name}{_described(parameters[name])}" for name in missing)
+        raise ConfigError(f"{graph.name} also needs: {required}. Give each with its option, or as --set NAME=VALUE.")
+    return {name: _typed(name, value, parameters[name]["parameterType"]) for name, value in values.items()}
+
+
+def _described(parameter: Mapping[str, Any]) -> str:
+    return f" ({parameter['description'].strip().rstrip('.')})" if parameter.get("description") else ""
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "NUMBER_INTEGER": (int,), "NUMBER_DOUBLE": (int, float), "BOOLEAN": (bool,), "LIST": (list,), "STRUCT": (dict,),
+}  # fmt: skip
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    if kind not in KINDS:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise ConfigError(f"--set {name}={value}: is no {kind}, written as JSON.") from error
+    if not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "BOOLEAN"):
+        raise ConfigError(f"--set {name}={json.dumps(value, ensure_ascii=False)}: is no {kind}.")
+    return value

@@ -1,0 +1,78 @@
+"""Try to read an input of the run, or a store of releases, with the key that the steps have.
+
+A store in the cluster may not be reachable from outside, so a missing answer is no finding.
+"""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from pipelines.checks.cluster.cluster_snapshot import StoreAnswer
+from pipelines.graph.store_secret import FETCH_ENDPOINT, REGION, STORE_ENDPOINT, TOKEN
+from qinglan.store.s3_connection import (
+    ACCESS_KEY_VARIABLE,
+    ENDPOINT_PATTERN,
+    SECRET_KEY_VARIABLE,
+    S3Connection,
+    S3Settings,
+)
+
+ABSENT = {"NoSuchKey": "it is not there", "NoSuchBucket": "the store has no such bucket"}
+EMPTY = "InvalidRange"
+"""S3's answer to a request for the first byte of an empty object."""
+
+Probe = Callable[[str, Mapping[str, str]], StoreAnswer | None]
+"""Tries an address with the values of a Secret."""
+
+
+def probe_input(uri: str, secret: Mapping[str, str]) -> StoreAnswer | None:
+    """Try an input as KFP's launcher fetches it: list, then read. None if it can be read, or nothing can be tried."""
+    endpoint = secret.get(FETCH_ENDPOINT) or f"https://s3.{secret.get(REGION)}.amazonaws.com"
+    return _probe(uri, endpoint, secret, required=True) if secret.get(REGION) else None
+
+
+def probe_store(address: str, secret: Mapping[str, str]) -> StoreAnswer | None:
+    """Try a store of releases as our own steps do; an empty store is fine."""
+    return _probe(address, secret.get(STORE_ENDPOINT, ""), secret, required=False)
+
+
+def _probe(uri: str, endpoint: str, secret: Mapping[str, str], required: bool) -> StoreAnswer | None:
+    key, hidden = secret.get(ACCESS_KEY_VARIABLE, ""), secret.get(SECRET_KEY_VARIABLE, "")
+    parts = urlsplit(uri)
+    if not (key and hidden and ENDPOINT_PATTERN.fullmatch(endpoint)):
+        return None
+    region, token = secret.get(REGION) or None, secret.get(TOKEN) or None
+    connection = S3Connection(S3Settings(parts.netloc, "", endpoint, key, hidden, token, region))
+    return _try(connection, uri.partition(parts.netloc)[2].strip("/"), required)
+
+
+def _try(connection: S3Connection, path: str, required: bool) -> StoreAnswer | None:
+    from minio.error import MinioException, S3Error
+    from urllib3.exceptions import HTTPError
+
+    endpoint = connection.settings.endpoint
+    try:
+        first = _first_key(connection, path)
+        if first:
+            connection.ask("GET", first, headers={"Range": "bytes=0-0"}, retries=0)
+    except S3Error as error:
+        code = error.code or ""
+        if code in ABSENT:
+            return StoreAnswer("absent", ABSENT[code])
+        return None if code == EMPTY else StoreAnswer("refused", f"{endpoint} refuses the key ({code})")
+    except (HTTPError, MinioException, ElementTree.ParseError) as error:
+        return StoreAnswer(
+            "silent", f"{endpoint} gives no answer from here ({getattr(error, 'reason', None) or error})"
+        )
+    return StoreAnswer("absent", ABSENT["NoSuchKey"]) if required and not first else None
+
+
+def _first_key(connection: S3Connection, path: str) -> str:
+    """The object of this path, or the first one under it."""
+    for prefix in (path, f"{path}/") if path else ("",):
+        query = {"list-type": "2", "max-keys": "1", "prefix": prefix}
+        listing = ElementTree.fromstring(connection.ask("GET", "", query, retries=0).data)  # noqa: S314 - the store's own answer; expat bounds its entities
+        key = listing.findtext("{*}Contents/{*}Key") or ""
+        if key == path or key.startswith(f"{path}/") or (key and not path):
+            return key
+    return ""

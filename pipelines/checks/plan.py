@@ -1,0 +1,486 @@
+"""`qinglan plan`: the calls, cost and time of a run, counted from its sheet before anything is spent."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from itertools import islice
+from typing import NamedTuple
+
+from pydantic import Field
+
+from components.training.ppo import fit as ppo
+from components.training.sft.config import COMPARED_ROWS
+from pipelines.checks.preflight import (
+    knowledge_bases,
+    known_gold,
+    long_row_warnings,
+    repeated_row_warnings,
+    rows_in_words,
+    sheet_refusals,
+    whole_run_warnings,
+)
+from pipelines.checks.promotion import Promotion, promotion
+from pipelines.checks.sizing.check import planned_fit_report
+from pipelines.checks.sizing.needs import SERVE
+from pipelines.checks.sizing.original_hours import PlannedHours, planned_hours
+from pipelines.checks.sizing.table import summary_lines
+from pipelines.checks.sizing.tenant_rows import sheet_workload
+from pipelines.execute.cross_fit import cross_fit_words
+from pipelines.lines.rewriter import REWRITER, RunConfig
+from pipelines.lines.sheet import Sheet, read_sheet, unknown_gold, with_folds
+from qinglan.config import Config
+from qinglan.errors import QinglanError
+from qinglan.llm.config import PaidModel, Price
+from qinglan.llm.provider_quirks import has_batches
+from qinglan.llm.providers.prices import cost, estimate_tokens
+from qinglan.prompts import (
+    Message,
+    choice_messages,
+    hindsight_messages,
+    judge_messages,
+    label_messages,
+    need_messages,
+    pseudo_messages,
+    teacher_messages,
+)
+from qinglan.rag.knowledge_base import read_knowledge_base, searched_text
+from qinglan.rows.rows import Question
+
+ANSWER_TOKENS = {
+    "rewrites": 40, "needs": 30, "judgements": 90, "labels": 40, "confirmations": 40, "choices": 15,
+    "hindsight rewrites": 40, "pseudo questions": 120, "further rows": 80,
+}  # fmt: skip
+"""Usual output tokens of an answer; the limit of one is in the profile."""
+
+SYSTEMS = 5
+"""Systems that the evaluation compares: no rewrite, history, teacher, SFT, RL."""
+
+FIRST_PASSAGES = 2
+"""Passages of each row that are judged in any case: the first of the rewrite and of the need."""
+
+HEADING_CHARACTERS = 60
+PASSAGES_MEASURED = 200
+RETRIEVAL_SECONDS = 0.05
+STALE_DAYS = 90
+PREPAID_STEPS = frozenset({"generate", "validate"})
+"""Steps whose paid calls are all known from the sheet, so that `qinglan prepay` can pay for them."""
+
+RL_CALLS = 3_000
+"""Judge calls of the original plan's section 4.1: 1,000 rows, 10 epochs, 30 % judged."""
+
+
+class PlanStep(Config):
+    """One kind of call that a run makes."""
+
+    step: str
+    what: str
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float
+    seconds: float
+    """Duration at the gateway's limits; the service's own limits may be lower."""
+
+    prepaid_cost: float | None = None
+    """Cost by `qinglan prepay`; None if it cannot know the calls in advance, or if nothing is paid."""
+
+
+class OriginalBudgetLine(Config):
+    """A line of the original plan's budget and its cost at this profile's prices."""
+
+    what: str
+    planned: str
+    cost: str
+
+
+class Plan(Config):
+    stages: tuple[str, ...]
+    """The stages of the run, in order."""
+
+    rows: int
+    unfit: int
+    """Rows that are not valid questions; they are quarantined and not paid for."""
+
+    unfit_rows: tuple[str, ...]
+    """Each of these rows, with the reason."""
+
+    steps: tuple[PlanStep, ...]
+    cost: float
+    seconds: float
+    prepaid_cost: float
+    """Total cost if `qinglan prepay` pays for all the calls that it can."""
+
+    training: str
+    """Steps and rollouts of the reinforcement learning, in words; empty where the run ends before it."""
+
+    budget: float
+    currency: str
+    pays: bool
+    splits: dict[str, int]
+    """Rows by split: the sheet's own splits, else as the convert stage will draw them."""
+
+    cross_fitted: str
+    """How a sheet that is too small for a locked test is tested, in words; empty where a test is locked away."""
+
+    promotion: Promotion
+    """Chance that the gate promotes the run's model, with the known obstacles."""
+
+    fit: tuple[str, ...] = ()
+    """Memory, steps and hours of the trainings, in words; empty where the shape of a model is not known."""
+
+    warnings: tuple[str, ...] = Field(default=())
+    missing: tuple[str, ...] = Field(default=())
+    """Files, keys, hosts, services and GPUs that a run on this machine waits for: a text each, with its own lines."""
+
+    original: tuple[OriginalBudgetLine, ...]
+
+
+class TrainingCalls(NamedTuple):
+    """Upper bounds of the calls of training and evaluation; a repeated text is answered from the journal, free."""
+
+    rollouts: int
+    steps: int
+    judgements: int
+    retrievals: int
+    test_rows: int
+    examined: int
+
+
+class TokenCount(NamedTuple):
+    calls: int = 0
+    input: int = 0
+
+    def of(self, calls: int) -> "TokenCount":
+        """Scale to another number of calls of the same average length."""
+        return TokenCount(calls, round(self.input / self.calls * calls) if self.calls else 0)
+
+    def plus(self, messages: list[Message]) -> "TokenCount":
+        return TokenCount(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
+
+
+class CallTokens(NamedTuple):
+    """Input tokens of the paid calls for the sheet's rows."""
+
+    rewrites: TokenCount
+    needs: TokenCount
+    judgements: TokenCount
+    labels: TokenCount
+    """A label for each row without gold."""
+
+    choices: TokenCount
+    """A choice from a list of passages for each row without gold."""
+
+    hindsight: TokenCount
+    """A rewrite that sees a passage, for each row."""
+
+    pseudo: TokenCount
+    """A question from a passage, in the manner of each row."""
+
+    def plus(self, row: Question, config: RunConfig, passage: str) -> "CallTokens":
+        need_prompt, judge_prompt = config.validate_.need_prompt, config.ppo.reward.judge_prompt
+        need, labels, choices = row.need or row.question, self.labels, self.choices
+        if not row.gold:
+            headings = [passage[:HEADING_CHARACTERS]] * config.label.listed
+            labels = labels.plus(label_messages(need, "", passage))
+            choices = choices.plus(choice_messages(need, headings, config.label.chosen))
+        return CallTokens(
+            self.rewrites.plus(teacher_messages(row, config.generate.system_prompt)),
+            self.needs if row.need else self.needs.plus(need_messages(row, need_prompt)),
+            self.judgements.plus(judge_messages(row, row.question, judge_prompt)),
+            labels,
+            choices,
+            self.hindsight.plus(hindsight_messages(row, "", passage)),
+            self.pseudo.plus(pseudo_messages("", passage, row)),
+        )
+
+
+def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
+    """Read the sheet and count the tokens of the calls for its rows, in one pass."""
+    tokens, passage = CallTokens(*([TokenCount()] * len(CallTokens._fields))), typical_passage(config)
+
+    def count(row: Question) -> None:
+        nonlocal tokens
+        tokens = tokens.plus(row, config, passage)
+
+    return read_sheet(config, count), tokens
+
+
+def make_plan(
+    config: RunConfig,
+    today: date | None = None,
+    missing: Sequence[QinglanError] = (),
+    warnings: Sequence[str] = (),
+    snapshot: bool | None = None,
+    stages: Sequence[str] = REWRITER.until(REWRITER.last),
+    counted: tuple[Sheet, CallTokens] | None = None,
+) -> Plan:
+    """Count the calls and the cost of a run of these stages from its sheet; no service is called.
+
+    The input files have been checked. The caller passes what it noticed for the plan to show: `missing`, `warnings`,
+    and whether the RAG service sends a `snapshot`. `counted` is the sheet if it was read already.
+    """
+    sheet, tokens = counted or count_tokens(config)
+    config = with_folds(config, sheet)
+    known = known_gold(config, sheet) if config.knowledge_base else {}
+    chance = promotion(config, sheet, snapshot, refusals=sheet_refusals(config, sheet, known, stages))
+    if "evaluate" not in stages:  # no row is tested, so that no fold trains
+        sheet = replace(sheet, folds=[], near_duplicates=sheet.near_duplicates[:1])
+    every_step = _steps(config, sheet, tokens)
+    steps = tuple(step for step in every_step if step.step in stages)
+    total, rows = sum(step.cost for step in steps), sheet.splits.total()
+    hours = planned_hours(sheet.splits["train"])
+    return Plan(
+        stages=tuple(stages),
+        rows=rows,
+        unfit=len(sheet.unfit),
+        unfit_rows=tuple(sheet.unfit),
+        steps=steps,
+        cost=total,
+        seconds=sum(step.seconds for step in steps),
+        prepaid_cost=sum(step.cost if step.prepaid_cost is None else step.prepaid_cost for step in steps),
+        training=_training_in_words(config, training_calls(config, sheet)) if "ppo" in stages else "",
+        budget=config.gateway.budget,
+        currency=config.gateway.teacher.price.currency,
+        pays=config.pays,
+        splits=dict(sorted(sheet.splits.items())),
+        cross_fitted=cross_fit_words(config, sheet),
+        promotion=chance,
+        fit=fit_lines(config, sheet, stages) if {"sft", "ppo"} & {*stages} else (),
+        warnings=(
+            *_money_warnings(config, total, today or date.today()),
+            *_sheet_warnings(config, sheet, known, stages),
+            *warnings,
+            *uncounted_calls(every_step, stages),
+        ),
+        missing=tuple(map(str, missing)),
+        original=original_budget(every_step[0], rows, tokens.judgements, config.gateway.judge, hours),
+    )
+
+
+def typical_passage(config: RunConfig) -> str:
+    """A text as long as the knowledge base's first passages are on average; of the longest length without one."""
+    longest = config.label.passage_characters
+    if config.knowledge_base is None:
+        return "段" * longest
+    first = next(iter(knowledge_bases(config).values()))
+    passages = islice(read_knowledge_base(first), PASSAGES_MEASURED)
+    lengths = [min(len(searched_text(passage)), longest) for passage in passages]
+    return "段" * round(sum(lengths) / len(lengths))
+
+
+def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
+    models, learned, rows = config.gateway.models(), training_calls(config, sheet), sheet.splits.total()
+    judged, examined = (tokens.judgements.of(n) for n in (learned.judgements, SYSTEMS * learned.examined))
+    return (
+        _paid_step(config, "generate", "rewrites", tokens.rewrites, models["teacher"]),
+        _paid_step(config, "validate", "needs", tokens.needs, models["judge"]),
+        _retrievals(config, "validate", 2 * rows),
+        *_label_steps(config, tokens),
+        *_augment_steps(config, sheet, tokens),
+        *_comparison_steps(config, sheet),
+        _paid_step(config, "ppo", "judgements", judged, models["judge"]),
+        _retrievals(config, "ppo", learned.retrievals),
+        _paid_step(config, "evaluate", "judgements", examined, models["examiner"]),
+        *_pooled_steps(config, tokens, learned),
+        _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
+    )
+
+
+def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
+    """The most that labels can cost: none where every row has gold, nor more calls than `label.calls` allows."""
+    label, models, rows = config.label, config.gateway.models(), tokens.labels.calls
+    judged = min(FIRST_PASSAGES + label.chosen, label.calls_per_row)
+    every = rows * (2 * judged + 1)
+    allowed = min(1.0, label.calls / every, label.calls_per_row / (2 * judged + 1)) if rows else 0.0
+    if not allowed:
+        return ()
+    labels, choices = tokens.labels.of(round(allowed * rows * judged)), tokens.choices.of(round(allowed * rows))
+    return (
+        _paid_step(config, "label", "labels", labels, models["judge"]),
+        _paid_step(config, "label", "choices", choices, models["judge"]),
+        _paid_step(config, "label", "confirmations", labels, models["examiner"]),
+        _retrievals(config, "label", rows),
+    )
+
+
+def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
+    """The most that further rows can cost: hindsight on every training row, and every question from passages."""
+    augment, teacher = config.augment, config.gateway.models()["teacher"]
+    relevant = sheet.splits["train"] if config.label.calls else len(sheet.gold)  # without labels gold alone is known
+    hindsight = min(augment.hindsight_calls, sheet.splits["train"], relevant)
+    # A rewrite in hindsight is asked for once; each fold draws its own passages.
+    pseudo = _pseudo_calls(config) * (1 + len(sheet.folds)) if sheet.splits["train"] else 0
+    steps = (
+        _paid_step(config, "augment", "hindsight rewrites", tokens.hindsight.of(hindsight), teacher),
+        _paid_step(config, "augment", "pseudo questions", tokens.pseudo.of(pseudo), teacher),
+        _retrievals(config, "augment", hindsight + 2 * pseudo),
+    )
+    return tuple(step for step in steps if step.calls)
+
+
+def _comparison_steps(config: RunConfig, sheet: Sheet) -> tuple[PlanStep, ...]:
+    """Searches with which SFT compares the teacher's further rows on dev, at most."""
+    trainings = 2 * (1 + len(sheet.folds)) if config.augment.asks else 0
+    calls = trainings * min(sheet.splits["dev"], COMPARED_ROWS)
+    return (_retrievals(config, "sft", calls),) if calls else ()
+
+
+def _pseudo_calls(config: RunConfig) -> int:
+    """Questions from passages in one training, at most: a small knowledge base has fewer than the settings allow."""
+    augment = config.augment
+    if config.knowledge_base is None:
+        return augment.pseudo_calls
+    passages = 0
+    for path in knowledge_bases(config).values():
+        with path.open("rb") as lines:
+            passages += sum(1 for _ in lines)
+    return min(augment.pseudo_calls, passages * augment.questions_per_passage)
+
+
+def _pooled_steps(config: RunConfig, tokens: CallTokens, learned: TrainingCalls) -> tuple[PlanStep, ...]:
+    """The most that a gate by labels costs: every system's first passage of every test row without gold."""
+    rows = min(tokens.labels.calls, learned.test_rows) if config.evaluate.gate.by == "labels" else 0
+    labels = tokens.labels.of(SYSTEMS * rows)
+    return (_paid_step(config, "evaluate", "labels", labels, config.gateway.models()["examiner"]),) if rows else ()
+
+
+def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
+    return f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}."
+
+
+def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
+    """Compute the upper bounds; near-duplicates and rows that a stage refuses are left out later."""
+    share = config.ppo.reward.judge_share
+    steps = sum(ppo.steps(config.ppo, rows).total for rows in sheet.trainings)
+    rollouts, learning = steps * config.ppo.collection, sum(sheet.trainings)
+    return TrainingCalls(
+        rollouts=rollouts,
+        steps=steps,
+        judgements=round(share * (rollouts + learning)),
+        retrievals=rollouts + 2 * learning,
+        test_rows=sheet.test_rows,
+        examined=min(config.evaluate.examined_rows, sheet.test_rows),
+    )
+
+
+def _paid_step(config: RunConfig, step: str, what: str, tokens: TokenCount, model: PaidModel) -> PlanStep:
+    output = tokens.calls * ANSWER_TOKENS[what]
+    live = cost(model.price, input=tokens.input, output=output)
+    return PlanStep(
+        step=step, what=what, model=model.model, calls=tokens.calls, input_tokens=tokens.input,
+        output_tokens=output, cost=live,
+        seconds=tokens.calls * model.typical_seconds / config.gateway.limits.concurrency,
+        prepaid_cost=live * model.batch_price_factor if _can_prepay(config, step, model) else None,
+    )  # fmt: skip
+
+
+def _can_prepay(config: RunConfig, step: str, model: PaidModel) -> bool:
+    """Tell if `qinglan prepay` would save money: not on a stand-in, nor at a host that is known to lack batches."""
+    return step in PREPAID_STEPS and config.pays and has_batches(model.base_url)
+
+
+def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:
+    at_once = config.gateway.rag.concurrency
+    return PlanStep(
+        step=step, what="retrievals", model="", calls=calls, input_tokens=0, output_tokens=0, cost=0.0,
+        seconds=calls * RETRIEVAL_SECONDS / at_once,
+    )  # fmt: skip
+
+
+def _sheet_warnings(
+    config: RunConfig, sheet: Sheet, known: dict[str, set[str]], stages: Sequence[str]
+) -> Iterator[str]:
+    yield from _gold_warnings(config, sheet, known)
+    yield from uncalibrated_scores(config, sheet)
+    yield from without_history(config, sheet)
+    yield from long_row_warnings(config, sheet, stages)
+    yield from repeated_row_warnings(config, sheet, stages)
+    yield from whole_run_warnings(config, sheet, stages)
+
+
+def _money_warnings(config: RunConfig, total: float, today: date) -> list[str]:
+    warnings = []
+    if total > config.gateway.budget:
+        warnings.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
+    for role, model in config.gateway.models().items():
+        warnings += stale_price_warning(role, model.price, today) if config.pays else []
+    return warnings
+
+
+def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
+    """Warn of a threshold over scores that are no probabilities: our RAG service is fitted to labelled rows."""
+    threshold = config.validate_.quality_threshold
+    if not config.stand_ins.rag or sheet.gold or not threshold:
+        return []
+    return [
+        "No row names gold passages, so that the scores of our RAG service are not calibrated: "
+        f"validate.quality_threshold {threshold:g} may accept all rewrites or none; 0 accepts what finds something."
+    ]
+
+
+def without_history(config: RunConfig, sheet: Sheet) -> list[str]:
+    """Warn of a sheet without histories: what a question leaves out then cannot be filled in."""
+    if sheet.with_history:
+        return []
+    copies = " The stand-in teacher then copies most questions as they are." if config.stand_ins.teacher else ""
+    return [
+        "No row has a history: each question is rewritten alone, and what it leaves out cannot be filled in."
+        f"{copies} If the sheet has such a column, name it in generate.columns.history_summary, now "
+        f"{config.generate.columns.history_summary!r}."
+    ]
+
+
+def uncounted_calls(steps: Sequence[PlanStep], stages: Sequence[str]) -> list[str]:
+    """Warn of stages that call the gateway and whose calls this plan does not count; labels, further rows and their
+    comparison may need none."""
+    counted = {step.step for step in steps} | {"label", "augment", "sft"}
+    names = [name for name in stages if name in REWRITER.gateway - counted]
+    return [f"The calls of {', '.join(names)} are not counted in the plan."] if names else []
+
+
+def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:
+    """Warn of rows with some unknown gold passages, and of gold passages that could not be looked up."""
+    if sheet.gold and config.knowledge_base is None:
+        return [f"Gold passages of {len(sheet.gold):,} rows were not looked up: give --knowledge-base."]
+    warnings = [
+        f"--knowledge-base holds nothing of tenant {tenant}, whose rows name gold passages."
+        for tenant in sorted({row.tenant_id for row in sheet.gold} - known.keys())
+    ]
+    partly = [row for row in unknown_gold(sheet.gold, known) if not row.every]
+    if partly:
+        warnings.append(f"{len(partly):,} rows name unknown gold passages beside known ones: {rows_in_words(partly)}")
+    return warnings
+
+
+def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
+    """Warn if the price was read too long ago."""
+    age = (today - price.as_of).days
+    return [f"{subject}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
+
+
+def fit_lines(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> tuple[str, ...]:
+    """The answer to "does it fit?" for the sheet's training rows, and for serving where a release is made."""
+    served = [SERVE] if "register" in stages else []
+    report = planned_fit_report(config, config.training, sheet_workload(sheet), {*stages, *served})
+    return tuple(summary_lines(report)) if report else ()
+
+
+def original_budget(
+    rewriting: PlanStep, rows: int, judgements: TokenCount, judge: PaidModel, hours: PlannedHours
+) -> tuple[OriginalBudgetLine, ...]:
+    """Compare the budget of the original plan (sections 4.1 and 2.3) with the same calls at this profile's prices.
+
+    `hours` are estimates for the sheet's rows, with the shipped profiles of the plan's machines.
+    """
+    data = rewriting.cost / rows * 500 if rows else 0.0
+    tokens_each = judgements.input / judgements.calls if judgements.calls else 0.0
+    reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgements"])
+    return (
+        OriginalBudgetLine(what="SFT data, 500 rows", planned="$5", cost=f"{data:.2f}"),
+        OriginalBudgetLine(what="RL judging, 3,000 calls", planned="$30", cost=f"{reward:.2f}"),
+        OriginalBudgetLine(what="both together", planned="$35-50", cost=f"{data + reward:.2f}"),
+        OriginalBudgetLine(what="SFT, LoRA", planned="4 A100-80GB, 2-3 days", cost=hours.sft),
+        OriginalBudgetLine(what="SFT, all weights", planned="8 A100-80GB, 4-5 days", cost=hours.sft_all),
+        OriginalBudgetLine(what="RL", planned="3-5 days", cost=hours.ppo),
+    )

@@ -1,0 +1,177 @@
+"""The checks of a run before anything is paid, all of them at once, and the plan of a run in its folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.checks.plan import Plan, count_tokens, make_plan
+from pipelines.checks.preflight import (
+    base_warnings,
+    input_file_problems,
+    raise_missing,
+    raise_refusals,
+    raise_together,
+    refusal_error,
+    refused_by_run,
+    with_run_files,
+)
+from pipelines.checks.rag_probe import with_earlier_queries, with_snapshot_queries
+from pipelines.checks.readiness import check_readiness, problem_of
+from pipelines.checks.sizing.check import check_room
+from pipelines.execute.execution import (
+    check_deploys,
+    check_existing_keys,
+    check_machine,
+    check_stage_inputs,
+    check_tracking,
+    recorded_inputs,
+    refuse_foreign_folder,
+)
+from pipelines.execute.recorded_config import refuse_other_line
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.rewriter import REWRITER, RunConfig
+from pipelines.lines.sheet import Sheet, with_folds
+from pipelines.lines.style import STYLE, StyleRunConfig
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError, QinglanError
+from qinglan.files.input_paths import path_fault
+from qinglan.llm.paid.journal_reader import ModelAnswers, read_answers_by_model
+
+
+class CheckedRun(NamedTuple):
+    """The settings, the sheet and the plan of a run, and what keeps it from starting beside the sheet's faults."""
+
+    config: RunConfig
+    sheet: Sheet
+    plan: Plan
+    problems: Sequence[QinglanError]
+    """Faults of the folder, and of files, hosts, keys, services and room on this machine."""
+
+    def raise_problems(self) -> None:
+        """Raise all problems, and the refusals of the sheet, as one error."""
+        refusals = self.plan.promotion.refusals
+        if not self.problems:
+            raise_refusals(refusals)
+        raise_missing([*self.problems, *map(refusal_error, refusals)])
+
+
+def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str = "") -> CheckedRun:
+    """Check all that a run of these stages in the folder needs, and plan it; the folder is left as it is.
+
+    A sheet that cannot be counted ends the check, with all that was noticed so far.
+    """
+    problems: list[QinglanError] = []
+    try:
+        config = with_run_files(config, run, only)
+    except QinglanError as error:
+        if only:  # its inputs are the folder's, and nothing else can be checked
+            raise
+        problems.append(error)
+    config = with_earlier_queries(config, run.config)
+    ready = check_readiness(config, stages)
+    problems += ready.missing
+    if any(input_file_problems(config, knowledge_base=False)):
+        raise_together([*problems, *_machine_problems(config, run, stages)])
+    try:
+        sheet, tokens = count_tokens(config)
+    except QinglanError as error:
+        raise_together([*problems, error, *_machine_problems(config, run, stages)])
+    config = with_folds(config, sheet)
+    if ready.rag.snapshot_queries:
+        config = with_snapshot_queries(config, ready.rag.snapshot_queries)
+    problems += _machine_problems(config, run, stages)
+    earlier = earlier_answers(run, config) if REWRITER.gateway & set(stages) else []
+    plan = make_plan(
+        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages, counted=(sheet, tokens),
+        warnings=(*base_warnings(config, stages), *ready.rag.limits, *earlier),
+    )  # fmt: skip
+    return CheckedRun(config, sheet, plan, problems)
+
+
+def _machine_problems(config: RunConfig, run: RunDir, stages: Sequence[str]) -> list[QinglanError]:
+    """Too little room here, and a key that cannot sign."""
+    checks = (lambda: check_room(config, run.root, stages), check_existing_keys)
+    return [problem for check in checks if (problem := problem_of(check))]
+
+
+class PlanWithRefusal(NamedTuple):
+    plan: Plan
+    refusal: QinglanError | None
+    """The error that `qinglan run` would end with, before anything is paid."""
+
+
+def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWithRefusal:
+    """Plan a run of these stages in a folder, which is left as it is."""
+    checked = check_run(config, RunDir(folder), stages)
+    problem = problem_of(checked.raise_problems)
+    return PlanWithRefusal(checked.plan, refused_by_run(problem) if problem else None)
+
+
+def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], only: str) -> StyleRunConfig:
+    """Check all that a run of the style line needs; the answer has the inputs that its folder began with."""
+    problems: list[QinglanError] = []
+    with_inputs = config
+    try:
+        with_inputs = with_style_files(config, run, only)
+    except QinglanError as error:
+        problems.append(error)
+    checks = (
+        lambda: check_labelled(config), lambda: check_deploys(config, stages),
+        lambda: check_machine(STYLE, config, stages), lambda: check_tracking(STYLE, config, stages),
+        lambda: check_room(config, run.root, stages), check_existing_keys,
+    )  # fmt: skip
+    raise_missing([*problems, *filter(None, map(problem_of, checks))])
+    return with_inputs
+
+
+def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRunConfig:
+    """Give a stage that runs alone what the folder was prepared from, whatever is named now, and a run that goes on
+    its own file in place of a copy; another file is refused."""
+    refuse_foreign_folder(run)
+    refuse_other_line(STYLE, run)
+    if check_stage_inputs(STYLE, run, only):
+        before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
+        return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})
+    return config.model_copy(update=recorded_inputs(run, {"labelled": config.labelled}))
+
+
+def check_labelled(config: StyleRunConfig) -> None:
+    next_step = "Give your labelled answers, or make a sample with `qinglan sample style --out DIR`."
+    if fault := path_fault(config.labelled, next_step, folder=True):
+        raise ConfigError(fault)
+
+
+def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
+    """Tell of answers that the run's journal holds: the plan counts all calls, and those with an answer are not made
+    again. Answers of models that the profile does not name answer no call of it."""
+    by_model = read_answers_by_model(run.journal) if run.journal.is_file() else []
+    models = {model.model for model in config.gateway.models().values()}
+    usable = [row for row in by_model if row.model in models]
+    unnamed = [row for row in by_model if row.model not in models]
+    currency, lines = config.gateway.teacher.price.currency, list[str]()
+    if usable and config.pays:
+        lines.append(
+            f"{run.journal} holds paid answers ({_answers(usable):,} for {_cost(usable):.2f} {currency}): a call "
+            "that has its answer there is counted in the plan and costs nothing again; the budget counts what was "
+            "paid."
+        )
+    elif usable:
+        lines.append(
+            f"{run.journal} holds {_answers(usable):,} answers of the stand-in: a call that has its answer there is "
+            "counted in the plan and is not made again."
+        )
+    if unnamed:
+        lines.append(
+            f"{run.journal} holds {_answers(unnamed):,} answers of models that this profile does not name "
+            f"({', '.join(row.model for row in unnamed)}): no call of this plan has its answer there, and the budget "
+            f"counts {_cost(unnamed):.2f} {currency} for them. Give --out another folder to begin anew."
+        )
+    return lines
+
+
+def _answers(rows: Sequence[ModelAnswers]) -> int:
+    return sum(row.answers for row in rows)
+
+
+def _cost(rows: Sequence[ModelAnswers]) -> float:
+    return sum(row.cost for row in rows)

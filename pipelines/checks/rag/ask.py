@@ -1,0 +1,136 @@
+"""Questions to a RAG service and the answers as plain data: each twice, some with another rewrite or another need."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from pipelines.checks.rag.guess_fields import guess_answer_fields
+from qinglan.concurrency import gather_or_cancel
+from qinglan.errors import DataError
+from qinglan.llm.config import RagUpstream
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagRequest
+from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.rows.rows import Question
+
+OTHER_TEXT = "怎么申请退换货"
+"""Stands in for another question where only one is given."""
+
+EFFECT_ROWS = 5
+"""Questions that are also asked with another rewrite and another need."""
+
+
+class TimedAnswer(NamedTuple):
+    """One answer in the contract's names, its scores as the service gave them."""
+
+    data: Mapping[str, Any]
+    seconds: float
+
+    @property
+    def scores(self) -> list[float]:
+        return [hit["reranker_score"] for hit in self.data["recall"]]
+
+    @property
+    def passages(self) -> list[tuple[str, str]]:
+        return [(hit["id"], hit["content"]) for hit in self.data["recall"]]
+
+
+class RowAnswers(NamedTuple):
+    """Answers about one question."""
+
+    row: Question
+    first: TimedAnswer
+    again: TimedAnswer
+    other_rewrite: TimedAnswer | None = None
+    """The answer to a question with the next question's text as its rewrite."""
+
+    other_need: TimedAnswer | None = None
+    """The answer to the same query, scored against the next question's text; None also where the service refuses
+    `need`."""
+
+    need_refused: str = ""
+
+
+class Measurements(NamedTuple):
+    """All answers, and the shape in which they were read."""
+
+    service: RagUpstream
+    guessed: bool
+    """True if the fields of an answer were guessed, since those of the settings did not fit."""
+
+    rows: list[RowAnswers]
+
+
+async def measure(service: RagUpstream, retrieval: RetrievalConfig, rows: Sequence[Question]) -> Measurements:
+    """Ask; a service that does not answer is an OutageError, one whose shape cannot be guessed a DataError."""
+    plain = service.model_copy(update={"calibration": {}})
+    async with open_client(plain) as client:
+        body = await client.retrieve_raw(search_request(retrieval, rows[0], rows[0].question))
+    fitted, guessed = fit_shape(plain, body, rows[0].tenant_id)
+    async with open_client(fitted) as client:
+        answers = await ask_rows(client, retrieval, rows)
+    return Measurements(fitted.model_copy(update={"calibration": service.calibration}), guessed, answers)
+
+
+def open_client(service: RagUpstream) -> RagClient:
+    return RagClient(
+        service.base_url,
+        timeout=service.timeout_seconds,
+        concurrency=service.concurrency,
+        attempts=2,
+        service=service,
+    )
+
+
+def fit_shape(service: RagUpstream, body: bytes, tenant: str) -> tuple[RagUpstream, bool]:
+    """The settings that read this answer: those given, else with guessed fields."""
+    client = open_client(service)
+    try:
+        client.read(body, tenant)
+        return service, False
+    except DataError:
+        try:
+            fields = guess_answer_fields(orjson.loads(body))
+        except orjson.JSONDecodeError:
+            fields = None
+        if fields is None:
+            raise
+        return service.model_copy(update={"answer": fields}), True
+
+
+async def ask_rows(client: RagClient, retrieval: RetrievalConfig, rows: Sequence[Question]) -> list[RowAnswers]:
+    """Ask every question twice, as many at once as a run would, then a few with another rewrite or need."""
+    answers = await ask_twice(client, retrieval, rows)
+    other_texts = [rows[at + 1].question if at + 1 < len(rows) else OTHER_TEXT for at in range(len(rows))]
+    for at, row in enumerate(rows[:EFFECT_ROWS]):
+        answers[at] = answers[at]._replace(other_rewrite=await ask(client, retrieval, row, other_texts[at]))
+        try:
+            other_need = await ask(client, retrieval, row, row.question, other_texts[at])
+            answers[at] = answers[at]._replace(other_need=other_need)
+        except DataError as refusal:
+            answers[at] = answers[at]._replace(need_refused=str(refusal))
+    return answers
+
+
+async def ask_twice(client: RagClient, retrieval: RetrievalConfig, rows: Sequence[Question]) -> list[RowAnswers]:
+    """Ask every question, then every question again."""
+    first = await gather_or_cancel(*(ask(client, retrieval, row, row.question) for row in rows))
+    again = await gather_or_cancel(*(ask(client, retrieval, row, row.question) for row in rows))
+    return [RowAnswers(*answers) for answers in zip(rows, first, again, strict=True)]
+
+
+async def ask(
+    client: RagClient, retrieval: RetrievalConfig, row: Question, query: str, need: str = ""
+) -> TimedAnswer:
+    begun = time.perf_counter()
+    body = await client.retrieve_raw(search_request(retrieval, row, query, need))
+    seconds = time.perf_counter() - begun
+    return TimedAnswer(client.read(body, row.tenant_id), seconds)
+
+
+def search_request(retrieval: RetrievalConfig, row: Question, query: str, need: str = "") -> RagRequest:
+    """A request as a run makes it; without a need there is none."""
+    request = retrieval.request(row.question, query, need or query, row.tenant_id)
+    return request if need else request.model_copy(update={"need": None})

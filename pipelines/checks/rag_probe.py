@@ -1,0 +1,115 @@
+"""Free questions to a run's RAG service before anything is paid: does it answer, in which shape, what is lost?
+
+Where it does not name its knowledge base and the profile has no `snapshot_queries`, they are chosen here: questions
+for training that are answered alike twice.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import NamedTuple
+
+from pipelines.checks.rag.ask import ask_twice
+from pipelines.checks.rag.judge import SAMPLED_QUESTIONS, stable_questions
+from pipelines.checks.rag.sample import ANY_QUESTION, training_questions
+from pipelines.lines.rewriter import RunConfig
+from qinglan.config import load_yaml
+from qinglan.errors import DataError, OutageError, QinglanError
+from qinglan.llm.config import RagUpstream
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagRequest
+from qinglan.rag.service_limits import lost_measurements
+from qinglan.rows.questions import read_questions
+from qinglan.rows.rows import Question
+
+PROBE_SECONDS = 10.0
+
+
+class RagProbe(NamedTuple):
+    """Result of the question."""
+
+    problem: QinglanError | None = None
+    limits: tuple[str, ...] = ()
+    """Measurements that the service does not allow."""
+
+    snapshot: bool | None = None
+    """Its answers name the knowledge base, by themselves or by a digest of samples; None where that is not known."""
+
+    snapshot_queries: tuple[str, ...] = ()
+    """Questions whose answers stand for the knowledge base; empty where the service names it."""
+
+
+def probe_rag(config: RunConfig) -> RagProbe:
+    """Ask the service of the profile one question of the sheet."""
+    service = config.gateway.rag
+    request = probe_request(config)
+
+    async def ask() -> RagProbe:
+        async with RagClient(service.base_url, timeout=PROBE_SECONDS, attempts=1, service=service) as client:
+            data = (await client.retrieve(request)).data
+            queries = service.snapshot_queries
+            if not data.snapshot and not queries and any(hit.id or hit.content for hit in data.recall):
+                queries = await choose_snapshot_queries(config, client)
+        limits = lost_measurements(
+            service.model_copy(update={"snapshot_queries": queries}), data, config.retrieval.score_threshold
+        )
+        return RagProbe(None, tuple(limits), bool(data.snapshot or queries), queries)
+
+    try:
+        return asyncio.run(ask())
+    except OutageError as error:
+        unnamed = ", where the profile names none" if service.base_url == RagUpstream().base_url else ""
+        problem = OutageError(
+            f"RAG service {service.base_url} (gateway.rag.base_url{unnamed}): no answer. {error} "
+            "Start it, or give the profile the address of yours. Nothing was paid for."
+        )
+        problem.__cause__ = error
+        return RagProbe(problem)
+    except QinglanError as error:
+        return RagProbe(error)
+
+
+async def choose_snapshot_queries(config: RunConfig, client: RagClient) -> tuple[str, ...]:
+    """Questions for training that were answered alike twice; none without a sheet, or where one was not."""
+    if config.questions is None or not config.questions.is_file():
+        return ()
+    try:
+        rows = training_questions(
+            config.questions, config.generate.columns, config.tenant_id, config.convert
+        )[:SAMPLED_QUESTIONS]  # fmt: skip
+    except DataError:
+        return ()  # another check's finding
+    return stable_questions(await ask_twice(client, config.retrieval, rows))
+
+
+def with_snapshot_queries(config: RunConfig, queries: tuple[str, ...]) -> RunConfig:
+    """The configuration with the questions whose answers stand for the knowledge base."""
+    rag = config.gateway.rag.model_copy(update={"snapshot_queries": queries})
+    return config.model_copy(update={"gateway": config.gateway.model_copy(update={"rag": rag})})
+
+
+def with_earlier_queries(config: RunConfig, earlier: Path) -> RunConfig:
+    """The configuration with the questions that this run chose before: other ones would look like other knowledge."""
+    service = config.gateway.rag
+    if service.snapshot_queries or not earlier.is_file():
+        return config
+    before = load_yaml(earlier).get("gateway", {}).get("rag", {})
+    same = before.get("base_url") == service.base_url
+    return with_snapshot_queries(config, tuple(before.get("snapshot_queries", ()))) if same else config
+
+
+def probe_request(config: RunConfig) -> RagRequest:
+    """A request as a run makes it, for the first question of the sheet."""
+    row = first_question(config)
+    question, need = (row.question, row.need or row.question) if row else (ANY_QUESTION, ANY_QUESTION)
+    return config.retrieval.request(question, question, need, row.tenant_id if row else config.tenant_id)
+
+
+def first_question(config: RunConfig) -> Question | None:
+    """The sheet's first question; None without a readable sheet, which is another check's finding."""
+    if config.questions is None or not config.questions.is_file():
+        return None
+    try:
+        rows = read_questions(config.questions, config.generate.columns, config.tenant_id)
+        return next((row for row in rows if isinstance(row, Question)), None)
+    except QinglanError:
+        return None

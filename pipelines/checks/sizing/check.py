@@ -1,0 +1,146 @@
+"""The check before anything is paid: what does not fit is an error, with the nearest settings that do."""
+
+import shutil
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from components.training.base.config import BaseConfig
+from pipelines.checks.sizing.needs import WHOLE_RUN, Machine
+from pipelines.checks.sizing.report import DEFAULT_CARD, PLANNED, FitReport, Workload, rewriter_report, style_report
+from pipelines.checks.sizing.shapes import model_shape
+from pipelines.checks.sizing.table import verdict_lines
+from pipelines.lines.line import LineConfig
+from pipelines.lines.rewriter import RunConfig
+from pipelines.lines.style import StyleRunConfig
+from qinglan.errors import ConfigError, DataError
+from qinglan.sizing.cards import Card
+from qinglan.sizing.constants import GB
+from qinglan.sizing.host_memory import host_bytes
+
+TRAININGS = frozenset({"sft", "ppo", "style", "distil"})
+"""Stages that hold a whole training in a machine's memory."""
+
+DISK_BLOCK = 512
+"""Bytes of a block, as a file's status counts them."""
+
+
+def fit_report(
+    config: LineConfig,
+    name: str,
+    card: Card | None = None,
+    machine: Machine | None = None,
+    load: Workload = PLANNED,
+    stages: Collection[str] | None = None,
+) -> FitReport | None:
+    """The report of either line, of these stages or of all; None where a model's shape is not known."""
+    if isinstance(config, RunConfig):
+        return rewriter_report(config, name, card, machine, load, stages)
+    return style_report(config, name, card, machine, load, stages) if isinstance(config, StyleRunConfig) else None
+
+
+def uncounted_models(config: LineConfig) -> list[str]:
+    """Models of the line, public or folders, whose shape is not known here, except tiny ones."""
+    base: BaseConfig | None = getattr(config, "base", None)
+    names = [base.model] if base and base.source == "hub" else []
+    if isinstance(config, RunConfig) and config.ppo.critic_model:
+        names.append(config.ppo.critic_model)
+    return [name for name in names if model_shape(name) is None]
+
+
+def planned_fit_report(
+    config: LineConfig, name: str, load: Workload, stages: Collection[str] | None = None
+) -> FitReport | None:
+    """The report for a plan; None also where a model cannot be read: a run waits for that one."""
+    try:
+        return fit_report(config, name, load=load, stages=stages)
+    except DataError:
+        return None
+
+
+def volume_bytes(config: LineConfig) -> dict[str, float]:
+    """The most bytes that a run on a cluster keeps on each of its volumes, by the names of the claims."""
+    report = fit_report(config, "this profile") if on_gpus(config) else None
+    claims = {"scratch volume": config.cluster.scratch, "base weights": config.cluster.base_weights}
+    rooms = [room for room in report.rooms if room.stage == WHOLE_RUN] if report else []
+    return {claims[room.room]: room.needed * GB for room in rooms}
+
+
+def on_gpus(config: LineConfig) -> bool:
+    return any(machine.gpus for machine in config.machines().values())
+
+
+def check_fit(
+    config: LineConfig, machine: Machine | None = None, stages: Collection[str] | None = None, volumes: bool = True
+) -> None:
+    """A ConfigError where a stage of a run needs more than its machine has: any stage, or one of these.
+
+    Without a `machine` those of the profile's cluster are meant, which it names where it trains on GPUs. Without
+    `volumes` those of the manifests are not compared: a cluster's own claims are read.
+    """
+    if machine is None and not on_gpus(config):
+        return
+    report = fit_report(config, "this profile", machine.card if machine else None, machine, stages=stages)
+    rooms = [room for room in report.rooms if volumes or room.stage != WHOLE_RUN] if report else []
+    if report and not all(room.fits for room in rooms):
+        part = report.model_copy(update={"rooms": tuple(rooms), "fits": False})
+        raise ConfigError(*verdict_lines(part), "`qinglan fit` shows what it is made of. Nothing was paid for.")
+
+
+def check_room(config: LineConfig, folder: Path, stages: Collection[str]) -> None:
+    """A ConfigError where a run of these stages in the folder needs more than this machine has: its memory, its disk,
+    and with GPUs theirs."""
+    if any(config.machines()[stage].gpus for stage in stages):
+        machine = this_machine(folder)
+    else:
+        machine = cpu_machine(folder) if TRAININGS & {*stages} else None
+    if machine:
+        with suppress(DataError):  # a model that cannot be read is reported elsewhere
+            check_fit(config, machine, stages)
+
+
+def cpu_machine(folder: Path) -> Machine:
+    """This machine for a training on its processors."""
+    return Machine(DEFAULT_CARD, host_bytes(), run_disk(folder), folder)
+
+
+def run_disk(folder: Path) -> float:
+    """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds.
+
+    It is one byte at least: 0 stands for a disk that is not known, and a full one is known.
+    """
+    return max(1, sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder))
+
+
+def _disk_bytes(path: Path) -> int:
+    """Bytes that a file holds on the disk; of several names of one file each its share."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:  # another run in that folder removed it just now; the folder's lock refuses this one
+        return 0
+    return status.st_blocks * DISK_BLOCK // status.st_nlink if stat.S_ISREG(status.st_mode) else 0
+
+
+def this_machine(folder: Path) -> Machine | None:
+    """The room that this machine has, if it has a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    memory = torch.cuda.get_device_properties(0).total_memory
+    card = Card(torch.cuda.get_device_name(0), memory / GB, memory)
+    return Machine(card, host_bytes(), run_disk(folder), folder)
+
+
+def free_bytes(folder: Path) -> int:
+    """Free disk where the folder is, or will be."""
+    return shutil.disk_usage(existing_folder(folder)).free
+
+
+def existing_folder(folder: Path) -> Path:
+    """The folder, or its nearest parent that exists."""
+    folder = folder.resolve()
+    while not folder.exists():
+        folder = folder.parent
+    return folder

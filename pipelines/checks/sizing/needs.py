@@ -1,0 +1,172 @@
+"""Needs of a run's stages: bytes on cards, in machines and on volumes, and how many there are."""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from components.evaluation.rewriter import fit as evaluation
+from components.training.ppo import fit as ppo
+from components.training.sft import fit as sft
+from components.training.style import fit as style
+from pipelines.checks.sizing.runtimes import Runtime, vllm_runtime
+from pipelines.checks.sizing.shapes import base_shape, model_shape
+from pipelines.checks.sizing.volumes import claimed_bytes
+from pipelines.lines.cluster_resources import ClusterConfig
+from pipelines.lines.config import training_settings
+from pipelines.lines.rewriter import RunConfig
+from pipelines.lines.style import StyleRunConfig
+from qinglan.sizing.cards import Card, card_of_labels
+from qinglan.sizing.constants import GIB
+from qinglan.sizing.ledger import Amount, Need, Phase, phase
+from qinglan.sizing.shape import ModelShape
+from qinglan.sizing.vllm import least_phase
+
+WHOLE_RUN, SERVE = "run", "serve"
+"""Names in place of a stage's: a volume that several stages fill, and the servers of the trained model."""
+
+
+class Machine(NamedTuple):
+    """The room that a run has, where it is not what the profile's cluster says; 0 is not known."""
+
+    card: Card
+    host: float = 0.0
+    disk: float = 0.0
+    folder: Path = Path("runs")
+    """The run's folder, on that disk."""
+
+
+class Models(NamedTuple):
+    """Shapes of the actor and of the critic, which grpo has not."""
+
+    base: ModelShape
+    critic: ModelShape | None
+
+
+def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need]:
+    """Needs of a run of these stages; a volume's is the most of their own phases. None stands for all stages."""
+    if stages is None:
+        return [*needs]
+    omitted = {need.stage for need in needs} - {*stages}
+    limited = [
+        need._replace(phases=tuple(part for part in need.phases if part.name not in omitted))
+        for need in needs
+        if need.stage in stages or need.stage == WHOLE_RUN
+    ]
+    return [need for need in limited if need.phases]
+
+
+def rewriter_models(config: RunConfig) -> Models | None:
+    """Shapes of the models; None if one is unknown: a tiny model, or a public one whose weights are not here."""
+    base = base_shape(config.base)
+    critic = model_shape(config.ppo.critic_model) if config.ppo.critic_model else base
+    if base is None or critic is None:
+        return None
+    return Models(base, critic if config.ppo.advantage == "gae" else None)
+
+
+def rewriter_needs(config: RunConfig, models: Models, card: Card, machine: Machine | None = None) -> list[Need]:
+    """Needs of every stage that holds a model; of `machine`, where the run is on this one and no cluster."""
+    needs = [*training_needs(config, models, card, machine)]
+    if config.sft.device == "cuda":
+        share = evaluation.engine_settings(config.evaluate).memory_share * card.usable
+        needs.append(Need("evaluate", "card", evaluation.card_phases(config.evaluate, models.base), share))
+        needs += _serving_needs(config, models.base)
+    return [*needs, *_volume_needs(config, models, machine)]
+
+
+def training_needs(config: RunConfig, models: Models, card: Card, machine: Machine | None = None) -> list[Need]:
+    """Needs of both trainings in memory."""
+    base, critic = models
+    needs: list[Need] = []
+    if config.sft.device == "cuda":
+        needs.append(Need("sft", "card", sft.card_phases(config.sft, base), card.usable))
+    needs.append(Need("sft", "host", sft.host_phases(config.sft, base), _host(config.cluster, "sft", machine)))
+    if config.ppo.hardware.device == "cuda":
+        settings = ppo.rollout_settings(config.ppo)
+        share = settings.memory_share * card.usable
+        needs.append(Need("ppo", "card", ppo.card_phases(config.ppo, base, critic, card.usable), card.usable))
+        needs.append(Need("ppo", "rollout", (least_phase(base, settings),), share))
+    needs.append(
+        Need("ppo", "host", ppo.host_phases(config.ppo, base, critic), _host(config.cluster, "ppo", machine))
+    )
+    return needs
+
+
+def _volume_needs(config: RunConfig, models: Models, machine: Machine | None) -> Iterator[Need]:
+    """The scratch volume, and on a cluster that of the base weights."""
+    if machine or config.sft.device != "cuda":
+        disk = machine.disk if machine else 0.0
+        yield Need(WHOLE_RUN, "scratch volume", _scratch_phases(config, models, remote=False), disk)
+    else:
+        phases = _scratch_phases(config, models, remote=True)
+        yield Need(WHOLE_RUN, "scratch volume", phases, claimed_bytes(config.cluster.scratch))
+        if config.cluster.base_weights:
+            base = Amount("base", models.base.parameters * 2)
+            weights = phase("both models", base, *_critics_weights(config, models.critic))
+            yield Need(WHOLE_RUN, "base weights", (weights,), claimed_bytes(config.cluster.base_weights))
+
+
+def style_needs(config: StyleRunConfig, shape: ModelShape, card: Card, machine: Machine | None = None) -> list[Need]:
+    """Needs of the style line's trainings, on a card or in the memory of a machine without one."""
+    phases = {
+        "style": (config.style.device, style.style_phases(config.style, shape)),
+        "distil": (config.distil.device, style.distil_phases(config.distil, shape, config.style.max_length)),
+    }
+    needs = [
+        Need(stage, "card", parts, card.usable)
+        if device == "cuda"
+        else Need(stage, "host", parts, _host(config.cluster, stage, machine))
+        for stage, (device, parts) in phases.items()
+    ]
+    volume = (phase("style", *style.disk(config.style, shape)),)
+    available = machine.disk if machine else claimed_bytes(config.cluster.scratch)
+    return [*needs, Need(WHOLE_RUN, "scratch volume", volume, available)]
+
+
+def serving_runtime(config: RunConfig) -> Runtime | None:
+    """The runtime that the profile deploys to, or its training file names, if vLLM serves in it."""
+    return vllm_runtime(config.deploy.runtime if config.deploy else _named_runtime(config.training))
+
+
+@cache
+def _named_runtime(training: str) -> str:
+    """The runtime that a training file names."""
+    return str(training_settings({"training": training}).get("deploy", {}).get("runtime", ""))
+
+
+def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
+    """The runtime's vLLM, on the cards of its own nodes."""
+    runtime = serving_runtime(config)
+    card = card_of_labels(runtime.labels) if runtime else None
+    if runtime and card:
+        settings = runtime.settings
+        yield Need(SERVE, "card", (least_phase(base, settings),), settings.memory_share * card.usable)
+
+
+def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Phase, ...]:
+    """Phases of the scratch volume. The pods of a job read copies of their inputs there, but a base of the volume
+    of base weights from that; the SFT model stays."""
+    size = models.base.parameters * 2
+    copied = remote and not config.cluster.base_weights
+    base_copy, sft_copy = Amount("copy of the base", copied * size), Amount("copy of the SFT model", remote * size)
+    of_ppo = ppo.disk(config.ppo, models.base, models.critic)
+    compared = [Amount("SFT model without further rows", size)] if config.augment.asks else []
+    # The SFT and the RL model of each fold, in its training's folder and as an artifact, and what was compared.
+    each = 4 + len(compared)
+    folds = [Amount("models of the folds", config.convert.folds * each * size)] if config.convert.folds else []
+    return (
+        phase("sft", base_copy, *folds, *compared, *sft.disk(config.sft, models.base)),
+        phase("ppo", base_copy, *folds, *compared, Amount("SFT model", size), sft_copy, *of_ppo),
+    )
+
+
+def _critics_weights(config: RunConfig, critic: ModelShape | None) -> tuple[Amount, ...]:
+    return (Amount("critic", critic.parameters * 2),) if critic and config.ppo.critic_model else ()
+
+
+def _host(cluster: ClusterConfig, stage: str, machine: Machine | None) -> float:
+    """Bytes of a stage's machine: its pod's limit on a cluster; 0 where the profile says none."""
+    if machine:
+        return machine.host
+    return cluster.pods[stage].memory * GIB if stage in cluster.pods else 0.0

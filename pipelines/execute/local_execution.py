@@ -1,0 +1,129 @@
+"""The child process of `qinglan run`: executes the graph with kfp.local.
+
+`python -m pipelines.execute.local_execution RUN`
+
+A process of its own, because kfp.local writes the steps' output to stdout and says no more than "failed".
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from components.evaluation.rewriter.folds import FOLDS_VARIABLE
+from pipelines.execute.rundir import RunDir, write_json
+from pipelines.lines.all_lines import LINES
+from pipelines.lines.cluster_resources import LOCAL_CLUSTER
+from pipelines.lines.line import BEFORE, LINEAGE, Line
+from qinglan.config import load_yaml
+from qinglan.files.scratch import SCRATCH_VARIABLE as SCRATCH_VARIABLE
+from qinglan.lineage.steps.record import RECORDS_VARIABLE
+from qinglan.live.outlets import LIVE_VARIABLE
+from qinglan.run_id import RUN_VARIABLE
+from qinglan.store import STORE_VARIABLE
+
+JOB = "job.json"
+
+
+class LocalJob(NamedTuple):
+    """All that the child must know beside the configuration."""
+
+    line: str
+    inputs: dict[str, str]
+    """Artifacts that no stage makes, and their paths."""
+
+    gateway_url: str
+    """Empty where no stage asks it."""
+
+    stages: tuple[str, ...]
+    """The stages to run, from the line's beginning; or, where `alone`, on what the run's folder holds."""
+
+    alone: bool = False
+
+    pythons: Mapping[str, str] = {}
+    """The interpreter of each stage that runs in an environment of its own."""
+
+    environment: Mapping[str, str] = {}
+    """Further environment variables of the steps."""
+
+
+def write_job(run: RunDir, job: LocalJob) -> None:
+    write_json(run.root / JOB, job._asdict())
+
+
+def read_job(run: RunDir) -> LocalJob:
+    values = orjson.loads((run.root / JOB).read_bytes())
+    return LocalJob(**{**values, "stages": tuple(values["stages"])})
+
+
+def last_line(run: RunDir) -> str:
+    """The name of the line whose stages ran last in the folder; empty where none ran, or that cannot be read."""
+    try:
+        return str(orjson.loads((run.root / JOB).read_bytes())["line"])
+    except (OSError, orjson.JSONDecodeError, LookupError, TypeError):
+        return ""
+
+
+def execute_job(run: RunDir) -> None:
+    """Run the line's stages, or some of them on what the run's folder holds."""
+    from kfp import local
+
+    job = read_job(run)
+    line = LINES[job.line]
+    settings = line.config.parse(load_yaml(run.config), str(run.config)).stages()
+    store = {STORE_VARIABLE: settings["register"]["store"]}
+    os.environ.update({**step_environment(run), **store, **job.environment})
+    local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(run.artifacts))
+    if job.alone:
+        _execute_alone(run, line, job, settings)
+    else:
+        _execute_all(line, job, settings)
+
+
+def step_environment(run: RunDir) -> dict[str, str]:
+    """Environment variables that tell a step of a run where its record goes, and what it shows while it trains."""
+    return {
+        RECORDS_VARIABLE: str(run.records.resolve()),
+        RUN_VARIABLE: run.root.resolve().name,
+        SCRATCH_VARIABLE: str(run.scratch.resolve()),
+        LIVE_VARIABLE: str(run.live.resolve()),
+        FOLDS_VARIABLE: "",  # another run's folds may stand in the environment that started this one
+    }
+
+
+def _execute_all(line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
+    from pipelines.graph.graph import GATEWAY_URL, line_graph
+
+    gateway = {GATEWAY_URL: job.gateway_url} if line.gateway else {}
+    line_graph(line, job.stages, settings, LOCAL_CLUSTER._replace(pythons=job.pythons))(**job.inputs, **gateway)
+
+
+def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
+    from pipelines.graph.graph import GATEWAY_URL, RELEASE_NAME, GraphInputs, partial_graph
+
+    stages = [line.stages[name] for name in job.stages]
+    outputs = {item for stage in stages for item in stage.outputs}
+    imported = dict.fromkeys(item for stage in stages for item in stage.inputs if item not in outputs)
+    uris = {item: job.inputs.get(item) or str(run.artifact(item)) for item in imported}
+    if job.stages[0] != next(iter(line.stages)):
+        uris[BEFORE] = str(run.artifact(LINEAGE))
+    cluster = LOCAL_CLUSTER._replace(pythons=job.pythons)
+    parameters = {GATEWAY_URL: job.gateway_url, RELEASE_NAME: settings["register"]["name"]}
+    partial_graph(line, job.stages, uris, GraphInputs(settings, parameters, cluster))()
+
+
+def _end_with_steps(*_: object) -> None:
+    """Steps are children of this process's group; one that outlived it would write beside the next run."""
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end_with_steps)
+    try:
+        execute_job(RunDir(Path(sys.argv[1])))
+    except RuntimeError as error:  # kfp.local's word for a failed step; its record says more
+        sys.exit(f"kfp.local: {error}")

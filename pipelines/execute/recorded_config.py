@@ -1,0 +1,55 @@
+"""The config.yaml that a run's folder holds: which line's run it is, and the rewriter's settings of it."""
+
+from pipelines.execute.local_execution import last_line
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.all_lines import LINES
+from pipelines.lines.line import Line
+from pipelines.lines.rewriter import REWRITER, RunConfig
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
+
+
+def recorded_line(run: RunDir) -> Line | None:
+    """The line whose inputs the folder's configuration names or, where that was removed, the one whose stages ran
+    last; None where no run has begun."""
+    if not run.config.is_file():
+        return LINES.get(last_line(run))
+    settings = load_yaml(run.config)
+    return next((line for line in LINES.values() if line.inputs.keys() <= settings.keys()), None)
+
+
+def _other_line(line: Line, run: RunDir) -> Line | None:
+    """The line of the folder's run, if it is another one."""
+    recorded = recorded_line(run)
+    return None if recorded is line else recorded
+
+
+def refuse_other_line(line: Line, run: RunDir) -> None:
+    """Raise a ConfigError for a folder with a run of another line, whose configuration would be replaced."""
+    if other := _other_line(line, run):
+        raise ConfigError(
+            f"{run.root}: holds a run of the {other.name} line, and this would be one of the {line.name} line. "
+            "Nothing was changed. Give --out another folder."
+        )
+
+
+def check_line(line: Line, run: RunDir) -> None:
+    """Raise a ConfigError where a command that reads runs of a line is given a run of another one."""
+    if other := _other_line(line, run):
+        raise ConfigError(
+            f"{run.root}: this is a run of the {other.name} line; this command reads runs of the {line.name} "
+            "line. Give the folder of such a run."
+        )
+
+
+def read_rewriter_config(run: RunDir) -> RunConfig:
+    """The configuration of a run of the rewriter's line; another folder is refused."""
+    if not run.config.is_file() and run.has_begun():
+        raise ConfigError(
+            f"{run.root}: this run's {run.config.name} is missing. Put it back; or call the `qinglan run` that began "
+            f"it again with --out {run.root}, which writes it, and what was paid is not paid again."
+        )
+    if not run.config.is_file():
+        raise ConfigError(f"{run.root}: no run there. Give the folder that `qinglan run` wrote.")
+    check_line(REWRITER, run)
+    return RunConfig.parse(load_yaml(run.config), str(run.config))

@@ -1,0 +1,169 @@
+"""Compile the graphs to the YAML that Kubeflow runs; a profile's settings and machines are part of it.
+
+The golden copies in the repository are one for each line and machine; a tenant's own profile compiles the same way.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pipelines.lines.all_lines import LINES
+from pipelines.lines.cluster_resources import Cluster, without_tag
+from pipelines.lines.config import STYLES, TRAINING, load_config, load_style_config
+from pipelines.lines.line import Line, LineConfig
+from pipelines.lines.overrides import DEFAULT_PROFILE, NO_OVERRIDES, PAID_PROFILE
+from pipelines.lines.rewriter import REWRITER
+from pipelines.lines.style import STYLE
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
+from qinglan.files.files import atomic_write
+from qinglan.terminal import say
+
+COMPILED = Path(__file__).parents[1] / "compiled"
+"""Folder of golden copies; a test compiles the graphs again and compares."""
+
+GOLDEN_TENANT = "fivedoctors"
+ARTIFACT_VERSION = re.compile(r"\n +schemaVersion: 0\.0\.1(?=\n)")
+"""The version of an artifact's type. KFP's back end does not read it, and a run's Workflow would repeat it eight
+times for each artifact (`workflow_size.py`)."""
+
+BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
+
+
+class CompileTarget(NamedTuple):
+    """One graph to compile."""
+
+    name: str
+    """The file's name without its ending."""
+
+    line: Line
+    config: LineConfig
+    about: str
+    """The tenant and the profile, for KFP's page."""
+
+
+def golden_targets() -> list[CompileTarget]:
+    """Targets of the golden copies: each line on each machine with a profile."""
+    trainings = sorted(path.stem for path in TRAINING.glob("*.yaml") if _runs_on_clusters(path))
+    styles = sorted(path.stem for path in STYLES.glob("*.yaml"))
+    return [*map(_golden_rewriter, trainings), *map(style_target, styles)]
+
+
+def _runs_on_clusters(training: Path) -> bool:
+    """True for the laptop's profile, whose stand-ins are in an image, and for profiles with cluster settings."""
+    return training.stem == "laptop" or "cluster" in load_yaml(training)
+
+
+def _golden_rewriter(training: str) -> CompileTarget:
+    """The profile for a machine: the laptop's uses stand-ins, the others the plan's teacher."""
+    profile = DEFAULT_PROFILE if training == "laptop" else PAID_PROFILE
+    return rewriter_target(GOLDEN_TENANT, profile, training)._replace(name=f"{REWRITER.name}.{training}")
+
+
+def rewriter_target(
+    tenant: str, profile: str, training: str | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> CompileTarget:
+    """A tenant's own profile, on the machines that it names or on others."""
+    config = load_config(tenant, profile, **{**overrides, **({"training": training} if training else {})})
+    if "mlflow" in config.trackers and config.gateway.mlflow is None:
+        raise ConfigError(
+            "trackers names mlflow: on a cluster a training reaches it through the gateway alone. Give the profile "
+            "`gateway: {mlflow: {base_url: ...}}`, as in the gateway.yaml of the cluster."
+        )
+    name = f"{REWRITER.name}.{tenant}-{Path(profile).stem}" + (f"-{training}" if training else "")
+    about = f"Tenant {tenant}, profile {Path(profile).stem}, trained on {config.training}."
+    return CompileTarget(name, REWRITER, config, about)
+
+
+def style_target(profile: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
+    stem = Path(profile).stem
+    config = load_style_config(profile, **{**overrides, "labelled": Path("labelled")})  # the run names its own
+    return CompileTarget(f"{STYLE.name}.{stem}", STYLE, config, f"Profile {stem}.")
+
+
+def select_targets(
+    tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
+) -> list[CompileTarget]:
+    """Targets to compile: one profile's graph, or the golden ones without a tenant."""
+    if tenant:
+        return [target_of(tenant, profile, training, overrides)]
+    for option, value in (("--training", training), ("--profile", profile), ("--set", ", ".join(overrides))):
+        if value:
+            raise ConfigError(f"{option} {value}: changes one tenant's graph. Give --tenant too.")
+    return golden_targets()
+
+
+def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
+    """A tenant's graph, or the style line's; with the usual profile where none is named."""
+    if tenant != STYLE.name:
+        return rewriter_target(tenant, profile or PAID_PROFILE, training or None, overrides)
+    if training:
+        raise ConfigError(
+            f"--training {training}: is the rewriter's alone. The machines of style are in its profile: --profile."
+        )
+    return style_target(profile or "a100", overrides)
+
+
+def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:
+    """Write each graph into a folder; equal settings give equal bytes. With `images`, all must be named by digest."""
+    from pipelines.graph.checks import check_compiled
+    from pipelines.graph.workflow_size import size_note
+
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for target in targets:
+        path = out / f"{target.name}.yaml"
+        with atomic_write(path) as partial:
+            _compile(target, images, partial)
+            text = partial.read_text(encoding="utf-8")
+            if faults := check_compiled(text, release=bool(images)):
+                raise ConfigError(f"{path.name}: not written. {' '.join(faults)}")
+            if note := size_note(text):
+                say(f"{path.name}: {note}", to=sys.stderr)
+        paths.append(path)
+    return paths
+
+
+def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) -> None:
+    from kfp import compiler
+
+    from pipelines.graph.graph import line_graph
+
+    config = target.config
+    settings = config.stages()
+    tenant = getattr(config, "tenant_id", "")
+    cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
+    graph = line_graph(target.line, tuple(settings), settings, cluster, target.about)
+    yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
+    try:
+        compiler.Compiler().compile(graph, str(yaml))
+        yaml.write_text(ARTIFACT_VERSION.sub("", yaml.read_text(encoding="utf-8")), encoding="utf-8")
+        yaml.replace(partial)
+    finally:
+        yaml.unlink(missing_ok=True)
+
+
+def read_images(options: Iterable[str]) -> dict[str, str]:
+    """Parse the options NAME=REFERENCE, one for each image of a release."""
+    images: dict[str, str] = {}
+    for option in options:
+        names = sorted(image_names())
+        name, _, reference = option.partition("=")
+        if name not in names or not BY_DIGEST.fullmatch(reference):
+            raise ConfigError(
+                f"--image {option}: give NAME=REFERENCE@sha256:DIGEST, where NAME is one of {', '.join(names)}."
+            )
+        images[name] = reference
+    return images
+
+
+def image_names() -> set[str]:
+    """The names of every image that a stage runs in, without tags."""
+    components = [stage.load_component() for line in LINES.values() for stage in line.stages.values()]
+    return {without_tag(component.component_spec.implementation.container.image) for component in components}
+
+
+if __name__ == "__main__":
+    compile_targets(golden_targets(), Path(sys.argv[1]), {})

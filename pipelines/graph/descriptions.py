@@ -1,0 +1,60 @@
+"""Descriptions of a graph: of its parameters, its steps, and their outputs.
+
+An artifact's stands in its line, a step's in the docstring of its component; all others stand here. A step's inputs
+have none of their own: each is an output of another step or a parameter of the run, described there, and a run's
+Workflow would repeat it eight times for every step that takes it (`workflow_size.py`).
+"""
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pipelines.lines.line import LINEAGE, Stage
+
+RELEASE = "Tenant and model under which what passes is registered, and asked for in production."
+DESCRIPTIONS = {
+    "gateway_state": "Digest of the gateway's models, prices and knowledge bases, which KFP's cache compares.",
+    "gateway_url": "The gateway of this run, the only way to the paid models and to the RAG service.",
+    "monitor_url": "The gateway that shows the training while it runs.",
+    "name": RELEASE,
+    "release_name": RELEASE,
+    LINEAGE: "Signed statements up to this step.",
+    "Output": "The verdict: `promote` or `hold`.",
+    "classification": "The confusion matrix on the locked test.",
+    "decision": "The verdict and its reasons.",
+    "summary": "The result in short; read this first.",
+}
+"""Parameters of a graph and of its steps, and the artifacts that no line declares, by name."""
+
+METRICS = "_metrics"
+"""The ending of an output with a step's figures."""
+
+
+def describe_component(component: Any, artifacts: Mapping[str, str]) -> Any:
+    """A copy of the component with a description of each output; `artifacts`: the line's, by name."""
+    descriptions = {**DESCRIPTIONS, **artifacts}
+    spec, described = component.component_spec, copy.copy(component)
+    described.component_spec = dataclasses.replace(spec, outputs=_described(spec.outputs or {}, descriptions))
+    return described
+
+
+def _described(items: Mapping[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: dataclasses.replace(item, description=_description(name, descriptions)) for name, item in items.items()
+    }
+
+
+def _description(name: str, descriptions: Mapping[str, str]) -> str | None:
+    if name.endswith(METRICS):
+        return "The step's figures."
+    return descriptions.get(name)
+
+
+def describe_graph(about: str, parameters: Mapping[str, str], stages: Iterable[Stage]) -> str:
+    """The graph's description as Markdown: KFP's page shows no other of its parameters and steps."""
+    lines = [about, "", "A run is started with the service account `pipeline-runner`, and with:", ""]
+    lines += [f"- `{name}`: {description}" for name, description in parameters.items()]
+    lines += ["", "Its steps:", ""]
+    lines += [f"- `{stage.name}`: {stage.load_component().description}" for stage in stages]
+    return "\n".join(lines)

@@ -1,0 +1,219 @@
+"""A run's configuration: defaults in the stages, differences in a tenant's profile, tenants/<tenant>/<profile>.yaml.
+
+The project's own tenants have theirs in configs/<tenant>/<profile>.yaml. Prompts and data that a profile names are
+files beside it.
+
+Where training runs is a file of its own, configs/training/<name>.yaml, which any tenant's profile can name; the
+profile's own settings win. Its `deploy` names the runtime of the models that it trains: it counts where the tenant's
+profile has a `deploy` without a runtime. A style run's differences are in configs/style/<profile>.yaml.
+
+The resolved whole is written beside every run as config.yaml.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipelines.lines.prompt_files import with_prompt_texts
+from pipelines.lines.rewriter import RunConfig
+from pipelines.lines.style import STYLE, StyleRunConfig
+from qinglan.config import Config, load_yaml, merge_settings
+from qinglan.errors import ConfigError
+from qinglan.evaluation.gates.gate_limits import Limits, tightened
+from qinglan.lineage.signing.trust import policy_at_hand
+
+TENANTS = Path("tenants")
+"""Folder of your own tenants, where commands are called: `qinglan init` writes into it."""
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
+"""Profiles that are no tenant's."""
+
+FOLD_SETTINGS = ("folds", "fold")
+"""Settings of the convert stage that only a run may set."""
+
+
+def profiles() -> list[Path]:
+    """Profiles of the project's own tenants."""
+    return sorted(path for path in CONFIGS.glob("*/*.yaml") if path.parent not in (TRAINING, STYLES))
+
+
+def tenant_folders(tenant: str) -> list[Path]:
+    """Folders with a tenant's profiles: yours before the project's."""
+    named = TENANTS / tenant, CONFIGS / tenant
+    return [folder for folder in named if folder.is_dir() and folder not in (TRAINING, STYLES)]
+
+
+def profile_path(tenant: str, profile: str) -> Path:
+    """The file of a profile, by name or by path; an unknown one is an error that lists those there are."""
+    if profile.endswith(".yaml"):
+        path = Path(profile)
+    else:
+        named = [folder / f"{profile}.yaml" for folder in tenant_folders(tenant)]
+        path = next((path for path in named if path.is_file()), CONFIGS / tenant / f"{profile}.yaml")
+    if not path.is_file() and profile.endswith(".yaml"):
+        raise ConfigError(f"--profile {path}: no such file.")
+    if not path.is_file():
+        raise ConfigError(_missing_profile(tenant, profile))
+    owner = path.resolve().parent
+    if owner.parent == CONFIGS.resolve() and owner.name != tenant:
+        raise ConfigError(
+            f"--profile {profile}: has the settings of {owner.name}, and {tenant} was asked for. "
+            f"Copy it into tenants/{tenant} and mend what is {tenant}'s own."
+        )
+    return path
+
+
+def _missing_profile(tenant: str, profile: str) -> str:
+    """The next step: a profile of this tenant; `init` for a tenant that has no folder, as it writes only new ones."""
+    folders = tenant_folders(tenant)
+    if not folders:
+        return (
+            f"No profile {profile!r} for tenant {tenant!r}: there is no {(TENANTS / tenant).absolute()}. "
+            f"`qinglan init {tenant} SHEET` writes one for your own data; from another directory give --profile FILE."
+        )
+    if profiles := sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}):
+        return f"No profile {profile!r} for tenant {tenant!r}. It has {', '.join(profiles)}: choose one by --profile."
+    return f"No profile {profile!r} for tenant {tenant!r}. {folders[0]} holds none: write {profile}.yaml there."
+
+
+def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
+    """A profile, with what the command line gave on top."""
+    path = profile_path(tenant, profile)
+    values = load_yaml(path)
+    if values.setdefault("tenant_id", tenant) != tenant:
+        raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
+    values = with_prompt_texts(with_own_files(values, path), path)
+    options = {name: value for name, value in options.items() if value is not None}
+    try:
+        config = _parse_run(merge_settings(values, options), str(path))
+    except ConfigError:
+        if not options:
+            raise
+        _parse_run(values, str(path))  # an error of the file itself is told of the file
+        config = _parse_run(merge_settings(values, options), "--set")
+    return within_limits(config, lambda limits: limits.rewriter)
+
+
+Run = TypeVar("Run", RunConfig, StyleRunConfig)
+
+
+def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
+    """The configuration, its evaluation and gate at least as strict as the trust policy of this machine."""
+    policy = policy_at_hand()
+    if policy is None or policy.evaluate == Limits():
+        return config
+    values = tightened(config.evaluate.model_dump(), line(policy.evaluate))
+    evaluate = type(config.evaluate).parse(values, "evaluate, within the trust policy's limits")
+    return config.model_copy(update={"evaluate": evaluate})
+
+
+def refuse_uncounted(store: str) -> None:
+    """Refuse a run on a cluster that would count no models judged by its test, where this machine's trust policy
+    requires it: its gate could only hold. A run on one machine always has a store."""
+    policy = policy_at_hand()
+    if policy and policy.evaluate.counted and not store.startswith("s3://"):
+        raise ConfigError(
+            "register.store: the trust policy requires that judged models are counted (evaluate.counted), which a "
+            "cluster does in a store in S3. Name one: --set register.store=s3://bucket/prefix."
+        )
+
+
+def _parse_run(values: dict[str, Any], where: str) -> RunConfig:
+    values = with_training(training_settings(values), values)
+    _refuse_folds(values.get("convert"), where)
+    _refuse_two_services(values, where)
+    return RunConfig.parse(values, where)
+
+
+def _refuse_two_services(values: dict[str, Any], where: str) -> None:
+    """Refuse the address of a RAG service beside `stand_ins.rag`, which would silently be used in its place."""
+    gateway, stand_ins = values.get("gateway"), values.get("stand_ins")
+    rag = gateway.get("rag") if isinstance(gateway, dict) else None
+    address = rag.get("base_url") if isinstance(rag, dict) else None
+    if address and isinstance(stand_ins, dict) and stand_ins.get("rag"):
+        raise ConfigError(
+            f"{where}: gateway.rag.base_url names a RAG service, and `stand_ins: {{rag: true}}` starts this "
+            "project's in its place. Write `stand_ins: {rag: false}` to use yours, or delete gateway.rag.base_url."
+        )
+
+
+def _refuse_folds(convert: Any, where: str) -> None:
+    """Refuse folds that a profile sets: only a run that trains a model for each can test in them."""
+    if named := [name for name in FOLD_SETTINGS if isinstance(convert, dict) and convert.get(name)]:
+        raise ConfigError(
+            f"{where}: convert.{named[0]} is set, and only `qinglan run` itself may set it. Delete it, and write "
+            "`cross_fit: 5` beside `convert`: a sheet too small for a locked test is then tested in five folds."
+        )
+
+
+def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
+    """Data that a profile names lies beside it, wherever a command is called."""
+    named = {name: values[name] for name in ("questions", "knowledge_base") if isinstance(values.get(name), str)}
+    return values | {name: str(_without_detours(profile.parent / value)) for name, value in named.items()}
+
+
+def _without_detours(path: Path) -> Path:
+    """The path without `..`, as people read it; unchanged if a link on the way makes that another file."""
+    plain = Path(os.path.normpath(path))
+    return plain if plain.resolve() == path.resolve() else path
+
+
+def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
+    """A profile, with what the command line gave on top; the labels are read, so that a cluster needs no file."""
+    from qinglan.style.labels import read_labels
+
+    path = Path(profile) if profile.endswith(".yaml") else STYLES / f"{profile}.yaml"
+    if not path.is_file():
+        profiles = ", ".join(sorted(path.stem for path in STYLES.glob("*.yaml")))
+        raise ConfigError(
+            f"--profile {profile}: no such profile. There are: {profiles}, or a path that ends in .yaml."
+        )
+    options = {name: value for name, value in options.items() if value is not None}
+    inputs = {name: value for name, value in options.items() if name in STYLE.inputs}
+    settings = load_yaml(path)
+    values = merge_settings(settings, options)
+    if labels := values.get("labels"):
+        mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
+        values = merge_settings(values, {"prepare": {"labels": mapping}})
+    try:
+        config = StyleRunConfig.parse(values, str(path))
+    except ConfigError:
+        if options == inputs:
+            raise
+        StyleRunConfig.parse(merge_settings(settings, inputs), str(path))  # an error of the file itself
+        config = StyleRunConfig.parse(values, "--set")
+    return within_limits(config, lambda limits: limits.style)
+
+
+def with_training(training: dict[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
+    """A profile's settings over those of its training file.
+
+    The file's `deploy` alone starts no rollout, and is not mixed with another runtime's format.
+    """
+    deploy = profile.get("deploy")
+    if not deploy or "runtime" in deploy:
+        training = {name: value for name, value in training.items() if name != "deploy"}
+    return merge_settings(training, profile)
+
+
+def training_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the file that a profile names under `training`."""
+    name = values.get("training", RunConfig.model_fields["training"].default)
+    path = TRAINING / f"{name}.yaml"
+    if not path.is_file():
+        profiles = ", ".join(sorted(path.stem for path in TRAINING.glob("*.yaml")))
+        raise ConfigError(f"training: no {name!r} in pipelines/configs/training. There are: {profiles}.")
+    return load_yaml(path)
+
+
+def dump_config(config: Config, path: Path) -> None:
+    """Write the resolved configuration, every default spelled out."""
+    import yaml
+
+    from qinglan.files.files import PRIVATE, atomic_write
+
+    with atomic_write(path, mode=PRIVATE) as partial:
+        text = yaml.safe_dump(config.model_dump(mode="json", by_alias=True), allow_unicode=True, sort_keys=False)
+        partial.write_text(text, encoding="utf-8")

@@ -1,0 +1,372 @@
+"""A line: the stages from what a user hands in to what may serve, each written once, as a field of its settings.
+
+    class ToyConfig(LineConfig):
+        questions: Annotated[Path | None, Input("questions.xlsx", "The spreadsheet of questions.")] = None
+        count: Annotated[CountConfig, Stage(
+            ("questions",), {"counts": Output("counts.json", "The number of questions.")}
+        )] = CountConfig()
+
+    TOY = Line("toy", ToyConfig, last="count", about="It counts.", rerun_note="nothing is counted twice.")
+
+Stages run in the order of the fields. They are wired by name: an artifact goes to every later stage that names it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args
+
+from pydantic import model_validator
+
+from components.release.deploy.config import DeployConfig
+from components.release.register.config import RegisterConfig
+from components.training.base.config import BaseConfig
+from pipelines.lines.cluster_resources import ClusterConfig, Machine, Pod
+from qinglan.config import Config, merge_settings
+from qinglan.live.trackers import Tracker
+from serving.rollout.spec import policy_problems
+
+LINEAGE = "lineage"
+"""An output of every stage: its signed statement, and those of all before it."""
+
+BEFORE = "before"
+"""The input by which a stage takes the lineage of the stage before it."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An artifact that no stage makes; the field holds its path on this machine."""
+
+    file: str
+    """Its name in a run's files/."""
+
+    about: str
+    """Its description, and that of the graph's parameter with its address."""
+
+
+class Output(NamedTuple):
+    """An artifact that a stage makes."""
+
+    file: str
+    """Its name in a run's files/."""
+
+    about: str
+    """Its description in the graph, where a stage makes it and where one takes it."""
+
+
+def no_gpus(config: Any) -> int:
+    """The number of GPUs of a stage that runs on a CPU."""
+    return 0
+
+
+def no_base_weights(config: Any) -> bool:
+    """A stage that starts from no public model."""
+    return False
+
+
+def base_from_hub(config: Any) -> bool:
+    """The base stage takes a public model; a tiny one is made from texts."""
+    return bool(config.base.source == "hub")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage, as the annotation of the field that holds its settings.
+
+    The folder of the settings' class is the stage's own: its component.py has the KFP component, its README.md the
+    table of settings.
+    """
+
+    inputs: tuple[str, ...]
+    """Artifacts of earlier stages, and inputs of the line."""
+
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    """The artifacts that it makes, by name."""
+
+    name: str = ""
+    """The field's, by default."""
+
+    part: str = ""
+    """The part of the field's settings that is this stage's; all of them by default."""
+
+    component: str = ""
+    """The function in component.py; the stage's name by default."""
+
+    gateway: bool = False
+    """It calls the run's gateway. Paid models and the knowledge base change, so KFP's cache answers for it only where
+    its component takes the gateway's state."""
+
+    cached: bool = True
+    """KFP's cache may answer for it: its outputs depend on its inputs alone, and it changes nothing outside."""
+
+    resumes: bool = False
+    """True for a stage that keeps checkpoints on a volume and resumes from them."""
+
+    behind_gate: bool = False
+    """It runs only if the last gate before it promotes."""
+
+    after: str = ""
+    """The stage that it follows, where that is not the one before it in the same field, or in the field before."""
+
+    required: tuple[str, ...] | None = None
+    """Inputs that its statement must name by digest before a release is deployed; * stands for anything.
+
+    None: a release without this stage is deployed too, such as those made before the stage was added.
+    """
+
+    gpus: Callable[[Any], int] = no_gpus
+    """GPUs of one node, by the line's configuration."""
+
+    base_weights: Callable[[Any], bool] = no_base_weights
+    """It reads public models from the volume of base weights, by the line's configuration."""
+
+    @property
+    def deploys(self) -> bool:
+        """Tell if it brings a release to production: nothing is made of what it leaves."""
+        return self.config is DeployConfig
+
+    @property
+    def registers(self) -> bool:
+        """Tell if it makes a release, and so signs with the releaser's key."""
+        return self.config is RegisterConfig
+
+    @property
+    def judges(self) -> bool:
+        """Tell if it judges a model by the locked test, and so puts it on the store's list of judged models."""
+        return "evaluation" in {name.removeprefix("small_") for name in self.outputs}
+
+    @property
+    def is_gate(self) -> bool:
+        """Tell if its answer is a verdict, on which the graph branches."""
+        return self.part == "gate"
+
+    attribute: str = ""
+    folder: str = ""
+    config: type[Config] = Config
+    """The field with its settings, the package of their class, and the settings' class; the line fills these in."""
+
+    def load_component(self) -> Any:
+        """The KFP component; this imports KFP."""
+        from importlib import import_module
+
+        return getattr(import_module(f"{self.folder}.component"), self.component or self.name)
+
+
+EVALUATION_OUTPUTS = {
+    "evaluation": Output("evaluation.json", "All figures, and the verdict."),
+    "report": Output("report.html", "The evaluation as a page."),
+    "predictions": Output("predictions.jsonl", "The answer of each system to each locked row."),
+    "blind_sample": Output("blind_sample.xlsx", "A sheet for people's blind judgement."),
+    "blind_key": Output("blind_key.json", "The key of the blind sheet."),
+}  # fmt: skip
+"""The outputs of every evaluation."""
+
+BASE_OUTPUTS = {"base_model": Output("base_model", "The model that training starts from.")}
+RELEASE_OUTPUTS = {"release": Output("release", "The release: all that may serve, signed.")}
+"""The outputs of every base stage, and of every release."""
+
+DEPLOY = Stage(inputs=("release",), cached=False, behind_gate=True)
+"""The stage that deploys a release, in every line."""
+
+
+class LineConfig(Config):
+    """The configuration of a line's run: settings of each stage, and of the cluster."""
+
+    if TYPE_CHECKING:  # each line declares them, in the order of its own fields
+        base: BaseConfig
+        register_: RegisterConfig
+        deploy: DeployConfig | None
+        cluster: ClusterConfig
+
+    trackers: tuple[Tracker, ...] = ("tensorboard",)
+    """Trackers that get the figures of all trainings, beside each metrics.jsonl: tensorboard, wandb, mlflow."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_setting_of_trackers(cls, values: Any) -> Any:
+        """Trackers are written once; every training gets them from here."""
+        if not isinstance(values, dict) or not isinstance(values.get("trackers", ()), list | tuple):
+            return values  # the class refuses it, and says why
+        shared = list(values.get("trackers", cls.model_fields["trackers"].default))
+        trainings = [name for name, stage in stages_of(cls).items() if "trackers" in stage.config.model_fields]
+        for name in trainings:
+            settings = values.get(name)
+            if isinstance(settings, dict) and list(settings.get("trackers", shared)) != shared:
+                raise ValueError(f"{name}.trackers: a run has one setting for all trainings; set `trackers` alone")
+        mappings = [name for name in trainings if isinstance(values.get(name, {}), dict)]  # the class refuses others
+        return merge_settings(values, {name: {"trackers": shared} for name in mappings})
+
+    @model_validator(mode="after")
+    def _known_pods(self) -> Self:
+        """Refuse a pod for a stage that the line lacks: a typo would ask for nothing."""
+        stages = stages_of(type(self))
+        if unknown := sorted(set(self.cluster.pods) - set(stages)):
+            raise ValueError(f"cluster.pods: no stage {', '.join(unknown)}. There are: {', '.join(stages)}")
+        return self
+
+    @model_validator(mode="after")
+    def _policies_within_limits(self) -> Self:
+        """Refuse a rollout's policy now that would be refused at the end of the run."""
+        for name in ("deploy", "loopback"):
+            settings = getattr(self, name, None)
+            if settings is not None and (problems := policy_problems(settings.rollout)):
+                raise ValueError(f"{name}.rollout: {'; '.join(problems)}")
+        return self
+
+    def machines(self) -> dict[str, Machine]:
+        """The machine of each stage on a cluster."""
+        stages, cluster = stages_of(type(self)), self.cluster
+        gpus = {name: stage.gpus(self) for name, stage in stages.items()}
+        return {
+            name: Machine(
+                cluster.pods.get(name, Pod()),
+                gpus[name],
+                cluster.gpu_nodes if gpus[name] else {},
+                cluster.scratch if any(gpus.values()) and stage.resumes else "",
+                cluster.base_weights if stage.base_weights(self) else "",
+            )
+            for name, stage in stages.items()
+        }
+
+    def stages(self) -> dict[str, dict[str, Any]]:
+        """Each stage's settings as plain data, as the graph takes them."""
+        config = self.model_copy(update={"register_": with_base_name(self.register_, self.base)})
+        settings = {}
+        for name, stage in stages_of(type(self)).items():
+            field = getattr(config, stage.attribute)
+            if field is not None:  # the profile does not leave the stage out
+                # KFP passes no null: in a stage's settings None is always the default.
+                part: Config = getattr(field, stage.part) if stage.part else field
+                settings[name] = part.model_dump(mode="json", exclude_none=True)
+        return settings
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line, and all that depends on which stages it has."""
+
+    name: str
+    config: type[LineConfig]
+    last: str
+    """The stage at which a run on this machine ends; one that deploys runs alone."""
+
+    about: str
+    """The graph's description on KFP's page."""
+
+    rerun_note: str
+    """The reason why a stopped run costs little when it is run again."""
+
+    releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The stages behind a release, by the ending of its name; empty where the line releases one model."""
+
+    @property
+    def stages(self) -> Mapping[str, Stage]:
+        """The stages in order, by name."""
+        return stages_of(self.config)
+
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """Artifacts that no stage makes."""
+        fields = self.config.model_fields.items()
+        return {name: entry for name, info in fields for entry in info.metadata if isinstance(entry, Input)}
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Artifacts of a run, and their names in its files/."""
+        files = {name: item.file for name, item in self.inputs.items()}
+        for stage in self.stages.values():
+            files |= {name: output.file for name, output in stage.outputs.items()}
+        return files | {LINEAGE: LINEAGE}
+
+    @property
+    def artifacts(self) -> Mapping[str, str]:
+        """The description of each artifact, by name."""
+        descriptions = {name: item.about for name, item in self.inputs.items()}
+        for stage in self.stages.values():
+            descriptions |= {name: output.about for name, output in stage.outputs.items()}
+        return descriptions
+
+    @property
+    def gateway(self) -> frozenset[str]:
+        """The stages that call the run's gateway."""
+        return frozenset(name for name, stage in self.stages.items() if stage.gateway)
+
+    @property
+    def required(self) -> Mapping[str, Mapping[str, list[str]]]:
+        """The stages that a release must have come through, by its name, and the inputs that each must name."""
+        releases = self.releases or {"": tuple(self.stages)}
+        return {f"{self.name}{suffix}": self._required(stages) for suffix, stages in releases.items()}
+
+    def _required(self, names: Sequence[str]) -> Mapping[str, list[str]]:
+        stages = {name: self.stages[name] for name in names}
+        return {name: [*stage.required] for name, stage in stages.items() if stage.required is not None}
+
+    def until(self, last: str) -> tuple[str, ...]:
+        """The stages of a run on this machine as far as one: none that deploys."""
+        names = tuple(name for name, stage in self.stages.items() if not stage.deploys)
+        return names[: names.index(last) + 1]
+
+
+@cache
+def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
+    """The stages that a line's configuration declares, in order, by name."""
+    stages: list[Stage] = []
+    for attribute, info in config.model_fields.items():
+        for entry in info.metadata:
+            if isinstance(entry, Stage):
+                settings = _settings_class(info.annotation)
+                folder = settings.__module__.rpartition(".")[0]
+                if entry.part:
+                    settings = _settings_class(settings.model_fields[entry.part].annotation)
+                name = entry.name or info.alias or attribute
+                stages.append(replace(entry, name=name, attribute=attribute, folder=folder, config=settings))
+    return {stage.name: stage for stage in in_order(stages)}
+
+
+def in_order(stages: Sequence[Stage]) -> list[Stage]:
+    """The stages as declared, those that name the stage they follow right after it."""
+    ordered = [stage for stage in stages if not stage.after]
+    waiting = [stage for stage in stages if stage.after]
+    while waiting:
+        names = [stage.name for stage in ordered]
+        ready = next(stage for stage in waiting if stage.after in names)
+        ordered.insert(names.index(ready.after) + 1, ready)
+        waiting.remove(ready)
+    return ordered
+
+
+def _settings_class(annotation: Any) -> type[Config]:
+    """The class of a field's settings, also where the field may be None."""
+    kinds: list[type[Config]] = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+    return kinds[0]
+
+
+def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
+    """The release's settings with the base model's public name, where they have none."""
+    public = base.model if re.fullmatch(r"[\w.-]+/[\w.-]+", base.model) else Path(base.model).name
+    name = public if base.source == "hub" else base.source
+    return release if release.base else RegisterConfig.parse({**release.model_dump(), "base": name}, "base.model")
+
+
+def with_release_name(values: Any, name: str, deploy: Mapping[str, Mapping[str, Any]]) -> Any:
+    """A profile's values with a name for the release, and with what a stage that deploys leaves out.
+
+    `deploy`: each such stage's defaults, by its name; name and store are the release's.
+    """
+    if not isinstance(values, dict) or not isinstance(values.get("register") or {}, dict):
+        return values  # the class refuses it, and says why
+    release = {"name": name, **(values.get("register") or {})}
+    values = {**values, "register": release}
+    for stage, defaults in deploy.items():
+        if isinstance(profile := values.get(stage), dict):
+            suffix = stage.removeprefix("deploy").replace("_", "-")
+            shared = {
+                "name": f"{release['name']}{suffix}",
+                **({"store": release["store"]} if "store" in release else {}),
+            }
+            values[stage] = {**defaults, **shared, **profile}
+            if not values[stage].get("store"):
+                raise ValueError(f"{stage}: no store of releases. Set register.store, such as s3://bucket/prefix.")
+    return values

@@ -1,0 +1,336 @@
+"""The rewriter's line: from a spreadsheet of questions to a release of a query rewriter.
+
+questions, knowledge base
+  -> generate -> validate -> label         rewrites, and labels of passages where the sheet has no gold
+  -> convert -> augment                    SFT rows, PPO rows, locked test; further rows by the teacher
+  -> base -> sft -> ppo                    a model of the student
+  -> evaluate -> gate -> register          a verdict on the locked test; what passes becomes a signed release
+  -> deploy                                where the profile says so: a ModelRollout of the release
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from components.data.augment.config import AugmentConfig
+from components.data.convert.config import ConvertConfig
+from components.data.generate.config import GenerateConfig
+from components.data.label.config import LabelConfig
+from components.data.validate.config import ValidateConfig
+from components.evaluation.rewriter.config import EvaluateConfig
+from components.release.deploy.config import DeployConfig
+from components.release.register.config import RegisterConfig
+from components.training.base.config import BaseConfig
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
+from pipelines.lines.cluster_resources import ClusterConfig
+from pipelines.lines.line import (
+    BASE_OUTPUTS,
+    DEPLOY,
+    EVALUATION_OUTPUTS,
+    RELEASE_OUTPUTS,
+    Input,
+    Line,
+    LineConfig,
+    Output,
+    Stage,
+    base_from_hub,
+    with_release_name,
+)
+from qinglan.config import Config, Fraction, Name, merge_settings
+from qinglan.llm.config import GatewayConfig
+from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.rows.splits import SplitConfig
+
+
+class StandIns(Config):
+    """The stand-ins that a laptop run starts on loopback for what it cannot reach."""
+
+    teacher: bool = False
+    """The stand-in teacher and judge, extractive, free of charge: for trying the machinery. Its model is of no use;
+    it is released only where register.allow_stand_in says so."""
+
+    teacher_seconds: float = Field(default=0.0, ge=0)
+    """Seconds that the stand-in takes to answer."""
+
+    rag: bool = False
+    """This project's RAG service on the run's knowledge base."""
+
+
+class LoopbackConfig(Config):
+    """How a promoted model earns its users on this machine, where they are played."""
+
+    requests_a_second: float = Field(gt=0)
+    """Requests that its cores bear, two servers and the RAG service together."""
+
+    supposed: Fraction
+    """The share of the stable model's requests that fail a check, as far as the policy's power is told beforehand."""
+
+    rollout: dict[str, Any]
+    """The policy, in a ModelRollout's own words."""
+
+
+def sft_gpus(config: "RunConfig") -> int:
+    return config.sft.gpus if config.sft.device == "cuda" else 0
+
+
+def ppo_gpus(config: "RunConfig") -> int:
+    return config.ppo.hardware.per_node if config.ppo.hardware.device == "cuda" else 0
+
+
+def public_critic(config: "RunConfig") -> bool:
+    return bool(config.ppo.critic_model)
+
+
+def student_gpus(config: "RunConfig") -> int:
+    """Students of a size that GPUs train are evaluated on as many as serve them."""
+    return config.evaluate.serving_gpus if config.sft.device == "cuda" else 0
+
+
+class RunConfig(LineConfig):
+    """All settings of a run of the rewriter's line."""
+
+    tenant_id: Name
+    """The folder of the profile names it."""
+
+    questions: Annotated[Path | None, Input(
+        "questions.xlsx", "The spreadsheet (.xlsx), CSV or JSONL of questions, such as s3://bucket/questions.xlsx."
+    )] = None  # fmt: skip
+    """The spreadsheet, CSV or JSONL of questions; also `--questions`."""
+
+    knowledge_base: Annotated[Path | None, Input(
+        "knowledge_base.jsonl",
+        "The JSONL that the RAG service serves, such as s3://bucket/knowledge_base.jsonl; answers name its digest.",
+    )] = None  # fmt: skip
+    """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
+
+    stand_ins: StandIns = StandIns()
+    """The services that the laptop starts itself."""
+
+    gateway: GatewayConfig
+    """The paid models, the RAG service, limits and budget."""
+
+    retrieval: RetrievalConfig = RetrievalConfig()
+    """Settings of every retrieval of validation, reward and evaluation, so that hits compare."""
+
+    generate: Annotated[GenerateConfig, Stage(
+        inputs=("questions",), gateway=True, required=("questions", "journal", "prices", "prompt *"),
+        outputs={
+            "rewrites": Output("rewrites.jsonl", "Each question with the teacher's rewrite."),
+            "rewrites_table": Output("rewrites.xlsx", "The rewrites as a spreadsheet."),
+            "generate_quarantine": Output("generate_quarantine.jsonl", "Rows without a rewrite, with the reason."),
+        },
+    )]  # fmt: skip
+    """The first stage."""
+
+    validate_: Annotated[ValidateConfig, Stage(
+        inputs=("rewrites", "knowledge_base"), gateway=True,
+        required=("rewrites", "knowledge*base*", "journal", "prompt *"),
+        outputs={
+            "validated": Output("validated.jsonl", "Rewrites with both retrievals."),
+            "validated_table": Output("validated.xlsx", "The rows as a spreadsheet."),
+            "validate_quarantine": Output("validate_quarantine.jsonl", "Rows without a verdict, with the reason."),
+        },
+    )] = Field(default=ValidateConfig(), alias="validate")  # fmt: skip
+    """The second stage."""
+
+    label: Annotated[LabelConfig, Stage(
+        inputs=("validated",), gateway=True,
+        outputs={
+            "labels": Output("labels.jsonl", "Judges' labels of rows without gold."),
+            "label_sheet": Output("label_sheet.xlsx", "Labels for people to check and correct."),
+            "label_holes": Output("label_holes.jsonl", "Rows without a relevant passage."),
+            "label_report": Output("label_report.json", "Agreement of the judges."),
+        },
+    )] = LabelConfig()  # fmt: skip
+    """Settings of the third stage, which calls no judge where every row has gold."""
+
+    cross_fit: int = Field(default=0, ge=0, le=20)
+    """Folds in which `qinglan run` cross-fits a sheet whose locked test would have fewer labelled rows than
+    `evaluate.gate.rows`: each row is then rewritten by a model that did not learn from it, which takes one more
+    training for each fold. 0 never does. A cluster's run always locks a test away."""
+
+    convert: Annotated[ConvertConfig, Stage(
+        inputs=("validated", "labels"), required=(),
+        outputs={
+            "chats": Output("sft", "Chat rows for SFT: train and dev."),
+            "prompts": Output("ppo", "Prompts for PPO, as parquet: train and dev."),
+            "locked_test": Output("locked_test.jsonl", "The rows that no training sees."),
+            "left_out": Output("left_out.jsonl", "Rows in no split, with the reason."),
+        },
+    )] = ConvertConfig()  # fmt: skip
+    """The fourth stage."""
+
+    augment: Annotated[AugmentConfig, Stage(
+        inputs=("chats", "prompts", "locked_test", "knowledge_base"), gateway=True,
+        outputs={
+            "augmented_chats": Output("augmented_sft", "Chat rows with further ones, and without."),
+            "augmented_prompts": Output("augmented_ppo", "The prompts, and questions from passages."),
+            "augment_left_out": Output("augment_left_out.jsonl", "Further answers of no use."),
+            "augment_report": Output("augment_report.json", "Counts of the further rows, by reason."),
+        },
+    )] = AugmentConfig()  # fmt: skip
+    """The fifth stage: further rows to learn from."""
+
+    training: Name = "a100x4"
+    """A file of configs/training: the machine that trains, and what that changes below."""
+
+    base: Annotated[BaseConfig, Stage(
+        inputs=("knowledge_base", "prompts"), outputs=BASE_OUTPUTS, resumes=True, required=(),
+        base_weights=base_from_hub,
+    )] = BaseConfig()  # fmt: skip
+    """The model that training starts from."""
+
+    # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
+    sft: Annotated[SftConfig, Stage(
+        inputs=("base_model", "augmented_chats"), gateway=True, cached=False, resumes=True,
+        required=("base_model", "*chats"), gpus=sft_gpus, base_weights=base_from_hub,
+        outputs={
+            "sft_model": Output("sft_model", "The student after SFT."),
+            "sft_log": Output("sft_log", "The training's figures by step."),
+            "sft_curve": Output("sft_curve.html", "The training's curves as a page."),
+        },
+    )] = SftConfig()  # fmt: skip
+    """The student learns the teacher's rewrites."""
+
+    ppo: Annotated[PpoConfig, Stage(
+        inputs=("sft_model", "augmented_prompts"), gateway=True, resumes=True, gpus=ppo_gpus,
+        base_weights=public_critic,
+        required=("sft_model", "*prompts", "journal", "prompt *", "reward"),
+        outputs={
+            "rl_model": Output("rl_model", "The student after PPO."),
+            "ppo_log": Output("ppo_log", "The training's figures by step."),
+            "ppo_curve": Output("ppo_curve.html", "The training's curves as a page."),
+        },
+    )] = PpoConfig()  # fmt: skip
+    """The student competes with the teacher."""
+
+    evaluate: Annotated[
+        EvaluateConfig,
+        Stage(
+            inputs=(
+                "locked_test", "augmented_chats", "augmented_prompts", "sft_model", "rl_model", "sft_log", "ppo_log",
+            ),
+            outputs=EVALUATION_OUTPUTS, gateway=True, gpus=student_gpus,
+            required=("locked_test", "rl_model", "journal", "prompt *"),
+        ),
+        Stage(name="gate", part="gate", inputs=("evaluation",), required=("evaluation",)),
+    ] = EvaluateConfig()  # fmt: skip
+    """The locked test, and the gate."""
+
+    register_: Annotated[RegisterConfig, Stage(
+        inputs=("evaluation", "rl_model", "report"), outputs=RELEASE_OUTPUTS, cached=False, behind_gate=True
+    )] = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")  # fmt: skip
+    """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
+
+    deploy: Annotated[DeployConfig | None, DEPLOY] = None
+    """The place and policy of the rollout of what the gate promotes. Without it a run ends with the release."""
+
+    loopback: LoopbackConfig | None = None
+    """Settings of the rollout of `qinglan demo` on this machine, of what the gate promotes."""
+
+    cluster: ClusterConfig = ClusterConfig()
+    """Pods, GPUs and volumes of its steps on a cluster; the training's file says it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_tenant(cls, values: Any) -> Any:
+        """The tenant is written once; the stages get it from here."""
+        if isinstance(values, dict) and "tenant_id" in values:
+            tenant = values["tenant_id"]
+            values = {**values, "generate": {"tenant_id": tenant, **(values.get("generate") or {})}}
+            values = merge_settings(values, {"augment": {"tenant_id": tenant}})
+            values = with_release_name(values, f"{tenant}/rewriter", {"deploy": {}})
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_retrieval(cls, values: Any) -> Any:
+        """The retrieval is written once; the stages that retrieve get it from here."""
+        if not isinstance(values, dict):
+            return values
+        shared = {"retrieval": values.get("retrieval") or {}}
+        copies = dict.fromkeys(("validate", "label", "augment", "evaluate"), shared)
+        return merge_settings(values, {**copies, "ppo": {"reward": shared}})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_division(cls, values: Any) -> Any:
+        """The splits are drawn once; validate, which leaves the test out of its figures, gets them from convert."""
+        convert = values.get("convert") if isinstance(values, dict) else None
+        if not isinstance(convert, dict):
+            return values
+        splits = {name: convert[name] for name in SplitConfig.model_fields if name in convert}
+        return merge_settings(values, {"validate": {"splits": splits}})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_stand_in(cls, values: Any) -> Any:
+        """A stand-in teacher is written once; the report and the release tell of it."""
+        stand_ins = values.get("stand_ins") if isinstance(values, dict) else None
+        if not isinstance(stand_ins, dict) or not stand_ins.get("teacher"):
+            return values
+        marked = {"stand_in_teacher": True}
+        return merge_settings(values, {"evaluate": marked, "register": marked})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_critic(cls, values: Any) -> Any:
+        """The critic is written once; the base stage, the first that sees the weights, checks it too."""
+        ppo, base = (values.get("ppo"), values.get("base", {})) if isinstance(values, dict) else (None, None)
+        if not isinstance(ppo, dict) or not isinstance(base, dict) or not ppo.get("critic_model"):
+            return values
+        return {**values, "base": {**base, "critic": ppo["critic_model"]}}
+
+    @model_validator(mode="after")
+    def _folds_to_learn_from(self) -> Self:
+        if self.cross_fit == 1:
+            raise ValueError("cross_fit: one fold leaves nothing to learn from; take 5, or 0 for none")
+        return self
+
+    @model_validator(mode="after")
+    def _adapter_of_the_base(self) -> Self:
+        """A runtime with the base takes one adapter of that base, which only two trainings of adapters leave."""
+        trains_all = {"sft.tuner": self.sft.tuner == "full", "ppo.lora.rank": not self.ppo.lora.rank}
+        whole = [setting for setting, full in trains_all.items() if full]
+        if self.deploy and self.deploy.adapter and whole:
+            raise ValueError(
+                f"deploy.adapter: by {whole[0]} all weights are trained, so that no adapter of the base is left to "
+                "serve. Deploy merged weights, deploy: {runtime: qinglan-rewriter-vllm-full, namespace: ...}, or "
+                "train adapters in both."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _release_of_its_tenant(self) -> Self:
+        if "register_" in self.model_fields_set and self.register_.name.partition("/")[0] != self.tenant_id:
+            raise ValueError(
+                f"register.name: {self.register_.name} is no release of {self.tenant_id}; take {self.tenant_id}/..."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _no_other_retrieval(self) -> Self:
+        copies = {
+            "validate": self.validate_.retrieval, "label": self.label.retrieval, "augment": self.augment.retrieval,
+            "ppo.reward": self.ppo.reward.retrieval, "evaluate": self.evaluate.retrieval,
+        }  # fmt: skip
+        for stage, retrieval in copies.items():
+            if retrieval != self.retrieval:
+                raise ValueError(f"{stage}.retrieval: a run has one retrieval; set `retrieval` alone")
+        return self
+
+    @property
+    def pays(self) -> bool:
+        """A run spends money."""
+        return not self.stand_ins.teacher
+
+
+REWRITER = Line(
+    "rewriter",
+    RunConfig,
+    last="register",
+    about="From a spreadsheet of questions to a rewriter.",
+    rerun_note="what was paid for is in the journal and costs nothing.",
+)

@@ -1,0 +1,76 @@
+"""evaluation.json and the files beside it: an evaluate stage writes them; gate, pages and a release read them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
+from qinglan.evaluation.gates.verdict import Verdict
+from qinglan.files.files import atomic_write
+from qinglan.files.plain_files import open_plain, read_plain
+
+Json = dict[str, Any]
+
+
+class Outputs(NamedTuple):
+    """Paths of everything that an evaluate stage writes."""
+
+    evaluation: Path
+    report: Path
+    predictions: Path
+    blind_sample: Path
+    blind_key: Path
+
+    @classmethod
+    def of_step(cls, artifacts: Mapping[str, Any]) -> "Outputs":
+        """The paths of an orchestrator's artifacts, which have the same names."""
+        return cls(**{name: Path(artifact.path) for name, artifact in artifacts.items()})
+
+
+class Origins(NamedTuple):
+    """Proof of what was judged, and on what: the leak check, and the digest of every input."""
+
+    leaks: Mapping[str, Any]
+    digests: Mapping[str, Any]
+
+    @property
+    def training_rows(self) -> int:
+        """Rows of training and selection that the test was compared with."""
+        return sum(part["rows"] for part in self.leaks["parts"].values())
+
+
+def with_verdict(evaluation: Json, decide: Callable[[Json], Verdict]) -> Json:
+    """The evaluation with its gate's verdict, which is also counted.
+
+    The gate reads it as any reader of the file would: what JSON cannot hold, such as NaN, is missing there too.
+    """
+    verdict = decide(orjson.loads(orjson.dumps(evaluation)))
+    counts = {**evaluation["counts"], "promote": int(verdict.promote)}
+    return {**evaluation, "counts": counts, "verdict": verdict._asdict()}
+
+
+def write_evaluation(path: Path, evaluation: Json) -> Json:
+    """Write the file; the answer is the evaluation as its readers see it."""
+    content = orjson.dumps(evaluation, option=orjson.OPT_INDENT_2)
+    with atomic_write(path) as partial:
+        partial.write_bytes(content)
+    return dict(orjson.loads(content))
+
+
+def read_evaluation(path: Path) -> Json:
+    """evaluation.json, or an error that says which stage writes it."""
+    try:
+        return parse_json_mapping(read_plain(path), str(path))
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}. The evaluate stage writes it; run that again.") from error
+    except DataError as error:
+        raise DataError(f"{error} The evaluate stage writes it; run that again.") from error
+
+
+def read_predictions(path: Path) -> Iterable[Json]:
+    """The lines of predictions.jsonl: every number of the evaluation can be traced to one."""
+    with open_plain(path) as file:
+        yield from map(orjson.loads, file)

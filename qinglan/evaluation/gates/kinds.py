@@ -1,0 +1,86 @@
+"""The two kinds of evaluation, told apart by what they compare: their gate, and the model that they judged.
+
+kind = kind_of(evaluation, "evaluation.json")
+kind.verdict(evaluation, where)     # from the figures, with the settings that the evaluation holds
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from qinglan.config import Config
+from qinglan.errors import DataError
+from qinglan.evaluation.gates import rewriter_gate, style_gate
+from qinglan.evaluation.gates.gate_limits import Limits, tightened
+from qinglan.evaluation.gates.verdict import Verdict, held_for
+
+Evaluation = Mapping[str, Any]
+
+UNCOUNTED = (
+    "Not counted: how many models this locked test has judged, which the trust policy requires (evaluate.counted). "
+    "Evaluate again with a store of releases (register.store, QINGLAN_STORE)."
+)
+
+
+class Kind(NamedTuple):
+    """One line's evaluation."""
+
+    name: Literal["rewriter", "style"]
+    against: str
+    """The system that the model is compared with."""
+
+    gate: type[Config]
+    """The gate's settings."""
+
+    decide: Callable[..., Verdict]
+
+    def verdict(self, evaluation: Evaluation, where: str) -> Verdict:
+        """The verdict from the figures, by the gate's settings in the evaluation."""
+        return self.decide(evaluation, self._settings(evaluation, where))
+
+    def strict_verdict(self, evaluation: Evaluation, where: str, limits: Limits) -> Verdict:
+        """The verdict from the figures by those settings, each within an organisation's limits."""
+        return self.decide_within(evaluation, self._settings(evaluation, where), limits)
+
+    def decide_within(self, evaluation: Evaluation, settings: Config, limits: Limits) -> Verdict:
+        """The verdict by these settings, each within an organisation's limits."""
+        line = limits.rewriter if self is REWRITER else limits.style
+        strict = self.gate.parse(tightened(settings.model_dump(), line.gate), "the gate within the limits")
+        uncounted = [UNCOUNTED] if limits.counted and evaluation.get("test_uses") is None else []
+        return held_for(self.decide(evaluation, strict, line), uncounted)
+
+    def _settings(self, evaluation: Evaluation, where: str) -> Config:
+        return self.gate.parse(mapping_at(evaluation, "settings", "gate"), f"{where}: settings.gate")
+
+    def system(self, evaluation: Evaluation) -> str:
+        """The evaluation's name for the judged model."""
+        return "model" if self is STYLE else str(evaluation.get("candidate", ""))
+
+    def model(self, evaluation: Evaluation) -> str:
+        """The digest of the judged model."""
+        digests = mapping_at(evaluation, "digests")
+        return str(digests.get("model") if self is STYLE else model_digest(evaluation, self.system(evaluation)))
+
+
+REWRITER = Kind("rewriter", "teacher", rewriter_gate.GateConfig, rewriter_gate.decide)
+STYLE = Kind("style", "baseline", style_gate.GateStyleConfig, style_gate.decide)
+
+
+def kind_of(evaluation: Evaluation, where: str) -> Kind:
+    """The kind by the comparison that only its evaluation has."""
+    for kind in (REWRITER, STYLE):
+        if any(pair.endswith(f"_vs_{kind.against}") for pair in mapping_at(evaluation, "paired")):
+            return kind
+    raise DataError(f"{where}: no evaluation of a rewriter or a style model. The evaluate stage writes one.")
+
+
+def model_digest(evaluation: Evaluation, system: str) -> Any:
+    """The digest of one of the compared models; None where the system is no model."""
+    return mapping_at(evaluation, "digests", "models").get(system)
+
+
+def mapping_at(evaluation: Evaluation, *path: str) -> dict[str, Any]:
+    """The mapping at a path; empty where there is none."""
+    inner: Any = evaluation
+    for name in path:
+        inner = inner.get(name) if isinstance(inner, Mapping) else None
+    return dict(inner) if isinstance(inner, Mapping) else {}

@@ -1,0 +1,76 @@
+"""Counts how many models a locked test has judged: each further one may be the best by luck.
+
+uses = count_use(keys, "rewriter", model)    # {"test": "9f2c…", "line": "rewriter", "count": 2}; None without a store
+use_faults(store, evaluation)                 # the reasons against a release: its store's list says otherwise
+
+The list lies in the store of releases, where no run's folder is, by the digest of the test's questions: other answers
+of a teacher in the same rows make no new test. A model keeps its number however often it is judged.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from qinglan.errors import DataError
+from qinglan.run_id import RUN_VARIABLE
+
+if TYPE_CHECKING:
+    from qinglan.store import Store
+
+NOT_COUNTED = (
+    "Nobody counts how many models this test has judged: the run names no store (register.store, QINGLAN_STORE)."
+)
+
+
+def count_use(keys: Iterable[str], line: str, model: str) -> dict[str, Any] | None:
+    """Put this model on the list of those that the test has judged; None where the run has no store.
+
+    `keys` are the test's questions as near-duplicates are compared: normalised.
+    """
+    from qinglan.store import STORE_VARIABLE, open_store
+
+    if not (address := os.environ.get(STORE_VARIABLE, "")):
+        return None
+    test = hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()
+    about = {"at": f"{datetime.now(UTC):%FT%TZ}", "run": os.environ.get(RUN_VARIABLE, "")}
+    count = open_store(address).prepare().add_use(test, line, model, about)
+    return {"test": test, "line": line, "count": count}
+
+
+def own_store_faults(evaluation: Mapping[str, Any]) -> list[str]:
+    """`use_faults` by the run's own store; empty if it has none, as a cluster's gate."""
+    from qinglan.store import STORE_VARIABLE, open_store
+
+    address = os.environ.get(STORE_VARIABLE, "")
+    return use_faults(open_store(address), evaluation) if address else []
+
+
+def use_faults(store: "Store", evaluation: Mapping[str, Any]) -> list[str]:
+    """Reasons against a model by the store's list: it lacks the model, has another number, or cannot be read. An
+    evaluation of a run without a store, or from before uses were counted, gives none: a trust policy can require
+    counting (`Limits.counted`)."""
+    from qinglan.evaluation.gates.kinds import kind_of, mapping_at
+
+    if evaluation.get("test_uses") is None:
+        return []
+    uses = mapping_at(evaluation, "test_uses")
+    try:
+        listed = store.uses(str(uses.get("test")), str(uses.get("line")))
+        model = kind_of(evaluation, "evaluation.json").model(evaluation)
+    except DataError as error:
+        return [f"nobody can tell how many models its locked test has judged: {error}"]
+    number = min((number for number, name in listed.items() if name == model), default=0)
+    return list(count_faults(uses.get("count"), number))
+
+
+def count_faults(count: Any, listed: int) -> Iterator[str]:
+    """Compare an evaluation's count with the model's number on its store's list, 0 if the list lacks it."""
+    if not listed:
+        yield (
+            "the list in this store of the models that its locked test has judged lacks this one: it was counted in "
+            "another store, or the list was deleted. Evaluate it again with this store (register.store)"
+        )
+    elif count != listed:
+        yield f"its locked test has judged {count} models by the evaluation, and {listed} by its store's list"

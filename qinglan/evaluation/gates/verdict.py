@@ -1,0 +1,274 @@
+"""The runner of every gate: each check reads the evaluation by path and gives reasons to hold; no reason promotes.
+
+verdict = run_checks(evaluation, CHECKS, praise, gate)
+
+A number that is missing, null, infinite, impossible (a cost of -5) or no number at all is a reason to hold.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from qinglan.config import Config
+from qinglan.evaluation.gates.gate_limits import limit_faults
+from qinglan.pages.markdown import markdown_text
+
+DIGEST = re.compile("[0-9a-f]{64}")
+
+SHARE, DIFFERENCE, AMOUNT = (0.0, 1.0), (-1.0, 1.0), (0.0, math.inf)
+RANGES = {
+    **dict.fromkeys(("difference", "low", "high"), DIFFERENCE),
+    **dict.fromkeys(("copied", "invented", "zero_hit", "first_judged", "threshold"), SHARE),
+    **dict.fromkeys(("f1", "macro_f1", "ece"), SHARE),
+    **dict.fromkeys(("length", "cost"), AMOUNT),
+    **dict.fromkeys(("n", "rows", "judged", "examined", "same", "alike", "folds", "support", "queries"), AMOUNT),
+    "count": (1.0, math.inf),
+}
+"""Lowest and highest possible value of each number that a gate reads, by the last name of its path; before `value`,
+by the name before that. A permutation test's p is never 0: see statistics.py."""
+
+
+class Verdict(NamedTuple):
+    promote: bool
+    word: Literal["promote", "hold"]
+    reasons: list[str]
+    """Reasons to hold, or figures that speak for the model."""
+
+
+Check = Callable[..., Iterator[str]]
+"""Reads the numbers and the gate's settings; yields reasons to hold."""
+
+
+class MissingNumberError(Exception):
+    """A number that the verdict needs is not there."""
+
+
+class UnmeasuredError(MissingNumberError):
+    """A number that the evaluation could not measure: it is null."""
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        super().__init__(figure_in_words(path))
+        self.compared = path[0] == "paired"
+        """The number compares two systems, for which few rows may not suffice."""
+
+
+class TooFew(str):
+    """A reason to hold that names a number of rows: comparisons without a number follow from it."""
+
+    __slots__ = ()
+
+
+class Description(str):
+    """A sentence about how the model was tested: no reason to hold."""
+
+    __slots__ = ()
+
+
+class LimitReason(str):
+    """A reason to hold that names a setting laxer than its limit."""
+
+    __slots__ = ()
+
+
+ENDS = {"low": "the interval's lower end", "high": "the interval's upper end", "p": "the p-value",
+        "difference": "the difference", "n": "the number of rows"}  # fmt: skip
+"""Words for the numbers of a comparison, by the last name of their path."""
+
+
+def figure_in_words(path: Sequence[str]) -> str:
+    """A sentence without its full stop that tells which figure is null."""
+    match path:
+        case ["paired", pair, *part, end] if "_vs_" in pair and end in ENDS:
+            first, _, second = pair.partition("_vs_")
+            measure = ", ".join(name for name in part if name != "tenants")
+            if measure:
+                return f"{first} against {second}, {measure}: {ENDS[end]} could not be measured"
+            return f"{first} against {second}: {ENDS[end]} could not be measured"
+        case ["systems", system, metric, "value"]:
+            return f"The value of {metric} of {system} could not be measured"
+    return f"{'.'.join(path)} could not be measured"
+
+
+class EvaluationNumbers:
+    """An evaluation, read by path; anything but a finite number is missing."""
+
+    def __init__(self, evaluation: Mapping[str, Any]) -> None:
+        self._evaluation = evaluation
+
+    def value(self, *path: str) -> Any:
+        value: Any = self._evaluation
+        for name in path:
+            if not isinstance(value, Mapping) or name not in value:
+                raise MissingNumberError(f"{'.'.join(path)} is not in the evaluation")
+            value = value[name]
+        return value
+
+    def has(self, *path: str) -> bool:
+        try:
+            self.value(*path)
+        except MissingNumberError:
+            return False
+        return True
+
+    @property
+    def cross_fitted(self) -> bool:
+        """Tell if no test was locked away; a MissingNumberError where nobody can tell the number of folds."""
+        if not self.has("cross_fitted"):
+            return False
+        if (folds := self("cross_fitted", "folds")) < 2:
+            raise MissingNumberError(f"cross_fitted.folds is {folds:.0f}; at least 2 are needed. Run evaluate again")
+        return True
+
+    def __call__(self, *path: str) -> float:
+        value = self.value(*path)
+        if value is None:
+            raise UnmeasuredError(path)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is no number")
+        if not _is_possible(path, value):
+            raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is impossible")
+        return float(value)
+
+
+def _is_possible(path: Sequence[str], value: float) -> bool:
+    name = path[-2] if path[-1] == "value" else path[-1]
+    if name == "p":
+        return 0 < value <= 1
+    low, high = RANGES[name]
+    return low <= value <= high
+
+
+def run_checks(
+    evaluation: Mapping[str, Any], checks: Iterable[Check], praise: Callable[..., Iterable[str]], *settings: Any
+) -> Verdict:
+    """The verdict: hold with every reason of every check, or promote with the figures of `praise`."""
+    numbers = EvaluationNumbers(evaluation)
+    reasons: list[str] = []
+    for check in checks:
+        reasons += collect_reasons(check(numbers, *settings), too_few=names_too_few(reasons))
+    if reasons:
+        return Verdict(False, "hold", list(dict.fromkeys(reasons)))  # several checks may lack the same number
+    try:
+        return Verdict(True, "promote", list(praise(numbers, *settings)))
+    except MissingNumberError as missing:
+        return Verdict(False, "hold", [f"{missing}."])
+
+
+def with_description(verdict: Verdict, description: Iterator[str], last: bool = False) -> Verdict:
+    """The verdict with sentences before or after its reasons that belong there whatever it is; none stands there
+    twice."""
+    lines = list(map(Description, collect_reasons(description, names_too_few(verdict.reasons))))
+    reasons = [*verdict.reasons, *lines] if last else [*lines, *verdict.reasons]
+    return verdict._replace(reasons=list(dict.fromkeys(reasons)))
+
+
+def held_for(verdict: Verdict, faults: Sequence[str]) -> Verdict:
+    """The verdict, held for these reasons too."""
+    if not faults:
+        return verdict
+    rest = [reason for reason in verdict.reasons if not verdict.promote or isinstance(reason, Description)]
+    return Verdict(False, "hold", [*faults, *rest])
+
+
+class Comparison(NamedTuple):
+    """The paired difference that decides: its place in the evaluation, and its words in sentences."""
+
+    path: tuple[str, ...]
+    title: str
+    """Such as RL minus teacher, gold passage first."""
+
+    against: str
+    """Such as the teacher."""
+
+    rows: tuple[str, ...]
+    """The place of the number of rows compared."""
+
+    unit: str
+    """Their name."""
+
+    def summary(self, numbers: EvaluationNumbers) -> str:
+        """The difference with its interval and p, in a sentence."""
+        difference, low, high, p = (numbers(*self.path, name) for name in ("difference", "low", "high", "p"))
+        return (
+            f"{self.title}: {100 * difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], p {p:.4f}, "
+            f"{numbers(*self.rows):.0f} {self.unit}."
+        )
+
+    def not_better(self, numbers: EvaluationNumbers, limit: float, hint: str = "") -> Iterator[str]:
+        """A reason unless the difference and its whole interval are above zero and p is below the limit."""
+        low, high, p, difference = (numbers(*self.path, name) for name in ("low", "high", "p", "difference"))
+        if low > high:
+            yield f"{self.title}: the interval [{100 * low:+.1f}, {100 * high:+.1f}] is impossible."
+        elif high < 0:
+            yield f"Worse than {self.against}. {self.summary(numbers)}"
+        elif low <= 0 or p >= limit or difference <= 0:
+            yield f"Better than {self.against}: not shown. {self.summary(numbers)}{hint}"
+
+
+def judged_models(numbers: EvaluationNumbers) -> float:
+    """How many models of its line the test had judged with this one; 1 where nobody counted."""
+    return numbers("test_uses", "count") if _counts_uses(numbers) else 1.0
+
+
+def describe_uses(numbers: EvaluationNumbers, p: float) -> Iterator[str]:
+    """The number of models that the test has judged, and what it costs (Bonferroni: p is divided by it)."""
+    if _counts_uses(numbers):
+        count = numbers("test_uses", "count")
+        needed = f"{p:g} / {count:.0f} = {p / count:.4g}"
+        yield f"Models that this locked test has judged: {count:.0f}; p must be below {needed}."
+
+
+def _counts_uses(numbers: EvaluationNumbers) -> bool:
+    """False of an evaluation from before uses were counted, or of a run without a store."""
+    return numbers.has("test_uses") and numbers.value("test_uses") is not None
+
+
+def limit_reasons(
+    numbers: EvaluationNumbers, gate: Config, limits: Config, evaluated: Sequence[str] = ("draws",)
+) -> Iterator[str]:
+    """A reason for each setting of the gate or of the evaluation that is laxer than the limits."""
+    recorded = {name: numbers.value("settings", name) for name in evaluated if numbers.has("settings", name)}
+    for fault in limit_faults({**recorded, "gate": gate.model_dump()}, limits):
+        yield LimitReason(f"Beyond the limits on every gate: {fault}.")
+
+
+def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterator[str]:
+    """A reason for each digest that is not there: what nobody can name, nobody can audit."""
+    for path in paths:
+        try:
+            digest = numbers.value(*path)
+        except MissingNumberError as missing:
+            yield f"{missing}."
+            continue
+        if not (isinstance(digest, str) and DIGEST.fullmatch(digest)):
+            yield f"{'.'.join(path)} is {digest!r}, which is no SHA-256 digest."
+
+
+def names_too_few(reasons: Iterable[str]) -> bool:
+    return any(isinstance(reason, TooFew) for reason in reasons)
+
+
+def collect_reasons(check: Iterator[str], too_few: bool = False) -> list[str]:
+    """The reasons that a check gives to hold; a number that is not there is one, unless too few rows explain it."""
+    reasons: list[str] = []
+    try:
+        reasons.extend(check)
+    except MissingNumberError as missing:
+        if not (too_few and isinstance(missing, UnmeasuredError) and missing.compared):
+            reasons.append(f"{missing}.")
+    return reasons
+
+
+def verdict_bytes(verdict: Verdict) -> bytes:
+    """The verdict as the lineage keeps it: its digest is in the gate's statement, and in that of a release."""
+    return orjson.dumps({"word": verdict.word, "reasons": verdict.reasons}, option=orjson.OPT_SORT_KEYS)
+
+
+def to_markdown(verdict: Verdict) -> str:
+    """The verdict for a person: the word, and each reason."""
+    return "\n".join(
+        [f"**{verdict.word.capitalize()}**", "", *(f"- {markdown_text(reason)}" for reason in verdict.reasons), ""]
+    )

@@ -1,0 +1,266 @@
+"""A report as plain data, rendered as one self-contained page and as Markdown of the same tables.
+
+write_report(Report("Hold: RL stays where it is.", False, "...", reasons, sections, notes, digests), path)
+Console().print(markdown(to_markdown(report)))
+
+A block is shown on the page; where it says `terminal`, also in the Markdown.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.evaluation.metrics import Metric, format_p_value
+from qinglan.files.files import atomic_write
+from qinglan.pages.markdown import markdown_text
+from qinglan.pages.page import render_page
+from qinglan.pages.svg_charts import ChartRow, bar_chart, forest_plot
+
+Json = Mapping[str, Any]
+ASSUMED = "assumed"
+"""Mark of a figure that a setting says, and that nobody measured."""
+
+SHORT_REASONS = 6
+"""Reasons of a verdict that a screen shows."""
+
+
+class Cell(NamedTuple):
+    """A table's cell; the note stands below its text on the page, and behind it in Markdown."""
+
+    text: str
+    note: str = ""
+    strong: bool = False
+
+
+Rows = Sequence[Sequence[str | Cell]]
+
+
+class Table(NamedTuple):
+    """Rows below a header; the first column holds words, the others numbers."""
+
+    header: Sequence[str]
+    rows: Rows
+    title: str = ""
+    terminal: bool = False
+    brief: bool = False
+    """Leaves the notes out of Markdown, as a terminal is narrow."""
+
+    @property
+    def cells(self) -> list[list[Cell]]:
+        return [[Cell(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
+
+    def markdown(self) -> str:
+        if self.brief:
+            return markdown_table(self.header, [[cell.text for cell in row] for row in self.cells])
+        rows = [
+            [f"{words.text} ({words.note})" if words.note else words.text,
+             *map(_with_note, cells)]
+            for words, *cells in self.cells
+        ]  # fmt: skip
+        return markdown_table(self.header, rows)
+
+
+def _with_note(cell: Cell) -> str:
+    """A cell of Markdown; an interval has brackets of its own."""
+    words = cell.note and not cell.note.startswith("[")
+    return f"{cell.text} ({cell.note})" if words else f"{cell.text} {cell.note}".strip()
+
+
+class Text(NamedTuple):
+    """A paragraph."""
+
+    text: str
+    title: str = ""
+    terminal: bool = False
+
+    def markdown(self) -> str:
+        return "\n".join(map(markdown_text, self.text.split("\n")))
+
+
+class Figures(NamedTuple):
+    """SVG figures, one below the other or in a grid."""
+
+    figures: Sequence[str]
+    caption: str = ""
+    grid: bool = False
+    title: str = ""
+
+
+class Answer(NamedTuple):
+    """One system's answer to an example."""
+
+    system: str
+    text: str
+    outcome: str = ""
+    right: bool = False
+
+
+class Example(NamedTuple):
+    """A row to look at, with every system's answer."""
+
+    text: str
+    context: str
+    answers: Sequence[Answer]
+
+
+class Examples(NamedTuple):
+    """Rows of one kind to look at."""
+
+    title: str
+    rows: Sequence[Example]
+
+
+Block = Table | Text | Figures | Examples
+
+
+class Section(NamedTuple):
+    title: str
+    blocks: Sequence[Block]
+
+
+class Report(NamedTuple):
+    """Every block of the report, in order."""
+
+    headline: str
+    promote: bool
+    lead: str
+    reasons: Sequence[str]
+    sections: Sequence[Section]
+    notes: Sequence[str]
+    digests: Mapping[str, Any]
+
+    @property
+    def digest_rows(self) -> list[tuple[str, str]]:
+        return list(_digest_rows(self.digests))
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write the page, whole or not at all."""
+    with atomic_write(path) as partial:
+        partial.write_text(render(report), encoding="utf-8")
+
+
+def render(report: Report) -> str:
+    """The page; every text is escaped, as questions, rewrites and labels are data. Figures escape their own texts."""
+    return render_page(Path(__file__).parent / "report.html.j2", report.headline, report=report)
+
+
+def to_markdown(report: Report, notes: bool = False) -> str:
+    """The verdict, and the tables that fit on a terminal."""
+    verdict = "\n".join([f"**{report.headline}**", *(f"- {markdown_text(reason)}" for reason in report.reasons)])
+    parts = [verdict]
+    for section in report.sections:
+        blocks = [block for block in section.blocks if isinstance(block, Table | Text) and block.terminal]
+        titles = [f"#### {section.title}"] if any(isinstance(block, Table) for block in blocks) else []
+        parts += [*titles, *(block.markdown() for block in blocks)]
+    parts.append(report.lead)
+    parts += ["\n".join(f"- {markdown_text(note)}" for note in report.notes)] if notes else []
+    return "\n\n".join(parts) + "\n"
+
+
+def to_short_markdown(headline: str, reasons: Sequence[str], table: Table) -> str:
+    """The verdict with its first reasons, and one table: what fits on a screen."""
+    rest = len(reasons) - SHORT_REASONS
+    more = [f"- and {rest} more, in the report"] if rest > 0 else []
+    lines = [f"**{headline}**", *(f"- {markdown_text(reason)}" for reason in reasons[:SHORT_REASONS]), *more]
+    return "\n".join([*lines, "", table.markdown(), ""])
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; a cell holds no line of its own and no column's end."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines)
+
+
+def level_cell(level: Json, metric: Metric, strong: bool = False) -> Cell:
+    """A system's value with its interval, or the word that somebody set it."""
+    note = ASSUMED if level.get("how") == ASSUMED else metric.interval(level)
+    return Cell(metric.number(level.get("value")), note, strong)
+
+
+def levels_table(systems: Mapping[str, Json], metrics: Mapping[str, Metric], terminal: bool = True) -> Table:
+    """A row for each metric, a column for each system."""
+    rows = [
+        [Cell(metric.name, metric.how), *(level_cell(levels.get(name, {}), metric) for levels in systems.values())]
+        for name, metric in metrics.items()
+    ]
+    return Table(["", *systems], rows, terminal=terminal)
+
+
+def gaps_table(first: str, gaps: Iterable[tuple[str, Json, Metric]], title: str = "", terminal: bool = True) -> Table:
+    """A row for each paired difference; a p that was corrected stands in the place of the plain one."""
+    gaps = list(gaps)
+    p = next((name for name in ("p_holm", "p") if any(name in gap for _, gap, _ in gaps)), "")
+    counts = [name for name in ("n", "conversations", "wins", "losses") if all(name in gap for _, gap, _ in gaps)]
+    rows: Rows = [
+        [
+            name, Cell(metric.difference(gap.get("difference")), strong=True), metric.difference_interval(gap),
+            *([format_p_value(gap.get(p))] if p else []), *(f"{gap[count]:,}" for count in counts),
+        ]
+        for name, gap, metric in gaps
+    ]  # fmt: skip
+    words = {"p": "p", "p_holm": "p, Holm", "n": "rows", "wins": "won", "losses": "lost"}
+    columns = [words.get(name, name) for name in (p, *counts) if name]
+    return Table([first, "difference", "95 %", *columns], rows, title, terminal)
+
+
+def forest(title: str, gaps: Mapping[str, Json], metric: Metric, unit: str = "points") -> str:
+    """Differences with their intervals as a figure: points of a share, else the metric's own unit."""
+    scale = 100.0 if metric.unit == "share" else 1.0
+    rows = []
+    for name, gap in gaps.items():
+        value, low, high = (None if gap[end] is None else scale * gap[end] for end in ("difference", "low", "high"))
+        rows.append(ChartRow(name, value, low, high, f"{metric.difference(gap['difference'])} {unit}"))
+    return forest_plot(title, rows, unit)
+
+
+def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mapping[str, str] | None = None) -> str:
+    """Each system's level of one metric as a figure."""
+    rows = []
+    for system, levels in systems.items():
+        value, low, high = (levels[name][end] for end in ("value", "low", "high"))
+        rows.append(ChartRow(system, value, low, high, metric.number(value), (colours or {}).get(system, "")))
+    return bar_chart(metric.name, rows, metric.most)
+
+
+DIGEST_WORDS = {"knowledge_bases": "knowledge bases", "sft_model": "sft model"}
+"""Names of digests whose words stand nowhere else, so that they are translated."""
+
+
+def _digest_rows(digests: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Each digest with its path in words, such as `models, rl`."""
+    for name, digest in digests.items():
+        path = f"{before}{DIGEST_WORDS.get(name, name.replace('_', ' '))}"
+        if isinstance(digest, Mapping):
+            yield from _digest_rows(digest, f"{path}, ")
+        else:
+            yield from ((path, str(entry)) for entry in (digest if isinstance(digest, list) else [digest]))
+
+
+Row = dict[str, Any]
+
+
+def pick_examples(
+    rows: Iterable[Row], kinds: Sequence[str], kind_of: Callable[[Row], str | None], count: int,
+    group_of: Callable[[Row], Any],
+) -> dict[str, list[Row]]:  # fmt: skip
+    """Choose `count` rows of each kind, one of a group, in an order that has nothing to do with their content.
+
+    A row without a kind is left out. Few rows are held at a time.
+    """
+    best: dict[str, dict[Any, tuple[bytes, Row]]] = {kind: {} for kind in kinds}
+    for row in rows:
+        if (kind := kind_of(row)) is None:
+            continue
+        chosen, group, order = best[kind], group_of(row), hashlib.sha256(str(row["id"]).encode()).digest()
+        if group not in chosen or order < chosen[group][0]:
+            chosen[group] = order, row
+        if len(chosen) > count:
+            del chosen[max(chosen, key=lambda name: chosen[name][0])]
+    return {kind: [row for _, row in sorted(chosen.values(), key=itemgetter(0))] for kind, chosen in best.items()}
+
+
+def conversation_of(row: Row) -> tuple[str, str]:
+    return row["tenant_id"], row["conversation_id"]

@@ -1,0 +1,231 @@
+"""Files that are whole or not there: written beside their target, then renamed. JSONL is the typed truth.
+
+with atomic_write(path) as partial, partial.open("wb") as out: ...
+for number, row in read_jsonl(path, Question): ...
+"""
+
+import glob
+import hashlib
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO, Literal, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from qinglan.config import explain_validation_error
+from qinglan.documents import parse_json
+from qinglan.errors import DataError
+from qinglan.files.plain_files import open_plain, plain_handle, reading, writing
+
+Row = TypeVar("Row", bound=BaseModel)
+
+
+READABLE, PRIVATE = 0o644, 0o600
+"""Modes of a file: never writable by others, whatever the umask; or for its owner alone."""
+
+ABANDONED_SECONDS = 24 * 3600.0
+"""Age from which what another host began to write, and has not changed since, is removed."""
+
+
+@cache
+def pid_space() -> str:
+    """Eight digits for the host and the processes on it that see each other's pids: each pod has others."""
+    space = ""
+    with suppress(OSError):  # no Linux
+        space = str(Path("/proc/self/ns/pid").readlink())
+    return sha256_text(socket.gethostname(), space)[:8]
+
+
+def writer_name() -> str:
+    """This process in the name of what it writes: another pod's process may have the same pid."""
+    return f"{pid_space()}-{os.getpid()}"
+
+
+def is_abandoned(path: Path, writer: str) -> bool:
+    """True if the process that began to write here has ended.
+
+    A process of this host or pod is looked up by its pid. Of another's, as on a volume that pods share, nothing can
+    be looked up, and not every file system shows the locks of other machines: it counts as ended where nothing at
+    this path has changed for a day.
+    """
+    space, _, pid = writer.rpartition("-")
+    if space == pid_space():
+        return not Path(f"/proc/{pid}").exists()
+    try:
+        changed = max(part.lstat().st_mtime for part in (path, *path.rglob("*")))
+    except OSError:  # somebody is at work there
+        return False
+    return time.time() - changed > ABANDONED_SECONDS
+
+
+@contextmanager
+def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> Iterator[Path]:
+    """A path to write to that becomes `target` only if the block ends well.
+
+    Without `durable` it does not wait for the disk: for a file that can be made anew.
+    """
+    partial = _beside(target, "partial")
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that somebody laid there
+            os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+            yield partial
+            if durable:
+                with partial.open("rb") as written:
+                    os.fsync(written.fileno())
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def remove_abandoned(target: Path) -> None:
+    """Clean up beside a target after killed processes: those of this host at once, of other pods after a day
+    (is_abandoned). Half-written folders are removed; a folder that was moved aside for its replacement is put back if
+    the replacement never came."""
+    partial, aside = _beside(target, "partial"), _beside(target, "before")
+    _remove(partial)
+    restore_folder(target, aside)
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        if left.is_dir() and is_abandoned(left, writer=left.name.split(".")[-2]):
+            with suppress(OSError):  # at once: who writes there after all gets an error, and no folder without parts
+                left.rename(partial)
+            _remove(partial)
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.before"):
+        if is_abandoned(left, writer=left.name.split(".")[-2]):
+            with suppress(FileNotFoundError):  # another process was first
+                left.rename(aside)
+            restore_folder(target, aside)
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `target`, in place of what was there, only if the block ends well.
+
+    What killed processes left beside it is removed, or put back.
+    """
+    partial = _beside(target, "partial")
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(target)
+        partial.mkdir()
+        try:
+            yield partial
+            replace_folder(partial, target, _beside(target, "before"))
+        finally:
+            _remove(partial)
+
+
+def replace_folder(new: Path, target: Path, aside: Path) -> None:
+    """Rename `new` to `target`; a folder that is there already is moved aside first and then deleted.
+
+    rename(2) replaces only an empty folder, so there are two renames. After a kill in between, the old folder is
+    `aside`, and restore_folder() puts it back.
+    """
+    try:
+        if target.is_dir() and not target.is_symlink():
+            with suppress(OSError):  # not ours
+                os.utime(target)  # is_abandoned() of another pod counts a day from now
+            target.rename(aside)
+        new.rename(target)
+    finally:
+        restore_folder(target, aside)
+
+
+def restore_folder(target: Path, aside: Path) -> None:
+    """Put a folder that was moved aside back if the target is missing; delete it otherwise."""
+    if aside.is_dir():
+        if os.path.lexists(target):
+            shutil.rmtree(aside)
+        else:
+            aside.rename(target)
+
+
+def _beside(target: Path, ending: str) -> Path:
+    return target.with_name(f".{target.name}.{writer_name()}.{ending}")
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder if it exists. A failure is an error: the next rename to its name would fail without a cause."""
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
+
+
+def make_private(path: Path) -> None:
+    """Make the file, or find it, and let its owner alone read it: questions, answers and addresses go into it.
+
+    A file of another owner, as on a shared volume, is left as it is.
+    """
+    handle = plain_handle(path, os.O_WRONLY | os.O_CREAT, PRIVATE)
+    try:
+        if os.fstat(handle).st_mode & 0o077:
+            os.fchmod(handle, PRIVATE)
+    except PermissionError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
+    """Open a file, such as a log, that its owner alone reads."""
+    make_private(path)
+    return path.open(mode)
+
+
+def cache_folder(name: str) -> Path:
+    """A folder, outside of any run, for results that are computed once."""
+    root = os.environ.get("QINGLAN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "qinglan"
+    return Path(root).expanduser() / name
+
+
+def sha256_file(path: Path) -> str:
+    with open_plain(path) as file, reading(path):
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_bytes(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def sha256_text(*parts: str) -> str:
+    """A digest of several texts that no other list of texts shares."""
+    return hashlib.sha256(orjson.dumps(parts)).hexdigest()
+
+
+def count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def dump_line(row: BaseModel) -> bytes:
+    return orjson.dumps(row.model_dump(mode="json")) + b"\n"
+
+
+def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
+    """Rows with their line numbers, one at a time; a bad line is a DataError that says which and why."""
+    try:
+        file = open_plain(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}). Run the stage that writes it first.") from error
+    with file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}:{number}: byte {error.start} is not UTF-8. Save the file as UTF-8 and try again."
+                ) from error
+            values = parse_json(text, str(path), number)  # pydantic takes the last of two equal keys without a word
+            try:
+                yield number, model.model_validate(values)
+            except ValidationError as error:
+                raise DataError(f"{path}:{number}: {explain_validation_error(error)}") from error

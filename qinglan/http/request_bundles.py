@@ -1,0 +1,191 @@
+"""Many requests to a run's gateway in one message; each answer comes back as soon as it is ready.
+
+A step of PPO sends some five hundred requests at once. Sent one by one, they cost client and gateway more time for
+HTTP than for answers. All requests of one turn of the event loop travel together; none waits for later requests or
+for other answers.
+
+    bundles = BundleClient("http://127.0.0.1:8200")
+    reply = await bundles.post("/api/chat/general_rag", body, {})
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import httpx2
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.http.http_client import async_client
+
+BUNDLE_PATH = "/v1/bundle"
+"""POST: requests as frames, each with path and headers; the answer streams frames with the requests' positions."""
+
+MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
+"""Largest number of requests and of bytes in one message; a larger request goes alone."""
+
+
+class FrameHeader(NamedTuple):
+    """The header in front of a frame's body."""
+
+    position: int
+    """The request's position in its message, from 0."""
+
+    subject: str
+    """A request's path, or an answer's status."""
+
+    headers: dict[str, str]
+
+
+class BundledResponse(NamedTuple):
+    """One request's answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+class _PendingRequest(NamedTuple):
+    path: str
+    body: bytes
+    headers: dict[str, str]
+    reply: "asyncio.Future[BundledResponse]"
+
+
+class BundleClient:
+    """Posts to one gateway. If it refuses a message, each request of it gets the refusal; if a message cannot be
+    delivered, each raises the error."""
+
+    def __init__(self, base_url: str) -> None:
+        self._url = f"{base_url.rstrip('/')}{BUNDLE_PATH}"
+        # A request waits for its turn at the gateway for as long as that takes; only connecting has a limit.
+        self._http = async_client(timeout=httpx2.Timeout(None, connect=5.0), largest=None)
+        self._waiting: list[_PendingRequest] = []
+        self._messages: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        for message in self._messages:
+            message.cancel()
+        await asyncio.gather(*self._messages, return_exceptions=True)  # noqa: TID251 - all are cancelled
+        await self._http.aclose()
+
+    async def post(self, path: str, body: bytes, headers: dict[str, str]) -> BundledResponse:
+        """Send a request; the answer is the gateway's, or httpx2.TransportError where it cannot be reached."""
+        loop = asyncio.get_running_loop()
+        request = _PendingRequest(path, body, headers, loop.create_future())
+        self._waiting.append(request)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._send)  # after all requests of this turn of the loop
+        return await request.reply
+
+    def _send(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for requests in split_into_messages([request for request in waiting if not request.reply.cancelled()]):
+            task = asyncio.create_task(self._deliver(requests))
+            self._messages.add(task)
+            task.add_done_callback(partial(self._ended, requests))
+
+    def _ended(self, requests: Sequence[_PendingRequest], message: "asyncio.Task[None]") -> None:
+        """Cancel what has no answer; a task that is cancelled before its first step does not reach a `finally`."""
+        self._messages.discard(message)
+        for request in requests:
+            request.reply.cancel()
+
+    async def _deliver(self, requests: Sequence[_PendingRequest]) -> None:
+        try:
+            content = b"".join(
+                encode_frame(FrameHeader(position, pending.path, pending.headers), pending.body)
+                for position, pending in enumerate(requests)
+            )  # fmt: skip
+            async with self._http.stream("POST", self._url, content=content) as response:
+                if response.status_code != 200:
+                    refused = BundledResponse(response.status_code, response.headers, await response.aread())
+                    for request in requests:
+                        _settle(request, refused)
+                    return
+                frames = FrameDecoder()
+                async for chunk in response.aiter_raw():
+                    for head, body in frames.feed(chunk):
+                        _settle(requests[head.position], BundledResponse(int(head.subject), head.headers, body))
+            raise httpx2.RemoteProtocolError("the connection was closed before every answer had come")
+        except Exception as error:  # whatever it is: a request without an answer would wait for ever
+            for request in requests:
+                if not request.reply.done():
+                    request.reply.set_exception(error)
+
+
+def _settle(request: _PendingRequest, reply: BundledResponse) -> None:
+    if not request.reply.done():
+        request.reply.set_result(reply)
+
+
+def split_into_messages(requests: Sequence[_PendingRequest]) -> Iterator[list[_PendingRequest]]:
+    """Split requests into messages of limited number and size."""
+    message: list[_PendingRequest] = []
+    size = 0
+    for request in requests:
+        if message and (len(message) >= MAX_REQUESTS or size + len(request.body) > MAX_MESSAGE_BYTES):
+            yield message
+            message, size = [], 0
+        message.append(request)
+        size += len(request.body)
+    if message:
+        yield message
+
+
+def encode_frame(head: FrameHeader, body: bytes) -> bytes:
+    """Encode a frame: a line of JSON that ends with the length of the body, and the body."""
+    return orjson.dumps([*head, len(body)]) + b"\n" + body
+
+
+def _read_head(line: bytes) -> tuple[FrameHeader, int]:
+    """Parse a frame's head and the length of its body; a DataError if the line is not a head."""
+    try:
+        position, subject, headers, length = orjson.loads(line)
+    except (ValueError, TypeError) as error:
+        raise DataError("bundle: a frame's first line is not a JSON list of four.") from error
+    texts = [subject, *headers, *headers.values()] if isinstance(headers, dict) else [None]
+    if not all(isinstance(text, str) for text in texts) or type(position) is not int or type(length) is not int:
+        raise DataError("bundle: a frame is [position, path or status, headers, length]: whole numbers and texts.")
+    if length < 0 or position < 0:
+        raise DataError("bundle: a frame's position and length must not be negative.")
+    return FrameHeader(position, subject, headers), length
+
+
+class FrameDecoder:
+    """Decodes bytes as they arrive into complete frames; the work grows with the bytes, however many pieces come."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._searched = 0
+        """Bytes at the beginning of the rest that are known to hold no line break."""
+
+        self._head: tuple[FrameHeader, int] | None = None
+        """Head of a frame whose body is not complete, with the body's length."""
+
+    def feed(self, data: bytes) -> list[tuple[FrameHeader, bytes]]:
+        """The frames that this data completes."""
+        self._rest += data
+        frames, start = list[tuple[FrameHeader, bytes]](), 0
+        while True:
+            if self._head is None:
+                line_end = self._rest.find(b"\n", start + self._searched)
+                if line_end < 0:
+                    self._searched = len(self._rest) - start
+                    break
+                self._head, self._searched = _read_head(bytes(self._rest[start:line_end])), 0
+                start = line_end + 1
+            head, length = self._head
+            if len(self._rest) - start < length:
+                break
+            frames.append((head, bytes(self._rest[start : start + length])))
+            self._head = None
+            start += length
+        del self._rest[:start]
+        return frames
+
+    @property
+    def unfinished(self) -> bool:
+        """True if bytes of a frame wait for the rest of it."""
+        return bool(self._rest or self._head)

@@ -1,0 +1,109 @@
+"""Create a job once; a retry, or a call after a lost answer, attaches to the existing one."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+from qinglan.errors import ConfigError
+from qinglan.jobs.cluster.job_labels import ATTEMPT_ANNOTATION, RUN_LABEL, SPEC_ANNOTATION, STEP_LABEL
+from qinglan.jobs.cluster.job_status import condition_message, is_finished
+from qinglan.jobs.cluster.snapshot import slim_job
+from qinglan.kubernetes.api_errors import ApiError
+from qinglan.kubernetes.client import Api
+
+Decision = Literal["attach", "replace", "wait", "refuse"]
+CONFLICT = 409
+DELETION_POLL_SECONDS = 0.5
+DELETION_SECONDS = 90.0
+Answer = TypeVar("Answer")
+
+
+def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> Decision:
+    """Decide what to do with the job that has the name already.
+
+    One that failed before this attempt is tried anew: that is what a retry is for. One that this very attempt made,
+    and whose answer was lost on the way, is followed whatever became of it.
+    """
+    annotations, expected = existing["metadata"].get("annotations", {}), manifest["metadata"]["annotations"]
+    if existing["metadata"].get("deletionTimestamp"):
+        return "wait"
+    if annotations.get(ATTEMPT_ANNOTATION) == expected[ATTEMPT_ANNOTATION]:
+        return "attach"
+    job = slim_job(existing)
+    if annotations.get(SPEC_ANNOTATION) != expected[SPEC_ANNOTATION]:
+        return "replace" if is_finished(job) else "refuse"
+    return "replace" if condition_message(job, "Failed") else "attach"
+
+
+def create_or_attach(
+    api: Api, manifest: Mapping[str, Any], patience: float, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """The job as the server has it, created now or before."""
+    name, until = manifest["metadata"]["name"], time.monotonic() + DELETION_SECONDS
+    while True:
+        try:
+            return retry_call(lambda: api.create("pytorchjobs", manifest), patience)
+        except ApiError as refusal:
+            if refusal.status != CONFLICT:
+                raise
+        existing = retry_call(lambda: api.get("pytorchjobs", name), patience)
+        if existing is None:  # it was deleted between the two calls
+            if time.monotonic() > until:
+                raise ConfigError(_deletion_stuck_message(api.namespace, name))
+            time.sleep(DELETION_POLL_SECONDS)
+            continue
+        decision = decide_for_existing_job(existing, manifest)
+        if decision == "attach":
+            say("found, and followed on")
+            return existing
+        if decision == "refuse":
+            raise ConfigError(_spec_mismatch_message(api.namespace, manifest["metadata"]))
+        if time.monotonic() > until:
+            raise ConfigError(_deletion_stuck_message(api.namespace, name))
+        if decision == "replace":
+            say("an earlier attempt is over, and is replaced")
+            delete_and_wait(api, existing, DELETION_SECONDS)
+        time.sleep(DELETION_POLL_SECONDS if decision == "wait" else 0)
+
+
+def delete_and_wait(api: Api, job: Mapping[str, Any], patience: float) -> bool:
+    """Delete the job and wait until it is gone, with its pods; True if that was in time."""
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    until = time.monotonic() + patience
+    retry_call(lambda: api.delete("pytorchjobs", name, uid), patience)
+    while time.monotonic() < until:
+        left = retry_call(lambda: api.get("pytorchjobs", name), max(1.0, until - time.monotonic()))
+        if left is None or left["metadata"]["uid"] != uid:
+            return True
+        time.sleep(DELETION_POLL_SECONDS)
+    return False
+
+
+def retry_call(call: Callable[[], Answer], patience: float) -> Answer:
+    """Ask again for as long as the server gives no answer, within reason."""
+    until, pause = time.monotonic() + patience, 0.2
+    while True:
+        try:
+            return call()
+        except ApiError as refusal:
+            if not refusal.at_once or time.monotonic() + pause > until:
+                raise
+        time.sleep(pause)
+        pause = min(pause * 2, 5.0)
+
+
+def _spec_mismatch_message(namespace: str, meta: Mapping[str, Any]) -> str:
+    labels = meta["labels"]
+    return (
+        f"The job {meta['name']} in {namespace} is that of step {labels[STEP_LABEL]!r} of run {labels[RUN_LABEL]!r}, "
+        "and runs with another command, image or resources. Steps of a run need names of their own; if this one "
+        "was changed, "
+        f"end the old one first: kubectl delete pytorchjob {meta['name']} -n {namespace}"
+    )
+
+
+def _deletion_stuck_message(namespace: str, name: str) -> str:
+    return (
+        f"The job {name} in {namespace} is being deleted, and is not gone after {DELETION_SECONDS:.0f} s. See "
+        f"what holds it: kubectl get pytorchjob,pods -n {namespace}. Then run again."
+    )

@@ -1,0 +1,195 @@
+"""One job, followed to its end, with a line when something changes and now and then while it waits."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from qinglan.jobs.cluster.attach import delete_and_wait, retry_call
+from qinglan.jobs.cluster.job_labels import ATTEMPT_ANNOTATION
+from qinglan.jobs.cluster.job_status import JobStatus, job_status, pods_of_job
+from qinglan.jobs.cluster.pod_log import PodLog
+from qinglan.jobs.cluster.pod_status import pending_remedy
+from qinglan.jobs.cluster.snapshot import JobSnapshot
+from qinglan.jobs.cluster.watch import JobWatch
+from qinglan.jobs.interrupts import signals_ignored
+from qinglan.jobs.spec import Outcome
+from qinglan.kubernetes.api_errors import ApiError, explain_api_error
+from qinglan.kubernetes.client import Api
+
+STOPPED_EXIT_CODE = -15
+"""Exit code of a command that was told to stop, the same as of a local process after SIGTERM."""
+
+REPEAT_SECONDS = 30.0
+
+STOP_POLL_SECONDS = 0.5
+"""Seconds between two calls of `stop`."""
+
+
+class FollowTimeouts(NamedTuple):
+    """Time limits of a follower, in seconds."""
+
+    pending: float = 600.0
+    """Wait of a job after which a line says why, and what to do; it still waits."""
+
+    outage: float = 300.0
+    """Time that the API server may be unreachable, while the job itself runs on."""
+
+    deletion: float = 90.0
+    log: float = 15.0
+    """Time to read the last lines of a job that is over."""
+
+    settle: float = 3.0
+    """Time that the failed pod's status may arrive after the job's."""
+
+
+class ApiUnreachableError(Exception):
+    """The API server was unreachable for too long; the job is left as it is."""
+
+    def __init__(self, refusal: ApiError) -> None:
+        self.refusal = refusal
+
+
+class ProgressReporter:
+    def __init__(self, name: str, out: Callable[[str], None], pending: float) -> None:
+        self.name, self.out, self.pending = name, out, pending
+        self._last, self._said_at = "", 0.0
+        self._waiting_since, self._warned = 0.0, 0
+
+    def __call__(self, text: str) -> None:
+        self.out(f"[job {self.name}] {text}")
+
+    def progress(self, reading: JobStatus) -> None:
+        now = time.monotonic()
+        if reading.phase != "waiting":
+            self._waiting_since, self._warned = 0.0, 0
+            self._once(reading.text, now, again=False)
+            return
+        self._waiting_since = self._waiting_since or now
+        waited = now - self._waiting_since
+        if waited >= (self._warned + 1) * self.pending:
+            self._warned += 1
+            self(f"has waited {_minutes(waited)}. {reading.text}. {pending_remedy(reading.text)}; or cancel the run.")
+        self._once(reading.text, now, again=True)
+
+    def silence(self, seconds: float, why: str) -> None:
+        """Report that the API server does not answer; the job may run well."""
+        minute = int(seconds // REPEAT_SECONDS)
+        text = f"nothing heard of it, and asked again ({why}); the job itself runs on"
+        self._once(f"{text}, {minute * REPEAT_SECONDS:.0f} s" if minute else text, time.monotonic(), again=False)
+
+    def _once(self, text: str, now: float, again: bool) -> None:
+        if text != self._last or (again and now - self._said_at >= REPEAT_SECONDS):
+            self._last, self._said_at = text, now
+            self(text)
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+class Follower:
+    def __init__(
+        self, api: Api, watch: JobWatch, log: PodLog, reporter: ProgressReporter, patience: FollowTimeouts
+    ) -> None:
+        self.api, self.watch, self.log, self.reporter, self.patience = api, watch, log, reporter, patience
+
+    def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
+        """Follow the job to its end; a failure without a failed pod is reported after `settle` seconds, when one may
+        be known."""
+        began_to_settle = 0.0
+        while not stop():
+            reading = self._read(job)
+            if reading.phase == "failed" and reading.culprit is None and not reading.final:
+                began_to_settle = began_to_settle or time.monotonic()
+                if time.monotonic() - began_to_settle < self.patience.settle:
+                    self.watch.wait(STOP_POLL_SECONDS)
+                    continue
+            if reading.phase in ("succeeded", "failed", "hopeless"):
+                return self._over(job, reading)
+            self.reporter.progress(reading)
+            self._raise_of_log()
+            self.watch.wait(STOP_POLL_SECONDS)
+        self.end(job)
+        return Outcome(STOPPED_EXIT_CODE, "it was told to stop")
+
+    def end(self, job: Mapping[str, Any]) -> None:
+        """Delete the job, and wait until it is gone. `job` may be a manifest, whose job this attempt may not have
+        made."""
+        name, where = job["metadata"]["name"], f"-n {self.api.namespace}"
+        with signals_ignored():
+            try:
+                if "uid" not in job["metadata"]:
+                    job = self._made_by_this_attempt(job) or {}
+                gone = not job or delete_and_wait(self.api, job, self.patience.deletion)
+            except ApiError as refusal:
+                why = explain_api_error(refusal, self.api.host, self.api.namespace)
+                self.reporter(f"could not be ended: {why} Then: kubectl delete pytorchjob {name} {where}")
+                return
+        if job:
+            self.reporter("ended, and gone" if gone else f"told to end; see: kubectl get pytorchjob,pods {where}")
+
+    def _made_by_this_attempt(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+        job = retry_call(lambda: self.api.get("pytorchjobs", manifest["metadata"]["name"]), self.patience.deletion)
+        attempt = manifest["metadata"]["annotations"][ATTEMPT_ANNOTATION]
+        return job if job and job["metadata"].get("annotations", {}).get(ATTEMPT_ANNOTATION) == attempt else None
+
+    def _read(self, job: Mapping[str, Any]) -> JobStatus:
+        if trouble := self.watch.trouble():
+            seconds, refusal = trouble
+            if seconds > self.patience.outage:
+                raise ApiUnreachableError(refusal)
+            self.reporter.silence(seconds, refusal.message[:120])
+        snapshot = self.watch.snapshot()
+        if not _is_same_job(snapshot.job, job) and not (snapshot := self._fetch(job)).job:
+            return JobStatus("failed", _job_deleted_message(job), 1, final=True)
+        self._start_log(snapshot)
+        return job_status(snapshot, self.api.server_time())
+
+    def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
+        """Read the job itself where the watch has none of its uid: it is new, or gone."""
+        try:
+            current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
+        except ApiError as refusal:
+            raise ApiUnreachableError(refusal) from refusal
+        if not _is_same_job(current, job):
+            return JobSnapshot()
+        self.watch.created(job)
+        return self.watch.snapshot()
+
+    def _start_log(self, snapshot: JobSnapshot) -> None:
+        """Follow the log of the first node, which prints for all."""
+        for pod in pods_of_job(snapshot):
+            if pod["ran"] and not pod["gone"] and pod["metadata"]["name"].endswith("-master-0"):
+                self.log.start(pod)
+
+    def _over(self, job: Mapping[str, Any], reading: JobStatus) -> Outcome:
+        if reading.phase == "hopeless":
+            self.end(job)
+        self.log.finish(self.patience.log)
+        self._raise_of_log()
+        self.reporter("succeeded" if reading.phase == "succeeded" else f"failed: {reading.text}")
+        if reading.phase == "succeeded":
+            return Outcome(0)
+        return Outcome(reading.code or 1, f"job {job['metadata']['name']}: {reading.text}")
+
+    def _raise_of_log(self) -> None:
+        if self.log.error is not None:
+            raise self.log.error
+
+
+def raise_left_running(lost: ApiUnreachableError, api: Api, name: str) -> NoReturn:
+    error = explain_api_error(lost.refusal, api.host, api.namespace)
+    raise type(error)(
+        f"{error} The job {name} in {api.namespace} is left running: run the step again, and it is followed on."
+    )
+
+
+def _is_same_job(current: Mapping[str, Any] | None, job: Mapping[str, Any]) -> bool:
+    return current is not None and current["metadata"]["uid"] == job["metadata"]["uid"]
+
+
+def _job_deleted_message(job: Mapping[str, Any]) -> str:
+    return (
+        f"somebody deleted it while it was followed ({job['metadata']['name']}: kubectl delete, the janitor, or the "
+        "deletion of its run). Run the step again if that was not meant."
+    )

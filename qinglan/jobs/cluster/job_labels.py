@@ -1,0 +1,41 @@
+"""Names and labels of a job: the same for the same step of the same run, so that a retry finds its job."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from qinglan.files.files import sha256_text
+
+PART_OF_LABELS = {"app.kubernetes.io/part-of": "qinglan"}
+RUN_LABEL, STEP_LABEL, TENANT_LABEL = "qinglan.dev/run", "qinglan.dev/step", "qinglan.dev/tenant"
+SPEC_ANNOTATION, ATTEMPT_ANNOTATION = "qinglan.dev/spec", "qinglan.dev/attempt"
+"""Annotations: the digest of the job's spec, and the id of the attempt that created it."""
+
+SLUG, HASH = 36, 12
+"""A pod is called <job>-worker-<number> and its service too: 63 characters, a letter first (DNS-1035)."""
+
+LABEL = 63
+
+
+def job_name(run: str, step: str) -> str:
+    return f"{_slug(step)[:SLUG].rstrip('-') or 'job'}-{sha256_text(run, step)[:HASH]}"
+
+
+def _slug(text: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return plain if re.match(r"[a-z]", plain) else f"job-{plain}".strip("-")
+
+
+def label_value(text: str) -> str:
+    """The text where a label may hold it; else as much of it as one may, and a digest."""
+    if len(text) <= LABEL and re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", text):
+        return text
+    plain = re.sub(r"[^-A-Za-z0-9_.]+", "-", text).strip("-_.")
+    return f"{plain[:SLUG]}-{sha256_text(text)[:HASH]}".strip("-_.")
+
+
+def spec_digest(spec: Mapping[str, Any]) -> str:
+    """The digest of a job's manifest, whatever the order of its keys."""
+    return sha256_text(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())

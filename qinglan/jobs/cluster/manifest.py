@@ -1,0 +1,156 @@
+"""The manifest of a job: a pure function of what is to run and where."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qinglan.errors import ConfigError
+from qinglan.jobs.cluster.job_labels import (
+    ATTEMPT_ANNOTATION,
+    PART_OF_LABELS,
+    RUN_LABEL,
+    SPEC_ANNOTATION,
+    STEP_LABEL,
+    TENANT_LABEL,
+    job_name,
+    label_value,
+    spec_digest,
+)
+from qinglan.jobs.cluster.launch_context import LaunchContext
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE
+from qinglan.jobs.spec import JobSpec
+
+GPU = "nvidia.com/gpu"
+TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+CONTAINER = "pytorch"
+"""The operator looks for a container of this name."""
+
+FINISHED_TTL_SECONDS = 24 * 3600
+"""Seconds for which a job that is over can still be inspected."""
+
+NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
+"""A proxy beside the training never ends, and the job with it; Kubeflow's namespaces inject one."""
+
+
+def render_pytorchjob(spec: JobSpec, launch: LaunchContext, attempt: str = "") -> dict[str, Any]:
+    """The PyTorchJob. `attempt` tells a job that this very call made from one that it found."""
+    labels = {
+        **PART_OF_LABELS,
+        RUN_LABEL: label_value(launch.run),
+        STEP_LABEL: label_value(spec.name),
+        **({TENANT_LABEL: label_value(launch.tenant)} if launch.tenant else {}),
+    }
+    body = _body(spec, launch, labels)
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {
+            "name": job_name(launch.run, spec.name),
+            "namespace": launch.namespace,
+            "labels": labels,
+            "annotations": {SPEC_ANNOTATION: spec_digest(body), ATTEMPT_ANNOTATION: attempt},
+            "ownerReferences": [{**launch.owner, "controller": False, "blockOwnerDeletion": False}]
+            if launch.owner
+            else [],
+        },
+        "spec": body,
+    }
+
+
+def _body(spec: JobSpec, launch: LaunchContext, labels: Mapping[str, str]) -> dict[str, Any]:
+    template = {
+        "metadata": {"labels": {**labels, **NO_SIDECAR}, "annotations": {**NO_SIDECAR, **launch.annotations}},
+        "spec": _pod(spec, launch),
+    }
+    replica = {"restartPolicy": "Never", "template": template}
+    workers = {"Worker": {"replicas": spec.nodes - 1, **replica}} if spec.nodes > 1 else {}
+    return {
+        "nprocPerNode": str(spec.per_node),
+        "runPolicy": {
+            "cleanPodPolicy": "Running",
+            "activeDeadlineSeconds": round(spec.hours * 3600),
+            "ttlSecondsAfterFinished": FINISHED_TTL_SECONDS,
+            "backoffLimit": 0,
+        },
+        "pytorchReplicaSpecs": {"Master": {"replicas": 1, **replica}, **workers},
+    }
+
+
+def _pod(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
+    task = launch.task
+    user = {"runAsUser": launch.user} if launch.user else {}
+    group = {"runAsGroup": launch.group} if launch.group else {}
+    return {
+        "containers": [_container(spec, launch)],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *_volumes_without_secrets(task)],
+        # The profile's `cluster.gpu_nodes`, and nothing else: Kubernetes requires all labels of a selector at once.
+        # https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodeselector
+        "nodeSelector": dict(task.get("node_selector") or {}),
+        "tolerations": _tolerations(task.get("tolerations") or ()),
+        **({"affinity": task["affinity"]} if task.get("affinity") else {}),
+        **({"imagePullSecrets": list(launch.pull_secrets)} if launch.pull_secrets else {}),
+        # On the pod, so that it holds for the operator's own init container as well.
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, **user, **group},
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+    }
+
+
+def _container(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
+    task, folder = launch.task, spec.command.folder
+    return {
+        "name": CONTAINER,
+        "image": launch.image,
+        "command": pod_command(spec),
+        **({"workingDir": str(folder)} if folder else {}),
+        "env": _environment(task.get("env") or (), spec.command.environment),
+        "resources": _resources(spec, task.get("resources") or {}),
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *_mounts(task)],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def pod_command(spec: JobSpec) -> list[str]:
+    """The command of a pod: that of the job, behind the program that joins it to the other nodes where needed."""
+    if spec.join is None:
+        return list(spec.command.argv)
+    size = ["--nodes", str(spec.nodes), "--per-node", str(spec.per_node)]
+    return ["python", "-m", "qinglan.jobs.inside", "--join", spec.join, *size, "--", *spec.command.argv]
+
+
+def _volumes_without_secrets(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The step's volumes but its Secrets: it signs what was made, and who trains needs no key for that."""
+    return [dict(volume) for volume in task.get("volumes") or () if "secret" not in volume]
+
+
+def _mounts(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    volumes = {volume["name"] for volume in _volumes_without_secrets(task)}
+    return [dict(mount) for mount in task.get("volume_mounts") or () if mount["name"] in volumes]
+
+
+def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The command's over the task's. The mark of local processes means nothing there, and changes at each attempt.
+
+    What the task reads off its own pod's labels is not on these pods.
+    """
+    variables = {
+        name: {"name": name, "value": value} for name, value in command.items() if name != PROCESS_MARK_VARIABLE
+    }
+    inherited = {item["name"]: dict(item) for item in task if "fieldRef" not in item.get("valueFrom", {})}
+    return list((inherited | variables).values())
+
+
+def _resources(spec: JobSpec, task: Mapping[str, Any]) -> dict[str, Any]:
+    limits, requests = dict(task.get("limits") or {}), dict(task.get("requests") or {})
+    for resources in (limits, requests):
+        if (count := resources.get(GPU)) is not None and str(count) != str(spec.per_node):
+            raise ConfigError(
+                f"The task of step {spec.name!r} asks for {count} GPUs, its training for {spec.per_node} a node. "
+                "Make them equal in the profile: the task's accelerator limit and the training's number of GPUs."
+            )
+    limits[GPU] = requests[GPU] = str(spec.per_node)
+    return {"limits": limits, "requests": requests}
+
+
+def _tolerations(task: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    tolerations = [dict(toleration) for toleration in task]
+    return tolerations if any(item.get("key") == GPU for item in tolerations) else [TOLERATION, *tolerations]

@@ -1,0 +1,99 @@
+"""A training as a PyTorchJob: created once, followed to its end, and deleted where its step is stopped.
+
+outcome = PyTorchJobRunner(api, read_launch_context(api, task_config)).run(spec, log)
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from qinglan.jobs.cluster.attach import create_or_attach, decide_for_existing_job, retry_call
+from qinglan.jobs.cluster.follower import (
+    ApiUnreachableError,
+    Follower,
+    FollowTimeouts,
+    ProgressReporter,
+    raise_left_running,
+)
+from qinglan.jobs.cluster.launch_context import LaunchContext
+from qinglan.jobs.cluster.manifest import render_pytorchjob
+from qinglan.jobs.cluster.pod_log import PodLog
+from qinglan.jobs.cluster.watch import JobWatch
+from qinglan.jobs.interrupts import sigterm_raises
+from qinglan.jobs.spec import JobSpec, Outcome
+from qinglan.kubernetes.api_errors import ApiError, explain_api_error
+from qinglan.kubernetes.client import Api
+from qinglan.terminal import say
+
+
+class PyTorchJobRunner:
+    """Fulfils Runner on a cluster."""
+
+    remote = True
+
+    def __init__(
+        self,
+        api: Api,
+        launch: LaunchContext,
+        patience: FollowTimeouts | None = None,
+        out: Callable[[str], None] = say,
+    ) -> None:
+        self.api, self.launch, self.patience, self.out = api, launch, patience or FollowTimeouts(), out
+
+    def attaches(self, spec: JobSpec) -> bool:
+        manifest = render_pytorchjob(spec, self.launch)
+        name = manifest["metadata"]["name"]
+        try:
+            existing = retry_call(lambda: self.api.get("pytorchjobs", name), self.patience.outage)
+        except ApiError as refusal:
+            raise explain_api_error(refusal, self.api.host, self.api.namespace) from refusal
+        return existing is not None and decide_for_existing_job(existing, manifest) == "attach"
+
+    def run(
+        self,
+        spec: JobSpec,
+        log: Path,
+        on_line: Callable[[str], None] = lambda line: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Outcome:
+        """Create or attach to the job and follow it; an interrupt deletes it. An outage of the API server is waited
+        out; after too long a one the job is left running, for the next attempt to attach to."""
+        return self.run_manifest(render_pytorchjob(spec, self.launch, uuid.uuid4().hex), log, on_line, stop)
+
+    def run_manifest(
+        self, manifest: Mapping[str, Any], log: Path, on_line: Callable[[str], None], stop: Callable[[], bool]
+    ) -> Outcome:
+        name = manifest["metadata"]["name"]
+        reporter = ProgressReporter(name, self.out, self.patience.pending)
+        try:
+            with sigterm_raises(), self._watching(name) as watch:
+                pod_log = PodLog(self.api, log, on_line, reporter)
+                return self._make_and_follow(
+                    manifest, Follower(self.api, watch, pod_log, reporter, self.patience), stop
+                )
+        except ApiUnreachableError as lost:
+            raise_left_running(lost, self.api, name)
+        except ApiError as refusal:
+            raise explain_api_error(refusal, self.api.host, self.api.namespace) from refusal
+
+    def _make_and_follow(self, manifest: Mapping[str, Any], follower: Follower, stop: Callable[[], bool]) -> Outcome:
+        job = manifest
+        try:
+            job = create_or_attach(self.api, manifest, self.patience.outage, follower.reporter)
+            follower.watch.created(job)
+            return follower.follow(job, stop)
+        except (ApiUnreachableError, ApiError):
+            raise
+        except BaseException:
+            follower.end(job)
+            raise
+        finally:
+            follower.log.stop()
+
+    @contextmanager
+    def _watching(self, name: str) -> Iterator[JobWatch]:
+        """Start the watches before the job is made: a job that cannot be followed is not begun."""
+        with ExitStack() as stack:
+            yield retry_call(lambda: stack.enter_context(JobWatch(self.api, name)), self.patience.outage)

@@ -1,0 +1,108 @@
+"""One job, kept current by three watches: of the job, of its pods, of the events that say a pod was refused.
+
+with JobWatch(api, "sft-0123456789ab") as watch:
+    watch.wait(0.5)
+    watch.snapshot()
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from qinglan.jobs.cluster.snapshot import JOB_NAME_LABEL, JobSnapshot, slim_event, slim_job, slim_pod
+from qinglan.kubernetes.api_errors import ApiError
+from qinglan.kubernetes.client import Api
+from qinglan.kubernetes.informer import Informer
+
+BEGUN_SECONDS = 60.0
+
+
+class JobWatch:
+    """Entering it returns when every watch has begun, or raises the first refusal."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        refused_pods = f"involvedObject.kind=PyTorchJob,involvedObject.name={name},reason=FailedCreatePod"
+        self._api = api
+        self._job: dict[str, Any] | None = None
+        self._pods: dict[str, dict[str, Any]] = {}
+        self._refused: dict[str, Any] | None = None
+        self._lock = threading.Lock()
+        self._changed = threading.Event()
+        self._informers = [
+            Informer(api, "pytorchjobs", {"fieldSelector": f"metadata.name={name}"}, self._on_job),
+            Informer(api, "pods", {"labelSelector": f"{JOB_NAME_LABEL}={name}"}, self._on_pod),
+            Informer(api, "events", {"fieldSelector": refused_pods}, self._on_event),
+        ]
+
+    def __enter__(self) -> Self:
+        for informer in self._informers:
+            informer.start()
+        try:
+            for informer in self._informers:
+                begun = informer.begun.wait(BEGUN_SECONDS)
+                if trouble := informer.trouble:
+                    raise trouble[1]
+                if not begun:
+                    raise ApiError("GET", informer.resource, 0, f"no answer for {BEGUN_SECONDS:.0f} s")
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def wait(self, seconds: float) -> None:
+        """Return when something changes, or after these seconds."""
+        self._changed.wait(seconds)
+        self._changed.clear()
+
+    def snapshot(self) -> JobSnapshot:
+        with self._lock:
+            return JobSnapshot(self._job, dict(self._pods), self._refused)
+
+    def trouble(self) -> tuple[float, ApiError] | None:
+        """The seconds since a watch last worked, and why it does not; None while all work."""
+        read = [informer.trouble for informer in self._informers]  # once: its thread may end it between two readings
+        troubles = [trouble for trouble in read if trouble]
+        since, refusal = min(troubles, key=lambda trouble: trouble[0], default=(0.0, None))
+        return (time.monotonic() - since, refusal) if refusal else None
+
+    def created(self, job: Mapping[str, Any]) -> None:
+        """Take the server's answer to the creation: the watch may report it later."""
+        with self._lock:
+            if self._job is None or self._job["metadata"]["uid"] != job["metadata"]["uid"]:
+                self._job = slim_job(job)
+
+    def _stop(self) -> None:
+        for informer in self._informers:
+            informer.stop()
+
+    def _on_job(self, change: str, job: Mapping[str, Any]) -> None:
+        with self._lock:
+            if change == "DELETED":
+                self._job, self._pods, self._refused = None, {}, None
+            else:
+                self._job = slim_job(job)
+        self._changed.set()
+
+    def _on_pod(self, change: str, pod: Mapping[str, Any]) -> None:
+        name = pod["metadata"]["name"]
+        with self._lock:
+            before = self._pods.get(name)
+            if change != "DELETED":
+                self._pods[name] = slim_pod(pod, before)
+            elif before is not None:
+                last = slim_pod(pod, before) if "status" in pod else before
+                self._pods[name] = {**last, "gone": self._api.server_time()}
+        self._changed.set()
+
+    def _on_event(self, change: str, event: Mapping[str, Any]) -> None:
+        if change != "DELETED":  # events are forgotten after an hour; what they said stays true
+            with self._lock:
+                self._refused = slim_event(event)
+            self._changed.set()

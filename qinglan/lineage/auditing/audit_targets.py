@@ -1,0 +1,358 @@
+"""The target of an audit: a release, a run, an artifact of a run, or something in a store.
+
+with open_target("fivedoctors/rewriter", store="runs/store") as target: ...
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from qinglan.config import yaml_mapping
+from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
+from qinglan.evaluation.gates.locked_test_uses import use_faults
+from qinglan.files.digests import digest as digest_of
+from qinglan.files.plain_files import read_plain
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, open_envelope
+from qinglan.lineage.signing.findings import Finding
+from qinglan.lineage.signing.statement import Statement, from_payload
+from qinglan.lineage.trace.evidence import (
+    CombinedEvidence,
+    Evidence,
+    FileEvidence,
+    ReleaseFolder,
+    RunFolder,
+    mapping_or_empty,
+)
+from qinglan.lineage.trace.name_moves import NameClaim, read_claim
+from qinglan.lineage.trace.release_folder import PROVENANCE, read_figures
+
+if TYPE_CHECKING:
+    from qinglan.store import Store
+
+DIGEST = re.compile(r"[0-9a-f]{8,64}")
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
+IN_STORE = re.compile(r"(?P<store>.+?)[/@#](?P<digest>[0-9a-f]{64})/?")
+Kind = Literal["release", "run", "artifact"]
+LOCKED_TEST = "locked test"
+"""The name of what a store's list of judged models speaks of, in findings."""
+
+SHOWN_FILES = "files"
+"""A run's folder of links to its newest artifacts, under the names that people know."""
+
+SHOWN_NAMES = {
+    "sft": "chats", "ppo": "prompts", "augmented_sft": "augmented_chats", "augmented_ppo": "augmented_prompts",
+    "distil": "distil_table",
+}  # fmt: skip
+"""Artifacts by the name under which files/ shows them, where that is another than their own."""
+
+SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
+"""The same for sheets."""
+
+SHEET_SUFFIXES = frozenset({".xlsx"})
+"""Endings of sheets: copies that a person may change, while the signed artifact stays as it was."""
+
+OPTIONAL = frozenset({"release", "small_release"})
+"""Artifacts that a later run stops showing, although the record of their step stays."""
+
+
+class AuditTarget(NamedTuple):
+    label: str
+    kind: Kind
+    starts: tuple[str, ...]
+    evidence: Evidence
+    tenant: str = ""
+    name: str = ""
+    digest: str = ""
+    """The digest of the release's folder."""
+
+    release: Path | None = None
+    until: datetime | None = None
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[bytes, ...] = ()
+    """Signed notes beside a release in its store."""
+
+    absent: frozenset[str] = frozenset()
+    """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
+
+    claim: NameClaim | None = None
+    """The evidence that the name points to this release, where it was found by its name."""
+
+    changed_notes: tuple[str, ...] = ()
+    """Names of notes beside it whose bytes were changed."""
+
+    remarks: tuple[str, ...] = ()
+    """Changes of files/ that are no fault: the signed artifacts are elsewhere."""
+
+
+@contextmanager
+def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
+    """Find the target; a release from a store is downloaded, and deleted again when the block ends."""
+    from qinglan.store import open_store
+
+    more = [FileEvidence(path) for path in files]
+    if Path(target).exists():
+        yield _local_target(Path(target), more)
+        return
+    if match := IN_STORE.fullmatch(target):
+        store, target = match["store"], match["digest"]
+    if not (DIGEST.fullmatch(target) or NAME.fullmatch(target)):
+        raise ConfigError(
+            f"{target}: no such file or folder, and neither a digest nor a name as tenant/model. Give a release's "
+            "folder, a run's, an artifact in a run, or what a store holds."
+        )
+    try:
+        opened = open_store(store)
+        claim = name_claim(opened, target) if NAME.fullmatch(target) else None
+        digest = claim.history.digest if claim else resolve_digest(opened, target)
+    except ConfigError as error:
+        raise ConfigError(f"{target}: no such file or folder, and no store can be opened: {error}") from error
+    with TemporaryDirectory(prefix="qinglan-audit-") as temporary:
+        folder = Path(temporary) / digest[:12]
+        try:
+            opened.pull(digest, folder)
+        except DataError as error:
+            if not opened.has(digest):
+                raise
+            raise AlteredError(str(error)) from error
+        name = claim.history.name if claim else ""
+        pulled = release_target(folder, more, name, digest, store=opened)
+        yield pulled._replace(label=target, claim=claim, changed_notes=tuple(opened.changed_notes(digest)))
+
+
+def resolve_digest(store: "Store", target: str) -> str:
+    """The digest in the store that begins with these characters."""
+    matches = [digest for digest in store.digests() if digest.startswith(target)]
+    if len(matches) > 1:  # a list of files that is not of its digest was planted, and hides no release
+        matches = [digest for digest in matches if _is_pushed(store, digest)]
+    if len(matches) != 1:
+        raise DataError(
+            f"{target}: {len(matches)} releases in the store at {store.address} begin with this. Give more of the "
+            "digest; `qinglan audit DIGEST --which-models` finds what descends from any other thing."
+        )
+    return matches[0]
+
+
+def _is_pushed(store: "Store", digest: str) -> bool:
+    try:
+        return store.has(digest)
+    except DataError:
+        return False
+
+
+def name_claim(store: "Store", name: str) -> NameClaim:
+    """The history of a name, with the rest of the evidence in its store; nobody's signature is verified."""
+    try:
+        history = store.name(name)
+    except DataError as error:
+        raise AlteredError(str(error)) from error
+    if history is None:
+        names = ", ".join(sorted(store.names())[:10])
+        raise DataError(
+            f"{name}: no such file or folder, and the store at {store.address} has no such name. "
+            f"It has: {names or 'none'}."
+        )
+    return read_claim(store, history)
+
+
+def release_target(
+    folder: Path,
+    more: Iterable[Evidence],
+    name: str = "",
+    digest: str = "",
+    absent: frozenset[str] = frozenset(),
+    store: "Store | None" = None,
+) -> AuditTarget:
+    """Describe a release: the walk begins at its statement's outputs, where a folder stands for the files in it.
+
+    If some files are absent, the folder cannot be hashed: `digest` is then the one in its statement. Its store, if it
+    lies in one, has the notes beside it and the list of models that its locked test has judged.
+    """
+    evidence = CombinedEvidence([ReleaseFolder(folder, absent), *more])
+    actual, findings = digest if absent else digest_of(folder), []
+    if digest and actual != digest:
+        findings.append(Finding("release", "altered", f"its folder has digest {actual[:12]}, not {digest[:12]}"))
+    if store is not None:
+        findings += [Finding(LOCKED_TEST, "missing", fault) for fault in use_faults(store, read_figures(folder))]
+    starts: tuple[str, ...] = ()
+    tenant, until = "", None
+    try:
+        statement = read_statement(folder / PROVENANCE)
+        until = statement.at
+    except (DataError, OSError) as error:
+        findings.append(Finding(PROVENANCE, "altered", str(error)))
+    else:
+        name = name or (str(statement.config.get("name", "")) if isinstance(statement.config, dict) else "")
+        tenant = name.partition("/")[0]
+        starts = tuple(part.digest for part in statement.made if "/" not in part.name)
+    return AuditTarget(
+        str(folder),
+        "release",
+        starts,
+        evidence,
+        tenant,
+        name,
+        actual,
+        folder,
+        until,
+        tuple(findings),
+        tuple(store.notes(digest or actual)) if store is not None else (),
+        absent,
+    )
+
+
+def read_statement(path: Path) -> Statement:
+    return from_payload(open_envelope(read_plain(path), str(path)).payload, str(path))
+
+
+def find_run(path: Path) -> Path | None:
+    """The run that a path is in."""
+    return next((folder for folder in (path, *path.parents) if (folder / "records").is_dir()), None)
+
+
+def _local_target(path: Path, more: list[FileEvidence]) -> AuditTarget:
+    if (path / PROVENANCE).is_file():
+        return release_target(path, more)
+    if (path / "records").is_dir():
+        return _run_target(path, more)
+    root = find_run(path.absolute().parent) or find_run(path.resolve().parent)
+    if root is None:
+        raise ConfigError(
+            f"{path}: neither a release (it has no {PROVENANCE}), nor a run (no records/), nor in one. Name the "
+            "release, the run, or a file of it."
+        )
+    run = RunFolder(root)
+    start = run.digest_of(path) or digest_of(path)
+    return AuditTarget(str(path), "artifact", (start,), CombinedEvidence([run, *more]), _tenant(root))
+
+
+def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
+    """A run: all outputs of its steps, the last first, and its release where there is one."""
+    run = RunFolder(root)
+    statements, findings = _run_statements(run)
+    if not statements:
+        findings.append(Finding("records", "missing", f"{root / 'records'}: it holds no signed statement of a step"))
+    findings += unrecorded_outputs(statements, run)
+    findings += shown_file_findings(run)
+    parts = [part for statement in reversed(statements) for part in statement.made or statement.used]
+    starts = tuple(dict.fromkeys(part.digest for part in parts))
+    evidence = CombinedEvidence([run, *more])
+    target = AuditTarget(
+        str(root),
+        "run",
+        starts,
+        evidence,
+        _tenant(root),
+        findings=tuple(findings),
+        remarks=tuple(shown_file_remarks(run)),
+    )
+    registered = {part.digest for statement in statements if statement.stage == "register" for part in statement.made}
+    folder = next((release.path for release in run.releases if run.digest_of(release.path) in registered), None)
+    if folder is None:
+        return target
+    release = release_target(folder, more)
+    return release._replace(
+        label=target.label,
+        kind=target.kind,
+        starts=tuple(dict.fromkeys((*release.starts, *starts))),
+        evidence=evidence,
+        until=None,
+        findings=(*findings, *release.findings),
+        remarks=target.remarks,
+    )
+
+
+def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[Finding]:
+    """Signed outputs of this run whose path no record gives: the record is gone, or was changed."""
+    return [
+        Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
+        for statement in statements
+        for part in statement.made
+        if part.is_bytes and not run.locations(part.digest, part.name)
+    ]
+
+
+def shown_file_findings(run: RunFolder) -> list[Finding]:
+    """Entries of files/ that are not the artifacts by whose names people and later stages open them.
+
+    A sheet is a copy, which people fill in: a change of it is a remark.
+    """
+    findings = []
+    for path in _shown_files(run):
+        name = shown_name(path)
+        digests = run.recorded_digests(name)
+        if not digests or path.suffix in SHEET_SUFFIXES or path.name.startswith("."):
+            continue
+        outside = path.is_symlink() and not path.resolve().is_relative_to(run.root.resolve())
+        if not path.exists():
+            if outside:
+                continue  # an input from outside of the run, which may be gone
+            why = "it is a broken link"
+        elif run.recorded_digest(path, name) in digests or (not outside and digest_of(path) in digests):
+            continue
+        else:
+            why = f"it is not the {name} of this run's records; open the one in {run.root / 'artifacts'}"
+        findings.append(Finding(f"{SHOWN_FILES}/{path.name}", "altered", f"{path}: {why}"))
+    return findings
+
+
+def shown_file_remarks(run: RunFolder) -> Iterator[str]:
+    """Tell of sheets of files/ that are not as a step wrote them, and of artifacts that are no longer shown there."""
+    files = _shown_files(run)
+    for path in files:
+        digests = run.recorded_digests(name := shown_name(path))
+        inside = path.resolve().is_relative_to(run.root.resolve())
+        if path.suffix in SHEET_SUFFIXES and digests and inside and path.is_file() and digest_of(path) not in digests:
+            yield (
+                f"{path}: filled in or changed since a step wrote it. It is a copy for people; what is signed is "
+                f"{name} in {run.root / 'artifacts'}."
+            )
+    outputs = {name for record in run.records.values() for name in mapping_or_empty(record.get("outputs"))}
+    if files and (gone := sorted(outputs - OPTIONAL - set(map(shown_name, files)))):
+        yield (
+            f"{run.root / SHOWN_FILES} does not show {', '.join(gone)} any more: what was removed there led to "
+            f"{run.root / 'artifacts'}. The same `qinglan run` again shows it."
+        )
+
+
+def _shown_files(run: RunFolder) -> list[Path]:
+    folder = run.root / SHOWN_FILES
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def shown_name(path: Path) -> str:
+    """The name of the artifact that an entry of files/ shows."""
+    stem = path.name.partition(".")[0]
+    return (SHEET_NAMES if path.suffix in SHEET_SUFFIXES else SHOWN_NAMES).get(stem, stem)
+
+
+def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
+    """The statements of a run's steps, in the order of time."""
+    statements, findings, records = [], [], run.root / "records"
+    for path in sorted(path for path in records.glob(f"*{ENVELOPE_SUFFIX}") if path.is_file()):
+        try:
+            statement = read_statement(path)
+            statements.append((statement.at, statement.stage, statement))
+        except DataError as error:
+            findings.append(Finding(f"statement {path.name}", "altered", str(error)))
+    for stage, record in run.records.items():
+        path = records / f"{stage}.json"
+        if record.get("status") == "done" and not path.with_suffix(ENVELOPE_SUFFIX).is_file():
+            why = f"{path}: done, but it has no signed statement"
+            findings.append(Finding(f"statement of {stage}", "missing", why))
+    return [statement for *_, statement in sorted(statements, key=lambda item: item[:2])], findings
+
+
+def _tenant(root: Path) -> str:
+    """The tenant of a run, by its configuration."""
+    path = root / "config.yaml"
+    try:
+        values = yaml_mapping(read_plain(path).decode(), str(path))
+    except (OSError, UnicodeDecodeError, QinglanError):
+        return ""
+    release = values.get("register")
+    name = str(release.get("name", "")) if isinstance(release, dict) else ""
+    return str(values.get("tenant_id") or name.partition("/")[0])

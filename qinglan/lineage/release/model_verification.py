@@ -1,0 +1,211 @@
+"""The check of a model before a server loads it: the folder must be what the release around it says.
+
+    with verified_copy(Path("/mnt/models/model"), trust=policy) as (copy, proof):
+        proof.version     "09181d0f4159": of the model that the release names
+        proof.summary     "release fivedoctors/rewriter 770a02888766, its digests"
+        ... the model is loaded from the copy ...
+
+The model is a folder inside of its release (release_folder.py), as the storage initialiser lays it out; this finds
+whatever has changed on the node since. For a model without a release only its digest is known, which the result says;
+if a trust policy is named, it is refused.
+
+A file that others can write may change between the two reads, one to compare it and one to load it. Neither its times
+nor its inode show that: through a shared mapping (mmap) a page that is dirty already is written without a new time.
+https://man7.org/linux/man-pages/man2/mmap.2.html#NOTES
+So each file is read once, into a folder that no other user reaches, and the copy is both compared and loaded.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+from qinglan.errors import AlteredError, DataError, QinglanError
+from qinglan.files.digests import tree_digest
+from qinglan.files.files import sha256_file
+from qinglan.files.plain_files import open_plain, plain_files, reading, writing
+from qinglan.lineage.signing.statement import algorithm_fault
+from qinglan.lineage.signing.statement_index import verify_signatures
+from qinglan.lineage.signing.trust import load_trust
+from qinglan.lineage.trace.release_folder import (
+    FOLDERS,
+    MODEL,
+    PROVENANCE,
+    ReleaseStatement,
+    files_inside,
+    read_release_statement,
+    sorted_files,
+)
+from qinglan.models.references import refuse_foreign_files
+from qinglan.rewriter.card import CARD
+
+VERSION_LENGTH = 12
+"""Characters of a model's digest that name it in predictions, metrics and reports."""
+
+REFETCH_HINT = "Do not load it; fetch the release again, and run `qinglan audit` to see what changed."
+WEIGHTS = (".safetensors", ".safetensors.index.json")
+COPY_BYTES = 1 << 24
+"""Bytes that are read and written at a time."""
+
+
+class ModelVerification(NamedTuple):
+    """The proof of a model's folder."""
+
+    state: Literal["signed", "compared", "unproven"]
+    """signed: by a trusted key. compared: with digests whose signature was not checked. unproven: with nothing."""
+
+    model_digest: str
+    summary: str
+    """A line about what was compared, for the log."""
+
+    release_digest: str = ""
+    name: str = ""
+    prompts_digest: str = ""
+    """The digest of the card with the prompts, where it is a rewriter."""
+
+    @property
+    def version(self) -> str:
+        return self.model_digest[:VERSION_LENGTH]
+
+
+@contextmanager
+def verified_copy(
+    folder: Path, weights: bool = True, trust: Path | None = None
+) -> Iterator[tuple[Path, ModelVerification]]:
+    """Copy a model to a folder of mode 0700, verify the copy as verify_model does, and remove it when the block ends.
+
+    Without `weights` the merged weights stay where they are, and are verified there. Errors of the block that name
+    the copy name the model's own folder instead.
+    """
+    folder = folder.absolute()
+    with TemporaryDirectory(prefix="qinglan-model-") as place:
+        copy = Path(place) / MODEL
+        try:
+            proof = verify_model(folder, weights, trust, copy)
+            yield copy, proof
+        except QinglanError as error:
+            error.lines = tuple(line.replace(str(copy), str(folder)) for line in error.lines)
+            error.args = ("\n".join(error.lines),)
+            raise
+
+
+def verify_model(
+    folder: Path, weights: bool = True, trust: Path | None = None, copy: Path | None = None
+) -> ModelVerification:
+    """Compare a model's folder with its release; an AlteredError or a DataError if they differ.
+
+    Without `weights` the merged weights may be missing. With `trust` the release must have a trusted signature. With
+    `copy` the files are copied there first, and the copies are compared.
+    """
+    folder = folder.absolute()  # `.` has a parent folder only as an absolute path
+    if trust is not None:
+        _refuse_unproven(folder)
+    listing = plain_files(folder)
+    files = listing.files if copy is None else _copied(folder, listing.files, copy, weights)
+    if not os.path.lexists(folder.parent / PROVENANCE):
+        refuse_foreign_files(folder, weights=False, files=files)  # a server with the base model needs no weights here
+        whole = tree_digest({name: sha256_file(path) for name, path in sorted_files(files)})
+        return ModelVerification("unproven", whole, "unproven: no release around the model's folder")
+    release = read_release_statement(folder.parent)
+    release_digests = release_files(folder.parent, release)
+    signed = files_inside(release_digests, MODEL)
+    for name, why in listing.faults.items():
+        raise AlteredError(f"{folder / name}: {why}. {REFETCH_HINT}")
+    _refuse_other_files(folder, files, signed, weights)
+    try:
+        refuse_foreign_files(folder, weights, files)
+    except DataError as error:
+        raise AlteredError(f"{error} {REFETCH_HINT}") from error
+    key = _signing_key(folder.parent, release, trust)
+    whole = tree_digest({name: release_digests[name] for name in sorted(release_digests, key=str.encode)})
+    text = f"release {release.name} {whole[:VERSION_LENGTH]}, its digests"
+    text += f", signed by {key[:VERSION_LENGTH]}" if key else ""
+    state: Literal["signed", "compared"] = "signed" if key else "compared"
+    return ModelVerification(state, tree_digest(signed), text, whole, release.name, signed.get(CARD, ""))
+
+
+def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
+    """Digests of all files of the release by its statement, also of those that stayed in the store."""
+    subjects = release.statement.made
+    for part in subjects:
+        if why := algorithm_fault(part, folder=part.name in FOLDERS):
+            raise AlteredError(f"{folder / PROVENANCE}: {part.name}: {why}. {REFETCH_HINT}")
+    signed = {part.name: part.digest for part in subjects}
+    if len(signed) < len(subjects):
+        raise AlteredError(f"{folder / PROVENANCE}: it names a file twice. {REFETCH_HINT}")
+    files = {name: sha for name, sha in signed.items() if name not in FOLDERS}
+    if tree_digest(files_inside(files, MODEL)) != signed.get(MODEL):
+        raise AlteredError(f"{folder / PROVENANCE}: its files are not those of its model. {REFETCH_HINT}")
+    return {**files, PROVENANCE: release.digest}
+
+
+def is_merged_weights(name: str) -> bool:
+    """True for merged weights, which a server with base and adapter does not need."""
+    folder, _, file = name.rpartition("/")
+    return folder == MODEL and file.endswith(WEIGHTS)
+
+
+def _refuse_unproven(folder: Path) -> None:
+    """Raise an AlteredError if this is not the model's folder of a release, or is a link.
+
+    Whether the release's statement is a plain file, and names these bytes, is checked when it is read.
+    """
+    if folder.is_symlink():
+        why = "it is a symbolic link, whose target can change"
+    elif folder.name != MODEL:
+        why = f"a release keeps its model in a folder named {MODEL}/, and this path ends in {folder.name}"
+    elif not os.path.lexists(folder.parent / PROVENANCE):
+        why = f"no {PROVENANCE} lies beside it"
+    else:
+        return
+    raise AlteredError(
+        f"{folder}: a signature is required (--trust), and this folder is no release's model: {why}. Name the "
+        f"folder {MODEL}/ inside of a release, as the storage initialiser or `qinglan rollout` lays it out; without "
+        "--trust a bare folder is served as unproven."
+    )
+
+
+def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) -> dict[str, Path]:
+    """Copy each file once; those that stay in their place, without `weights` the merged ones, keep their paths."""
+    copies = dict(files)
+    for name, path in files.items():
+        if weights or not is_merged_weights(f"{MODEL}/{name}"):
+            target = copies[name] = copy / path.relative_to(folder)
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("xb") as file:
+                    file.writelines(_pieces(path))
+    return copies
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with open_plain(path) as file, reading(path):
+        while piece := file.read(COPY_BYTES):
+            yield piece
+
+
+def _refuse_other_files(folder: Path, files: Mapping[str, Path], signed: dict[str, str], weights: bool) -> None:
+    for name, path in sorted_files(files):
+        if (sha := sha256_file(path)) != signed.get(name):
+            what = "the prompts are not those of" if name == CARD else "not as in"
+            raise AlteredError(
+                f"{folder / name}: {what} its release, which says {signed.get(name, 'nothing')[:VERSION_LENGTH]} of "
+                f"it, and it is {sha[:VERSION_LENGTH]}. {REFETCH_HINT}"
+            )
+    missing = signed.keys() - files.keys()
+    gone = sorted(name for name in missing if weights or not is_merged_weights(f"{MODEL}/{name}"))
+    if gone:
+        raise DataError(f"{folder / gone[0]}: its release names it, and it is not there. Fetch the release again.")
+
+
+def _signing_key(folder: Path, release: ReleaseStatement, trust: Path | None) -> str:
+    """The trusted key that signed the release; "" without a policy."""
+    if trust is None:
+        return ""
+    policy = load_trust(trust)
+    state, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
+    if state != "attested":
+        raise AlteredError(f"{folder / PROVENANCE}: {why}. {REFETCH_HINT}")
+    return key

@@ -1,0 +1,351 @@
+"""The check of a release's own files: every way in which they can be wrong, each named.
+
+    findings = check_release(folder, load_trust(path), "fivedoctors/rewriter")
+
+If all findings are `verified`, it may serve. The steps before the release are for the audit's walk, audit.py. Nothing
+here raises because of what it reads: a file that cannot be parsed is a finding.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from qinglan.errors import DataError, QinglanError
+from qinglan.evaluation.gates.evaluation_file import read_evaluation
+from qinglan.evaluation.gates.kinds import kind_of
+from qinglan.evaluation.gates.verdict import Description, LimitReason, Verdict
+from qinglan.files.digests import tree_digest
+from qinglan.files.files import sha256_file
+from qinglan.files.plain_files import Listing, plain_files, read_plain
+from qinglan.lineage.release.bom import bom_fault
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX
+from qinglan.lineage.signing.findings import Finding, State
+from qinglan.lineage.signing.model_signature import OTHER_FILES, signature_fault
+from qinglan.lineage.signing.statement import ArtifactRef, algorithm_fault
+from qinglan.lineage.signing.statement_index import signing_role, verify_signatures
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.release_folder import (
+    BOM,
+    EVALUATION,
+    FOLDERS,
+    HOLD,
+    LINEAGE,
+    MODEL,
+    PROVENANCE,
+    REPORT,
+    SIGNATURE,
+    VERDICT,
+    LineageStatement,
+    ReleaseStatement,
+    files_inside,
+    gate_statements,
+    paper_faults,
+    read_lineage_statement,
+    read_release_statement,
+    says_promote,
+    sorted_files,
+    verdict_file_name,
+)
+from qinglan.lineage.trace.student_prompts import prompt_faults
+from qinglan.models.model_files import disallowed_reason
+from qinglan.models.references import reference_faults
+from qinglan.rewriter.card import CARD, read_card
+
+REQUIRED_FILES = (SIGNATURE, BOM, EVALUATION, REPORT)
+
+
+class ReleaseContents(NamedTuple):
+    """The content of a release's folder; its statement exists, but may be untrusted."""
+
+    folder: Path
+    listing: Listing
+    digests: Mapping[str, str]
+    """Digests of the plain files."""
+
+    release: ReleaseStatement
+    policy: TrustPolicy
+    releaser: str
+    """The trusted key that signed the statement; "" where there is none."""
+
+    signed: Mapping[str, ArtifactRef]
+    """Files and folders as the statement names them."""
+
+    lineage: Mapping[str, LineageStatement | str]
+    """The statements of the lineage, by their files; or why one is none."""
+
+    absent: frozenset[str] = frozenset()
+    """Files that were left in the store on purpose."""
+
+    def signed_digest(self, name: str) -> str:
+        return self.signed[name].digest if name in self.signed else ""
+
+    def lineage_statements(self) -> list[LineageStatement]:
+        return [item for item in self.lineage.values() if isinstance(item, LineageStatement)]
+
+
+def check_release(
+    folder: Path, policy: TrustPolicy, name: str = "", absent: frozenset[str] = frozenset()
+) -> list[Finding]:
+    """Each file with its state; `name` is the release that was asked for, tenant and model.
+
+    If files of the model are `absent`, its own signature, which covers all of them, cannot be verified. The signed
+    digests in the release's statement are then checked instead.
+    """
+    listing = plain_files(folder)
+    digests, unreadable = _digests(listing)
+    listing.faults.update(unreadable)
+    try:
+        release = read_release_statement(folder)
+    except DataError as error:
+        return [_no_statement(folder, str(error)), *_unsigned_files(listing)]
+    state, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
+    key = key if state == "attested" else ""
+    signed = {part.name: part for part in release.statement.made}
+    lineage = _read_lineage(listing, digests, signed)
+    contents = ReleaseContents(folder, listing, digests, release, policy, key, signed, lineage, absent)
+    faults = [fault for check in CHECKS for fault in check(contents)]
+    if name and name != release.name:
+        faults.append(Finding("name", "untrusted", f"this is a release of {release.name}, and {name} was asked for"))
+    findings = [*faults, *_right_files(contents, {fault.what.rstrip("/") for fault in faults})]
+    if not key:
+        findings.insert(0, Finding(PROVENANCE, state, why))
+    elif PROVENANCE not in {fault.what for fault in faults}:
+        findings.insert(0, Finding(PROVENANCE, "verified", f"signed by releaser's key {key[:12]}"))
+    return findings
+
+
+def _read_lineage(
+    listing: Listing, digests: Mapping[str, str], signed: Mapping[str, ArtifactRef]
+) -> dict[str, LineageStatement | str]:
+    """The statements whose bytes are as the release's statement has them; the others have a finding of their own."""
+    statements: dict[str, LineageStatement | str] = {}
+    for name, path in listing.files.items():
+        same = name in signed and digests.get(name) == signed[name].digest
+        if same and name.startswith(f"{LINEAGE}/") and name.endswith(ENVELOPE_SUFFIX):
+            try:
+                statements[name] = read_lineage_statement(path)
+            except DataError as error:
+                statements[name] = str(error).removeprefix(f"{path}: ")
+    return statements
+
+
+def _digests(listing: Listing) -> tuple[dict[str, str], dict[str, str]]:
+    digests, faults = {}, {}
+    for name, path in sorted_files(listing.files):
+        try:
+            digests[name] = sha256_file(path)
+        except OSError as error:
+            faults[name] = f"cannot be read ({error.strerror})"
+    return digests, faults
+
+
+def _no_statement(folder: Path, why: str) -> Finding:
+    exists = os.path.lexists(folder / PROVENANCE)
+    return Finding(PROVENANCE, "altered" if exists else "missing", why.removeprefix(f"{folder / PROVENANCE}: "))
+
+
+def _unsigned_files(listing: Listing) -> Iterator[Finding]:
+    for name, why in listing.faults.items():
+        yield Finding(name, "altered", why)
+    for name in listing.files:
+        if name != PROVENANCE and name not in listing.faults:
+            yield Finding(name, "untrusted", "no signed statement names it")
+
+
+def _check_unlisted_files(contents: ReleaseContents) -> Iterator[Finding]:
+    """Refuse links, devices, hidden names, and files that the statement does not name."""
+    for name, why in contents.listing.faults.items():
+        yield Finding(name, "altered", why)
+    for name in contents.listing.files:
+        if name not in contents.signed and name != PROVENANCE and name not in contents.listing.faults:
+            yield Finding(name, "altered", "the release's statement does not name it")
+
+
+def _check_named_files(contents: ReleaseContents) -> Iterator[Finding]:
+    """Compare files and folders with the statement's digests, and check that it names all that it must."""
+    for name in sorted({*contents.signed, *FOLDERS, *REQUIRED_FILES}):
+        part = contents.signed.get(name)
+        if part is None:
+            yield Finding(name, "untrusted", "the release's statement does not name it, and must")
+        elif why := algorithm_fault(part, folder=name in FOLDERS):
+            yield Finding(name, "altered", why)
+        elif name in FOLDERS:
+            files = {file: signed.digest for file, signed in contents.signed.items()}
+            if tree_digest(files_inside(files, name)) != part.digest:
+                yield Finding(f"{name}/", "altered", f"the files that are named are not those of {part.digest[:12]}")
+        elif name not in contents.digests and name not in {*contents.listing.faults, *contents.absent}:
+            yield Finding(name, "missing", "the release's statement names it, and it is not there")
+        elif (digest := contents.digests.get(name, part.digest)) != part.digest:
+            yield Finding(name, "altered", f"its digest is {digest[:12]}, and the statement says {part.digest[:12]}")
+
+
+def _check_model_signature(contents: ReleaseContents) -> Iterator[Finding]:
+    """Verify the model's own signature with the public library, as other people would."""
+    digest = contents.digests.get(SIGNATURE)
+    if contents.absent or digest is None or digest != contents.signed_digest(SIGNATURE):
+        return
+    if not contents.releaser:
+        why = "only a trusted key of the release's statement can verify it, and there is none"
+        yield Finding(SIGNATURE, "untrusted", why)
+        return
+    if any(name.startswith(f"{MODEL}/") or name == MODEL for name in contents.listing.faults):
+        yield Finding(f"{MODEL}/", "altered", f"{SIGNATURE} is over plain files, and something else is there")
+        return
+    if not _in_model(contents.listing.files):
+        return
+    key = contents.policy.keys[contents.releaser].key
+    if fault := signature_fault(contents.folder / MODEL, contents.folder / SIGNATURE, key):
+        yield Finding(f"{MODEL}/" if OTHER_FILES in fault[1] else SIGNATURE, *fault)
+
+
+def _check_weights(contents: ReleaseContents) -> Iterator[Finding]:
+    """Refuse files that could run code when the model is loaded, and references to other files, even if signed."""
+    files = _in_model(name for name in contents.listing.files if name in contents.digests)
+    paths = {name: contents.listing.files[f"{MODEL}/{name}"] for name in files}
+    faults = reference_faults(paths, _in_model(contents.signed))
+    faults |= {name: why for name, path in paths.items() if (why := disallowed_reason(name, path))}
+    for name, why in faults.items():
+        yield Finding(f"{MODEL}/" if name == "." else f"{MODEL}/{name}", "altered", why)
+
+
+def _in_model(names: Iterable[str]) -> list[str]:
+    """Paths in the model's folder."""
+    return [name.removeprefix(f"{MODEL}/") for name in names if name.startswith(f"{MODEL}/")]
+
+
+def _check_bom(contents: ReleaseContents) -> Iterator[Finding]:
+    """The bill lists the files that the statement names; other checks compare those with the bytes."""
+    if BOM in contents.digests and MODEL in contents.signed:
+        files = {name: part.digest for name, part in contents.signed.items() if name.startswith(f"{MODEL}/")}
+        if why := bom_fault(contents.folder / BOM, contents.release.name, contents.signed[MODEL], files):
+            yield Finding(BOM, "altered", why)
+
+
+def _check_origin(contents: ReleaseContents) -> Iterator[Finding]:
+    """The statement uses the model and the evaluation that it holds copies of: from there the audit goes on."""
+    used = {part.digest for part in contents.release.statement.used}
+    for name in (MODEL, EVALUATION):
+        if (digest := contents.signed_digest(name)) and digest not in used:
+            yield Finding(name, "missing", "the release's statement does not say what this is a copy of")
+
+
+def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
+    """Check that the statements can be read, and that each file beside them is named by one of them."""
+    for name, statement in contents.lineage.items():
+        if isinstance(statement, str):
+            yield Finding(name, "altered", statement)
+    papers = {name: sha for name, sha in contents.digests.items() if name.startswith(f"{LINEAGE}/")}
+    statements = [item.statement for item in contents.lineage_statements()]
+    # Of the release's own statement only its inputs count: its outputs are all files here, whoever put them there.
+    for name, why in paper_faults([*statements, contents.release.statement._replace(made=())], papers).items():
+        if contents.signed_digest(name) == papers[name]:
+            yield Finding(name, "altered", why)
+
+
+def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
+    """Compare the prompts of the model's card with those of its training rows, as trusted statements name them."""
+    name = f"{MODEL}/{CARD}"
+    if name not in contents.listing.files:
+        return
+    try:
+        prompts = read_card(contents.folder / MODEL).system_prompts
+    except QinglanError as error:
+        yield Finding(name, "altered", str(error).removeprefix(f"{contents.folder / MODEL / CARD}: "))
+        return
+    trusted = trusted_statements(contents.lineage_statements(), contents.policy, contents.release.tenant)
+    for fault in prompt_faults(prompts, contents.signed_digest(MODEL), [item.statement for item in trusted]):
+        yield Finding(name, "altered", fault)
+
+
+def trusted_statements(
+    lineage: Iterable[LineageStatement], policy: TrustPolicy, tenant: str
+) -> list[LineageStatement]:
+    """Keep the statements that the policy trusts."""
+
+    def is_trusted(item: LineageStatement) -> bool:
+        role = signing_role(item.statement)
+        state, _, _ = policy.check_signatures(item.envelope, role, tenant, item.statement.at)
+        return state == "attested"
+
+    return [item for item in lineage if is_trusted(item)]
+
+
+def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
+    """Check that a gate made this verdict from this evaluation, that it says promote, and that it is older."""
+    release, verdict = contents.release.statement, _verdict_digest(contents)
+    gates = gate_statements(contents.lineage_statements(), contents.signed_digest(EVALUATION), verdict)
+    if not gates:
+        yield Finding(VERDICT, "missing", "the lineage holds no gate's verdict on this evaluation")
+    if any(gate.statement.at > release.at for gate in gates):
+        yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
+    paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
+    if paper and not says_promote(read_plain(paper)):
+        if isinstance(release.facts, Mapping) and release.facts.get(VERDICT) == HOLD:
+            why = "the gate says hold, as the release says itself; only a signed override lets it be deployed"
+            yield Finding(VERDICT, "missing", why)
+        else:
+            yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
+
+
+def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
+    """Decide again from the figures, by the evaluation's settings and by the gate's own, and compare the verdicts.
+
+    A signed verdict may still not follow from its figures. A verdict of hold is not checked: it lets nothing through.
+    """
+    verdict, evaluation = _verdict_digest(contents), contents.signed_digest(EVALUATION)
+    paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
+    gates = gate_statements(contents.lineage_statements(), evaluation, verdict)
+    held = paper is not None and not says_promote(read_plain(paper))
+    if not gates or held or contents.digests.get(EVALUATION) != evaluation:
+        return
+    try:
+        verdicts = judge_again(contents.folder / EVALUATION, [gate.statement.config for gate in gates])
+    except (QinglanError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        yield Finding(EVALUATION, "altered", f"no gate can judge its figures ({str(error)[:200]})")
+        return
+    held_by = [reason for verdict in verdicts if not verdict.promote for reason in verdict.reasons]
+    lax = [reason for reason in held_by if isinstance(reason, LimitReason)]
+    if wrong := [reason for reason in held_by if not isinstance(reason, LimitReason | Description)]:
+        yield Finding(VERDICT, "altered", f"the gate said promote, and the figures say hold: {wrong[0]}")
+    elif lax:  # made before there were limits: the bytes are as signed, and no gate of today has promoted them
+        why = f"no gate within today's limits promoted it ({lax[0]}); evaluate it again, and release what is promoted"
+        yield Finding(VERDICT, "missing", why)
+
+
+def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
+    """The verdicts on an evaluation: by the settings in it, and by each gate's own where a statement holds them."""
+    evaluation = read_evaluation(path)
+    kind = kind_of(evaluation, path.name)
+    gates = [rule for rule in rules if isinstance(rule, Mapping) and rule.keys() >= kind.gate.model_fields.keys()]
+    by_gates = [kind.decide(evaluation, kind.gate.parse(rule, "the gate's statement")) for rule in gates]
+    return [kind.verdict(evaluation, path.name), *by_gates]
+
+
+def _verdict_digest(contents: ReleaseContents) -> str:
+    return next((part.digest for part in contents.release.statement.used if part.name == VERDICT), "")
+
+
+CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
+    _check_unlisted_files,
+    _check_named_files,
+    _check_model_signature,
+    _check_weights,
+    _check_bom,
+    _check_origin,
+    _check_lineage,
+    _check_prompts,
+    _check_gate_verdict,
+    _check_figures,
+)
+
+
+def _right_files(contents: ReleaseContents, faulty: set[str]) -> Iterator[Finding]:
+    """Files in which no check found a fault; they are still untrusted if no trusted key signed the statement."""
+    state: State = "verified"
+    why = "as in the release's statement"
+    if not contents.releaser:
+        state, why = "untrusted", "as in the statement, which no trusted key signed"
+    for name in contents.digests:
+        if name != PROVENANCE and name not in faulty:
+            yield Finding(name, state, why)

@@ -1,0 +1,147 @@
+"""EC keys (P-256) of three roles: a builder signs what stages make, a releaser what may serve, a rollout its outcome.
+
+    keys/builder.pem  releaser.pem  rollout.pem    private, from a file or a mounted Kubernetes Secret
+    keys/trust.yaml                        public: who may sign what; see trust.py
+
+signer = load_signer("builder")
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from qinglan.errors import ConfigError
+from qinglan.files.plain_files import read_plain
+
+Role = Literal["builder", "releaser", "rollout"]
+ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
+KEYS_VARIABLE = "QINGLAN_KEYS"
+"""The variable that names another folder of keys."""
+
+CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""The order n of P-256 (SEC 2, secp256r1)."""
+
+MOUNTED_KEYS = Path("/etc/qinglan/keys")
+"""The folder where a step finds its Secret; it holds the keys of that step's roles alone."""
+
+
+class PublicKey(NamedTuple):
+    id: str
+    """SHA-256 of the key as DER, SubjectPublicKeyInfo."""
+
+    key: Any
+
+    def verifies(self, signature: bytes, signed: bytes) -> bool:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        try:
+            self.key.verify(signature, signed, ec.ECDSA(SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+
+class Signer(NamedTuple):
+    id: str
+    role: Role
+    path: Path
+    key: Any
+
+    def sign(self, payload: bytes) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        return with_low_s(self.key.sign(payload, ec.ECDSA(SHA256())))
+
+
+def with_low_s(signature: bytes) -> bytes:
+    """The one of two spellings of an ECDSA signature that has the smaller s.
+
+    Where (r, s) verifies, so does (r, n - s), which anybody can compute without the key: the same release would have
+    a second digest. https://github.com/bitcoin/bips/blob/master/bip-0062.mediawiki
+    """
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+    r, s = decode_dss_signature(signature)
+    return encode_dss_signature(r, min(s, CURVE_ORDER - s))
+
+
+def keys_folder() -> Path:
+    """The folder that QINGLAN_KEYS names; else the mounted one, if it exists; else ~/.config/qinglan/keys."""
+    named = os.environ.get(KEYS_VARIABLE) or (MOUNTED_KEYS if MOUNTED_KEYS.is_dir() else "~/.config/qinglan/keys")
+    return Path(named).expanduser()
+
+
+def load_signer(role: Role, folder: Path | None = None) -> Signer:
+    """The role's private key; a ConfigError that says how to get one where there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    path = (folder or keys_folder()) / f"{role}.pem"
+    try:
+        if path.stat().st_mode & 0o022:
+            raise ConfigError(
+                f"{path}: others can write to this private key. Run `chmod 600 {path}` or make a new one."
+            )
+        key = load_pem_private_key(read_plain(path), None)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: no {role}'s key ({error.strerror}). `qinglan keys new` makes one; on a cluster, mount the "
+            f"Secret that holds {role}.pem at {MOUNTED_KEYS}."
+        ) from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"{path}: no private key in PEM without a password ({error}).") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
+        raise ConfigError(f"{path}: only EC keys on P-256 are accepted. `qinglan keys new` makes one.")
+    return Signer(key_id(key.public_key()), role, path, key)
+
+
+def make_key(path: Path) -> str:
+    """Write a new private key, readable by its owner only; returns the public key in PEM."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    try:
+        for folder in (*reversed(path.parent.parents), path.parent):  # `parents` of mkdir would take the umask's mode
+            if not folder.is_dir():
+                folder.mkdir(exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: no key can be written here ({error.strerror}). Remove it, or name another folder."
+        ) from error
+    return public_pem(key.public_key())
+
+
+def public_pem(key: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
+def parse_public_key(pem: str) -> PublicKey:
+    """Parse a public key in PEM; a ConfigError if it is not an EC key on P-256."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"no public key in PEM ({error})") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
+        raise ConfigError("only EC keys on P-256 are accepted")
+    return PublicKey(key_id(key), key)
+
+
+def key_id(key: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

@@ -1,0 +1,82 @@
+"""The model's signature in the OpenSSF's format (OMS), made by the model-signing library, so anyone can verify it.
+
+    sign_model(folder, signature, signer)
+    python -m model_signing verify key --no-ignore-git-paths --signature model.sig --public_key releaser.pub model/
+
+It signs with a key, not a certificate, as the library accepts expired certificates; and with one digest for each
+file, as it cannot verify shards. No file is ignored, not even git's. The name is in the release's statement.
+"""
+
+import base64
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
+from qinglan.files.plain_files import read_plain
+from qinglan.lineage.signing.findings import State
+from qinglan.lineage.signing.keys import PublicKey, Signer, public_pem
+
+SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
+Fault = tuple[State, str]
+OTHER_FILES = "Signature mismatch"
+"""Begins the library's message if the signature is valid, but for other files than these."""
+
+
+def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
+    """Sign every file of the folder; the signature must lie outside of it."""
+    from model_signing.signing import Config
+
+    config = Config().set_hashing_config(_hashing())
+    config.use_elliptic_key_signer(private_key=signer.path).sign(folder, signature)
+
+
+def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
+    """Why this is not the key's signature over exactly the files of the folder; None if it is.
+
+    The folder must hold plain files only. The library checks for missing and extra files only if the signature says
+    that no file was ignored, so its serialization must be SERIALIZATION.
+    """
+    try:
+        bundle = parse_json_mapping(read_plain(signature), signature.name)
+        hint = bundle["verificationMaterial"]["publicKey"]["hint"]
+        payload = parse_json_mapping(base64.b64decode(bundle["dsseEnvelope"]["payload"], validate=True), "payload")
+        serialization = payload["predicate"]["serialization"]
+    except OSError as error:
+        return "altered", f"cannot be read ({error.strerror})"
+    except (ValueError, KeyError, TypeError, DataError) as error:
+        return "altered", f"not a model signature made with an EC key ({type(error).__name__}: {error})"
+    if hint != key_hint(key):
+        return "untrusted", "signed with another key than the release's statement"
+    if serialization != SERIALIZATION:
+        return "altered", f"signed as {serialization}, which can leave files out; it must be {SERIALIZATION}"
+    return _verified(folder, signature, key)
+
+
+def key_hint(key: PublicKey) -> str:
+    """The name of a key in a signature."""
+    return hashlib.sha256(public_pem(key.key).encode()).hexdigest()
+
+
+def _verified(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
+    from model_signing.verifying import Config
+
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as public:
+        public.write(public_pem(key.key))
+        public.flush()
+        config = Config().set_hashing_config(_hashing()).use_elliptic_key_verifier(public_key=public.name)
+        try:
+            config.verify(folder, signature)
+        except Exception as error:  # the library and its dependencies raise many kinds; each means that it refuses
+            return "altered", f"model_signing refuses it: {str(error)[:300] or type(error).__name__}"
+    return None
+
+
+def _hashing() -> Any:
+    from model_signing.hashing import Config
+
+    return Config().use_file_serialization(hashing_algorithm="sha256").set_ignored_paths(
+        paths=(), ignore_git_paths=False
+    )  # fmt: skip

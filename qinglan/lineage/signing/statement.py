@@ -1,0 +1,199 @@
+"""The statement of a step: an in-toto Statement v1 with SLSA provenance v1.
+
+Artifacts are named by digest. It holds no local path, which could name a person, and no personal data.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
+from qinglan.files.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+STAGE_BUILD_TYPE = "urn:qinglan:stage:v2"
+"""SLSA's buildType: how to read externalParameters and dependencies. docs/audit.md has the table."""
+
+STAGE_BUILD_TYPE_V1 = "urn:qinglan:stage:v1"
+"""The former build type, still read: there a folder's SHA3-256 is called `sha256`."""
+
+UNKNOWN_ALGORITHM = "sha256 of a file, sha3_256 of a folder"
+"""The algorithm of a digest whose statement does not say whether it is a file's or a folder's."""
+
+COMMIT = "gitCommit"
+"""The algorithm of code; everything else is bytes that can be compared."""
+
+BUILDER = "urn:qinglan:builder:v1"
+RELEASE_STAGE = "release"
+"""The one stage whose statement a releaser signs."""
+
+EXTERNAL_INPUT = "given"
+"""Annotation of an external input, which no step made: the chain may end there."""
+
+
+class ArtifactRef(NamedTuple):
+    """An artifact by its digest."""
+
+    name: str
+    digest: str
+    """SHA-256 of a file's bytes, digests.py's digest of a folder, or the git commit of code."""
+
+    uri: str = ""
+    about: Mapping[str, Any] = {}
+    """Row counts and the like."""
+
+    algorithm: str = FILE_ALGORITHM
+
+    @property
+    def is_external(self) -> bool:
+        return bool(self.about.get(EXTERNAL_INPUT))
+
+    @property
+    def is_bytes(self) -> bool:
+        return self.algorithm != COMMIT
+
+
+class Statement(NamedTuple):
+    stage: str
+    made: tuple[ArtifactRef, ...]
+    used: tuple[ArtifactRef, ...]
+    config: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    """Figures that the step recorded."""
+
+    run: str
+    started: str
+    ended: str
+    versions: Mapping[str, str]
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that its settings name; "" where they name none."""
+        named = self.config.get("tenant_id") if isinstance(self.config, Mapping) else None
+        return named if isinstance(named, str) else ""
+
+    @property
+    def at(self) -> datetime:
+        """The time at which the step ended, as the statement claims."""
+        return parse_time(self.ended)
+
+
+def parse_time(text: str) -> datetime:
+    """An ISO time with its zone; a DataError otherwise."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{str(text)[:40]!r} is not a time") from error
+    if moment.tzinfo is None:
+        raise DataError(f"{text!r} has no time zone")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise DataError(f"{text!r} is out of range for a time") from error
+
+
+def to_payload(statement: Statement) -> bytes:
+    """The bytes that are signed."""
+    body = {
+        "_type": STATEMENT_TYPE,
+        "subject": [_resource(part) for part in statement.made],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": STAGE_BUILD_TYPE,
+                "externalParameters": {"stage": statement.stage, "config": statement.config},
+                "internalParameters": {"seeds": dict(_seeds(statement.config))},
+                "resolvedDependencies": [_resource(part) for part in statement.used],
+            },
+            "runDetails": {
+                "builder": {"id": BUILDER, "version": statement.versions},
+                "metadata": {
+                    "invocationId": statement.run, "startedOn": statement.started, "finishedOn": statement.ended,
+                },
+                "byproducts": [{"name": "facts", "annotations": statement.facts}],
+            },
+        },
+    }  # fmt: skip
+    return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+
+
+def from_payload(payload: bytes, where: str = "statement") -> Statement:
+    """Parse a payload; a DataError if it is not the statement of a stage."""
+    try:
+        body = parse_json_mapping(payload, where)
+    except DataError as error:
+        line = str(error).removeprefix(f"{where}:").rstrip(".")
+        raise DataError(f"{where}: not an in-toto statement (line {line}).") from error
+    try:
+        definition, details = body["predicate"]["buildDefinition"], body["predicate"]["runDetails"]
+        build_type = definition["buildType"]
+        types = body["_type"], body["predicateType"]
+        if types != (STATEMENT_TYPE, PREDICATE_TYPE) or build_type not in (STAGE_BUILD_TYPE, STAGE_BUILD_TYPE_V1):
+            raise DataError(f"{where}: no provenance of a stage ({body['predicateType']}, {build_type}).")
+        parameters, metadata = definition["externalParameters"], details["metadata"]
+        return Statement(
+            str(parameters["stage"]),
+            tuple(_parse_resource(resource, build_type) for resource in body["subject"]),
+            tuple(_parse_resource(resource, build_type) for resource in definition["resolvedDependencies"]),
+            _mapping(parameters["config"]),
+            _mapping(next((item["annotations"] for item in details["byproducts"] if item["name"] == "facts"), {})),
+            str(metadata["invocationId"]),
+            str(metadata["startedOn"]),
+            str(metadata["finishedOn"]),
+            _mapping(details["builder"].get("version", {})),
+        )
+    except (KeyError, TypeError, AttributeError, StopIteration, ValueError) as error:
+        raise DataError(f"{where}: not an in-toto statement ({type(error).__name__}: {error}).") from error
+
+
+def _resource(part: ArtifactRef) -> dict[str, Any]:
+    """in-toto's ResourceDescriptor."""
+    resource: dict[str, Any] = {"name": part.name, "digest": {part.algorithm: part.digest}}
+    if "://" in part.uri:
+        resource["uri"] = part.uri
+    if part.about:
+        resource["annotations"] = dict(part.about)
+    return resource
+
+
+def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
+    """Why the digest has the wrong algorithm, a file's for a folder or the reverse; "" if it is right."""
+    right = FOLDER_ALGORITHM if folder else FILE_ALGORITHM
+    if part.algorithm in (right, UNKNOWN_ALGORITHM):
+        return ""
+    return f"its digest is called {part.algorithm}, and that of a {'folder' if folder else 'file'} is {right}"
+
+
+def subject_digest(resource: Mapping[str, Any]) -> str:
+    """The digest of the release that a statement is about; older statements call it `sha256`."""
+    digests = resource["digest"]
+    return str(digests[FOLDER_ALGORITHM] if FOLDER_ALGORITHM in digests else digests[FILE_ALGORITHM])
+
+
+def _parse_resource(resource: Mapping[str, Any], build_type: str) -> ArtifactRef:
+    [(algorithm, digest)] = resource["digest"].items()
+    if build_type == STAGE_BUILD_TYPE_V1 and algorithm == FILE_ALGORITHM:
+        algorithm = UNKNOWN_ALGORITHM
+    about = _mapping(resource.get("annotations", {}))
+    return ArtifactRef(str(resource["name"]), str(digest), str(resource.get("uri", "")), about, algorithm)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{str(value)[:40]!r} stands where an object belongs")
+    return value
+
+
+def _seeds(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting named `seed`, by its path."""
+    if not isinstance(config, Mapping):
+        return
+    for name, value in config.items():
+        name_path = f"{path}.{name}" if path else str(name)
+        if name == "seed":
+            yield name_path, value
+        yield from _seeds(value, name_path)

@@ -1,0 +1,284 @@
+"""The statements of the evidence, each parsed and verified once."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import NamedTuple
+
+from qinglan.clock import how_long
+from qinglan.errors import DataError
+from qinglan.lineage.signing.dsse import IN_TOTO, Envelope, open_envelope
+from qinglan.lineage.signing.findings import Finding, State
+from qinglan.lineage.signing.keys import Role
+from qinglan.lineage.signing.statement import RELEASE_STAGE, Statement, from_payload, parse_time
+from qinglan.lineage.signing.trust import TrustPolicy
+
+MAX_CLOCK_AHEAD = timedelta(minutes=1)
+"""How far a signer's clock may be ahead of the auditor's."""
+
+BREAK_GLASS = "urn:qinglan:break-glass:v1"
+DATES = "dates"
+"""The name of the finding that signed statements are dated in the future."""
+
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
+"""How far the clocks of two machines that sign may differ."""
+
+FOLD_INPUT = re.compile(r"^fold \d+ ")
+"""The start of the names that a cross-fitted evaluation gives its folds' artifacts."""
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Step(NamedTuple):
+    """A statement, and the state of its signature."""
+
+    id: str
+    """SHA-256 of its envelope."""
+
+    statement: Statement
+    state: State
+    """attested: a trusted key signed it, for this tenant and at the time that it names."""
+
+    why: str
+    signer: str
+    """The trusted key that signed it; else the key that it claims."""
+
+    where: str
+
+    began: datetime = NEVER
+    done: datetime = NEVER
+    """When it started and ended, by its own statement."""
+
+    is_ahead: bool = False
+    """Its signature is trusted but dated in the future: the step is trusted once that time has come."""
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.state == "attested"
+
+
+class Use(NamedTuple):
+    """An input of a step."""
+
+    name: str
+    step: str
+    """Its id."""
+
+
+class Output(NamedTuple):
+    """An output of a step."""
+
+    digest: str
+    step: str
+    """Its id."""
+
+
+class StatementIndex(NamedTuple):
+    steps: dict[str, Step]
+    """By id."""
+
+    makers: dict[str, list[str]]
+    """The steps that claim to have made a digest. What a step only passed on, as a release does its model, it has not
+    made."""
+
+    external: frozenset[str]
+    """Digests that a trusted statement names as external inputs."""
+
+    named: frozenset[str]
+    """Digests that a trusted statement uses."""
+
+    doubtful: frozenset[str]
+    """Digests that an untrusted statement names as external inputs."""
+
+    findings: tuple[Finding, ...]
+    newest: frozenset[str] = frozenset()
+    """Ids of the steps that an audited run shows as its own."""
+
+    inputs: Mapping[str, Sequence[Use]] = MappingProxyType({})
+    """The inputs of trusted steps, by digest."""
+
+    outputs: Mapping[str, Sequence[Output]] = MappingProxyType({})
+    """The outputs of trusted steps, by name."""
+
+
+def index_statements(
+    envelopes: Iterable[tuple[str, bytes]],
+    policy: TrustPolicy,
+    tenant: str,
+    now: datetime,
+    newest: frozenset[str] = frozenset(),
+) -> StatementIndex:
+    """Read each statement once; a file that is not one, or was changed, is a finding.
+
+    `newest`: ids of the steps that an audited run shows as its own.
+    """
+    steps: dict[str, Step] = {}
+    findings: list[Finding] = []
+    for where, sealed in envelopes:
+        step_id = hashlib.sha256(sealed).hexdigest()
+        if step_id in steps:
+            continue
+        try:
+            envelope = open_envelope(sealed, where)
+            if is_break_glass(envelope):
+                continue
+            step = read_step(step_id, where, envelope, policy, tenant, now)
+        except DataError as error:
+            findings.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
+            continue
+        steps[step_id] = step
+        if step.state == "altered" and not step.is_ahead:
+            findings.append(Finding(f"statement of {step.statement.stage}", "altered", f"{where}: {step.why}"))
+    return _build_index(steps, findings, newest)
+
+
+def read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy, tenant: str, now: datetime) -> Step:
+    statement = from_payload(envelope.payload, where)
+    if fault := shape_fault(statement):
+        raise DataError(f"{where}: no statement of a stage ({fault}).")
+    try:
+        started, ended = parse_time(statement.started), parse_time(statement.ended)
+    except DataError as error:
+        return Step(step_id, statement, "altered", str(error), "", where)
+    state, why, signer = verify_signatures(envelope, policy, signing_role(statement), tenant, ended)
+    is_ahead = state == "attested" and started <= ended > now + MAX_CLOCK_AHEAD
+    if state == "attested" and (why := time_fault(started, ended, now)):
+        state = "altered"
+    elif state == "attested" and (why := tenant_fault(statement, tenant)):
+        state = "untrusted"
+    return Step(step_id, statement, state, why, signer, where, started, ended, is_ahead)
+
+
+def signing_role(statement: Statement) -> Role:
+    return "releaser" if statement.stage == RELEASE_STAGE else "builder"
+
+
+def verify_signatures(
+    envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime
+) -> tuple[State, str, str]:
+    """The state that the signatures give a statement, why, and the key that signed it or claims to have."""
+    claimed = next((signature.key for signature in envelope.signatures), "")
+    if envelope.payload_type != IN_TOTO:
+        return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed
+    state, why, key = policy.check_signatures(envelope, role, tenant, at)
+    return state, why, key or claimed
+
+
+def tenant_fault(statement: Statement, tenant: str) -> str:
+    """Why the statement is not this tenant's; "" if it is, or no tenant is known."""
+    if tenant and statement.tenant and statement.tenant != tenant:
+        return f"it is of tenant {statement.tenant!r}, and {tenant!r} is asked about"
+    return ""
+
+
+def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
+    """Why these times are impossible; "" if they are possible."""
+    if started > ended:
+        return f"it says that it ended {ended:%F %T}Z, before it started {started:%F %T}Z"
+    if ended > now + MAX_CLOCK_AHEAD:
+        return (
+            f"it is dated {how_long(ended - now)} in the future: it ended {ended:%F %T}Z, and it is {now:%F %T}Z now"
+        )
+    return ""
+
+
+def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
+    """One finding for all statements dated in the future: by how much, and what to do; None without any."""
+    if not ahead:
+        return None
+    newest = max(step.done for step in ahead)
+    return Finding(
+        DATES,
+        "altered",
+        f"signed statements dated up to {how_long(newest - now)} in the future: {len(ahead)} (it is {now:%F %T}Z "
+        "here). If this machine's clock is behind, set it. If a clock was ahead there, they are trusted from "
+        f"{newest:%F %T}Z on: wait, or set that clock and run the same command again. If the keys were made under "
+        "that clock as well, as a first run makes them, run `qinglan keys rotate builder` and `qinglan keys rotate "
+        "releaser` before, since no step is dated before its key. The command signs each step with the right date, "
+        "pays for no answer twice and repeats no finished training; on a cluster see docs/audit.md. If no clock was "
+        "ahead, somebody made the dates up",
+    )
+
+
+def shape_fault(statement: Statement) -> str:
+    """Name a value of the wrong type, which a forger may have put in to cause an error; "" if there is none."""
+    if not all(isinstance(value, dict) for value in (statement.config, statement.facts, statement.versions)):
+        return "config, facts or versions is no mapping"
+    for part in (*statement.made, *statement.used):
+        if not (isinstance(part.about, dict) and isinstance(part.uri, str)):
+            return f"{part.name} is described by no mapping"
+    return ""
+
+
+def is_break_glass(envelope: Envelope) -> bool:
+    """True for an override, which may lie among the statements; release_notes.py reads those."""
+    return BREAK_GLASS.encode() in envelope.payload[:300]
+
+
+def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozenset[str]) -> StatementIndex:
+    makers: dict[str, list[str]] = {}
+    external: set[str] = set()
+    named: set[str] = set()
+    doubtful: set[str] = set()
+    inputs: dict[str, list[Use]] = {}
+    outputs: dict[str, list[Output]] = {}
+    for step_id, step in steps.items():
+        used = {part.digest for part in step.statement.used}
+        for part in step.statement.made:
+            # A release's lineage is a copy of what steps before it have written and used.
+            copied = step.statement.stage == RELEASE_STAGE and part.name.startswith("lineage/")
+            if part.digest not in used and not copied:
+                makers.setdefault(part.digest, []).append(step_id)
+        if step.is_trusted:
+            named |= used
+            for part in step.statement.used:
+                inputs.setdefault(part.digest, []).append(Use(FOLD_INPUT.sub("", part.name), step_id))
+            for part in step.statement.made:
+                outputs.setdefault(part.name, []).append(Output(part.digest, step_id))
+        roots = external if step.is_trusted else doubtful
+        roots.update(part.digest for part in step.statement.used if part.about and part.is_external)
+    return StatementIndex(
+        steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings), newest, inputs,
+        outputs,
+    )  # fmt: skip
+
+
+def exchanged_reason(digest: str, index: StatementIndex) -> str:
+    """Why bytes that no step made are not what a step took them for; "" if no statement says so.
+
+    A trusted step took them under the name of an output that a trusted step before it had signed with other bytes.
+    """
+    for use in sorted(index.inputs.get(digest, ()), key=lambda use: (index.steps[use.step].began, use)):
+        user = index.steps[use.step]
+        latest = user.began + MAX_CLOCK_DIFFERENCE
+        outputs = [(index.steps[output.step], output) for output in index.outputs.get(use.name, ())]
+        earlier = [(maker, output) for maker, output in outputs if maker.done <= latest and maker.id != user.id]
+        if earlier:
+            maker, output = max(earlier, key=lambda item: (item[0].done, item[0].id))
+            return (
+                f"{user.statement.stage} took it for {use.name}, which {maker.statement.stage} had signed with "
+                f"digest {output.digest[:12]}: it was changed or exchanged between the two"
+            )
+    return ""
+
+
+def maker_of(digest: str, index: StatementIndex) -> str:
+    """The id of the step that made a digest; "" if none did.
+
+    Several steps may have, such as a stage that ran twice, or any that wrote an empty file. A trusted step is chosen
+    before others, then one of the audited run's newest, then the earliest. For an external input only a trusted step
+    counts as its maker.
+    """
+    makers = [index.steps[step_id] for step_id in index.makers.get(digest, ())]
+    if not makers:
+        return ""
+    maker = min(makers, key=lambda step: (not step.is_trusted, step.id not in index.newest, step.done, step.id))
+    return maker.id if digest not in index.external or maker.is_trusted else ""
+
+
+def first_made(digest: str, maker: Step, index: StatementIndex) -> datetime:
+    """The earliest time at which the bytes are known to exist: `maker` may not be the first that made them."""
+    makers = (index.steps[step_id] for step_id in index.makers[digest])
+    return min([maker.done, *(step.done for step in makers if step.is_trusted)])

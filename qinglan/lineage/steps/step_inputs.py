@@ -1,0 +1,163 @@
+"""Add to a step's record, by digest, what is no artifact: paid answers, prices, knowledge bases, prompts, verdict.
+
+    add_gateway_usage(step, "generate", gateway_url)
+    add_prompts(step, "teacher.*")
+
+No question or answer is recorded: a line of the list of paid answers names a call by the digest of its request, and
+the answer by its own digest.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+
+from qinglan.errors import OutageError
+from qinglan.evaluation.gates.verdict import Verdict, verdict_bytes
+from qinglan.files import digests
+from qinglan.files.files import sha256_bytes, sha256_file
+from qinglan.files.plain_files import read_plain
+from qinglan.http.http_client import Client, sync_client
+from qinglan.http.outages import Retries, outage_seconds
+from qinglan.lineage.signing.statement import EXTERNAL_INPUT, ArtifactRef
+from qinglan.lineage.steps.record import StepReport
+from qinglan.lineage.trace.release_folder import VERDICT, verdict_file_name
+from qinglan.lineage.trace.student_prompts import STUDENT_PROMPT
+from qinglan.llm.contract import PAID_PATH, PRICES_PATH
+from qinglan.llm.host_allowlist import check_host
+from qinglan.prompts import PROMPTS_FOLDER, SystemPrompt
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
+from qinglan.reward.config import RewardConfig
+from qinglan.rewriter.card import read_card
+from qinglan.style.service_responses import STYLE_MODEL_PATH
+
+TIMEOUT_SECONDS = 60.0
+AWAY_STATUSES = {502, 503, 504}
+
+
+def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
+    """Add the paid answers of this stage and the knowledge bases; an OutageError if the gateway does not answer."""
+    with gateway_http(gateway_url) as http:
+        paid = read_gateway(http, PAID_PATH, {"step": stage})
+        prices = read_gateway(http, PRICES_PATH)
+        bases = served_knowledge_bases(http)
+    answers = paid.count(b"\n")
+    if answers:
+        cost = sum(orjson.loads(line)["cost"] for line in paid.splitlines())
+        about = {"answers": answers, "cost": round(cost, 6)}
+        add_supporting_file(step, "journal", f"paid-{stage}.jsonl", paid, about)
+        add_supporting_file(step, "prices", f"prices-{stage}.json", prices)
+    for base in bases:
+        name = f"knowledge base {base['tenant_id']}/{base['kb_name']}"
+        step.used.append(ArtifactRef(name, base["snapshot"], "", {EXTERNAL_INPUT: True}))
+
+
+def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> None:
+    """Add the profile's prompt; prompt files that match the pattern, if it has none or only some tenants'."""
+    name = pattern.rstrip(".*")
+    texts = prompt if isinstance(prompt, dict) else {}
+    contents = {f"{name}.{tenant}": text.encode() for tenant, text in texts.items()}
+    if isinstance(prompt, str) and prompt:
+        contents[name] = prompt.encode()
+    else:
+        files = {path.stem: read_plain(path) for path in PROMPTS_FOLDER.glob(f"{pattern}.txt")}
+        contents = files | contents
+    for stem, content in sorted(contents.items()):
+        add_supporting_file(step, f"prompt {stem}", f"prompt-{stem}.txt", content)
+
+
+def add_student_prompts(step: StepReport, prompts: Mapping[str, str]) -> None:
+    """Add what the student is shown, by tenant: a release's card must name the same (student_prompts.py)."""
+    for tenant, text in sorted(prompts.items()):
+        add_supporting_file(step, f"{STUDENT_PROMPT}{tenant}", f"prompt-student.{tenant}.txt", text.encode())
+
+
+def add_reward(step: StepReport, config: RewardConfig) -> None:
+    """Add the reward's definition, and the style model behind it where there is one."""
+    defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+    add_supporting_file(step, "reward", "reward.json", defined)
+    if config.style is not None:
+        check_host(config.style.url, "reward.style.url")
+        with sync_client(config.style.url, timeout=TIMEOUT_SECONDS) as http:
+            model = orjson.loads(read_gateway(http, STYLE_MODEL_PATH))["sha256"]
+        step.used.append(ArtifactRef("style model", str(model), algorithm=digests.FOLDER_ALGORITHM))
+
+
+def add_critic(step: StepReport, model: Path) -> None:
+    """Add the model that the critic started from, where it was another than the actor; the trained model names it."""
+    if critic := read_card(model).parents.get("critic_model"):
+        step.used.append(ArtifactRef("critic_model", critic, "", {EXTERNAL_INPUT: True}, digests.FOLDER_ALGORITHM))
+
+
+def add_file(step: StepReport, name: str, path: Path | None) -> None:
+    """Add a file that the profile names, by its digest alone: its text may be personal and is not recorded."""
+    if path is not None:
+        step.used.append(ArtifactRef(name, sha256_file(path), "", {EXTERNAL_INPUT: True}))
+
+
+def add_supporting_file(
+    step: StepReport, name: str, file: str, content: bytes, about: dict[str, Any] | None = None
+) -> None:
+    """Add a file that is kept in the lineage, so that an auditor can read it."""
+    step.used.append(ArtifactRef(name, sha256_bytes(content), "", {EXTERNAL_INPUT: True, **(about or {})}))
+    step.papers[file] = content
+
+
+def add_verdict(step: StepReport, verdict: Verdict) -> None:
+    """Add the verdict as an output of the step, with its text."""
+    content = verdict_bytes(verdict)
+    step.outputs.append(ArtifactRef(VERDICT, sha256_bytes(content)))
+    step.papers[verdict_file_name(sha256_bytes(content))] = content
+
+
+def gateway_http(gateway_url: str) -> Client:
+    """A client of the run's own gateway: its list of paid answers has a line a call, and may be long."""
+    return sync_client(gateway_url, timeout=TIMEOUT_SECONDS, largest=None)
+
+
+def served_knowledge_bases(http: Client) -> list[dict[str, Any]]:
+    """The knowledge bases that the RAG service lists; a company's own service may list none."""
+    try:
+        response = _get(http, KNOWLEDGE_BASES_PATH)
+    except httpx2.HTTPError as error:
+        raise _gateway_outage(http, KNOWLEDGE_BASES_PATH, error) from error
+    if 400 <= response.status_code < 500:
+        return []
+    if response.status_code != 200:
+        raise _gateway_outage(http, KNOWLEDGE_BASES_PATH, f"status {response.status_code}")
+    listed = response.json().get("knowledge_bases", [])
+    return [base for base in listed if base.get("snapshot")]
+
+
+def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
+    """The body of the gateway's response; an OutageError if it gives none."""
+    try:
+        response = _get(http, path, parameters).raise_for_status()
+    except httpx2.HTTPError as error:
+        raise _gateway_outage(http, path, error) from error
+    return response.content
+
+
+def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> httpx2.Response:
+    """The gateway's response; waits through an outage as configured, since the stage's work is done by now."""
+    retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
+    for attempt in retries.attempts():
+        with attempt:
+            response = http.get(path, params=parameters)
+            if response.status_code in AWAY_STATUSES:
+                response.raise_for_status()
+    retries.answered()
+    return response
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)
+
+
+def _gateway_outage(http: Client, path: str, why: object) -> OutageError:
+    return OutageError(
+        f"{str(http.base_url).rstrip('/')}{path}: the gateway does not say what was used ({why}). "
+        "Run the stage again: what was paid for is in its journal."
+    )

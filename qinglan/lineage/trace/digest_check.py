@@ -1,0 +1,122 @@
+"""Compare the bytes that are found with the digests that they should have; each path is hashed once."""
+
+import sys
+from collections.abc import Iterable, Mapping, Set
+from pathlib import Path
+from typing import NamedTuple
+
+from qinglan.files.digests import digest as digest_of
+from qinglan.lineage.signing.findings import State
+from qinglan.lineage.signing.statement import ArtifactRef, algorithm_fault
+from qinglan.lineage.trace.evidence import Evidence, EvidenceLocation
+from qinglan.terminal.progress import step_progress
+
+MEGABYTE = 1 << 20
+PRECEDENCE: tuple[State, ...] = ("altered", "verified", "missing")
+"""The state of a digest with several copies: altered if any is; else verified if any is."""
+
+
+class DigestCheck(NamedTuple):
+    """The state of one digest's bytes."""
+
+    state: State
+    """verified, altered or missing."""
+
+    where: str
+    size: int | None = None
+    why: str = ""
+
+
+class HashedPath(NamedTuple):
+    digest: str
+    size: int
+
+
+def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: Set[str]) -> dict[str, DigestCheck]:
+    """The state of the bytes of these digests; a digest without a known location is left out.
+
+    Records are not signed, so anybody could have made one point anywhere. A path outside of the run is read only for
+    a digest that a trusted statement names, and only if both are files or both are folders.
+    """
+    locations = {
+        digest: [
+            location for location in evidence.locations(digest, part.name) if _may_read(location, digest, signed)
+        ]
+        for digest, part in parts.items()
+    }
+    faults = {
+        location: _location_fault(parts[digest], location) for digest in locations for location in locations[digest]
+    }
+    to_hash = {location.path for location, fault in faults.items() if not location.hashed and not fault}
+    hashes = hash_paths(sorted(path for path in to_hash if path.exists()))
+    checks = {}
+    for digest, candidates in locations.items():
+        results = [check_location(digest, location, faults[location], hashes) for location in candidates]
+        if results:
+            checks[digest] = min(results, key=_precedence)
+    return checks
+
+
+def _may_read(location: EvidenceLocation, digest: str, signed: Set[str]) -> bool:
+    return location.hashed or location.root is not None or digest in signed
+
+
+def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
+    """Why this location is wrong whatever its bytes are; "" if its bytes must be hashed."""
+    if location.hashed:
+        return ""
+    if location.root is None:
+        return algorithm_fault(part, location.path.is_dir()) if location.path.exists() else ""
+    root = location.root.absolute()
+    steps = location.path.absolute().relative_to(root).parts
+    prefixes = (root.joinpath(*steps[:end]) for end in range(1, len(steps) + 1))
+    link = next((prefix for prefix in prefixes if prefix.is_symlink()), None)
+    return f"{link} is a symbolic link: its bytes are elsewhere and can change" if link else ""
+
+
+def _precedence(check: DigestCheck) -> int:
+    return PRECEDENCE.index(check.state)
+
+
+def check_location(
+    digest: str, location: EvidenceLocation, fault: str, hashes: Mapping[Path, HashedPath]
+) -> DigestCheck:
+    where = str(location.path)
+    if fault:
+        return DigestCheck("altered", where, None, f"{where}: {fault}" if where not in fault else fault)
+    if location.hashed:
+        return DigestCheck("verified", where, location.path.stat().st_size if location.path.is_file() else None)
+    hashed = hashes.get(location.path)
+    if hashed is None:
+        return DigestCheck("missing", where, None, f"a record says that it is at {where}, but nothing is there")
+    if odd := _special_file(location.path):
+        return DigestCheck("altered", where, hashed.size, f"{odd}: a link or a device, where files belong")
+    if hashed.digest != digest:
+        actual = f"have digest {hashed.digest[:12]}, not {digest[:12]}" if location.root else f"are not {digest[:12]}"
+        why = f"the bytes at {where} {actual}"
+        return DigestCheck("altered", where, hashed.size, why)
+    return DigestCheck("verified", where, hashed.size)
+
+
+def hash_paths(paths: Iterable[Path]) -> dict[Path, HashedPath]:
+    """Digest and size of each file or folder, with a line of progress on a terminal."""
+    sizes = {path: _size(path) for path in paths}
+    hashes, done, total = {}, 0, sum(sizes.values())
+    with step_progress("hashing") as show:
+        for path, size in sizes.items():
+            if sys.stdout.isatty() and total > 256 * MEGABYTE:
+                show(done // MEGABYTE, total // MEGABYTE, f"MB, {path.name}")
+            hashes[path] = HashedPath(digest_of(path), size)
+            done += size
+    return hashes
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _special_file(path: Path) -> Path | None:
+    """An entry of a folder that is neither a file nor a folder, which the folder's digest does not cover."""
+    entries = path.rglob("*") if path.is_dir() else ()
+    return next((entry for entry in entries if entry.is_symlink() or not (entry.is_file() or entry.is_dir())), None)

@@ -1,0 +1,305 @@
+"""Evidence of an audit: statements and bytes in a release, a run or any folder. The walk verifies all of it.
+
+evidence = CombinedEvidence([RunFolder(Path("runs/demo/fivedoctors")), FileEvidence(Path("data"))])
+"""
+
+import hashlib
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
+from qinglan.files.digests import file_digests, tree_digest
+from qinglan.files.files import sha256_file
+from qinglan.files.plain_files import read_plain
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, open_envelope
+from qinglan.lineage.signing.statement import from_payload
+from qinglan.lineage.trace.release_folder import LINEAGE, MODEL, PROVENANCE
+
+
+class EvidenceLocation(NamedTuple):
+    """A path where the bytes of a digest should be."""
+
+    path: Path
+    hashed: bool = False
+    """It was found by hashing it, so its bytes are known to match."""
+
+    root: Path | None = None
+    """The run's or release's folder that holds it; None for a path elsewhere that an unsigned record names."""
+
+
+class Evidence:
+    """The base of all evidence: no statements, no bytes."""
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        """Each envelope with its path; the same envelope may come more than once."""
+        return iter(())
+
+    def newest_steps(self) -> frozenset[str]:
+        """Ids of the steps that an audited run shows as its own: of each stage its newest."""
+        return frozenset()
+
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        """Places that may hold these bytes."""
+        return ()
+
+    def papers(self) -> Iterator[tuple[Path, str]]:
+        """Supporting files beside the statements (prompts, prices, lists of paid answers), with their digests."""
+        return ((path, digest) for digest, paths in self._papers.items() for path in paths)
+
+    def journals(self) -> Sequence[Path]:
+        """Journals of paid answers."""
+        return ()
+
+    @cached_property
+    def _papers(self) -> Mapping[str, Sequence[Path]]:
+        """Places by digest: a lineage holds the papers of all steps before it, too."""
+        return {}
+
+    def _paper_locations(self, digest: str) -> tuple[EvidenceLocation, ...]:
+        return tuple(EvidenceLocation(path, hashed=True) for path in self._papers.get(digest, ())[:1])
+
+
+class CombinedEvidence(Evidence):
+    def __init__(self, parts: Iterable[Evidence]) -> None:
+        self.parts = tuple(parts)
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        return (statement for part in self.parts for statement in part.statements())
+
+    def newest_steps(self) -> frozenset[str]:
+        return frozenset().union(*(part.newest_steps() for part in self.parts))
+
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        locations = (location for part in self.parts for location in part.locations(digest, name))
+        return tuple({location.path: location for location in locations}.values())
+
+    def papers(self) -> Iterator[tuple[Path, str]]:
+        return (paper for part in self.parts for paper in part.papers())
+
+    def journals(self) -> Sequence[Path]:
+        return tuple(journal for part in self.parts for journal in part.journals())
+
+
+class FileEvidence(Evidence):
+    """Any folder or file: its contents by digest, hashed once, and the commits of a git repository."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise DataError(f"{path}: no such folder. --files names a folder with the external inputs.")
+        self.path = path
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        return read_statements(self.path)
+
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        if len(digest) == 40:
+            path = self.path if has_commit(self.path, digest) else None
+        else:
+            path = self._by_digest.get(digest)
+        return (EvidenceLocation(path, hashed=True),) if path else ()
+
+    @cached_property
+    def _by_digest(self) -> dict[str, Path]:
+        if self.path.is_file():
+            return {sha256_file(self.path): self.path}
+        files = file_digests(self.path)
+        folders: dict[str, dict[str, str]] = {".": files}
+        for name, sha in files.items():
+            parts = name.split("/")
+            for end in range(1, len(parts)):
+                folders.setdefault("/".join(parts[:end]), {})["/".join(parts[end:])] = sha
+        by_digest = {tree_digest(inside): self.path / name for name, inside in folders.items()}
+        return by_digest | {sha: self.path / name for name, sha in files.items()}
+
+
+class ReleaseFolder(Evidence):
+    """A release: its own statement says what its files are; the lineage folder's papers are found by digest."""
+
+    def __init__(self, path: Path, absent: frozenset[str] = frozenset()) -> None:
+        """`absent` files stayed in the store; without them the model's folder is not that of its digest either."""
+        self.path, self.absent = path, absent | ({MODEL} if absent else set())
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        if (path := self.path / PROVENANCE).is_file():
+            yield str(path), read_plain(path)
+        yield from read_statements(self.path / LINEAGE)
+
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        signed = (EvidenceLocation(path, root=self.path) for path in self._signed_paths.get(digest, ()))
+        return (*signed, *self._paper_locations(digest))
+
+    @cached_property
+    def _papers(self) -> Mapping[str, Sequence[Path]]:
+        return supporting_files([self.path / LINEAGE])
+
+    @cached_property
+    def _signed_paths(self) -> dict[str, list[Path]]:
+        """Files and folders by the digest that the release's statement gives them, in this very folder."""
+        try:
+            outputs = from_payload(open_envelope(read_plain(self.path / PROVENANCE)).payload).made
+        except (OSError, DataError):
+            return {}
+        paths: dict[str, list[Path]] = {}
+        for part in outputs:
+            inside = ".." not in Path(part.name).parts and not Path(part.name).is_absolute()
+            if inside and part.name not in self.absent:
+                paths.setdefault(part.digest, []).append(self.path / part.name)
+        return paths
+
+
+class RunFolder(Evidence):
+    """A run, which may have been moved: paths below artifacts/ in its records are resolved in this folder.
+
+    Only outputs of this run's steps must exist. An external input, such as the spreadsheet, may be gone.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def statements(self) -> Iterator[tuple[str, bytes]]:
+        yield from read_statements(self.root / "records")
+        yield from read_statements(self.root / "artifacts")
+
+    def newest_steps(self) -> frozenset[str]:
+        return frozenset(hashlib.sha256(sealed).hexdigest() for _, sealed in read_statements(self.root / "records"))
+
+    def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        recorded = (
+            EvidenceLocation(path, root=self.root if self._is_inside(path) else None)
+            for path in self._recorded_paths.get(digest, ())
+        )
+        released = (location for release in self.releases for location in release.locations(digest, name))
+        return (*recorded, *released, *self._paper_locations(digest))
+
+    def journals(self) -> Sequence[Path]:
+        journal = self.root / "journal.sqlite"
+        return (journal,) if journal.is_file() else ()
+
+    @cached_property
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Each step's record by stage. Records are not signed, and only give paths."""
+        paths = (path for path in sorted((self.root / "records").glob("*.json")) if path.is_file())
+        records = {path.stem: _read_json(path) for path in paths if not path.name.endswith(ENVELOPE_SUFFIX)}
+        return {stage: record for stage, record in records.items() if record}
+
+    @cached_property
+    def releases(self) -> list[ReleaseFolder]:
+        return [ReleaseFolder(path.parent) for path in sorted((self.root / "artifacts").rglob(PROVENANCE))]
+
+    def digest_of(self, path: Path) -> str:
+        """The digest that the records give this path; "" if they do not name it."""
+        resolved = path.resolve()
+        recorded = self._recorded_paths.items()
+        return next((digest for digest, paths in recorded if resolved in (path.resolve() for path in paths)), "")
+
+    def recorded_digests(self, name: str) -> frozenset[str]:
+        """The digests that the records give an artifact of this name."""
+        return frozenset(digest for digest, path in self._artifacts(name) if digest)
+
+    def recorded_digest(self, path: Path, name: str) -> str:
+        """The digest that the records give the artifact of this name at this path; "" if it is not there."""
+        resolved = path.resolve()
+        return next((digest for digest, at in self._artifacts(name) if at and at.resolve() == resolved), "")
+
+    def _artifacts(self, name: str) -> Iterator[tuple[str, Path | None]]:
+        for record in self.records.values():
+            for kind in ("inputs", "outputs"):
+                if part := mapping_or_empty(mapping_or_empty(record.get(kind)).get(name)):
+                    path = self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs")
+                    yield str(part.get("sha256", "")), path
+
+    @cached_property
+    def _recorded_paths(self) -> dict[str, list[Path]]:
+        """The paths at which the records say that bytes are, by their digests."""
+        paths: dict[str, dict[Path, None]] = {}
+        for record in self.records.values():
+            for kind in ("inputs", "outputs"):
+                for part in map(mapping_or_empty, mapping_or_empty(record.get(kind)).values()):
+                    if path := self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs"):
+                        paths.setdefault(str(part.get("sha256", "")), {})[path] = None
+        return {digest: list(unique) for digest, unique in paths.items()}
+
+    def _recorded_path(self, uri: str, is_output: bool) -> Path | None:
+        path = local_path(uri)
+        if path is None:
+            return None
+        moved = [self.root / "artifacts" / rest for rest in _below_artifacts(path)]
+        existing = next(filter(_exists, moved), None)
+        if existing is None and is_output:
+            inside = moved[0] if moved else path
+            return inside if self._is_inside(inside) else None
+        candidate = existing or path
+        return candidate if _exists(candidate) else None
+
+    def _is_inside(self, path: Path) -> bool:
+        """True if the path is in this run's folder by its text alone; links are not followed."""
+        return ".." not in path.parts and path.absolute().is_relative_to(self.root.absolute())
+
+    @cached_property
+    def _papers(self) -> Mapping[str, Sequence[Path]]:
+        return supporting_files(sorted((self.root / "artifacts").rglob(LINEAGE)))
+
+
+def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every envelope below a folder, in the order of names; or the one that a path names."""
+    if folder.is_file() and folder.name.endswith(ENVELOPE_SUFFIX):
+        yield str(folder), read_plain(folder)
+    for path in sorted(folder.rglob(f"*{ENVELOPE_SUFFIX}")):
+        if path.is_file():
+            yield str(path), read_plain(path)
+
+
+def mapping_or_empty(value: Any) -> dict[str, Any]:
+    """The value if it is a mapping, else an empty one: the files may hold anything."""
+    return value if isinstance(value, dict) else {}
+
+
+def supporting_files(folders: Iterable[Path]) -> dict[str, list[Path]]:
+    """The files beside the statements, by digest."""
+    files: dict[str, list[Path]] = {}
+    for path in (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())):
+        if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX):
+            files.setdefault(sha256_file(path), []).append(path)
+    return files
+
+
+def local_path(uri: str) -> Path | None:
+    """The path on this machine; None for what is elsewhere."""
+    if uri.startswith("file://"):
+        return Path(unquote(urlsplit(uri).path))
+    return Path(uri) if uri and "://" not in uri else None
+
+
+def _exists(path: Path) -> bool:
+    """True if the path exists; false also for a path that the system refuses, such as one of 5,000 characters."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def has_commit(repository: Path, commit: str) -> bool:
+    command = ["git", "-C", str(repository), "cat-file", "-e", f"{commit}^{{commit}}"]
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _below_artifacts(path: Path) -> list[str]:
+    """The path inside of a run's artifacts/, the likeliest run first."""
+    parts = path.parts
+    at = [number for number, part in enumerate(parts) if part == "artifacts" and number + 1 < len(parts)]
+    return ["/".join(parts[number + 1 :]) for number in reversed(at) if ".." not in parts[number + 1 :]]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return parse_json_mapping(read_plain(path), str(path))
+    except (DataError, OSError):
+        return {}

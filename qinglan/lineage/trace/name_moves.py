@@ -1,0 +1,162 @@
+"""The signatures on a name's history: they prove who pointed a name at a release, and which entries came before.
+
+store.point(name, digest, expected, signer.id, sign_with(signer))
+name_findings(claim, policy, now)       # [] if a trusted releaser's key signed the newest entry
+
+Each entry holds the sha256 of the entry before it, so a signature on the newest covers all of them. That no newer
+entry was removed cannot be proven from the history alone. Two other places show it: a release in the store that was
+signed for the name later (`name_findings`), and a ModelRollout of a release that the history lacks
+(`forgotten_releases`).
+"""
+
+import base64
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qinglan.clock import how_long
+from qinglan.errors import DataError
+from qinglan.lineage.signing.dsse import (
+    Envelope,
+    Signature,
+    open_envelope,
+    pre_authentication_encoding,
+    verify_signature,
+)
+from qinglan.lineage.signing.findings import Finding, State
+from qinglan.lineage.signing.keys import Signer
+from qinglan.lineage.signing.statement import RELEASE_STAGE, from_payload
+from qinglan.lineage.signing.statement_index import MAX_CLOCK_AHEAD, verify_signatures
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.release_folder import PROMOTE, PROVENANCE
+from qinglan.store.name_history import EntrySignature, HistoryEntry, NameHistory, SignEntry
+from qinglan.store.store import RELEASES
+
+if TYPE_CHECKING:
+    from qinglan.store import Store
+
+ENTRY_TYPE = "application/vnd.qinglan.name+json"
+"""DSSE's payload type of an entry: a signature over anything else cannot pass for one."""
+
+
+class NameClaim(NamedTuple):
+    """Evidence in a store about where a name points."""
+
+    history: NameHistory
+    unnamed: Mapping[str, bytes]
+    """The statement of each release in the store that no entry of the history names, by the release's digest."""
+
+
+def read_claim(store: "Store", history: NameHistory) -> NameClaim:
+    pointed_at = {entry.digest for entry in history.history}
+    statements = {
+        digest: store.shelf.read(f"{RELEASES}/{digest}/{PROVENANCE}") or b""
+        for digest in store.digests()
+        if digest not in pointed_at
+    }
+    return NameClaim(history, statements)
+
+
+def sign_with(signer: Signer) -> SignEntry:
+    """Sign an entry as DSSE signs."""
+
+    def sign(payload: bytes) -> EntrySignature:
+        signed = signer.sign(pre_authentication_encoding(payload, ENTRY_TYPE))
+        return EntrySignature(signer.id, base64.b64encode(signed).decode())
+
+    return sign
+
+
+def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[Finding]:
+    """Reasons not to believe that the name points where its newest entry says."""
+    name, newest = claim.history.name, claim.history.current
+    if fault := entry_fault(claim.history, policy, now):
+        return [fault]
+    return [
+        Finding(
+            f"name {name}",
+            "missing",
+            f"release {digest[:12]} was signed for it later than its newest entry, and no entry names that release: "
+            "register did not end, or somebody removed the entry",
+        )
+        for digest, sealed in claim.unnamed.items()
+        if _signed_later(sealed, name, newest, policy)
+    ]
+
+
+def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Finding | None:
+    """Why the newest entry is not trusted; None if it is."""
+    newest = history.current
+    state, why = _check_entry(history.name, newest, policy)
+    ahead = datetime.fromisoformat(newest.time) - now
+    if state == "attested" and ahead > MAX_CLOCK_AHEAD:
+        state = "altered"
+        why = (
+            f"it is dated {how_long(ahead)} in the future ({newest.time}). If a clock was ahead there, it is trusted "
+            "from that time on, and register under the right clock moves the name again"
+        )
+    if state == "attested":
+        return None
+    return Finding(f"name {history.name}", state, f"entry {len(history.history)}: {why}")
+
+
+def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str:
+    """Why register cannot have written the newest entry; "" if it may have, even by a key rotated since."""
+    newest, number = history.current, len(history.history)
+    if not newest.signature:
+        signed_before = any(entry.signature for entry in history.history)
+        return f"entry {number} is not signed, and an earlier one is" if signed_before else ""
+    if policy is None:
+        return ""
+    trusted = policy.keys.get(newest.key)
+    if trusted is None or trusted.role != "releaser":
+        return f"entry {number} is signed by key {newest.key[:12]}, and the trust policy has no such releaser"
+    envelope = _envelope(newest)
+    if newest.name != history.name or not verify_signature(envelope, envelope.signatures[0], trusted.key):
+        return f"entry {number} is not what key {newest.key[:12]} signed"
+    return ""
+
+
+def forgotten_releases(history: NameHistory, rollouts: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Rollouts of a release of this name that no entry of the history names, each with the release."""
+    pointed_at = {entry.digest for entry in history.history}
+    releases = ((rollout["metadata"]["name"], rollout["spec"]["release"]) for rollout in rollouts)
+    return [
+        f"{rollout} deployed {str(release['digest'])[:12]}"
+        for rollout, release in releases
+        if release["name"] == history.name and release["digest"] not in pointed_at
+    ]
+
+
+def _check_entry(name: str, entry: HistoryEntry, policy: TrustPolicy) -> tuple[State, str]:
+    if not entry.signature:
+        return "untrusted", "nobody signed it"
+    if entry.name != name:
+        return "altered", f"it was signed for {entry.name}"
+    at = datetime.fromisoformat(entry.time)
+    state, why, _ = policy.check_signatures(_envelope(entry), "releaser", name.partition("/")[0], at)
+    return state, why
+
+
+def _envelope(entry: HistoryEntry) -> Envelope:
+    try:
+        value = base64.b64decode(entry.signature, validate=True)
+    except ValueError:
+        value = b""  # a value that no key verifies
+    return Envelope(entry.payload, ENTRY_TYPE, (Signature(entry.key, value),))
+
+
+def _signed_later(sealed: bytes, name: str, newest: HistoryEntry, policy: TrustPolicy) -> bool:
+    """True if this is the statement of a release of this name that a trusted key signed after the newest entry."""
+    try:
+        envelope = open_envelope(sealed, PROVENANCE)
+        statement = from_payload(envelope.payload, PROVENANCE)
+        later = statement.at > datetime.fromisoformat(newest.time)
+    except DataError:
+        return False
+    named = statement.config.get("name") if isinstance(statement.config, Mapping) else None
+    promoted = statement.stage == RELEASE_STAGE and statement.facts.get("verdict") == PROMOTE
+    if not later or not promoted or named != name:
+        return False
+    state, _, _ = verify_signatures(envelope, policy, "releaser", name.partition("/")[0], statement.at)
+    return state == "attested"

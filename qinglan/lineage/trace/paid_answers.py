@@ -1,0 +1,120 @@
+"""Paid answers in an audit: the signed lists of a run compared with its journal, both ways.
+
+    findings = check_journals(evidence, statements)
+
+A list names each call by the digest of its request, and each answer by its own digest. Each listed answer must be in
+the journal unchanged. Each answer in the journal must belong to its request, and that request must have been sent. If
+a list is missing, the journal must still produce the list that the step signed.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
+from qinglan.files.files import sha256_bytes
+from qinglan.files.plain_files import open_plain
+from qinglan.lineage.signing.findings import WORST_FIRST, Finding
+from qinglan.lineage.signing.statement import Statement
+from qinglan.lineage.trace.evidence import Evidence
+from qinglan.llm.paid.journal_reader import JournalAnswer, paid_answers_jsonl, read_answers
+
+PAID_ANSWERS_PATTERN = "paid-*.jsonl"
+JOURNAL = "journal"
+"""The input by which a statement names its list of paid answers."""
+
+MAX_NAMED_ANSWERS = 20
+"""Faulty answers that are named one by one; the rest are counted."""
+
+COST_TOLERANCE = 1e-9
+
+
+def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Iterator[Finding]:
+    """Compare every list of paid answers at hand with every journal at hand."""
+    papers = paid_lists(evidence)
+    signed = {part.digest: item for item in statements for part in item.used if part.name == JOURNAL}
+    for journal in evidence.journals():
+        try:
+            answers = {answer.call: answer for answer in read_answers(journal)}
+            unlisted = [item for digest, item in signed.items() if digest not in papers]
+            lost = [item.stage for item in unlisted if not _gives(journal, item)]
+        except (DataError, sqlite3.DatabaseError) as error:
+            yield Finding(journal.name, "altered", str(error))
+            continue
+        yield from _capped(_journal_faults(answers.values()), journal.name)
+        for path in sorted(papers.values()):
+            with open_plain(path) as lines:
+                yield from compare_answers(path.name, lines, answers)
+        for stage in sorted(lost):
+            why = f"{stage} signed a list of paid answers; it is gone, and {journal.name} gives another"
+            yield Finding(f"paid answers of {stage}", "missing", why)
+
+
+def paid_lists(evidence: Evidence) -> dict[str, Path]:
+    """The lists of paid answers at hand, by digest."""
+    return {digest: path for path, digest in evidence.papers() if path.match(PAID_ANSWERS_PATTERN)}
+
+
+def read_costs(paid_list: Path) -> dict[str, float] | None:
+    """The cost of each call that a list names; None where it is no such list."""
+    with open_plain(paid_list) as lines:
+        try:
+            rows = [parse_json_mapping(line, paid_list.name) for line in lines]
+            return {str(row["call"]): float(row["cost"] or 0) for row in rows}
+        except (DataError, KeyError, TypeError, ValueError):
+            return None
+
+
+def _gives(journal: Path, statement: Statement) -> bool:
+    """True if the journal still produces the list that the statement names."""
+    listed = sha256_bytes(paid_answers_jsonl(journal, statement.stage))
+    return listed in {part.digest for part in statement.used}
+
+
+def _journal_faults(answers: Iterable[JournalAnswer]) -> Iterator[Finding]:
+    for answer in answers:
+        what = f"answer {answer.call[:12]}"
+        if answer.fault:
+            yield Finding(what, "altered", answer.fault)
+        elif not answer.sent:
+            yield Finding(what, "altered", "the journal holds it, and no request for it was ever sent")
+
+
+def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
+    """Each call of the paper whose answer differs in the journal, or is not in it; `answers` are by call."""
+    yield from _capped(_list_faults(paper, lines, answers), paper)
+
+
+def _list_faults(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
+    for number, line in enumerate(lines, 1):
+        try:
+            row = parse_json_mapping(line, paper)
+            call, digest, model, cost = str(row["call"]), row["answer"], row.get("model"), row.get("cost")
+        except (DataError, KeyError):
+            yield Finding(f"{paper}:{number}", "altered", "not a line of paid answers")
+            continue
+        what, answer = f"answer {call[:12]}", answers.get(call)
+        if answer is None:
+            yield Finding(what, "missing", f"{paper} names it; the journal lacks it")
+        elif answer.digest != digest:
+            why = f"the journal's answer to {call} has digest {answer.digest[:12]}, {paper} says {str(digest)[:12]}"
+            yield Finding(what, "altered", why)
+        elif model != answer.model:
+            yield Finding(what, "altered", f"the journal says that {answer.model} gave it, and {paper} says {model}")
+        elif not _same_cost(cost, answer.cost):
+            yield Finding(what, "altered", f"the journal says that it cost {answer.cost}, and {paper} says {cost}")
+
+
+def _same_cost(listed: object, journal: float | None) -> bool:
+    if journal is None:
+        return True
+    return isinstance(listed, (int, float)) and abs(listed - journal) <= COST_TOLERANCE
+
+
+def _capped(findings: Iterable[Finding], source: str) -> Iterator[Finding]:
+    """The worst findings one by one, then the number of the rest."""
+    faults = sorted(findings, key=lambda fault: WORST_FIRST.index(fault.state))
+    yield from faults[:MAX_NAMED_ANSWERS]
+    if rest := faults[MAX_NAMED_ANSWERS:]:
+        yield Finding(f"{len(rest)} more answers of {source}", rest[0].state, "as those above")

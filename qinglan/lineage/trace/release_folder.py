@@ -1,0 +1,187 @@
+"""A release's folder: a model that may serve, with the evidence for it.
+
+    model/                 the model, byte for byte as it was evaluated
+    model.sig              the releaser's signature over it (OMS)
+    provenance.dsse.json   the releaser's statement: this name, these files, this verdict
+    mlbom.cdx.json  evaluation.json  report.html
+    lineage/               the statements of every step before it, and their supporting files
+
+release = read_release(folder)      # nothing is verified; release_check.py does that
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from qinglan.documents import parse_json_mapping
+from qinglan.errors import DataError
+from qinglan.files.digests import FOLDER_ALGORITHM, tree_digest
+from qinglan.files.files import sha256_bytes, sha256_file
+from qinglan.files.plain_files import plain_files, read_plain
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
+from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload, parse_time
+
+MODEL, LINEAGE = "model", "lineage"
+FOLDERS = (MODEL, LINEAGE)
+SIGNATURE, PROVENANCE, BOM = "model.sig", "provenance.dsse.json", "mlbom.cdx.json"
+EVALUATION, REPORT = "evaluation.json", "report.html"
+
+VERDICT = "verdict"
+"""The gate's verdict: an output of the gate and an input of the release."""
+
+PROMOTE, HOLD = "promote", "hold"
+
+
+class Release(NamedTuple):
+    """A release as its own statement describes it, unverified."""
+
+    name: str
+    """Tenant and model: fivedoctors/rewriter."""
+
+    tenant: str
+    statement: Statement
+    digest: str
+    """The digest of the whole folder: a store keeps it under this, and a name points to it."""
+
+
+class ReleaseStatement(NamedTuple):
+    """The release's own statement, unverified."""
+
+    name: str
+    tenant: str
+    statement: Statement
+    envelope: Envelope
+    digest: str
+    """The digest of its file."""
+
+
+class LineageStatement(NamedTuple):
+    """A statement of a lineage folder, unverified."""
+
+    file: str
+    digest: str
+    envelope: Envelope
+    statement: Statement
+
+
+def read_release(folder: Path) -> Release:
+    """Read a release and hash its files; a DataError if the folder is not a release."""
+    release = read_release_statement(folder)
+    files = {name: sha256_file(path) for name, path in sorted_files(plain_files(folder).files)}
+    return Release(release.name, release.tenant, release.statement, tree_digest(files))
+
+
+def read_release_statement(folder: Path) -> ReleaseStatement:
+    """The statement and the name in it; a DataError where there is none."""
+    path = folder / PROVENANCE
+    if path.is_symlink() or not path.is_file():
+        raise DataError(f"{path}: no such file, or not a plain one. The register stage writes a release.")
+    sealed = read_plain(path)
+    envelope = open_envelope(sealed, str(path))
+    statement = from_payload(envelope.payload, str(path))
+    name = statement.config.get("name") if isinstance(statement.config, Mapping) else None
+    if statement.stage != RELEASE_STAGE or not isinstance(name, str) or name.count("/") != 1:
+        raise DataError(f"{path}: the statement of {statement.stage}, and none of a release with its name.")
+    parse_time(statement.ended)
+    return ReleaseStatement(name, name.partition("/")[0], statement, envelope, sha256_bytes(sealed))
+
+
+def read_figures(folder: Path | None) -> dict[str, Any]:
+    """The release's evaluation, unverified; empty where it cannot be read."""
+    try:
+        return parse_json_mapping(read_plain(folder / EVALUATION), EVALUATION) if folder else {}
+    except (OSError, DataError):
+        return {}
+
+
+def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
+    """Files sorted as a folder's digest takes them: by the bytes of their names."""
+    return sorted(files.items(), key=lambda item: item[0].encode())
+
+
+def release_artifacts(files: Mapping[str, str]) -> list[ArtifactRef]:
+    """The outputs in a release's statement: each file, and the folders by the names of their artifacts."""
+    trees = [
+        ArtifactRef(folder, tree_digest(files_inside(files, folder)), algorithm=FOLDER_ALGORITHM)
+        for folder in FOLDERS
+    ]
+    return [*trees, *(ArtifactRef(name, digest) for name, digest in files.items())]
+
+
+def files_inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
+    """The files of one folder, by their paths in it, as its own digest takes them."""
+    return {
+        name.removeprefix(f"{folder}/"): files[name]
+        for name in sorted(files, key=str.encode)
+        if name.startswith(f"{folder}/")
+    }
+
+
+def verdict_file_name(digest: str) -> str:
+    return f"{VERDICT}-{digest[:12]}.json"
+
+
+def says_promote(verdict: bytes) -> bool:
+    try:
+        return bool(parse_json_mapping(verdict, VERDICT)["word"] == PROMOTE)
+    except (DataError, KeyError):
+        return False
+
+
+def read_lineage(lineage: Path) -> list[LineageStatement]:
+    """All statements of the folder, oldest first; a DataError if a file is not a statement."""
+    statements = [read_lineage_statement(path) for path in sorted(lineage.glob(f"*{ENVELOPE_SUFFIX}"))]
+    return sorted(statements, key=lambda item: (item.statement.at, item.file))
+
+
+def read_lineage_statement(path: Path) -> LineageStatement:
+    """Read one statement; a DataError if the file is not one, or has no time."""
+    sealed = read_plain(path)
+    envelope = open_envelope(sealed, str(path))
+    statement = from_payload(envelope.payload, str(path))
+    parse_time(statement.ended)
+    return LineageStatement(path.name, sha256_bytes(sealed), envelope, statement)
+
+
+def gate_statements(lineage: list[LineageStatement], evaluation: str, verdict: str) -> list[LineageStatement]:
+    """The statements that claim to have made this verdict from this evaluation."""
+    return [
+        item
+        for item in lineage
+        if evaluation in {part.digest for part in item.statement.used}
+        and verdict in {part.digest for part in item.statement.made if part.name == VERDICT}
+    ]
+
+
+def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> dict[str, str]:
+    """Say what is wrong with the supporting files of a lineage; `files` are its files, name to digest.
+
+    Either no statement names the bytes, or they have the name of something else, so that a reader would take one
+    prompt for another.
+    """
+    named: dict[str, dict[str, None]] = {}
+    for part in (part for statement in statements for part in (*statement.made, *statement.used)):
+        named.setdefault(part.digest, {})[part.name] = None
+    papers = {name: digest for name, digest in sorted(files.items()) if not name.endswith(ENVELOPE_SUFFIX)}
+    faults = {name: name_fault(name, digest, named.get(digest, {})) for name, digest in papers.items()}
+    return {name: fault for name, fault in faults.items() if fault}
+
+
+def name_fault(file: str, digest: str, artifacts: Iterable[str]) -> str:
+    """Why a supporting file is not what statements name by its digest; "" if it is."""
+    names = tuple(artifacts)
+    if not names:
+        return "no statement names these bytes"
+    patterns = [paper_pattern(name, digest) for name in names]
+    if any(fnmatchcase(PurePath(file).name, pattern) for pattern in patterns):
+        return ""
+    return f"these bytes are {', '.join(names)}, and lie under another name"
+
+
+def paper_pattern(artifact: str, digest: str) -> str:
+    """The name pattern of the supporting file for an artifact of this name, as step_inputs.py writes it."""
+    if artifact.startswith("prompt "):
+        return f"{artifact.replace(' ', '-', 1)}.txt"
+    patterns = {"reward": "reward.json", "journal": "paid-*.jsonl", "prices": "prices-*.json"}
+    return verdict_file_name(digest) if artifact == VERDICT else patterns.get(artifact, "*")

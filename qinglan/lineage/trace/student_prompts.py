@@ -1,0 +1,44 @@
+"""Compare the prompts of a model's card with those that the lineage names as shown in training.
+
+A card holds the digest of its own prompts, so somebody who exchanges both would not be noticed by a server.
+
+    prompt_faults(read_card(model).system_prompts, digest(model), statements)
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from qinglan.files.files import sha256_bytes
+from qinglan.lineage.signing.statement import Statement
+from qinglan.lineage.trace.walk import ancestors
+
+CONVERT = "convert"
+"""The stage whose statement names the student's prompts."""
+
+STUDENT_PROMPT = "prompt student."
+"""The artifact's name before the tenant's, in the statement of convert."""
+
+
+def prompt_faults(prompts: Mapping[str, str], model: str, statements: Iterable[Statement]) -> Iterator[str]:
+    """Say which tenants' prompts differ from those in the training rows of the model with this digest.
+
+    Only a convert step in the model's own chain is read: one of another run, laid beside it, may name other prompts.
+    Statements of older runs name no student's prompt; then nothing is compared.
+    """
+    trained = defaultdict[str, set[str]](set)
+    makers = defaultdict[str, list[Statement]](list)
+    for statement in statements:
+        for part in statement.made:
+            makers[part.digest].append(statement)
+    steps_before = ancestors([model], lambda digest: (part.digest for step in makers[digest] for part in step.used))
+    convert = (step for digest in steps_before for step in makers[digest] if step.stage == CONVERT)
+    for part in (part for step in convert for part in step.used):
+        if part.name.startswith(STUDENT_PROMPT):
+            trained[part.name.removeprefix(STUDENT_PROMPT)].add(part.digest)
+    if not trained:
+        return
+    for tenant, text in sorted(prompts.items()):
+        if tenant not in trained:
+            yield f"the prompt of {tenant!r} is in it, and no training row was that tenant's"
+        elif sha256_bytes(text.encode()) not in trained[tenant]:
+            yield f"the prompt of {tenant!r} is another than its training rows showed"

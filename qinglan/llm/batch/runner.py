@@ -1,0 +1,335 @@
+"""Runs one batch at its service: upload, create, wait, read the results row by row.
+
+Each step is in the journal before the next begins, so a killed process resumes where it was. A passing failure is
+retried for a while; after that the batch stays open, and the next process fetches it.
+"""
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import stamina
+
+from qinglan.errors import OutageError
+from qinglan.llm.batch.api import (
+    ENDED_STATUSES,
+    RUNNING_STATUSES,
+    BatchProblem,
+    BatchResultLine,
+    BatchService,
+    BatchStatus,
+    NoBatchApiError,
+)
+from qinglan.llm.batch.journal import Batch, BatchJournal, BatchRow
+from qinglan.llm.call_plan import booked
+from qinglan.llm.paid.group_commit import SqlStatement
+from qinglan.llm.paid.journal import Journal, end_attempt_statement, fail_call_statement, record_answer_statements
+from qinglan.llm.providers.upstream import (
+    Completion,
+    FatalUpstreamError,
+    RateLimitError,
+    RejectedRequestError,
+    TransientError,
+    Upstream,
+    UpstreamError,
+)
+from qinglan.terminal import say
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 1800.0
+"""How long an unreachable service is tried before the command ends; its batch goes on there meanwhile."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Shortest and longest pause between two requests, in seconds."""
+
+LOOKUPS = 5
+"""How often something that should exist is looked up before it counts as missing: lists and files may be late."""
+
+DEADLINE_SECONDS = 25 * 3600.0
+"""Age at which a batch counts as stuck; services end a batch within 24 hours."""
+
+GROUP = 500
+"""Outcomes that are written before their commit is awaited."""
+
+TOO_LARGE = "token_limit_exceeded"
+RESUME = "What is in a batch is not lost: run `qinglan prepay` again, it goes on from there."
+
+Result = TypeVar("Result")
+
+
+class UnpaidRow(NamedTuple):
+    """A row of a batch that got no answer, and the reason."""
+
+    step: str
+    row: str
+    reason: str
+    detail: str
+
+
+class BatchEnd(NamedTuple):
+    """Result of a batch."""
+
+    batch: Batch
+    answered: int
+    cost: float
+    unpaid: tuple[UnpaidRow, ...]
+    problem: str
+    """Reason why the batch as a whole failed, and the next step; empty where it did not."""
+
+    resend_rows: int
+    """Most rows of the next batch where unanswered rows can be sent again at once: a line of the file was faulty, or
+    there were too many. 0 where they cannot."""
+
+
+class BatchRunner:
+    """Runs one batch from its current state to its end."""
+
+    def __init__(
+        self, batch: Batch, upstream: Upstream, journal: Journal, show: Callable[[Batch, BatchStatus], None]
+    ) -> None:
+        self._batch, self._journal, self._show = batch, journal, show
+        self._model, self._service = upstream.model, BatchService(upstream)
+        self._batches = BatchJournal(journal)
+        self._unpaid: list[UnpaidRow] = []
+        self._line_keys: set[str] = set()
+        self._written: list[asyncio.Future[int]] = []
+        self._next_report = 0.0
+        logging.getLogger("stamina").setLevel(logging.ERROR)  # else it logs each retry, without the reason
+
+    async def run(self) -> BatchEnd:
+        try:
+            await self._create()
+        except (FatalUpstreamError, RejectedRequestError) as error:
+            return await self._end_refused(error)
+        try:
+            status = await self._wait()
+            await self._note(status=status.status)
+            await self._read(status)
+        except UpstreamError as error:
+            raise OutageError(f"{error} {RESUME}") from error
+        await self._settle_rest(status)
+        answered = self._batches.answered(self._batch)
+        resend = rows_to_resend(status, self._batch.rows)
+        return await self._end("" if resend else batch_problem(status, answered, self._batch.rows), resend)
+
+    async def _create(self) -> None:
+        """Upload and create the batch unless that is done; before a second creation, look for the first."""
+        if self._batch.batch:
+            return
+        may_exist = bool(self._batch.file)
+        if not self._batch.file:
+            await self._note(file=await self._retry(self._upload), status="uploaded")
+
+        async def create() -> BatchStatus:
+            nonlocal may_exist
+            if may_exist and (existing := await self._find()):
+                return existing
+            may_exist = True
+            return await self._service.create(self._batch.file, self._batch.name)
+
+        status = await self._retry(create)
+        await self._note(batch=status.id, status=status.status)
+
+    async def _upload(self) -> str:
+        path = self._upload_path()
+        try:
+            await asyncio.to_thread(self._batches.write_file, self._batch, path)
+            return await self._service.upload(path, self._batch.name)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _upload_path(self) -> Path:
+        return self._journal.path.with_name(f"{self._journal.path.name}.{self._batch.name}.jsonl")
+
+    async def _find(self) -> BatchStatus | None:
+        """Find the batch if it was created and the answer was lost; the service's list may be late."""
+        for pause in lookup_pauses():
+            try:
+                if existing := await self._service.find(self._batch.name, self._batch.file):
+                    return existing
+            except (FatalUpstreamError, RejectedRequestError) as error:  # the list is refused, not the batch
+                raise OutageError(f"{error} {RESUME}") from error
+            await asyncio.sleep(pause)
+        return None
+
+    async def _wait(self) -> BatchStatus:
+        """Wait until the batch has ended and names the files of the answers that it counts."""
+        left, until = LOOKUPS, time.monotonic() + DEADLINE_SECONDS
+        for pause in pauses():
+            status = await self._retry(lambda: self._service.ask(self._batch.batch))
+            self._show(self._batch, status)
+            if status.status in ENDED_STATUSES:
+                left -= 1
+                if not status.files_pending or not left:
+                    return status
+            elif status.status not in RUNNING_STATUSES or time.monotonic() > until:
+                raise TransientError("odd", f"Batch {status.id} is {status.status!r}, as the service calls it.")
+            await asyncio.sleep(pause)
+        raise AssertionError("pauses never end")
+
+    async def _read(self, status: BatchStatus) -> None:
+        """Read all lines that the service counts; read again a few times while some are missing."""
+        for pause in lookup_pauses():
+            await self._retry(lambda: self._read_files(status))
+            if len(self._line_keys) >= status.done:
+                return
+            await asyncio.sleep(pause)
+
+    async def _read_files(self, status: BatchStatus) -> None:
+        """Read every line of the batch's files; a row that has an outcome already keeps it."""
+        self._line_keys.clear()
+        try:
+            for file in status.files:
+                async for line in self._service.lines(file):
+                    await self._settle_line(line)
+        finally:
+            await self._commit()
+
+    async def _settle_line(self, line: BatchResultLine) -> None:
+        """Settle the row that a line names, once; log and skip any other line."""
+        match = self._batches.row(self._batch, line.key)
+        if match is None or line.key in self._line_keys:
+            log.warning("batch %s: a second line, or none of its rows: %r", self._batch.batch, line.key[:80])
+            return
+        row, settled = match
+        self._line_keys.add(line.key)
+        if not settled:
+            await self._settle(row, line.outcome)
+
+    async def _settle_rest(self, status: BatchStatus) -> None:
+        """Settle rows that no line answered, by how the batch ended."""
+        problems = {problem.line: problem for problem in status.problems if problem.line is not None}
+        first = self._batches.first(self._batch)
+        for row in self._batches.unsettled(self._batch):
+            await self._settle(row, outcome_without_line(status.status, problems.get(row.attempt - first + 1)))
+        await self._commit()
+
+    async def _settle(self, row: BatchRow, outcome: Completion | UpstreamError) -> None:
+        if isinstance(outcome, Completion):
+            usage, charged = booked(self._model, outcome.usage, row.reserved, self._batch.factor)
+            self._write(*record_answer_statements(row.attempt, row.call, outcome.raw, usage, charged))
+        else:
+            charged = row.reserved if outcome.maybe_billed else 0.0
+            ended = "lost" if outcome.maybe_billed else "rejected"
+            detail = f"{outcome} {outcome.raw}".strip()
+            self._unpaid.append(UnpaidRow(row.step, row.row, outcome.reason, str(outcome)))
+            self._write(
+                end_attempt_statement(row.attempt, ended, detail, charged),
+                fail_call_statement(row.call, outcome.reason, outcome.raw),
+            )
+        if len(self._written) >= GROUP:
+            await self._commit()
+
+    def _write(self, *statements: SqlStatement) -> None:
+        self._written.append(self._journal.write(*statements))
+
+    async def _commit(self) -> None:
+        for written in self._written:
+            await written
+        self._written.clear()
+
+    async def _end_refused(self, error: UpstreamError) -> BatchEnd:
+        """End a batch that the service refused: its rows are unpaid."""
+        for row in self._batches.unsettled(self._batch):
+            await self._settle(row, TransientError("not run", str(error)))
+        await self._commit()
+        self._unpaid.clear()  # the reason is the batch's, and would be said again for each row
+        await self._note(status="refused")
+        if isinstance(error, NoBatchApiError):
+            return await self._end(str(error))
+        return await self._end(f"{error} No batch was made; its {self._batch.rows:,} rows are unpaid.")
+
+    async def _end(self, problem: str, resend_rows: int = 0) -> BatchEnd:
+        await self._batches.end(self._batch)
+        self._upload_path().unlink(missing_ok=True)  # a process that was killed while it uploaded has left a file
+        answered, cost = self._batches.answered(self._batch), self._batches.cost(self._batch)
+        return BatchEnd(self._batch, answered, cost, tuple(self._unpaid), problem, resend_rows)
+
+    async def _note(self, **changes: str) -> None:
+        self._batch = await self._batches.note(self._batch._replace(**changes))  # type: ignore[arg-type]
+
+    async def _reported(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Do the work; a failure that will be retried is printed, at most every half minute."""
+        try:
+            return await work()
+        except (RateLimitError, TransientError) as error:
+            if time.monotonic() >= self._next_report:
+                self._next_report = time.monotonic() + LONGEST_PAUSE
+                minutes = PATIENCE_SECONDS / 60
+                line = f"{self._model.base_url} does not answer: {error} Trying for up to {minutes:.0f} minutes."
+                say(line, to=sys.stderr)  # stdout may be the JSON of a command
+            raise
+
+    async def _retry(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Retry passing failures. Only the creation of a batch may be refused for good; all else is an outage."""
+        try:
+            async for attempt in stamina.retry_context(
+                on=_wait_before_retry, attempts=None, timeout=PATIENCE_SECONDS, wait_initial=FIRST_PAUSE,
+                wait_max=LONGEST_PAUSE, wait_jitter=FIRST_PAUSE,
+            ):  # fmt: skip
+                with attempt:
+                    return await self._reported(work)
+        except (RateLimitError, TransientError) as error:
+            raise OutageError(f"{error} {RESUME}") from error
+        raise AssertionError("a retry loop ends with an answer or an error")
+
+
+def _wait_before_retry(error: Exception) -> bool | float:
+    """Decide if the request is sent again; a number is the wait in seconds that the service asks for."""
+    if isinstance(error, RateLimitError) and error.wait is not None:
+        return min(max(error.wait, FIRST_PAUSE), PATIENCE_SECONDS)
+    return isinstance(error, RateLimitError | TransientError)
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between requests: short at first, growing to half a minute, without end."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def lookup_pauses() -> Iterator[float]:
+    """Pauses between the lookups of something that should exist."""
+    return (pause for _, pause in zip(range(LOOKUPS), pauses(), strict=False))
+
+
+def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamError:
+    """Outcome of a row that no line answered, by how its batch ended."""
+    if problem:
+        return RejectedRequestError("rejected", f"The service refused the line: {problem.code}: {problem.message}")
+    if status == "completed":
+        return TransientError("missing", "The batch ended without a line for this row.", "", True)
+    if status in ("expired", "cancelled"):
+        return TransientError(status, f"The batch was {status} before this row's turn.")
+    return TransientError("not run", "The service did not run the batch.")
+
+
+def rows_to_resend(status: BatchStatus, rows: int) -> int:
+    """Most rows of the next batch if the service ran none of this one and its rows can be sent again; else 0."""
+    if status.status != "failed" or rows == 1:
+        return 0
+    if any(problem.code == TOO_LARGE for problem in status.problems):
+        return rows // 2
+    return rows if any(problem.line for problem in status.problems) else 0
+
+
+def batch_problem(status: BatchStatus, answered: int, rows: int) -> str:
+    """Reason why the batch as a whole failed, and the next step; empty where it did not."""
+    name = f"Batch {status.id}"
+    if status.status in ("expired", "cancelled"):
+        return (
+            f"{name} is {status.status} at the service: {answered:,} of {rows:,} rows are answered and in the "
+            "journal, the others are unpaid. Run `qinglan prepay` again for those, or `qinglan run`, which pays live."
+        )
+    if status.status == "failed":
+        reasons = "; ".join(f"{problem.code}: {problem.message}" for problem in status.problems[:3])
+        return f"{name}: the service did not run it: {reasons or 'it does not say why'}. Its rows are unpaid."
+    if rows and not answered:
+        return f"{name}: none of {rows:,} rows was answered. See the rows' reasons, and mend what they name."
+    return ""

@@ -1,0 +1,340 @@
+"""The journal of paid calls, which is also their cache: requests, attempts, answers and costs.
+
+An attempt is on disk with the money it may cost before its request is sent; the answer and its usage are committed
+together. So a process killed at any point loses nothing: an attempt without an outcome counts as possibly billed, and
+an answer is never requested again.
+
+calls      one per distinct request: its key is the digest of the request and the sample
+prompts    finds a call by its request without the limit of the answer's length (prompt_key)
+attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is when that was known
+entries    one per row of a step that requested the answer, with the artifact that it went into
+batches    files of requests that `qinglan prepay` sent to the service (see batch_journal.py)
+
+A complete answer serves under any limit of length; one that was cut serves under its own limit and each lower one,
+where it would be cut again. A call whose other answers are all unusable is sent again by the next run: as another
+sample (retry_sample), since the first answer stays what a signed statement says it is.
+
+Version 2, from when the gateway itself sent batches, has one more table and three more columns. It is read and
+written as it is: its batches count as batches of `qinglan prepay`, and the rest is ignored.
+"""
+
+import asyncio
+import fcntl
+import sqlite3
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import orjson
+
+from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.files.plain_files import open_lock
+from qinglan.llm.paid.group_commit import GroupWriter, SqlStatement, open_database
+from qinglan.llm.providers.prices import Usage
+
+SCHEMA_VERSION = 3
+READABLE_VERSIONS = frozenset({2, SCHEMA_VERSION})
+APPLICATION_ID = 0x51494E47  # "QING": tells a journal from any other SQLite file
+
+SCHEMA = """
+CREATE TABLE calls (
+  key TEXT PRIMARY KEY, model TEXT NOT NULL, sample INTEGER NOT NULL, request BLOB NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('sent', 'answered', 'failed')),
+  response BLOB, reason TEXT NOT NULL DEFAULT '',
+  input INTEGER NOT NULL DEFAULT 0, cached INTEGER NOT NULL DEFAULT 0,
+  output INTEGER NOT NULL DEFAULT 0, reasoning INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE attempts (
+  id INTEGER PRIMARY KEY, call TEXT NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
+  sent_at REAL NOT NULL, reserved REAL NOT NULL,
+  outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'rejected', 'lost')),
+  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL, answered_at REAL,
+  batch INTEGER
+);
+CREATE TABLE entries (
+  step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL, call TEXT NOT NULL,
+  hits INTEGER NOT NULL, waiting INTEGER NOT NULL DEFAULT 1, artifact TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (step, row, role, call)
+) WITHOUT ROWID;
+CREATE INDEX attempts_of_call ON attempts (call);
+CREATE INDEX attempts_in_batches ON attempts (batch) WHERE outcome = 'sent' AND batch IS NOT NULL;
+CREATE TABLE batches (
+  id INTEGER PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL UNIQUE, made_at REAL NOT NULL,
+  rows INTEGER NOT NULL, factor REAL NOT NULL, file TEXT NOT NULL DEFAULT '', batch TEXT NOT NULL DEFAULT '',
+  status TEXT NOT NULL DEFAULT 'made', ended INTEGER NOT NULL DEFAULT 0
+);
+"""
+
+PROMPTS = """
+CREATE TABLE IF NOT EXISTS prompts (
+  prompt TEXT NOT NULL, call TEXT NOT NULL, PRIMARY KEY (prompt, call)
+) WITHOUT ROWID
+"""
+COMPLETE_PROMPTS = """
+INSERT OR IGNORE INTO prompts (prompt, call) SELECT prompt_key(request, sample), key FROM calls
+WHERE (SELECT count(*) FROM prompts) < (SELECT count(*) FROM calls)
+AND typeof(key) = 'text' AND typeof(request) = 'blob' AND typeof(sample) = 'integer'
+"""
+"""Adds the calls of a journal that a release without this table wrote."""
+
+RECOVER = """
+UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
+WHERE outcome = 'sent' AND batch IS NULL
+"""
+"""Attempts in a batch are not lost: the service goes on with them, and `qinglan prepay` fetches them."""
+
+UPSERT_CALL = """
+INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')
+ON CONFLICT DO UPDATE SET state = 'sent' WHERE state != 'answered'
+"""
+INSERT_PROMPT = "INSERT OR IGNORE INTO prompts (prompt, call) VALUES (?, ?)"
+INSERT_ATTEMPT = """
+INSERT INTO attempts (id, call, step, row, role, sent_at, reserved, outcome, cost, batch)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'sent', ?, ?)
+"""
+UPSERT_ENTRY = """
+INSERT INTO entries (step, row, role, call, hits) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET hits = hits + excluded.hits, waiting = 1
+"""
+
+ANSWERS_TO_PROMPT = """
+SELECT key, response, request FROM prompts JOIN calls ON key = call
+WHERE prompt = ? AND state = 'answered' ORDER BY sample, key
+"""
+
+LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
+"""Names of the limit of an answer's length in a request."""
+
+RETRY_STEP = 1_000
+"""Distance between the samples of a call and of its retry; stages number their own samples below it."""
+
+Outcome = Literal["rejected", "lost"]
+"""End of an attempt without an answer: rejected costs nothing, lost may have been billed."""
+
+
+class Call(NamedTuple):
+    """A request to a paid model; the same call is paid for once, whichever row needs it."""
+
+    key: str
+    model: str
+    sample: int
+    request: bytes
+
+
+class Entry(NamedTuple):
+    """The step, row and role that a call is made for."""
+
+    step: str
+    row: str
+    role: str
+
+
+def make_call(request: dict[str, Any], sample: int) -> Call:
+    """The call of a request as it goes to the model: model, messages, parameters and response format."""
+    body = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
+    return Call(call_key(body, sample), str(request["model"]), sample, body)
+
+
+def call_key(request: bytes, sample: int) -> str:
+    """The key of a request's bytes, as they were sent."""
+    return sha256(request + b"\n%d" % sample).hexdigest()
+
+
+def prompt_key(request: bytes, sample: int) -> str:
+    """The key of a request without its limit of length; all retries of a sample share it."""
+    try:
+        fields = orjson.loads(request)
+    except orjson.JSONDecodeError:
+        return call_key(request, sample)  # not written by a gateway: it is found by its own bytes only
+    if isinstance(fields, dict):
+        fields = {name: value for name, value in fields.items() if name not in LIMIT_FIELDS}
+    return call_key(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), sample % RETRY_STEP)
+
+
+def length_limit(request: bytes) -> int:
+    """Limit of the answer's length in a request, in tokens; 0 if it has none."""
+    try:
+        fields = orjson.loads(request)
+        return max((int(fields[name]) for name in LIMIT_FIELDS if name in fields), default=0)
+    except (orjson.JSONDecodeError, TypeError, ValueError):
+        return 0  # not written by a gateway
+
+
+def retry_sample(sample: int, retry: int) -> int:
+    """The sample number of the nth retry of a call; retry 0 is the call itself."""
+    return sample + retry * RETRY_STEP
+
+
+class JournalledAnswer(NamedTuple):
+    """An answer as it was received, and the key of its call."""
+
+    call: str
+    response: bytes
+    limit: int
+    """Limit of its length in tokens; 0 if its request has none."""
+
+
+class Journal:
+    """The only writer of a journal file; a second one, in this process or another, is refused."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(path)
+        try:
+            database = open_database(path, "FULL")
+            _prepare(database, path)
+        except BaseException:
+            self._lock.close()
+            raise
+        self.path = path
+        self._next_attempt: int = database.execute("SELECT coalesce(max(id), 0) + 1 FROM attempts").fetchone()[0]
+        self._reader = sqlite3.connect(path, isolation_level=None)
+        self._writer = GroupWriter(database, str(path))
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        self._lock.close()
+
+    def read(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Query what is committed now."""
+        return self._reader.execute(query, values).fetchall()
+
+    def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
+        """Commit statements together, after all earlier writes."""
+        return self._writer.write(*statements)
+
+    @property
+    def failure(self) -> OutageError | None:
+        """The error after which nothing more is written; None while all is well."""
+        return self._writer.failure
+
+    def numbers(self, count: int) -> int:
+        """Reserve `count` numbers for new attempts; the result is the first."""
+        first, self._next_attempt = self._next_attempt, self._next_attempt + count
+        return first
+
+    def spent(self) -> float:
+        """Money of all attempts; an attempt without an answer counts its worst cost."""
+        return float(self.read("SELECT coalesce(sum(cost), 0) FROM attempts")[0][0])
+
+    def answer(self, key: str) -> bytes | None:
+        """The answer as it was received; None if there is none."""
+        cursor = self._reader.execute("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
+        row = cursor.fetchone()
+        return bytes(row[0]) if row else None
+
+    def answers_to_prompt(self, prompt: str) -> list[JournalledAnswer]:
+        """All answers to a prompt (see prompt_key), under any limit of length, retries last."""
+        rows = self.read(ANSWERS_TO_PROMPT, (prompt,))
+        return [JournalledAnswer(key, bytes(answer), length_limit(request)) for key, answer, request in rows]
+
+    async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
+        """Commit an attempt before its request is sent; the result is its number."""
+        number = self.numbers(1)
+        await self._writer.write(
+            *call_statements(call),
+            (UPSERT_ENTRY, (*entry, call.key, 0)),
+            (INSERT_ATTEMPT, (number, call.key, *entry, time.time(), reserved, reserved, None)),
+        )
+        return number
+
+    async def answered(
+        self, attempt: int, key: str, response: bytes, usage: Usage, cost: float, reason: str = ""
+    ) -> None:
+        """Commit the answer, its usage and its cost in one transaction; `reason` says why it is unusable."""
+        await self.write(*record_answer_statements(attempt, key, response, usage, cost, reason))
+
+    async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
+        await self._writer.write(end_attempt_statement(attempt, outcome, detail, cost))
+
+    async def failed(self, key: str, reason: str, raw: str) -> None:
+        """Mark the call as failed; it is tried again when it is requested again."""
+        await self._writer.write(fail_call_statement(key, reason, raw))
+
+    def hit(self, key: str, entry: Entry) -> None:
+        """Count a hit of the entry. The commit is not awaited: a lost hit loses no money."""
+        self._writer.write((UPSERT_ENTRY, (*entry, key, 1)))
+
+    async def settled(self) -> None:
+        """Wait until all writes so far are committed, hits too, so that a reader sees them."""
+        await self._writer.write(("UPDATE entries SET hits = hits WHERE 0", ()))
+
+    def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
+        """Record the artifact that holds the step's answers since its last export; repeating it changes nothing."""
+        return self._writer.write(
+            ("UPDATE entries SET artifact = ?, waiting = 0 WHERE step = ? AND waiting = 1", (artifact, step))
+        )
+
+
+def call_statements(call: Call) -> tuple[SqlStatement, SqlStatement]:
+    """Write a call that is about to be sent."""
+    return (UPSERT_CALL, call), (INSERT_PROMPT, (prompt_key(call.request, call.sample), call.key))
+
+
+def record_answer_statements(
+    attempt: int, key: str, response: bytes, usage: Usage, cost: float, reason: str = ""
+) -> tuple[SqlStatement, ...]:
+    return (
+        (
+            "UPDATE calls SET state = 'answered', response = ?, reason = ?, "
+            "input = ?, cached = ?, output = ?, reasoning = ? WHERE key = ? AND state != 'answered'",
+            (response, reason, *usage, key),
+        ),
+        end_attempt_statement(attempt, "answered", "", cost),
+    )
+
+
+def fail_call_statement(key: str, reason: str, raw: str) -> SqlStatement:
+    """Mark a call as failed, unless an answer came meanwhile, which was paid for and stays."""
+    return (
+        "UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ? AND state != 'answered'",
+        (reason, raw.encode(), key),
+    )
+
+
+def end_attempt_statement(attempt: int, outcome: str, detail: str, cost: float) -> SqlStatement:
+    return (
+        "UPDATE attempts SET outcome = ?, detail = ?, cost = ?, answered_at = ? WHERE id = ?",
+        (outcome, detail, cost, time.time(), attempt),
+    )
+
+
+def _lock(path: Path) -> IO[bytes]:
+    """Lock the journal until closed or killed, by a file beside it: SQLite has its own locks on the journal."""
+    lock = open_lock(path.with_name(f"{path.name}.lock"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise ConfigError(
+            f"{path}: another gateway owns this journal, or `qinglan prepay` does. A run has one gateway: use its "
+            "address, or stop it first; wait for a prepayment, or stop it: it can be resumed."
+        ) from error
+    return lock
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Create the tables of a new file; mark attempts that a killed owner left open as lost."""
+    application, version = (
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+    if application == APPLICATION_ID and version in READABLE_VERSIONS:
+        database.execute(RECOVER)
+        database.execute(PROMPTS)
+        database.create_function("prompt_key", 2, prompt_key, deterministic=True)
+        database.execute(COMPLETE_PROMPTS)
+        return
+    if application == APPLICATION_ID:
+        raise DataError(
+            f"{path}: a journal of version {version}; this release writes version {SCHEMA_VERSION}. "
+            "Use the release that wrote it, or give a new path."
+        )
+    if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise DataError(f"{path}: a database, but no journal. Give another path.")
+    database.executescript(
+        f"BEGIN IMMEDIATE; {SCHEMA} {PROMPTS}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = "
+        f"{SCHEMA_VERSION}; COMMIT;"
+    )

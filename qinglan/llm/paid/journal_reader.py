@@ -1,0 +1,224 @@
+"""Readers of a journal, beside the gateway or long after it: a report, a digest, an export.
+
+report = read_report(Path("runs/demo/journal.sqlite"))
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from qinglan.errors import DataError
+from qinglan.files.files import atomic_write
+from qinglan.llm.paid.journal import APPLICATION_ID, READABLE_VERSIONS, call_key
+from qinglan.terminal import visible
+
+CALLS = """
+SELECT count(*) calls, coalesce(sum(state = 'answered'), 0) answered, coalesce(sum(state = 'failed'), 0) failed,
+  coalesce(sum(input), 0) input_tokens, coalesce(sum(cached), 0) cached_tokens,
+  coalesce(sum(state = 'answered' AND input = 0), 0) uncounted,
+  coalesce(sum(output), 0) output_tokens, coalesce(sum(reasoning), 0) reasoning_tokens FROM calls
+"""
+ATTEMPTS = "SELECT count(*) attempts, coalesce(sum(cost), 0) cost FROM attempts"
+LOST_ATTEMPTS = """
+SELECT count(*) lost_attempts FROM attempts JOIN calls ON key = call
+WHERE state = 'failed' OR (state = 'answered' AND calls.reason != '')
+"""
+"""Attempts of calls without a usable answer, which the next run makes again."""
+
+BY_STEP = """
+SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hits, sum(cost) cost FROM (
+  SELECT step, role, count(*) attempts, sum(outcome = 'answered') answered, 0 hits, sum(cost) cost
+    FROM attempts GROUP BY step, role
+  UNION ALL SELECT step, role, 0, 0, sum(hits), 0 FROM entries GROUP BY step, role
+) GROUP BY step, role ORDER BY step, role
+"""
+BY_MODEL = """
+SELECT model, count(*) answers, sum((SELECT coalesce(sum(cost), 0) FROM attempts WHERE call = key)) cost
+FROM calls WHERE state = 'answered' GROUP BY model ORDER BY model
+"""
+POSSIBLY_BILLED = """
+SELECT DISTINCT step, row FROM attempts WHERE outcome = 'lost' ORDER BY step, row
+"""
+OPEN_BATCHES = """
+SELECT role, name, batch, status, rows, made_at FROM batches WHERE NOT ended ORDER BY id
+"""
+ANSWERED = """
+SELECT key, model, sample, request, response, input, cached, output, reasoning,
+  (SELECT sum(cost) FROM attempts WHERE call = key) cost
+FROM calls WHERE state = 'answered' ORDER BY key
+"""
+
+PAID = """
+SELECT DISTINCT key, role, calls.model, response, (SELECT sum(cost) FROM attempts WHERE attempts.call = key) cost
+FROM entries JOIN calls ON entries.call = calls.key WHERE step = ? AND state = 'answered' ORDER BY key, role
+"""
+
+ANSWERS = """
+SELECT key, model, sample, request, response,
+  (SELECT sum(cost) FROM attempts WHERE call = key HAVING count(*) = 1) cost,
+  EXISTS (SELECT 1 FROM attempts WHERE call = key AND outcome = 'answered') sent
+FROM calls WHERE state = 'answered'
+"""
+
+ATTEMPTS_OF = """
+SELECT row, outcome, cost, CASE WHEN batch IS NULL THEN answered_at - sent_at END seconds
+FROM attempts WHERE step = ? AND role = ? ORDER BY id
+"""
+
+
+class JournalAnswer(NamedTuple):
+    """An answered call, as an audit reads it."""
+
+    call: str
+    """The key: the digest of the request."""
+
+    digest: str
+    """The digest of the answer; "" where there is a fault."""
+
+    model: str
+    cost: float | None
+    """None if it was sent more than once: a batch that ends later may still change the cost."""
+
+    sent: bool
+    """A request for it was sent, and answered."""
+
+    fault: str
+    """Why it cannot be what the gateway wrote; "" if it can be."""
+
+
+class Attempt(NamedTuple):
+    """One request that was sent: its row, outcome, cost and duration."""
+
+    row: str
+    outcome: str
+    cost: float
+    seconds: float | None
+    """Seconds from the commit before it was sent until its outcome was known; None if none came, or in a batch."""
+
+
+def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:
+    """Every request that a step sent to a role's model."""
+    with _reading(path) as database:
+        return [Attempt(*row) for row in database.execute(ATTEMPTS_OF, (step, role))]
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
+    with _reading(path) as database:
+        report: dict[str, Any] = {**_single_row(database, CALLS), **_single_row(database, ATTEMPTS)}
+        report |= _single_row(database, LOST_ATTEMPTS)
+        by_step = [dict(row) for row in database.execute(BY_STEP)]
+        hits = sum(row["hits"] for row in by_step)
+        lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
+        exports = [dict(row) for row in database.execute(
+            "SELECT step, artifact, count(*) answers FROM entries WHERE artifact != '' GROUP BY step, artifact"
+        )]  # fmt: skip
+        batches = [dict(row) for row in database.execute(OPEN_BATCHES)]
+    total = hits + report["answered"]
+    return {
+        **report,
+        "hits": hits,
+        "hit_rate": hits / total if total else 0.0,
+        "possibly_billed": lost,
+        "by_step": by_step,
+        "exports": exports,
+        "batches": batches,
+        "digest": journal_digest(path),
+    }
+
+
+class ModelAnswers(NamedTuple):
+    """The answers of a model that a journal holds, and the cost that was booked for them."""
+
+    model: str
+    answers: int
+    cost: float
+
+
+def read_answers_by_model(path: Path) -> list[ModelAnswers]:
+    """Count the journal's answers of each model."""
+    with _reading(path) as database:
+        return [ModelAnswers(*row) for row in database.execute(BY_MODEL)]
+
+
+def journal_digest(path: Path) -> str:
+    """Digest of a journal's answers, by each call's key and answer; it does not depend on their order in time."""
+    digest = sha256()
+    with _reading(path) as database:
+        for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
+            digest.update(row["key"].encode() + sha256(row["response"]).digest())
+    return digest.hexdigest()
+
+
+def paid_answers_jsonl(path: Path, step: str) -> bytes:
+    """The answers that a step got, one JSON line each: digests of request and answer, and the cost."""
+    with _reading(path) as database:
+        return b"".join(
+            orjson.dumps({
+                "call": row["key"], "role": row["role"], "model": row["model"],
+                "answer": sha256(row["response"]).hexdigest(), "cost": row["cost"],
+            }) + b"\n"
+            for row in database.execute(PAID, (step,))
+        )  # fmt: skip
+
+
+def read_answers(path: Path) -> Iterator[JournalAnswer]:
+    """Every answered call, each compared with its own key."""
+    with _reading(path) as database:
+        for row in database.execute(ANSWERS):
+            fault = _row_fault(row)
+            digest = "" if fault else sha256(row["response"]).hexdigest()
+            yield JournalAnswer(str(row["key"]), digest, str(row["model"]), row["cost"], bool(row["sent"]), fault)
+
+
+def _row_fault(row: sqlite3.Row) -> str:
+    """Why the gateway cannot have written this row; "" if it can have. SQLite stores values of any type."""
+    key, request, response, sample = row["key"], row["request"], row["response"], row["sample"]
+    if not (isinstance(key, str) and isinstance(request, bytes) and isinstance(response, bytes)):
+        return "the journal holds text or nothing where the bytes of a request or an answer belong"
+    if not isinstance(sample, int) or call_key(request, sample) != key:
+        return "the journal's request is not the one that its key is the digest of"
+    try:
+        named = orjson.loads(request)["model"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return "the journal's request names no model"
+    return "" if named == row["model"] else f"its request is to {visible(str(named)[:80])}, the journal names another"
+
+
+def export_journal(path: Path, target: Path) -> int:
+    """Write each answered call once, in the order of the keys, as JSONL; the result is their number."""
+    count = 0
+    with _reading(path) as database, atomic_write(target) as partial, partial.open("wb") as file:
+        for count, row in enumerate(database.execute(ANSWERED), 1):  # noqa: B007
+            request, response = orjson.Fragment(row["request"]), orjson.Fragment(row["response"])
+            file.write(orjson.dumps({**dict(row), "request": request, "response": response}) + b"\n")
+    return count
+
+
+def _single_row(database: sqlite3.Connection, query: str) -> dict[str, Any]:
+    return dict(database.execute(query).fetchone())
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a journal for reading: one consistent view, without a lock on its writer."""
+    if not path.is_file():
+        raise DataError(f"{path}: no journal there. A run writes it; see that the path is right.")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.row_factory = sqlite3.Row
+        try:
+            database.execute("PRAGMA query_only=1")
+            names = ("application_id", "user_version")
+            application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"{path}: cannot be read ({error}).") from error
+        if application != APPLICATION_ID or version not in READABLE_VERSIONS:
+            readable = " or ".join(map(str, sorted(READABLE_VERSIONS)))
+            raise DataError(f"{path}: no journal of version {readable}. Read it with the release that wrote it.")
+        database.execute("BEGIN")
+        yield database

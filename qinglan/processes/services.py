@@ -1,0 +1,137 @@
+"""Run our servers for the length of a block: each a process on loopback that is started, awaited and stopped."""
+
+import ctypes
+import os
+import queue
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import orjson
+
+from qinglan.errors import OutageError, error_class_for
+from qinglan.files.files import open_private
+from qinglan.processes.process_guard import process_guard
+from qinglan.terminal import quoted
+
+READY_SECONDS = 120.0
+"""Time limit of a server without a large model to read: imports, an index, a port."""
+PR_SET_PDEATHSIG = 1
+STOP_SECONDS = 15.0
+LAST_LINES = 12
+UNASSIGNED_PORTS = range(20_000, 30_000)
+"""Ports below those that Linux gives to connections, from 32768, and Kubernetes' node ports, from 30000."""
+
+
+@contextmanager
+def run_service(module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS) -> Iterator[str]:
+    """Run `python -m <module>`, yield the URL that it announces, and stop it at the end."""
+    with start_service(module, arguments, log, ready_seconds) as url:
+        yield url()
+
+
+@contextmanager
+def start_service(
+    module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
+) -> Iterator[Callable[[], str]]:
+    """Start `python -m <module>` and do not wait: the function that is yielded waits for the URL."""
+    command = [sys.executable, "-m", module, *arguments]
+    with start_command(command, module.partition(".")[2], log, ready_seconds) as url:
+        yield url
+
+
+@contextmanager
+def start_command(
+    command: Sequence[str], name: str, log: Path, ready_seconds: float = READY_SECONDS
+) -> Iterator[Callable[[], str]]:
+    """Start any server that announces its URL under this name; the function that is yielded waits for the URL."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open_private(log, "wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    with stopped_at_the_end(process):
+        yield lambda: _announced(name, process, log, ready_seconds)
+
+
+@contextmanager
+def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Stop a process, and its whole group, at the end of the block, or when this process dies: a gateway's journal
+    would stay locked, and an engine would keep the card's memory."""
+    with process_guard(process.pid, STOP_SECONDS):
+        try:
+            yield
+        finally:
+            stop_process(process)
+
+
+def free_port() -> int:
+    """A port that is free on every interface when this is called; whoever needs it should take it soon.
+
+    It is none of those that the system gives to outgoing connections: a server that takes ten seconds to start would
+    meet another process on it.
+    """
+    while True:
+        port = UNASSIGNED_PORTS.start + secrets.randbelow(len(UNASSIGNED_PORTS))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            return port
+
+
+def end_with_parent() -> None:
+    """Called in a new child: it gets SIGTERM when the parent is killed, else its journal would stay locked
+    (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds: float) -> str:
+    """The URL in the line that a service prints when it listens; else the error that it ended with."""
+    lines: queue.Queue[bytes] = queue.Queue()
+    assert process.stdout is not None
+    threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True).start()
+    until = time.monotonic() + seconds
+    try:
+        while line := lines.get(timeout=max(0.0, until - time.monotonic())):
+            if line.startswith(b"{"):
+                return str(orjson.loads(line)[name])
+        code = process.wait(max(0.0, until - time.monotonic()))
+    except (queue.Empty, subprocess.TimeoutExpired) as error:
+        raise OutageError(*failure_lines(f"was not ready after {seconds:.0f} s", name, log)) from error
+    raise error_class_for(code)(*failure_lines("did not start", name, log))
+
+
+def failure_lines(what: str, name: str, log: Path) -> list[str]:
+    """The lines of an error about a service: what it did, and the last lines of its log."""
+    last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
+    return [f"The {name} service {what}:", *quoted("\n".join(last_lines))]
+
+
+def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
+    """Keep reading for as long as the service lives: a full pipe would stop it."""
+    for line in pipe:
+        lines.put(line)
+    lines.put(b"")
+
+
+def stop_process(process: "subprocess.Popen[bytes]") -> None:
+    """End a process that leads a session of its own: by SIGTERM, then all that is left of its group by SIGKILL."""
+    try:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+    finally:  # a second Ctrl-C ends the wait alone
+        with suppress(ProcessLookupError):
+            os.killpg(
+                process.pid, signal.SIGKILL
+            )  # its workers too: one that holds the pipe would block `close` below
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

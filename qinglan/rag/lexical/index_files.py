@@ -1,0 +1,100 @@
+"""Files of a search index, and the manifest that is written last: a folder with a manifest is complete."""
+
+import os
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from qinglan.config import Config, Name
+from qinglan.errors import DataError
+from qinglan.files.files import sha256_file
+
+FORMAT = 3
+MANIFEST = "manifest.json"
+PASSAGES = "passages.jsonl"
+OFFSETS = "offsets.u64"
+WEIGHTS = "weights.f64"
+SEARCH = "search"
+
+
+class IndexFile(Config):
+    """Size and digest of one file of an index."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(Config):
+    """The content of an index folder, and the knowledge base it was built from."""
+
+    format: int
+    tenant_id: Name
+    kb_name: Name
+    snapshot: str
+    passages: int
+    files: dict[str, IndexFile]
+
+
+def verify_index(folder: Path) -> Manifest:
+    """Check every file of an index against its manifest; a DataError says how to rebuild a damaged index."""
+    manifest = _read_manifest(folder)
+    for name, expected in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise damaged_index(folder, f"{name} is missing")
+        if path.stat().st_size != expected.bytes:
+            raise damaged_index(folder, f"{name} has {path.stat().st_size} bytes instead of {expected.bytes}")
+        if sha256_file(path) != expected.sha256:
+            raise damaged_index(folder, f"{name} was altered")
+    return manifest
+
+
+def seal_index(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest with every file's digest, last: a folder with a manifest is complete."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".lock":  # tantivy creates its lock files again
+            path.chmod(0o644)  # tantivy's files are readable by the builder only, and the server may be another user
+            files[str(path.relative_to(folder))] = IndexFile(bytes=path.stat().st_size, sha256=sha256_file(path))
+            _sync(path)
+    sealed = manifest.model_copy(update={"files": files})
+    (folder / MANIFEST).write_bytes(orjson.dumps(sealed.model_dump(), option=orjson.OPT_INDENT_2))
+    _sync(folder / MANIFEST)
+
+
+def publish_index(built: Path, folder: Path) -> None:
+    """Move a finished index to its folder; if another builder was first, keep that one."""
+    try:
+        built.rename(folder)
+    except OSError:
+        if not (folder / MANIFEST).is_file():  # else another builder was first, with the same bytes
+            raise
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        raise damaged_index(folder, f"{MANIFEST} is missing") from error
+    except ValidationError as error:
+        raise damaged_index(folder, f"{MANIFEST} is not one of ours") from error
+    if manifest.format != FORMAT:
+        raise damaged_index(folder, f"it has format {manifest.format} and this version reads {FORMAT}")
+    return manifest
+
+
+def damaged_index(folder: Path, what: str) -> DataError:
+    return DataError(
+        f"{folder}: this search index cannot be used: {what}. "
+        "Delete the folder and build it again: the RAG service does so when it starts."
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

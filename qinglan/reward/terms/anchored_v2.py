@@ -1,0 +1,70 @@
+"""Retrieval quality that a rewrite cannot raise by itself: ranks of gold or labelled passages, else scores against
+the need.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from qinglan.reward.episode import RetrievalResult
+from qinglan.reward.terms import seed_v1
+from qinglan.rows.labels import Label, graded_ndcg, passage_gains
+
+DEPTH = 10
+"""Passages below this rank earn nothing."""
+
+SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
+"""Rank rewards of ranks 2 and 10. Rank 1 earns 1; the ranks between 2 and 10 lie on a straight line."""
+
+
+def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels: Sequence[Label] = ()) -> float:
+    """Quality in [0, 1]: half rank reward, half nDCG@10 where gold or a relevant label is known; else the plan's mean
+    of need scores.
+
+    Scores against the rewrite itself can be raised by it, so they count as 0 for every system: such a row's reward is
+    the judge's, and the penalties.
+    """
+    if gold:
+        ranks = retrieval.ranks(gold)
+        return 0.5 * rank_reward(ranks) + 0.5 * ndcg(ranks, len(gold))
+    if gains := passage_gains(labels):
+        return graded_quality([hit.id for hit in retrieval.hits], gains)
+    if retrieval.scored_against != "need":
+        return 0.0
+    return seed_v1.retrieval_quality(retrieval.scores)
+
+
+def graded_quality(ids: Sequence[str], gains: Mapping[str, float]) -> float:
+    """Quality of a retrieval by graded labels. A passage without a label earns nothing: it may be relevant, but a
+    policy that earned by unjudged passages would learn to retrieve them."""
+    best = max((gains.get(passage, 0.0) * rank_reward([rank]) for rank, passage in enumerate(ids, 1)), default=0.0)
+    return 0.5 * best + 0.5 * graded_ndcg(ids, gains, DEPTH)
+
+
+def rank_reward(ranks: Sequence[int]) -> float:
+    """Reward of the first gold passage's rank: rank 1 earns twice rank 2, later ranks still earn a little."""
+    first = min(ranks, default=DEPTH + 1)
+    if first == 1:
+        return 1.0
+    if first > DEPTH:
+        return 0.0
+    return SECOND_RANK_REWARD - (SECOND_RANK_REWARD - LAST_RANK_REWARD) * (first - 2) / (DEPTH - 2)
+
+
+def ndcg(ranks: Sequence[int], relevant: int) -> float:
+    """nDCG@10 with every gold passage worth the same."""
+    gained = sum(_discount(rank) for rank in ranks if rank <= DEPTH)
+    return gained / sum(_discount(rank) for rank in range(1, min(relevant, DEPTH) + 1))
+
+
+def needless_rewrite_penalty(quality: float, quality_plain: float, unchanged: bool, scale: float) -> float:
+    """Cost in [0, 2] of rewriting a question that retrieves as well by itself; 0 where it was left unchanged.
+
+    The better the plain question retrieves, the higher the cost; a rewrite that retrieves worse costs more still.
+    """
+    if unchanged or quality > quality_plain:
+        return 0.0
+    return quality_plain + math.tanh(scale * (quality_plain - quality))
+
+
+def _discount(rank: int) -> float:
+    return 1 / math.log2(rank + 1)

@@ -1,0 +1,123 @@
+"""All terms of one rollout's reward: always the same names, always floats."""
+
+from typing import NamedTuple
+
+from qinglan.reward.config import RewardConfig
+from qinglan.reward.episode import Episode, Prompt, RetrievalResult
+from qinglan.reward.terms import anchored_v2, floor_checks, penalties, seed_v1
+from qinglan.text.text import normalise
+
+PART_PREFIX = "part_"
+
+
+class RewriteMeasures(NamedTuple):
+    """Measurements of a rewrite, whether or not the mode counts them."""
+
+    empty: bool
+    malformed: bool
+    copied: bool
+    kept: bool
+    """The question was left unchanged."""
+
+    length: float
+    length_ratio: float
+    repeats: float
+    names: float
+    numbers: float
+
+    @property
+    def floor(self) -> bool:
+        return self.empty or self.malformed or self.copied
+
+
+def compute_reward_terms(episode: Episode, config: RewardConfig) -> dict[str, float]:
+    """Compute the reward under "score", its parts under part_*, and the figures that they come from."""
+    measures = measure_rewrite(episode)
+    qualities = {
+        name: retrieval_quality(retrieval, episode.prompt, config)
+        for name, retrieval in (("", episode.student), ("_teacher", episode.teacher), ("_plain", episode.plain))
+    }
+    parts = _parts(episode, measures, qualities, config)
+    floor = config.mode == "anchored_v2" and measures.floor
+    total = floor_checks.FLOOR if floor else seed_v1.clip(sum(parts.values()))
+    values = {
+        "score": total,
+        **{PART_PREFIX + name: value for name, value in parts.items()},
+        **{f"quality{suffix}": value for suffix, value in qualities.items()},
+        **_compare_with_teacher(episode, qualities),
+        **measures._asdict(),
+        "floor": floor,
+        "style": episode.style,
+    }
+    return {name: float(value) for name, value in values.items()}
+
+
+def measure_rewrite(episode: Episode) -> RewriteMeasures:
+    rewrite, prompt = episode.rewrite, episode.prompt
+    return RewriteMeasures(
+        empty=floor_checks.is_empty(rewrite),
+        malformed=floor_checks.is_malformed(rewrite),
+        copied=floor_checks.is_copied(rewrite, prompt, episode.student.hits),
+        kept=normalise(rewrite) == normalise(prompt.question),
+        length=len(rewrite),
+        length_ratio=penalties.length_ratio(rewrite, prompt),
+        repeats=penalties.repetition_share(rewrite),
+        names=penalties.invented_words(rewrite, prompt, episode.student),
+        numbers=penalties.invented_numbers(rewrite, prompt),
+    )
+
+
+def retrieval_quality(retrieval: RetrievalResult, prompt: Prompt, config: RewardConfig) -> float:
+    """Retrieval quality under the mode's definition."""
+    if config.mode == "seed_v1":
+        return seed_v1.retrieval_quality(retrieval.scores)
+    return anchored_v2.retrieval_quality(retrieval, prompt.gold, prompt.labels)
+
+
+def _parts(
+    episode: Episode, measures: RewriteMeasures, qualities: dict[str, float], config: RewardConfig
+) -> dict[str, float]:
+    """Parts of the reward; their names are the same in both modes."""
+    judged = episode.judged
+    terms = seed_v1.compare(judged.student, judged.teacher, qualities[""], qualities["_teacher"], config)
+    parts = seed_v1.apply_weights(terms, config)._asdict()
+    if config.mode == "seed_v1":
+        return parts | dict.fromkeys(("needless", "length", "repeats", "names", "numbers", "style"), 0.0)
+    largest = config.penalties
+    needless = anchored_v2.needless_rewrite_penalty(qualities[""], qualities["_plain"], measures.kept, config.scale)
+    return parts | {
+        "needless": -largest.needless * needless,
+        "length": -largest.length * penalties.hinge(measures.length_ratio, 1.5, 3.0),
+        "repeats": -largest.repeats * penalties.hinge(measures.repeats, 0.1, 0.5),
+        "names": -largest.names * penalties.hinge(measures.names, 0.0, 0.5),
+        "numbers": -largest.numbers * penalties.hinge(measures.numbers, 0.0, 1.0),
+        "style": config.style.weight * episode.style if config.style else 0.0,
+    }
+
+
+def _compare_with_teacher(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
+    """Comparison with the teacher, judge scores, and whether a relevant passage came first.
+
+    `gold` counts only where gold_known is 1: by gold, or by labels where labelled is 1. `unjudged` is 1 where nobody
+    labelled the first passage of such a row, so that its 0 may be wrong.
+    """
+    prompt, judged = episode.prompt, episode.judged
+    relevant = prompt.relevant
+    labelled = bool(relevant) and not prompt.gold
+    first = next((hit.id for hit in episode.student.hits), "")
+    ahead = qualities[""] - qualities["_teacher"]
+    return {
+        "win": (ahead > 0) - (ahead < 0),
+        "judge": judged.student,
+        "judge_teacher": judged.teacher,
+        "judged": judged.judged,
+        "judge_failed": judged.failed,
+        "top1": episode.student.top1,
+        "top1_teacher": episode.teacher.top1,
+        "gold_known": bool(relevant),
+        "gold": 1 in episode.student.ranks(relevant),
+        "gold_teacher": 1 in episode.teacher.ranks(relevant),
+        "gold_plain": 1 in episode.plain.ranks(relevant),
+        "labelled": labelled,
+        "unjudged": labelled and first not in {label.id for label in prompt.labels},
+    }

@@ -1,0 +1,270 @@
+"""Read a company's spreadsheet, CSV or JSON as typed questions; an unfit row is quarantined with its reason.
+
+What is wrong with the file (a missing column, merged cells, an id twice) is an error; what is wrong with a
+row (no question, a formula, a text too long) quarantines that row, before anything is paid for it.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from qinglan.config import Config, explain_validation_error
+from qinglan.documents import parse_json
+from qinglan.errors import DataError
+from qinglan.files.input_paths import path_fault
+from qinglan.rows.chat_history import chat_lines, read_history
+from qinglan.rows.rows import QuarantinedRow, Question, Split
+from qinglan.tables.csv_tables import read_csv, read_text
+from qinglan.tables.file_formats import row_format
+from qinglan.tables.sheet_reader import Formula
+from qinglan.tables.tables import Cells, read_table
+from qinglan.terminal import visible
+from qinglan.text.text import is_blank, with_line_feeds
+
+QUESTION_LIMIT = 2_000
+HISTORY_LIMIT = 20_000
+GOLD_LIMIT = 20_000
+"""Characters of a row's passage ids: several hundred of them."""
+
+ID_SEPARATOR = re.compile(r"(?<!\\)[,，;；\n]")
+ESCAPED_SEPARATOR = re.compile(r"\\([,，;；])")
+SPLIT_NAMES: dict[str, Split] = {
+    **dict.fromkeys(("train", "training", "训练", "训练集"), "train"),
+    **dict.fromkeys(("dev", "valid", "validation", "val", "验证", "验证集"), "dev"),
+    **dict.fromkeys(("test", "测试", "测试集"), "test"),
+}
+NOT_AVAILABLE = "#n/a"
+"""The text of a look-up that finds nothing: in an optional column it is nothing."""
+
+SHEET_ERRORS = frozenset(("#ref!", "#value!", "#name?", "#div/0!", "#null!", "#num!"))
+"""Texts that a spreadsheet program leaves in a cell whose formula is broken."""
+
+EMPTY_VALUES = frozenset(("", "nan", "none", "null", NOT_AVAILABLE)) | SHEET_ERRORS
+"""Texts of cells that hold nothing of use."""
+
+
+class Columns(Config):
+    """The sheet's column names; only the first must be there."""
+
+    question: str = "问题"
+    """The column with the text that the user typed."""
+
+    user_profile: str = "用户画像"
+    """The column with a description of the user."""
+
+    history_summary: str = "历史摘要"
+    """The column with the conversation so far: it holds what the question leaves out. A list of
+    `{"role": "user", "content": "..."}` becomes lines of 用户： and 助手：,
+    or of User: and Assistant: where nothing Chinese was said."""
+
+    id: str = "编号"
+    """Unique in the sheet; without it rows are named by their number."""
+
+    conversation_id: str = "对话编号"
+    """Its turns are never split between training and test."""
+
+    need: str = "检索需求"
+    """The column with the user's need, standalone; an empty one is written by the judge model."""
+
+    gold: str = "标准段落"
+    """Ids of the passages that answer, separated by commas, semicolons or lines; a comma inside an id is `\\,`."""
+
+    split: str = "划分"
+    """train, dev or test (训练, 验证, 测试); where it is empty the convert stage chooses by conversation."""
+
+    tenant_id: str = "租户"
+    """The column with the tenant, in a sheet of several; else the profile's tenant is taken."""
+
+
+class InvalidCellError(Exception):
+    """A cell that makes its row unfit: `reason` is a short word to count by, the message the detail."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Question | QuarantinedRow]:
+    """Every row of the file, in order, as a question or as what keeps it from being one."""
+    first_rows: dict[str, str] = {}
+    for where, cells in _rows(path, columns):
+        number = where.rsplit(" ", 1)[-1]
+        row = _question(where, cells, columns, tenant_id, fallback_id=f"row-{number}")
+        if (first := first_rows.setdefault(row.id, where)) != where:
+            raise DataError(f"{where}: id {row.id!r} is already used by {first}. Ids must be unique; mend one.")
+        yield row
+    if not first_rows:
+        raise DataError(f"{path}: no rows below the header. Is it the right file, and the first sheet?")
+
+
+def count_rows(path: Path, columns: Columns) -> int:
+    """Number of rows, for progress; cheap beside the calls that follow."""
+    return sum(1 for _ in _rows(path, columns))
+
+
+def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
+    if fault := path_fault(path, "Give the spreadsheet, CSV or JSONL of questions."):
+        raise DataError(fault)
+    kind = row_format(path)
+    if kind in ("json", "jsonl"):
+        yield from _jsonl_rows(path, columns) if kind == "jsonl" else _json_rows(path, columns)
+        return
+    read = read_table if kind == "spreadsheet" else read_csv
+    names = {getattr(columns, field) for field in Columns.model_fields}
+    for number, cells in read(path, [columns.question], names.__contains__):
+        yield f"{path.name} row {number}", cells
+
+
+def _json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
+    """Elements of one JSON list, read whole."""
+    records = parse_json(read_text(path), str(path), half_characters=True)
+    names = {field: getattr(columns, field) for field in Columns.model_fields}
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            raise DataError(f"{path}: element {number}: expected an object, found {type(record).__name__}.")
+        yield f"{path.name} element {number}", _cells(record, names, f"{path}: element {number}")
+
+
+def _jsonl_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
+    """Lines keyed by the sheet's column names, or by the typed field names."""
+    names = {field: getattr(columns, field) for field in Columns.model_fields}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                record = _parse_line(path, number, line)
+                yield f"{path.name} line {number}", _cells(record, names, f"{path}:{number}")
+
+
+def _cells(record: dict[str, Any], names: dict[str, str], where: str) -> Cells:
+    """The record by the sheet's column names; a column holds one plain value, under one name."""
+    cells: dict[str, Any] = {}
+    for key, value in record.items():
+        column = names.get(key, key)
+        if column in cells:
+            raise DataError(
+                f"{where}: {visible(key)!r} and {visible(column)!r} are one column. Take one of them out."
+            )
+        turns = read_history(value) if column == names["history_summary"] else None
+        items = value if isinstance(value, list) else [value]
+        if turns is None and column in names.values() and any(isinstance(item, (dict, list)) for item in items):
+            raise DataError(
+                f"{where}: {visible(key)!r} holds an object or a list of lists, and a text, a number "
+                "or a list of them is needed."
+            )
+        cells[column] = chat_lines(turns) if turns is not None else _flat(value, column == names["gold"])
+    return cells
+
+
+def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
+        ) from error
+    try:
+        record = parse_json(text, str(path), number, half_characters=True)
+    except DataError as error:
+        raise DataError(f"{error} A file of questions is .xlsx, CSV or JSONL.") from error
+    if not isinstance(record, dict):
+        raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
+    return record
+
+
+def _flat(value: Any, ids: bool) -> Any:
+    """A list as the text of one cell; a separator inside of an id is marked, so that the id stays whole."""
+    if not isinstance(value, list):
+        return value
+    return ";".join(ID_SEPARATOR.sub(r"\\\g<0>", str(item)) if ids else str(item) for item in value)
+
+
+def _question(
+    where: str, cells: Cells, columns: Columns, tenant_id: str, fallback_id: str
+) -> Question | QuarantinedRow:
+    row_id = fallback_id
+    try:
+        row_id = _label(cells, columns.id) or fallback_id
+        return Question(
+            id=row_id,
+            tenant_id=_label(cells, columns.tenant_id) or tenant_id,
+            conversation_id=_label(cells, columns.conversation_id) or row_id,
+            question=_question_text(cells, columns.question),
+            user_profile=_text(cells, columns.user_profile, HISTORY_LIMIT),
+            history_summary=_history(cells, columns.history_summary),
+            need=_text(cells, columns.need, QUESTION_LIMIT),
+            gold=gold_ids(_text(cells, columns.gold, GOLD_LIMIT)),
+            split=_split(where, _label(cells, columns.split)),
+        )
+    except InvalidCellError as unfit:
+        reason, detail = unfit.reason, str(unfit)
+    except ValidationError as error:
+        reason, detail = "invalid", explain_validation_error(error)
+    return QuarantinedRow(
+        id=row_id, tenant_id=tenant_id, where=where, stage="read", reason=reason, detail=detail,
+        question=str(cells.get(columns.question) or "").encode("utf-8", "replace").decode(),
+    )  # fmt: skip
+
+
+def _question_text(cells: Cells, column: str) -> str:
+    """The question; a number is one too, such as an order's that a user typed alone."""
+    if isinstance(value := cells.get(column), bool):
+        raise InvalidCellError("not text", f"{column} holds {str(value).upper()}; a question is text.")
+    text = _text(cells, column, QUESTION_LIMIT)
+    if str(value).strip().lower() == NOT_AVAILABLE:
+        raise _sheet_error(column, str(value))
+    if not text:
+        raise InvalidCellError("empty", f"{column} is empty.")
+    return text
+
+
+def _history(cells: Cells, column: str) -> str:
+    """The conversation so far; one that was exported as JSON becomes its lines."""
+    turns = read_history(cells.get(column))
+    return _text(cells | {column: chat_lines(turns)} if turns is not None else cells, column, HISTORY_LIMIT)
+
+
+def _text(cells: Cells, column: str, limit: int) -> str:
+    value = cells.get(column)
+    if isinstance(value, Formula):
+        raise InvalidCellError("formula", f"{column} holds the formula {value[:60]!r}; paste values instead.")
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    if isinstance(value, float) and value.is_integer():  # sheets make 1001.0 of '1001'
+        value = int(value)
+    text = "" if value is None else with_line_feeds(str(value)).strip()
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise InvalidCellError("broken text", f"{column} holds half a character (a lone surrogate).")
+    if text.lower() in SHEET_ERRORS:
+        raise _sheet_error(column, text)
+    if len(text) > limit:
+        raise InvalidCellError("too long", f"{column} has {len(text)} characters, more than {limit}.")
+    return "" if text.lower() in EMPTY_VALUES or is_blank(text) else text
+
+
+def _sheet_error(column: str, text: str) -> InvalidCellError:
+    return InvalidCellError(
+        "sheet error", f"{column} holds the spreadsheet's error {text.strip()}; mend its formula, or empty the cell."
+    )
+
+
+def _label(cells: Cells, column: str) -> str:
+    """An id or a name."""
+    return _text(cells, column, 200)
+
+
+def gold_ids(text: str) -> tuple[str, ...]:
+    """The ids of a cell; a separator with a backslash before it is part of an id."""
+    ids = (ESCAPED_SEPARATOR.sub(r"\1", part).strip() for part in ID_SEPARATOR.split(text))
+    return tuple(dict.fromkeys(filter(None, ids)))
+
+
+def _split(where: str, name: str) -> Split | None:
+    if not name:
+        return None
+    if split := SPLIT_NAMES.get(name.lower()):
+        return split
+    raise DataError(f"{where}: split {name!r} is none of {', '.join(get_args(Split))}. Mend it, or leave it empty.")

@@ -1,0 +1,45 @@
+"""Put each conversation into train, dev or the locked test: by the sheet's mark, else by a seed."""
+
+import hashlib
+from typing import Self
+
+from pydantic import model_validator
+
+from qinglan.config import Config, Fraction, Seed
+from qinglan.rows.rows import Split
+
+Conversation = tuple[str, str]
+"""Tenant and conversation id: two tenants may number theirs alike."""
+
+
+class SplitConfig(Config):
+    """Shares of the splits, and the seed that draws them."""
+
+    train: Fraction = 0.8
+    """Share of conversations, not rows: turns of one conversation stay together."""
+
+    dev: Fraction = 0.1
+    """Share of conversations to choose settings on; what train and dev leave is the locked test."""
+
+    seed: Seed = 42
+    """Another seed, another split."""
+
+    @model_validator(mode="after")
+    def _leave_a_test(self) -> Self:
+        if self.train + self.dev > 1:
+            raise ValueError(f"train {self.train} + dev {self.dev} is more than the whole; lower one")
+        return self
+
+
+def split_of(conversation: Conversation, config: SplitConfig) -> Split:
+    """Name the split of a conversation; the answer never depends on the other rows."""
+    position = hash_fraction(conversation, config.seed)
+    if position < config.train:
+        return "train"
+    return "dev" if position < config.train + config.dev else "test"
+
+
+def hash_fraction(conversation: Conversation, seed: int) -> float:
+    """A conversation's own point in [0, 1)."""
+    text = "\x1f".join((str(seed), *conversation))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

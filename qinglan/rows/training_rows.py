@@ -1,0 +1,51 @@
+"""Rows that a student learns from: a chat for SFT, a prompt for PPO. Each says which kind of row it is."""
+
+from typing import Any, Literal
+
+from qinglan.prompts import SystemPrompt, student_answer, student_messages
+from qinglan.rows.rows import Rewrite, Split, ValidatedRewrite
+
+WITHOUT_FURTHER = "without_further_rows"
+"""Folder beside SFT's rows where the teacher wrote further ones: the rows without these (train.jsonl, dev.jsonl) and
+the dev prompts that decide between both (dev.parquet). Where it is missing, there is nothing to compare."""
+
+RowKind = Literal["sheet", "hindsight", "pseudo"]
+"""sheet: a question of the sheet, with the teacher's rewrite. hindsight: such a question, with a rewrite by a teacher
+that saw the relevant passage. pseudo: a question that a teacher wrote from a passage, with its rewrite."""
+
+
+def sft_row(
+    row: Rewrite, split: Split, top1_score: float, system_prompt: SystemPrompt = "", kind: RowKind = "sheet"
+) -> dict[str, Any]:
+    """One chat: the serving prompt, and the teacher's rewrite as the answer."""
+    return {
+        "messages": [*student_messages(row, system_prompt), student_answer(row.rewritten_query)],
+        "metadata": {
+            "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
+            "top1_score": top1_score, "source": row.teacher, "call": row.call, "kind": kind,
+        },
+    }  # fmt: skip
+
+
+def ppo_row(
+    row: ValidatedRewrite, split: Split, system_prompt: SystemPrompt = "", kind: RowKind = "sheet"
+) -> dict[str, Any]:
+    """One prompt in verl's shape; extra_info holds what the reward needs, so that nothing is asked twice."""
+    return {
+        "data_source": f"qinglan/{row.tenant_id}",
+        "prompt": student_messages(row, system_prompt),
+        "ability": "query-rewriting",
+        "reward_model": {"style": "rule", "ground_truth": row.need},
+        "extra_info": {
+            "id": row.id, "conversation_id": row.conversation_id, "tenant_id": row.tenant_id, "split": split,
+            "question": row.question, "user_profile": row.user_profile,
+            "history_summary": row.history_summary, "need": row.need, "gold": list(row.gold),
+            "labels": [label.model_dump() for label in row.labels],
+            "snapshot": row.snapshot, "reranker": row.reranker, "accepted": row.accepted,
+            "teacher": row.teacher, "call": row.call,
+            "teacher_rewrite": row.rewritten_query, "scored_against": row.scored_against, "kind": kind,
+            "retrieved_with": row.retrieved_with.model_dump(mode="json"),
+            "teacher_retrieval": row.rewritten.model_dump(mode="json"),
+            "plain_retrieval": row.plain.model_dump(mode="json"),
+        },
+    }  # fmt: skip

@@ -1,0 +1,150 @@
+"""Tables as text: CSV with commas, semicolons or tabs, in the encodings that spreadsheet programs write.
+
+    for number, cells in read_csv(path): ...          # {"问题": "那它一天吃几次?", ...}
+
+A cell is text, never a number; one that spreadsheet programs run is a Formula, as in an .xlsx. What programs could
+read in two ways (a quote without its end, a row of more cells than columns) is an error that names the row. A cell
+may be longer than a spreadsheet's: who reads the rows sets aside those that are too long.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.tables.file_formats import UNCOMPRESSED_LIMIT, UTF_16
+from qinglan.tables.header_rows import FIRST_ROWS, IsName, header_index, no_name
+from qinglan.tables.sheet_reader import Cell, Formula
+from qinglan.tables.tables import CELL_LIMIT, Cells, check_header
+
+BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), *((mark, "utf-16") for mark in UTF_16))
+DELIMITERS = ",;\t"
+FORMULA = re.compile(r'\s*=\s*[-+@($"A-Za-z0-9]')
+"""A cell that a spreadsheet program would run; =_= and ==急== are what people write."""
+
+KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
+JAPANESE_SHARE = 0.2
+"""Share of kana among the characters beyond ASCII; Chinese bytes that are read as Shift-JIS give next to none."""
+
+SINGLE_RUNS = 0.8
+"""In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""
+
+
+def read_csv(
+    path: Path,
+    required: Sequence[str] = (),
+    is_name: IsName = no_name,
+    on_header: Callable[[int], object] = int,
+) -> Iterator[tuple[int, Cells]]:
+    """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped.
+
+    Rows above the names of columns are left out; `on_header` gets the number of the row with the names.
+    """
+    text = read_text(path)
+    csv.field_size_limit(UNCOMPRESSED_LIMIT)  # a quote without its end is an error of strict=True
+    number = rows_read = 0
+    try:
+        delimiter = _delimiter(text)
+        rows = enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1)
+        filled = ((number, row) for number, row in rows if any(cell.strip() for cell in row))
+        first: list[tuple[int, list[str]]] = []
+        for number, row in islice(filled, FIRST_ROWS):
+            first.append((number, row))
+        if not first:
+            return
+        at = header_index([[*filter(None, map(str.strip, row))] for _, row in first], required, is_name)
+        header_number, header = first[at][0], [cell.strip() for cell in first[at][1]]
+        _check_names(path, header, header_number)
+        check_header(path, [name for name in header if name], required, is_name)
+        on_header(header_number)
+        for number, row in chain(first[at + 1 :], filled):
+            if any(cell.strip() for cell in row[len(header) :]):
+                if rows_read == 0 or len(header) == 1:
+                    raise DataError(
+                        f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. Row "
+                        f"{header_number} is taken for the names of columns: delete what stands above them. If it "
+                        f"holds them, put a cell that holds {delimiter!r} in double quotes."
+                    )
+                raise DataError(
+                    f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. "
+                    f"Put a cell that holds {delimiter!r} in double quotes."
+                )
+            rows_read += 1
+            yield number, {name: _value(cell) for name, cell in zip(header, row, strict=False) if name}
+    except csv.Error as error:
+        raise DataError(
+            f"{path}: row {number + 1} is no row of a CSV file ({error}). Is a quote without its end? "
+            "Save the sheet as .xlsx, or export it again."
+        ) from error
+
+
+def _delimiter(text: str) -> str:
+    """The sign that divides the first row into most cells or, where that is a title, all rows from the third on."""
+
+    def cells(sign: str) -> tuple[int, int]:
+        rows = filter(any, csv.reader(io.StringIO(text, newline=""), delimiter=sign))
+        widths = [len(row) for row in islice(rows, FIRST_ROWS)]
+        below = widths[2:]  # the second row may be a title, too, and one row shows little
+        return sum(widths[:1]), below[0] if len(below) > 1 and len(set(below)) == 1 else 1
+
+    return max(DELIMITERS, key=cells)
+
+
+def _check_names(path: Path, header: Sequence[str], number: int) -> None:
+    if (length := max(map(len, header))) > CELL_LIMIT:
+        raise DataError(
+            f"{path}: row {number} holds no names of columns: a cell of it has {length:,} characters. Is a "
+            "quote without its end? Save the sheet as .xlsx, or export it again."
+        )
+
+
+def _value(cell: str) -> Cell:
+    return Formula(cell) if FORMULA.match(cell) else cell
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of a usual size, whatever program wrote it."""
+    if (size := path.stat().st_size) > UNCOMPRESSED_LIMIT:
+        raise DataError(f"{path}: {size / 2**20:.0f} MB is more than {UNCOMPRESSED_LIMIT / 2**20:.0f} MB. Split it.")
+    return decode_text(path.read_bytes(), str(path))
+
+
+def decode_text(content: bytes, where: str) -> str:
+    """The text of bytes in UTF-8, UTF-16, GB18030 (and so GBK), Shift-JIS or Windows' Western encoding."""
+    marked = [name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)]
+    for encoding in marked or _encodings(content):
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            return text
+    raise DataError(f"{where}: is no text in UTF-8, UTF-16 or GB18030 (GBK). Save it as UTF-8 and try again.")
+
+
+def _encodings(content: bytes) -> Iterator[str]:
+    """Encodings to try in turn, the likelier ones first."""
+    yield "utf-8"
+    if _is_western(content):
+        yield "cp1252"
+    elif _is_japanese(content):
+        yield "cp932"
+    else:
+        yield "gb18030"
+
+
+def _is_japanese(content: bytes) -> bool:
+    """True for Shift-JIS: kana has bytes there that are rare characters in GB18030."""
+    try:
+        text = content.decode("cp932")
+    except UnicodeDecodeError:
+        return False
+    return len(KANA.findall(text)) > JAPANESE_SHARE * sum(letter > "\x7f" for letter in text)
+
+
+def _is_western(content: bytes) -> bool:
+    runs = re.findall(rb"[\x80-\xff]+", content)
+    return bool(runs) and sum(len(run) == 1 for run in runs) >= SINGLE_RUNS * len(runs)

@@ -1,0 +1,195 @@
+"""Spreadsheets in and out, a row at a time. What comes in is data: formulas, bombs, merged cells are refused.
+
+for number, cells in read_table(path): ...          # {"问题": "那它一天吃几次?", ...}
+with write_table(path, ["问题", "改写"]) as add: add([question, rewrite])
+"""
+
+import re
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice, zip_longest
+from pathlib import Path
+
+from qinglan.errors import DataError
+from qinglan.files.plain_files import writing
+from qinglan.tables.header_rows import FIRST_ROWS, IsName, header_index, no_name
+from qinglan.tables.reproducible_workbook import reproducible_workbook
+from qinglan.tables.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_sheets
+from qinglan.terminal import visible
+
+FORMULA = re.compile("[\\s\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠]|[\\t\\r]")
+"""Text that a spreadsheet program may run as a formula, also after blanks and in full width: one that reads an
+exported CSV cuts the blanks (https://owasp.org/www-community/attacks/CSV_Injection)."""
+
+CELL_LIMIT = 32_767
+
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 refuses (https://www.w3.org/TR/xml/#charsets): one of them makes a whole sheet unreadable.
+openpyxl's own list lacks U+FFFE, U+FFFF and lone surrogates."""
+
+WIDTH_ROWS = 100
+"""The first rows decide how wide the columns are shown."""
+
+WIDEST = 60
+
+
+Cells = dict[str, Cell]
+
+
+def read_table(
+    path: Path,
+    required: Sequence[str] = (),
+    is_name: IsName = no_name,
+    sheet: str = "",
+    on_header: Callable[[int], object] = int,
+) -> Iterator[tuple[int, Cells]]:
+    """Rows of a sheet, the first that can be seen, by column name, with their row numbers; blank rows are left out.
+
+    Rows above the names of columns are left out; `on_header` gets the number of the row with the names. Rows that are
+    hidden are read too. A second sheet with the required columns is an error: its rows would be lost.
+    """
+    with visible_sheets(path) as sheets:
+        table = _named_sheet(path, sheets, sheet) if sheet else sheets[0]
+        header_number, header = _header(table, required, is_name)
+        check_header(path, list(header.values()), required, is_name)
+        if not sheet:
+            _refuse_second_table(sheets[1:], required)
+        on_header(header_number)
+        for number, row in table.rows(merged_to=header_number - 1):
+            cells = {name: row.get(column) for column, name in header.items()}
+            if number > header_number and any(value not in (None, "") for value in cells.values()):
+                yield number, cells
+
+
+def sheet_names(path: Path) -> list[str]:
+    """The names of the sheets that can be seen."""
+    with visible_sheets(path) as sheets:
+        return [sheet.name for sheet in sheets]
+
+
+def _named_sheet(path: Path, sheets: Sequence[Sheet], name: str) -> Sheet:
+    for sheet in sheets:
+        if sheet.name.strip() == name.strip():
+            return sheet
+    raise DataError(
+        f"{path}: no sheet {name!r} can be seen; there are {', '.join(visible(sheet.name) for sheet in sheets)}."
+    )
+
+
+def _header(table: Sheet, required: Sequence[str], is_name: IsName) -> tuple[int, dict[int, str]]:
+    """The number of the row that names the columns, and the names."""
+    rows = ((number, _names(row)) for number, row in table.rows(merged_to=LAST_ROW))
+    first = list(islice(((number, names) for number, names in rows if names), FIRST_ROWS))
+    if not first:
+        return 1, {}
+    return first[header_index([list(names.values()) for _, names in first], required, is_name)]
+
+
+def _names(row: Row) -> dict[int, str]:
+    names = {column: str(value).strip() for column, value in row.items() if value is not None}
+    return {column: name for column, name in names.items() if name}
+
+
+def _refuse_second_table(more: Sequence[Sheet], required: Sequence[str]) -> None:
+    for sheet in more if required else ():
+        try:
+            _, names = _header(sheet, required, no_name)
+        except DataError:  # a sheet that cannot be read, of another kind
+            continue
+        if set(required) <= set(names.values()):
+            raise DataError(
+                f"{sheet.where}: has the columns of the first sheet too, and only one sheet is read. Put all rows "
+                "into one sheet, hide or delete the other, or name one: `qinglan init --sheet NAME`."
+            )
+
+
+def check_header(path: Path, header: Sequence[str], required: Sequence[str], is_name: IsName) -> None:
+    """Refuse a header without a required name, and one with a name twice, unless it is of a column that is not used:
+    who gives no `is_name` may use all."""
+    if missing := [name for name in required if name not in header]:
+        raise DataError(
+            f"{path}: no column {', '.join(map(repr, missing))} in the first row; it has "
+            f"{', '.join(map(repr, header)) or 'nothing'}. "
+            "Rename the column, or say in the profile what yours is called: `generate.columns`, of labelled answers "
+            "`prepare.columns`."
+        )
+    used = {name for name in header if is_name is no_name or name in required or is_name(name)}
+    if twice := sorted(name for name in used if header.count(name) > 1):
+        raise DataError(f"{path}: column {twice[0]!r} appears twice in the first row. Keep one.")
+
+
+@contextmanager
+def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequence[Cell]], None]]:
+    """A function that adds a row; the sheet is there, whole, when the block has ended well.
+
+    The same rows give the same bytes on any day.
+    """
+    from openpyxl import Workbook
+    from openpyxl.utils import get_column_letter
+
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("数据")
+    sheet.freeze_panes = "A2"
+    first: list[list[Cell]] = [[safe_cell(name) for name in columns]]
+
+    def add(row: Sequence[Cell]) -> None:
+        cells = [safe_cell(value) for value in row]
+        if first:
+            first.append(cells)
+            if len(first) > WIDTH_ROWS:
+                flush()
+        else:
+            with writing(Path(tempfile.gettempdir())):  # openpyxl collects the rows there
+                sheet.append(cells)
+
+    def flush() -> None:
+        """Write the first rows: openpyxl writes the widths of columns ahead of them, and they decide those."""
+        for number, width in enumerate(column_widths(first), 1):
+            sheet.column_dimensions[get_column_letter(number)].width = width
+        for cells in first:
+            sheet.append(cells)
+        first.clear()
+
+    try:
+        yield add
+        if first:
+            flush()
+    except BaseException:
+        with suppress(OSError):  # of a full disk, which the first error says already
+            sheet.close()
+        raise
+    with reproducible_workbook(path) as written:
+        book.save(written)
+
+
+def column_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
+    """Characters that each column takes to show its longest cell, within limits that keep a sheet on a screen."""
+    columns = zip_longest(*rows, fillvalue=None)
+    return [min(max(map(_width, column)) + 2, WIDEST) for column in columns]
+
+
+def _width(value: Cell) -> int:
+    """A Chinese character is as wide as two letters."""
+    text = "" if value is None else str(value)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def safe_cell(value: Cell) -> Cell:
+    """A value as it is written: text that a spreadsheet would run as a formula gets a leading apostrophe, and a
+    character that XML refuses becomes a space."""
+    if not isinstance(value, str):
+        return value
+    text = NOT_XML.sub(" ", value)[: CELL_LIMIT - 1]
+    return f"'{text}" if FORMULA.match(text) else text
+
+
+def cell_label(value: Cell) -> str:
+    """An id or a name that was written by `write_table` and read again: without the apostrophe of `safe_cell`, on one
+    line as XML's readers leave it, and 1001 where a spreadsheet program made 1001.0 of it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = NOT_XML.sub(" ", str(value))
+    escaped = text.startswith("'") and FORMULA.match(text[1:]) is not None
+    return " ".join(text[escaped:].split())

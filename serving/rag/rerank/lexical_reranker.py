@@ -1,0 +1,242 @@
+"""A calibrated score in [0, 1] for (text, passage): how likely the passage answers what the text asks.
+
+A logistic regression over seven lexical signs. Its file is JSON that a person can read: a weight under each
+sign's name, and how well it did on conversations it was not fitted on. `text` is the need, or the query that
+retrieved. A score depends on the text, the passage and the knowledge base, never on the other candidates.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from pydantic import ValidationError
+
+from qinglan.config import Config, Fraction, Name, explain_validation_error
+from qinglan.errors import ConfigError
+from qinglan.rag.contract import Passage
+from qinglan.rag.knowledge_base import searched_text
+from qinglan.rag.lexical.index import CACHED_PASSAGES, Index
+from qinglan.text.text import is_pair, search_terms, whole_terms
+
+RIVALS = 10
+"""How many of the text's own best hits in the whole knowledge base a passage is compared with."""
+
+
+class Features(NamedTuple):
+    """Inputs of the regression, each between 0 and 1. Weights are those of rare terms."""
+
+    coverage: float
+    """Share of the text's weight that the passage holds."""
+
+    spread: float
+    """Share of the passage's weight that the text names."""
+
+    title: float
+    """Share of the title's weight that the text names."""
+
+    ahead: float
+    """Lead of its coverage over the best rival's."""
+
+    behind: float
+    """Gap of its coverage to the best rival's."""
+
+    bm25_ahead: float
+    """Lead of its BM25 over the best rival's, as a share of the best."""
+
+    bm25_behind: float
+    """Gap of its BM25 to the best rival's; 1 when it is not among the text's best hits."""
+
+
+class Weights(Config):
+    """One weight for each sign."""
+
+    coverage: float
+    spread: float
+    title: float
+    ahead: float
+    behind: float
+    bm25_ahead: float
+    bm25_behind: float
+
+
+class CalibrationBin(Config):
+    """Predicted and observed shares of the pairs in one tenth of the scores."""
+
+    score: Fraction
+    """Their mean."""
+
+    frequency: Fraction
+    pairs: int
+
+
+class FitReport(Config):
+    """Quality of the fit on training conversations that were held out of it."""
+
+    tenant_id: Name
+    snapshot: str
+    """The knowledge base it was fitted on."""
+
+    labels: str
+    """Digest of the labelled rows."""
+
+    fitted_conversations: int
+    held_out_conversations: int
+    held_out_pairs: int
+    auc: Fraction | None
+    """Chance that a passage that answers scores above one that does not; None when there were not both."""
+
+    calibration_error: Fraction | None
+    """Mean distance between score and frequency, over ten equal steps of the score."""
+
+    top1_calibration_error: Fraction | None
+    """calibration_error of first passages alone, whose scores thresholds and rewards use."""
+
+    top1_answers: Fraction | None = None
+    """Share of questions whose first passage answers, in production's order by this scorer."""
+
+    reliability: tuple[CalibrationBin, ...] = ()
+
+
+class RerankerModel(Config):
+    """The whole of a fitted reranker."""
+
+    bias: float
+    weights: Weights
+    report: FitReport | None = None
+    """None when it was not fitted to this tenant: then its scores order passages and are no probabilities."""
+
+    @property
+    def calibrated(self) -> bool:
+        return self.report is not None
+
+    def score(self, signs: Features) -> float:
+        total = self.bias + sum(value * getattr(self.weights, name) for name, value in signs._asdict().items())
+        return 1 / (1 + math.exp(-max(-60.0, min(60.0, total))))
+
+
+DEFAULT_RERANKER = RerankerModel(
+    bias=-4.42,
+    weights=Weights(
+        coverage=-0.15, spread=-1.96, title=3.93, ahead=8.2, behind=-11.1, bm25_ahead=26.1, bm25_behind=-0.29
+    ),
+)
+"""Serves a tenant from its first day: fitted on both sample tenants' training conversations together."""
+
+
+def read_reranker(path: Path) -> RerankerModel:
+    """The reranker of a file; one that is missing or not ours is a ConfigError that says what to do."""
+    try:
+        return RerankerModel.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Fit it, or leave it out.") from error
+    except ValidationError as error:
+        raise ConfigError(f"{path}: no reranker: {explain_validation_error(error)}. Fit it again.") from error
+
+
+class WeightedText(NamedTuple):
+    """A text, as the knowledge base weighs it."""
+
+    weights: Mapping[str, float]
+    """Weight of each of its terms that the knowledge base knows."""
+
+    total: float
+    """Sum of all weights, unknown terms included."""
+
+
+class SearchedText(NamedTuple):
+    """A text in which terms are looked up: finding a pair is quicker than cutting the text into pairs."""
+
+    text: str
+    whole_terms: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        return cls(text.lower(), whole_terms(text.lower()))
+
+    def __contains__(self, term: object) -> bool:
+        return term in self.whole_terms or (isinstance(term, str) and is_pair(term) and term in self.text)
+
+
+class WeightedPassage(NamedTuple):
+    """The parts of a passage that are compared with texts."""
+
+    text: SearchedText
+    title: SearchedText
+    weight: float
+    title_weight: float
+
+    @classmethod
+    def of(cls, passage: Passage, weight: float, title_weight: float) -> Self:
+        return cls(SearchedText.of(searched_text(passage)), SearchedText.of(passage.title), weight, title_weight)
+
+
+class LexicalReranker:
+    """A reranker with the knowledge base whose passages it scores."""
+
+    def __init__(self, index: Index, model: RerankerModel) -> None:
+        self.index = index
+        self.model = model
+        self._compared = lru_cache(CACHED_PASSAGES)(self._read)
+
+    def scores(self, text: str, numbers: Sequence[int]) -> list[float]:
+        return [self.model.score(signs) for signs in self.signs(text, numbers)]
+
+    def signs(self, text: str, numbers: Sequence[int]) -> list[Features]:
+        """The signs of each passage for one text."""
+        bm25 = dict(self.index.search(text, RIVALS))
+        return compute_features(
+            self._weigh(text), bm25, {it: self._compared(it) for it in {*numbers, *bm25}}, numbers
+        )
+
+    def _weigh(self, text: str) -> WeightedText:
+        known = {term: self.index.idf(term) for term in self.index.query_terms(text)}
+        unknown = sum(1 for term in set(search_terms(text)) if not self.index.df(term))
+        return WeightedText(known, sum(known.values()) + unknown * self.index.idf(""))
+
+    def _read(self, number: int) -> WeightedPassage:
+        index = self.index
+        return WeightedPassage.of(index.passage(number), index.weight(number), index.title_weight(number))
+
+
+def compute_features(
+    query: WeightedText, bm25: Mapping[int, float], passages: Mapping[int, WeightedPassage], numbers: Sequence[int]
+) -> list[Features]:
+    """The signs of each of these passages; `bm25` has the text's best hits in the whole knowledge base."""
+    shared = {number: shared_weight(query.weights, passages[number].text) for number in {*numbers, *bm25}}
+    rivals = {number: _share(shared[number], query.total) for number in bm25}
+    return [_passage_features(number, query, passages[number], shared[number], rivals, bm25) for number in numbers]
+
+
+def _passage_features(
+    number: int, query: WeightedText, passage: WeightedPassage, shared: float,
+    rivals: Mapping[int, float], bm25: Mapping[int, float],
+) -> Features:  # fmt: skip
+    lead = _share(shared, query.total) - _best_other(rivals, number)
+    bm25_lead = -1.0
+    if number in bm25:
+        bm25_lead = _share(bm25[number] - _best_other(bm25, number), max(bm25.values()))
+    named = shared_weight(query.weights, passage.title)
+    return Features(
+        coverage=_share(shared, query.total),
+        spread=_share(shared, passage.weight),
+        title=_share(named, passage.title_weight),
+        ahead=max(lead, 0.0),
+        behind=max(-lead, 0.0),
+        bm25_ahead=max(bm25_lead, 0.0),
+        bm25_behind=max(-bm25_lead, 0.0),
+    )
+
+
+def shared_weight(weights: Mapping[str, float], text: SearchedText) -> float:
+    """Weight of those terms that stand in the text."""
+    return sum(weight for term, weight in weights.items() if term in text)
+
+
+def _best_other(values: Mapping[int, float], number: int) -> float:
+    return max((value for other, value in values.items() if other != number), default=0.0)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

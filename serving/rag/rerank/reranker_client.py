@@ -1,0 +1,139 @@
+"""Asks a reranker over HTTP for raw scores, in vLLM's dialect or TEI's; what is not whole is not believed.
+
+One request holds `batch` passages; the deadline is for all of them. A service that keeps failing is left alone for a
+while, so that users do not wait for its deadline again and again.
+"""
+
+import asyncio
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from qinglan.concurrency import gather_or_cancel
+from qinglan.llm.limits import CircuitBreaker
+from serving.rag.config import RerankServiceConfig
+from serving.rag.rerank.qwen3_prompt import as_document, as_query
+from serving.rag.service_client import ServiceClient, ServiceError, require_closed
+
+API_KEY = "QINGLAN_RERANKER_API_KEY"
+"""Environment variable with the service's key, where it requires one; both servers take it as a bearer token."""
+
+FAILURES = 3
+"""Failures in a row after which requests no longer wait for the service."""
+
+PROBE_SECONDS = 2.0
+"""Seconds between two calls that then try if it is back. A client that retries waits longer than this."""
+
+OTHER_MODEL = "other_model"
+TRUNCATE_TO_MODEL = -1
+"""vLLM's value for: cut a prompt that is too long for the model, as TEI's `truncate` does."""
+
+
+class RerankerClient:
+    """One reranker over HTTP, for all tenants of this process."""
+
+    def __init__(self, config: RerankServiceConfig) -> None:
+        self.config = config
+        key = os.environ.get(API_KEY)
+        headers = {"authorization": f"Bearer {key}"} if key else None
+        self._service = ServiceClient(config.url, config.deadline_seconds, headers)
+        self._slots = asyncio.Semaphore(config.concurrency)
+        self._breaker = CircuitBreaker(FAILURES, PROBE_SECONDS)
+        self._batch = config.batch
+        self._looked_at = config.kind == "vllm"  # it is told the model in each request, and refuses another
+
+    async def aclose(self) -> None:
+        await self._service.aclose()
+
+    async def scores(self, text: str, documents: Sequence[str]) -> list[float]:
+        """A raw score for each document, in their order; Unanswered at once where it has kept failing."""
+        require_closed(self._breaker)
+        try:
+            scores = await self.ask(text, documents)
+        except ServiceError as failure:
+            self._breaker.failed(str(failure))
+            raise
+        self._breaker.answered()
+        return scores
+
+    async def ask(self, text: str, documents: Sequence[str]) -> list[float]:
+        """The same, whatever happened before."""
+        try:
+            async with asyncio.timeout(self.config.deadline_seconds):
+                if not self._looked_at:
+                    await self._refresh()
+                size = self._batch
+                parts = [documents[at : at + size] for at in range(0, len(documents), size)]
+                scores = await gather_or_cancel(*(self._ask_once(text, part) for part in parts))
+        except TimeoutError as error:
+            self._forget()
+            raise ServiceError("timeout") from error
+        except ServiceError:
+            self._forget()
+            raise
+        return [score for part in scores for score in part]
+
+    async def _ask_once(self, text: str, documents: Sequence[str]) -> list[float]:
+        path, body = request_body(self.config, text, documents)
+        async with self._slots:
+            content = await self._service.post(path, body)
+        return read_scores(self.config, content, len(documents))
+
+    async def _refresh(self) -> None:
+        """TEI serves one model and is not asked by name: a calibration of another one must not be applied."""
+        model, batch = read_info(await self._service.get("/info"))
+        if model != self.config.model:
+            raise ServiceError(OTHER_MODEL)
+        self._batch, self._looked_at = min(self.config.batch, batch), True
+
+    def _forget(self) -> None:
+        """Whatever comes back after a failure may have been started anew, with another model."""
+        self._looked_at = self.config.kind == "vllm"
+
+
+def request_body(config: RerankServiceConfig, text: str, documents: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Path and body in the service's dialect. Both are asked for sigmoids, which is what they give unless told."""
+    if config.template == "qwen3":
+        text, documents = as_query(text), [as_document(document) for document in documents]
+    if config.kind == "vllm":
+        body = {
+            "model": config.model,
+            "query": text,
+            "documents": documents,
+            "truncate_prompt_tokens": TRUNCATE_TO_MODEL,
+        }
+        return "/v1/rerank", body
+    return "/rerank", {"query": text, "texts": documents, "truncate": True}
+
+
+def read_scores(config: RerankServiceConfig, content: bytes, count: int) -> list[float]:
+    """The scores by index: both dialects list the best first. Each document once, each score a number."""
+    try:
+        body = orjson.loads(content)
+        rows, name = (body["results"], "relevance_score") if config.kind == "vllm" else (body, "score")
+        scores = {row["index"]: row[name] for row in rows}
+        whole = len(rows) == count and scores.keys() == set(range(count)) and all(map(_is_number, scores.values()))
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        raise ServiceError("malformed") from error
+    if not whole:
+        raise ServiceError("malformed")
+    return [float(scores[number]) for number in range(count)]
+
+
+def read_info(content: bytes) -> tuple[str, int]:
+    """TEI's model, and how many texts it takes in a request."""
+    try:
+        body = orjson.loads(content)
+        model, batch = body["model_id"], body["max_client_batch_size"]
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        raise ServiceError("malformed") from error
+    if not isinstance(model, str) or not isinstance(batch, int) or batch < 1:
+        raise ServiceError("malformed")
+    return model, batch
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,75 @@
+"""How well scores separate, and how true they are, on conversations that nothing was fitted on."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qinglan.rag.lexical.index import Index
+from serving.rag.rerank.lexical_reranker import CalibrationBin, FitReport
+
+BINS = 10
+
+
+class ScoredPassage(NamedTuple):
+    """A score that was given, and whether the passage answers."""
+
+    score: float
+    answers: bool
+    first: bool
+    """True for the first passage of its list, in production's order: the best score is first."""
+
+
+def scored_passages(scores: Sequence[float], answers: Sequence[bool]) -> list[ScoredPassage]:
+    """The passages of one list; of equal scores the first is first, as in production."""
+    first = max(range(len(scores)), key=scores.__getitem__, default=0)
+    return [
+        ScoredPassage(score, answer, at == first)
+        for at, (score, answer) in enumerate(zip(scores, answers, strict=True))
+    ]
+
+
+def build_report(index: Index, labels: str, fitted: int, held_out: int, judged: Sequence[ScoredPassage]) -> FitReport:
+    """The report of held-out pairs; `fitted` and `held_out` count conversations."""
+    firsts = [passage for passage in judged if passage.first]
+    return FitReport(
+        tenant_id=index.manifest.tenant_id, snapshot=index.snapshot, labels=labels,
+        fitted_conversations=fitted, held_out_conversations=held_out, held_out_pairs=len(judged),
+        auc=auc(judged), calibration_error=calibration_error(judged),
+        top1_calibration_error=calibration_error(firsts), reliability=reliability(judged),
+        top1_answers=round(sum(passage.answers for passage in firsts) / len(firsts), 4) if firsts else None,
+    )  # fmt: skip
+
+
+def auc(judged: Sequence[ScoredPassage]) -> float | None:
+    from sklearn.metrics import roc_auc_score
+
+    answers = [passage.answers for passage in judged]
+    if len(set(answers)) < 2:
+        return None
+    return round(float(roc_auc_score(answers, [passage.score for passage in judged])), 4)
+
+
+def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
+    """Each tenth of the scores that has pairs, from the lowest."""
+    return tuple(
+        CalibrationBin(
+            score=round(sum(passage.score for passage in members) / len(members), 4),
+            frequency=round(sum(passage.answers for passage in members) / len(members), 4),
+            pairs=len(members),
+        )
+        for members in _score_bins(judged)
+    )
+
+
+def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
+    """Expected calibration error: what a score says against how often it is right; None of nothing."""
+    if not judged:
+        return None
+    gaps = (abs(sum(passage.score - passage.answers for passage in members)) for members in _score_bins(judged))
+    return round(sum(gaps) / len(judged), 4)
+
+
+def _score_bins(judged: Sequence[ScoredPassage]) -> list[list[ScoredPassage]]:
+    held: dict[int, list[ScoredPassage]] = {}
+    for passage in judged:
+        held.setdefault(min(int(passage.score * BINS), BINS - 1), []).append(passage)
+    return [members for _, members in sorted(held.items())]

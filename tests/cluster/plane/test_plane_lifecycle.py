@@ -1,0 +1,256 @@
+"""A cluster comes up whole or not at all, and what ends is what was started."""
+
+import fcntl
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kubernetes import client
+
+from qinglan.errors import ConfigError, OutageError
+from tests.cluster.build.binaries import binary
+from tests.cluster.plane.cluster import Cluster, foreign
+from tests.cluster.plane.plane import down, running, up
+from tests.cluster.plane.ports import free_port, free_ports
+from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
+from tests.cluster.waiting import until
+from tests.processes.ctrl_c import goes_on, hears_ctrl_c
+
+REPOSITORY = Path(__file__).parents[3]
+PARTS = {
+    "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kserve", "knative",
+    "training-operator", "minio",
+}  # fmt: skip
+
+
+def test_a_second_cluster_beside_the_first_comes_works_and_goes_without_a_trace(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """By its command, as a person would; that the one of these tests stays is part of it."""
+    folder = tmp_path / "the second"
+    said = command("up", folder)
+    [kubeconfig] = shlex.split(said.strip().splitlines()[-1].removeprefix("export KUBECONFIG="))
+    each = records(Folder(folder))
+    try:
+        assert {it.part.name for it in each if runs(it)} == PARTS
+        assert set(re.findall(r"^(\S+) +pid +\d+ +\d+ MiB$", command("status", folder), re.MULTILINE)) == PARTS
+        second = foreign(Path(kubeconfig))
+        client.CoreV1Api(second.admin()).create_namespace({"metadata": {"name": "second-alone"}})
+        assert second.simulated
+        assert "second-alone" not in namespaces(cluster)
+        assert command("up", folder).strip().splitlines()[-1] == said.strip().splitlines()[-1]
+        assert records(Folder(folder)) == each
+        end([it for it in each if it.part.name == "kserve"])
+        assert "kserve ended" in command("up", folder, code=OutageError.exit_code)
+        assert re.search(r"^kserve +pid +\d+ +does not run$", command("status", folder, code=4), re.MULTILINE)
+    finally:
+        ended = command("down", folder)
+
+    assert set(ended.strip().removeprefix("ended: ").split(", ")) == PARTS - {"kserve"}
+    assert [it.part.name for it in each if runs(it)] == []
+    assert [it.name for it in folder.iterdir()] == [".lock"]
+    assert "nothing of ours ran here" in command("down", folder)
+    assert "default" in namespaces(cluster)
+
+
+def test_the_shell_finds_kubectl_and_the_bucket(cluster: Cluster) -> None:
+    if cluster.folder is None:
+        pytest.skip("only our own cluster leaves an env file")
+    script = f"source {cluster.folder.root}/env; kubectl get nodes -o name; echo $QINGLAN_S3_ENDPOINT"
+    shell = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
+
+    *nodes, endpoint = shell.stdout.split()
+
+    assert nodes == [f"node/gpu-{number}" for number in range(4)]
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", endpoint)
+    assert (cluster.folder.root / "env").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    ports = free_ports()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", ports.apiserver))
+        taken.listen()
+
+        with pytest.raises(OutageError, match=r"kube-apiserver ended while (.*\n)*.*address already in use"):
+            up(tmp_path, ports=ports)
+
+    each = records(Folder(tmp_path))
+    assert {it.part.name for it in each} == {"etcd", "minio", "kube-apiserver"}
+    assert [it.part.name for it in each if runs(it)] == []
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, sent: int, code: int) -> None:
+    command = [sys.executable, "-m", "tests.cluster.plane", "up", str(tmp_path / "it")]
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+    ) as process:
+        assert process.stdout is not None
+        while "etcd is ready" not in process.stdout.readline():
+            assert process.poll() is None
+        each = records(Folder(tmp_path / "it"))
+        running_then = [it.part.name for it in each if runs(it)]
+
+        process.send_signal(sent)
+
+        assert process.wait(240) == code
+    assert "etcd" in running_then
+    assert [it.part.name for it in records(Folder(tmp_path / "it")) if runs(it)] == []
+
+
+STARTS = """
+import json, time
+from pathlib import Path
+from tests.cluster.servers import minio
+from tests.cluster.plane.test_plane_lifecycle import sleeping
+
+def test_it():
+    folder = Path({folder!r})
+    with minio(folder) as store, sleeping(folder) as etcd:
+        (folder / "partial").write_text(json.dumps([store.process.pid, etcd.pid]))
+        (folder / "partial").rename(folder / "pids")
+        time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("whom", ["everybody, as a terminal does", "the first process alone"])
+def test_ctrl_c_in_the_middle_of_these_tests_leaves_no_server(whom: str, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(STARTS.format(folder=str(tmp_path)))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--numprocesses=1",
+        str(tmp_path / "test_it.py"),
+    ]
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=hears_ctrl_c
+    ) as process:
+        while not (tmp_path / "pids").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        servers = json.loads((tmp_path / "pids").read_text())
+        assert all(map(goes_on, servers))
+
+        (os.killpg if "everybody" in whom else os.kill)(process.pid, signal.SIGINT)
+        process.communicate(timeout=240)
+
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    until(lambda: not any(map(goes_on, servers)), "the servers are gone")
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigError, match="file: no folder can be made there"):
+        up(tmp_path / "file")
+
+
+def test_without_its_programs_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", "")
+
+    with pytest.raises(ConfigError, match="no `go` on the PATH"), running(tmp_path / "it"):
+        raise AssertionError("it came up")
+
+    assert records(Folder(tmp_path / "it")) == []
+
+
+def test_a_process_that_took_over_a_number_of_ours_is_left_alone(tmp_path: Path) -> None:
+    with sleeping(tmp_path) as record:
+        another_time = record._replace(born=record.born - 1)
+        another_program = record._replace(executable=str(binary("kwok")))
+        assert not runs(another_time)
+        assert not runs(another_program)
+
+        end([another_time, another_program])
+
+        assert runs(record)
+        end([record])
+        assert not runs(record)
+
+
+def test_down_ends_a_part_whose_binary_is_gone_from_the_cache(tmp_path: Path) -> None:
+    program = tmp_path / "etcd"
+    program.write_bytes(binary("etcd").read_bytes())
+    program.chmod(0o755)
+    with subprocess.Popen(
+        [program, f"--data-dir={tmp_path / 'data'}", *quiet()], stderr=subprocess.DEVNULL
+    ) as process:
+        born = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19])
+        record = Record(Part("etcd", "etcd", [], {}), str(program), process.pid, born)
+        program.unlink()
+        assert runs(record)
+
+        end([record])
+
+        assert not runs(record)
+
+
+def test_two_commands_do_not_work_on_one_cluster(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        with pytest.raises(ConfigError, match="another command is at work on this cluster"):
+            down(tmp_path)
+
+
+def test_a_port_that_one_process_has_found_is_not_found_by_another() -> None:
+    """Though nobody listens on it yet."""
+    port = free_port()
+    code = f"from tests.cluster.plane import ports; print(ports._claim({port}), ports._claim({port} + 10_000))"
+    answer = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+
+    assert answer.stdout.split() == ["False", "True"]
+
+
+def test_ports_asked_for_together_are_different() -> None:
+    ports = free_ports()
+
+    assert len(set(ports)) == len(ports)
+
+
+@contextmanager
+def sleeping(root: Path) -> Iterator[Record]:
+    """A part that does nothing much: an etcd without anybody."""
+    folder = Folder(root)
+    record = start(folder, Part("etcd", "etcd", [f"--data-dir={root / 'data'}", *quiet()], {}), outlives=False)
+    try:
+        yield record
+    finally:
+        end([record])
+
+
+def quiet() -> list[str]:
+    ports = free_ports()
+    clients, peers = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
+    return [
+        f"--listen-client-urls={clients}", f"--advertise-client-urls={clients}", f"--listen-peer-urls={peers}",
+        f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}", "--log-level=warn",
+    ]  # fmt: skip
+
+
+def namespaces(cluster: Cluster) -> set[str]:
+    return {it.metadata.name for it in client.CoreV1Api(cluster.admin()).list_namespace().items}
+
+
+def command(what: str, folder: Path, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cluster.plane", what, str(folder)],
+        cwd=REPOSITORY, capture_output=True, text=True, env={**os.environ},
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr

@@ -1,0 +1,431 @@
+"""What a run needs is looked for on a real control plane: what is not there is named before KFP hears of the run."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from pipelines.checks.cluster import cluster_reader
+from pipelines.checks.cluster.access_review import KFP_PERMISSIONS
+from pipelines.checks.cluster.cluster_checks import check_requirements
+from pipelines.checks.cluster.cluster_reader import connect, read_cluster
+from pipelines.checks.cluster.cluster_snapshot import Finding
+from pipelines.checks.cluster.graph import Graph, read_graph
+from pipelines.checks.cluster.requirements import RequiredObject, Requirements, read_requirements
+from pipelines.graph.compiler import COMPILED
+from pipelines.submit.pods import ClusterPods
+from qinglan.errors import ConfigError
+from qinglan.jobs.cluster.rbac import LAUNCHER_PERMISSIONS
+from tests.cluster.kubectl import Kubectl
+from tests.cluster.plane.cluster import Cluster
+from tests.cluster.waiting import until
+from tests.kfp.graphs import GPU, LABEL, compile_graph
+from tests.kfp.stand_in import SUCCEEDS, StandIn, serving
+
+RUNNER = "pipeline-runner"
+GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return read_graph(compile_graph(tmp_path_factory.mktemp("graph") / "small.yaml"))
+
+
+@pytest.fixture
+def wanted(graph: Graph) -> Requirements:
+    return read_requirements(graph, GIVEN, RUNNER)
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Any:
+    return cluster.admin()
+
+
+@pytest.fixture
+def core(api: Any) -> Any:
+    return client.CoreV1Api(api)
+
+
+@pytest.fixture
+def furnished(core: Any, api: Any, namespace: str) -> Iterator[str]:
+    """A namespace with all that the graph needs."""
+    core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
+    for name, keys in (
+        ("qinglan-builder-key", ["builder.pem"]), ("qinglan-release-keys", ["builder.pem", "releaser.pem"]),
+        ("qinglan-store", ["AWS_ACCESS_KEY_ID"]),
+    ):  # fmt: skip
+        core.create_namespaced_secret(
+            namespace, {"metadata": {"name": name}, "stringData": dict.fromkeys(keys, "secret")}
+        )
+    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    core.create_namespaced_persistent_volume_claim(
+        namespace, {"metadata": {"name": "qinglan-scratch"}, "spec": claim}
+    )
+    allow(api, namespace, RUNNER, *(right.rule for right in (*LAUNCHER_PERMISSIONS, *KFP_PERMISSIONS)))
+    yield namespace
+
+
+def allow(api: Any, namespace: str, account: str, *rules: Any) -> None:
+    rights, name = client.RbacAuthorizationV1Api(api), f"{account}-jobs"
+    rights.create_namespaced_role(namespace, {"metadata": {"name": name}, "rules": list(rules)})
+    binding = {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    rights.create_namespaced_role_binding(namespace, binding)
+
+
+def missing(api: Any, wanted: Requirements, namespace: str) -> list[str]:
+    return [str(one) for one in found(api, wanted, namespace) if one.weight == "missing"]
+
+
+def found(api: Any, wanted: Requirements, namespace: str) -> list[Finding]:
+    return check_requirements(wanted, read_cluster(api, wanted, namespace))
+
+
+def test_where_all_is_there_nothing_is_missing(api: Any, wanted: Requirements, furnished: str) -> None:
+    said = [(one.weight, one.what.split(" has ")[0].split(": by ")[0]) for one in found(api, wanted, furnished)]
+
+    image = ("warning", "qinglan/cpu:0.1.0")
+    unbound = ("warning", "PersistentVolumeClaim qinglan-scratch")  # where nothing makes volumes
+    assert set(said) in ({image}, {image, unbound})
+
+
+def test_in_an_empty_namespace_everything_is_named_at_once(api: Any, wanted: Requirements, namespace: str) -> None:
+    said = "\n".join(missing(api, wanted, namespace))
+
+    for kind, name in (
+        ("ServiceAccount", RUNNER), ("Secret", "qinglan-builder-key"), ("Secret", "qinglan-release-keys"),
+        ("Secret", "qinglan-store"), ("PersistentVolumeClaim", "qinglan-scratch"),
+    ):  # fmt: skip
+        assert f"{kind} {name} is not in namespace {namespace}" in said
+    denied = "get, list, watch, create, delete pytorchjobs; get, list, watch pods; get pods/log; list, watch events"
+    assert f"ServiceAccount {RUNNER} in namespace {namespace} may not {denied}" in said
+
+
+def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_them(
+    cluster: Cluster, api: Any, core: Any, wanted: Requirements, namespace: str
+) -> None:
+    core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
+    partly = {**LAUNCHER_PERMISSIONS[1].rule, "verbs": ["get"]}
+    allow(api, namespace, RUNNER, LAUNCHER_PERMISSIONS[0].rule, partly, *(right.rule for right in KFP_PERMISSIONS))
+
+    [short] = rights(api, wanted, namespace)
+    role = json.loads(short.command.partition("<<< '")[2].removesuffix("'"))
+    Kubectl(cluster.kubeconfig).must("-n", namespace, "apply", "-f", "-", given=[role])
+
+    assert "may not list, watch pods; get pods/log; list, watch events: train" in short.what
+    until(lambda: rights(api, wanted, namespace) == [])
+
+
+def rights(api: Any, wanted: Requirements, namespace: str) -> list[Finding]:
+    return [one for one in found(api, wanted, namespace) if " may not " in one.what]
+
+
+def test_an_account_that_mounts_no_token_is_named_and_the_printed_command_mends_it(
+    cluster: Cluster, api: Any, core: Any, wanted: Requirements, furnished: str
+) -> None:
+    core.patch_namespaced_service_account(RUNNER, furnished, {"automountServiceAccountToken": False})
+
+    [tokenless] = [one for one in found(api, wanted, furnished) if "mounts no token" in one.what]
+    words = shlex.split(tokenless.command.partition("kubectl ")[2])
+    Kubectl(cluster.kubeconfig).must(*words)
+
+    assert missing(api, wanted, furnished) == []
+
+
+def fetching(api: Any, namespace: str) -> list[str]:
+    """What is missing for inputs in a bucket that is not KFP's own."""
+    given = {"questions": "s3://data/q.xlsx", "knowledge_base": "minio://mlpipeline/kb.jsonl"}
+    graph = read_graph(COMPILED / "rewriter.laptop.yaml")
+    return [
+        one for one in missing(api, read_requirements(graph, given, RUNNER), namespace) if "could not fetch" in one
+    ]
+
+
+def test_inputs_in_another_bucket_than_kfps_need_the_whole_way_to_the_store(
+    cluster: Cluster, api: Any, core: Any, furnished: str
+) -> None:
+    store = {
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "QINGLAN_S3_ENDPOINT": "http://minio.x.svc:9000",
+    }
+
+    [lacking] = fetching(api, furnished)
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": store})
+    [endpoint] = fetching(api, furnished)
+    by_name = {"AWS_ENDPOINT_URL_S3": "http://minio.x.svc:9000"}
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": by_name})
+    [named] = fetching(api, furnished)
+    by_address = {"AWS_ENDPOINT_URL_S3": "http://10.96.0.20:9000"}
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": by_address})
+
+    assert "has no AWS_SECRET_ACCESS_KEY, AWS_REGION: KFP could not fetch s3://data/q.xlsx for generate" in lacking
+    assert "has no AWS_ENDPOINT_URL_S3" in endpoint
+    assert "would ask data.minio.x.svc" in named
+    assert fetching(api, furnished) == []
+
+
+def test_kfps_own_bucket_is_the_one_that_its_settings_name(api: Any, core: Any, furnished: str) -> None:
+    core.delete_namespaced_secret("qinglan-store", furnished)
+    [absent] = fetching(api, furnished)
+    settings = {"metadata": {"name": "kfp-launcher"}, "data": {"defaultPipelineRoot": "s3://data/kfp"}}
+    core.create_namespaced_config_map(furnished, settings)
+    [other] = fetching(api, furnished)
+
+    assert "could not fetch s3://data/q.xlsx" in absent and "its own (minio://mlpipeline/v2/artifacts)" in absent
+    assert "could not fetch minio://mlpipeline/kb.jsonl" in other and "its own (s3://data/kfp)" in other
+
+
+def test_an_address_for_inputs_goes_for_kfps_own_bucket_where_its_settings_name_none(
+    api: Any, core: Any, furnished: str
+) -> None:
+    graph = read_graph(COMPILED / "rewriter.laptop.yaml")
+    run = read_requirements(graph, {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}, RUNNER)
+    settings = {"metadata": {"name": "kfp-launcher"}, "data": {"defaultPipelineRoot": "s3://data/kfp"}}
+    core.create_namespaced_config_map(furnished, settings)
+    address = {"AWS_ENDPOINT_URL_S3": "http://10.96.0.20:9000"}
+    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": address})
+    bare = missing(api, run, furnished)
+    providers = {"providers": "s3: {default: {endpoint: s3.eu-central-1.amazonaws.com}}"}
+    core.patch_namespaced_config_map("kfp-launcher", furnished, {"data": providers})
+
+    assert any("goes for KFP's own bucket too (s3://data/kfp)" in one for one in bare)
+    assert not any("KFP's own bucket too" in one for one in missing(api, run, furnished))
+
+
+def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(
+    api: Any, core: Any, wanted: Requirements, furnished: str
+) -> None:
+    core.patch_namespace(furnished, {"metadata": {"labels": {"qinglan.dev/images": "by-digest"}}})
+    refused = missing(api, wanted, furnished)
+    listed = {"qinglan.dev/images-by-tag": "kfp/driver:1 qinglan/cpu:0.1.0"}
+    core.patch_namespace(furnished, {"metadata": {"annotations": listed}})
+
+    assert [one.startswith("qinglan/cpu:0.1.0: by tag, and namespace") for one in refused] == [True]
+    assert missing(api, wanted, furnished) == []
+
+
+def test_the_gateway_is_looked_for(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
+    gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
+    asks = wanted._replace(objects=(*wanted.objects, gateway))
+    [said] = missing(api, asks, furnished)
+    service = {"metadata": {"name": gateway.name}, "spec": {"ports": [{"port": 8300}]}}
+    core.create_namespaced_service(furnished, service)
+
+    assert f"Service qinglan-gateway is not in namespace {furnished}; generate cannot start" in said
+    assert missing(api, asks, furnished) == []
+
+
+def test_a_secret_that_lacks_a_key_is_named_with_the_key(
+    api: Any, core: Any, wanted: Requirements, furnished: str
+) -> None:
+    core.patch_namespaced_secret("qinglan-release-keys", furnished, {"data": {"releaser.pem": None}})
+
+    [said] = missing(api, wanted, furnished)
+
+    assert "Secret qinglan-release-keys" in said and "has no key releaser.pem; release cannot start" in said
+
+
+def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Requirements, furnished: str) -> None:
+    train, _ = wanted.machines
+    other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
+    memory, many = train._replace(asks={"memory": 1024.0**5}), train._replace(nodes=500)
+
+    said = [missing(api, wanted._replace(machines=(one,)), furnished) for one in (other, large, memory, many)]
+
+    assert [len(one) for one in said] == [1, 1, 1, 1]
+    assert "nodes has that label" in said[0][0] and "there are: NVIDIA-" in said[0][0]
+    assert "the largest of them has" in said[1][0] and GPU in said[1][0]
+    assert "GiB memory" in said[2][0]
+    assert "have as much" in said[3][0]
+
+
+def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
+    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "8"}}}
+    core.create_namespaced_resource_quota(furnished, quota)
+
+    [said] = missing(api, wanted, furnished)
+
+    assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8 {GPU}" in said
+
+
+def test_a_quota_in_use_is_worth_a_word(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
+    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "16"}}}
+    core.create_namespaced_resource_quota(furnished, quota)
+    until(lambda: core.read_namespaced_resource_quota("gpus", furnished).status.used)
+    core.create_namespaced_pod(furnished, pod("other", gpus=8))
+
+    until(lambda: core.read_namespaced_resource_quota("gpus", furnished).status.used[f"requests.{GPU}"] == "8")
+
+    assert missing(api, wanted, furnished) == []
+    assert f"has 8 {GPU} left now" in "".join(str(one) for one in found(api, wanted, furnished))
+
+
+def test_a_kind_that_the_api_server_does_not_know_is_named(
+    api: Any, wanted: Requirements, furnished: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_reader, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
+
+    [said] = missing(api, wanted, furnished)
+
+    assert "this cluster does not know pytorchjobs.kubeflow.org" in said
+
+
+def test_objects_that_may_not_be_read_are_reported_and_do_not_stop_the_preflight(
+    cluster: Cluster, core: Any, wanted: Requirements, furnished: str
+) -> None:
+    core.create_namespaced_service_account(furnished, {"metadata": {"name": "guest"}})
+
+    observed = found(as_account(cluster, core, furnished, "guest"), wanted, furnished)
+
+    unread = [one.what for one in observed if one.weight == "unchecked"]
+    assert [one for one in observed if one.weight == "missing"] == []
+    assert "Secret qinglan-store could not be checked: you may not read it." in unread
+    assert "nodes could not be checked: you may not read it." in unread
+
+
+def as_account(cluster: Cluster, core: Any, namespace: str, name: str) -> Any:
+    """A client with the token of a service account."""
+    request = {"spec": {"expirationSeconds": 600}}
+    token = core.create_namespaced_service_account_token(name, namespace, request).status.token
+    return with_token(cluster, token)
+
+
+def with_token(cluster: Cluster, token: str) -> Any:
+    admin = cluster.admin().configuration
+    configuration = client.Configuration(host=admin.host, api_key={"authorization": f"Bearer {token}"})
+    configuration.ssl_ca_cert, configuration.verify_ssl = admin.ssl_ca_cert, admin.verify_ssl
+    return client.ApiClient(configuration)
+
+
+def test_an_expired_token_is_said_with_the_next_step(cluster: Cluster, wanted: Requirements, namespace: str) -> None:
+    with pytest.raises(ConfigError, match=r"does not know you \(401\).*Log in to the cluster again"):
+        read_cluster(with_token(cluster, "expired"), wanted, namespace)
+
+
+def test_a_namespace_that_is_not_there_is_named(api: Any, wanted: Requirements) -> None:
+    with pytest.raises(ConfigError, match="The cluster has no namespace qinglan-nowhere"):
+        read_cluster(api, wanted, "qinglan-nowhere")
+
+
+def test_a_cluster_that_is_away_is_named(
+    wanted: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: a, user: {}}]\n"
+        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\n"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(config))
+
+    with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:1, which KUBECONFIG names, gives no answer"):
+        read_cluster(connect(), wanted, "default")
+
+
+def test_why_a_pod_of_the_run_waits_is_the_schedulers_own_reason(api: Any, core: Any, furnished: str) -> None:
+    core.create_namespaced_pod(furnished, pod("train-1", gpus=64, node="qinglan-small-abc.root.train.executor"))
+    pods = ClusterPods(api, furnished)
+
+    until(lambda: pods.stuck("run-1"))
+
+    [one] = pods.stuck("run-1")
+    assert (one.step, one.state) == ("train", "waiting")
+    assert "nodes are available" in one.why
+    assert pods.stuck("run-2") == []
+
+
+def test_how_a_pod_of_the_run_failed_is_told(simulated: Cluster, core: Any, api: Any, furnished: str) -> None:
+    failing = pod("train-1", gpus=0, node="qinglan-small-abc.root.train.executor(0)")
+    failing["metadata"]["annotations"] |= {"sim/exit-code": "3", "sim/run-seconds": "0s"}
+    core.create_namespaced_pod(furnished, failing)
+    pods = ClusterPods(api, furnished)
+
+    until(lambda: pods.stuck("run-1") and pods.stuck("run-1")[0].state == "failed")
+
+    [one] = pods.stuck("run-1")
+    assert (one.step, one.why) == ("train", "container main ended with 3 (Error)")
+
+
+def pod(name: str, gpus: int, node: str = "x") -> dict[str, Any]:
+    limits = {"limits": {GPU: str(gpus)}} if gpus else {}
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {"pipeline/runid": "run-1", "qinglan.dev/run": "run-1"},
+            "annotations": {"workflows.argoproj.io/node-name": node},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "qinglan/cpu:0.1.0", "resources": limits}],
+        },
+    }
+
+
+def test_the_command_names_what_is_missing_and_starts_once_it_is_there(
+    cluster: Cluster, core: Any, furnished: str, graph: Graph, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    core.delete_namespaced_secret("qinglan-store", furnished)
+    with serving(StandIn(scenes=(SUCCEEDS[-1],))) as kfp:
+        words = [str(graph.path), "--questions", GIVEN["questions"], "--endpoint", kfp.url, "--namespace", furnished]
+        refused = submitted(words, monkeypatch)
+        before = list(kfp.uploaded)
+        output = capsys.readouterr().err
+        core.create_namespaced_secret(
+            furnished, {"metadata": {"name": "qinglan-store"}, "stringData": {"AWS_ACCESS_KEY_ID": "x"}}
+        )
+        done = submitted(words, monkeypatch)
+
+    assert (refused, before, done, len(kfp.runs)) == (2, [], 0, 1)
+    assert (
+        f"kubectl -n {furnished} create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in output
+    )
+
+
+def submitted(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    from commands.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["qinglan", "submit", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def test_the_size_of_a_claim_is_read_from_the_cluster(api: Any, wanted: Requirements, furnished: str) -> None:
+    assert read_cluster(api, wanted, furnished).claim_bytes == {"qinglan-scratch": 1024**3}
+
+
+def test_the_gateways_settings_are_read_as_they_were_deployed(
+    api: Any, core: Any, wanted: Requirements, furnished: str
+) -> None:
+    gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
+    asks = wanted._replace(objects=(*wanted.objects, gateway))
+    before = read_cluster(api, asks, furnished).gateway
+    labels, settings = {"app": "gateway"}, "qinglan-gateway-7kc2"
+    core.create_namespaced_config_map(
+        furnished, {"metadata": {"name": settings}, "data": {"gateway.yaml": "budget: 7"}}
+    )
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "containers": [{"name": "gateway", "image": "x"}],
+            "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "c", "configMap": {"name": settings}}],
+        },
+    }  # fmt: skip
+    spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    body = {"metadata": {"name": "qinglan-gateway"}, "spec": spec}
+    client.AppsV1Api(api).create_namespaced_deployment(furnished, body)
+
+    assert before is None
+    assert read_cluster(api, asks, furnished).gateway == "budget: 7"

@@ -1,0 +1,176 @@
+"""What is served is matched to releases place by place; whatever names none is found out."""
+
+import copy
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from commands.audit.live_service import (
+    ServiceObjects,
+    fetch_server_versions,
+    match_releases,
+    service_lines,
+    unmatched_versions,
+)
+
+OLD, NEW = (f"s3://qinglan/fivedoctors/releases/{digit * 64}" for digit in "12")
+Change = Callable[[dict[str, Any]], None]
+
+
+def pod(name: str, uri: str, revision: str = "") -> dict[str, Any]:
+    first = {"name": "storage-initializer", "command": ["python", "-m", "serving.initialiser"],
+             "args": [uri, "/mnt/models"]}  # fmt: skip
+    return {
+        "metadata": {"name": name, "labels": {"serving.knative.dev/revision": revision} if revision else {}},
+        "spec": {
+            "initContainers": [first],
+            "containers": [{"name": "kserve-container", "image": "qinglan/style:0.1.0"}],
+        },
+        "status": {"containerStatuses": [{"name": "kserve-container", "imageID": "qinglan/style@sha256:99"}]},
+    }
+
+
+def world() -> dict[str, Any]:
+    """A canary with ten per cent, in Knative's mode."""
+    traffic = [{"revisionName": "r-1", "percent": 90}, {"revisionName": "r-2", "percent": 10}]
+    source = "internal.serving.kserve.io/storage-initializer-sourceuri"
+    return {
+        "service": {
+            "metadata": {"name": "rewriter"},
+            "spec": {"predictor": {"canaryTrafficPercent": 10, "model": {"storageUri": NEW}}},
+            "status": {"components": {"predictor": {"traffic": traffic}}},
+        },
+        "revisions": {
+            name: {"metadata": {"annotations": {source: uri}}} for name, uri in (("r-1", OLD), ("r-2", NEW))
+        },
+        "pods": (pod("one", OLD, "r-1"), pod("two", NEW, "r-2")),
+        "rollouts": (rollout(1, OLD, "Done", "Promoted"), rollout(2, NEW, "Analyse", stable=OLD)),
+    }  # fmt: skip
+
+
+def rollout(number: int, uri: str, phase: str = "", outcome: str = "", stable: str = "") -> dict[str, Any]:
+    one: dict[str, Any] = {
+        "metadata": {"name": f"rewriter-{number}"},
+        "spec": {"inferenceService": "rewriter", "release": {"uri": uri}},
+    }
+    status = {"phase": phase, "outcome": outcome, "stable": {"uri": stable} if stable else None}
+    return {**one, "status": status} if phase else one
+
+
+def looked(change: Change = lambda one: None) -> Any:
+    result = copy.deepcopy(world())
+    change(result)
+    return match_releases(ServiceObjects(**result), "qinglan")
+
+
+def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
+    live = looked()
+
+    assert live.findings == ()
+    assert [address.digest for address in live.addresses] == ["2" * 64, "1" * 64]
+    lines = list(service_lines(live))
+    assert "spec: 222222222222, 10 % of the traffic" in lines
+    assert "revision r-1: 111111111111, 90 % of the traffic" in lines
+    assert "pod one: 111111111111, kserve-container runs qinglan/style@sha256:99" in lines
+    assert lines[-1] == "server: cannot be reached from here, and was not asked"
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "state", "why"),
+    [
+        (lambda one: one["service"]["spec"]["predictor"]["model"].update(storageUri="s3://models/latest"),
+         "spec", "untrusted", "no release by its digest"),
+        (lambda one: one["service"]["spec"].update(predictor={"containers": [{"image": "evil"}]}),
+         "spec", "untrusted", "names no release"),
+        (lambda one: one["service"]["spec"].update(canary=[{"predictor": {"model": {"storageUri": "pvc://a"}}}]),
+         "spec.canary", "untrusted", "pvc://a is no release"),
+        (lambda one: one["revisions"]["r-1"].update(metadata={}), "revision r-1", "untrusted", "names no release"),
+        (lambda one: one["pods"][0]["spec"].pop("initContainers"), "pod one", "untrusted", "names no release"),
+        (lambda one: one["pods"][0]["spec"]["initContainers"][0].update(command=["/storage-initializer"]),
+         "pod one", "untrusted", "names no release that was verified"),
+        (lambda one: one["pods"][0]["spec"]["initContainers"][0].update(args=[OLD.replace("1", "3"), "/mnt/models"]),
+         "pod one", "altered", "does not ask for"),
+        (lambda one: one.update(rollouts=()), "rollout", "missing", f"no ModelRollout has brought {NEW} to rewriter"),
+    ],
+)  # fmt: skip
+def test_a_served_model_that_matches_no_release_is_found(change: Change, what: str, state: str, why: str) -> None:
+    findings = looked(change).findings
+
+    assert any((finding.what, finding.state) == (what, state) and why in finding.why for finding in findings), (
+        findings
+    )
+
+
+FIRST = rollout(1, OLD, "Done", "Promoted")
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "unbrought"),
+    [
+        ([FIRST, rollout(2, NEW, "Done", "Promoted", OLD)], []),
+        ([rollout(2, NEW, "Done", "Promoted", OLD)], []),  # whoever brought OLD was deleted since
+        ([FIRST, rollout(2, NEW, "Analyse", stable=OLD)], []),
+        ([FIRST, rollout(2, NEW, "Rollback", stable=OLD)], []),
+        ([FIRST], [NEW]),  # an orphaned canary: its rollout was deleted under way
+        ([FIRST, rollout(3, NEW)], [NEW]),  # and another that nobody has begun
+        ([FIRST, rollout(3, NEW, "Verify")], [NEW]),
+        ([FIRST, rollout(3, NEW, "Done", "Refused")], [NEW]),
+        ([FIRST, rollout(2, NEW, "Done", "RolledBack", OLD)], [NEW]),
+        ([rollout(2, NEW, "Done", "Promoted")], [OLD]),  # not asked for any more, and it still has traffic
+    ],
+)
+def test_a_served_model_needs_a_promotion_or_a_rollout_under_way(
+    rollouts: list[dict[str, Any]], unbrought: list[str]
+) -> None:
+    findings = looked(lambda one: one.update(rollouts=tuple(rollouts))).findings
+
+    assert [(finding.what, finding.state) for finding in findings] == [("rollout", "missing")] * len(unbrought)
+    assert [uri for uri in (OLD, NEW) if any(uri in finding.why for finding in findings)] == unbrought
+
+
+def test_a_refused_rollout_of_a_served_model_is_named() -> None:
+    [finding] = looked(lambda one: one.update(rollouts=(FIRST, rollout(3, NEW, "Done", "Refused")))).findings
+
+    assert finding.why.endswith("to rewriter (rewriter-3: Refused)")
+
+
+def test_pods_of_a_revision_without_traffic_are_only_going(caplog: pytest.LogCaptureFixture) -> None:
+    live = looked(lambda one: one["pods"][0]["metadata"]["labels"].update({"serving.knative.dev/revision": "r-0"}))
+
+    assert live.findings == ()
+
+
+def test_where_rollouts_cannot_be_read_nothing_is_said_of_them() -> None:
+    assert looked(lambda one: one.update(rollouts=None)).findings == ()
+
+
+def test_the_servers_own_word_is_held_against_the_releases() -> None:
+    ours = 'qinglan_rewriter_requests_total{outcome="answered",version="aaaaaaaaaaaa"} 3'
+    text = f'{ours}\nother{{version="bbbbbbbbbbbb"}} 1\n'
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        port = server.server_address[1]
+        url = {"status": {"url": "http://127.0.0.1:1", "address": {"url": f"http://127.0.0.1:{port}"}}}
+        versions = fetch_server_versions(url)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert versions == ("aaaaaaaaaaaa",)
+    assert unmatched_versions(versions, {"a" * 64: "fivedoctors/rewriter"}) == []
+    [finding] = unmatched_versions(versions, {"c" * 64: "fivedoctors/rewriter"})
+    assert finding.state == "altered" and "answers as aaaaaaaaaaaa" in finding.why
+    assert fetch_server_versions({"status": {"url": "http://127.0.0.1:1"}}) is None

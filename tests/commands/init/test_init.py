@@ -1,0 +1,387 @@
+"""`qinglan init`: from a folder as a company has it to a tenant that plan and run take, with no file of ours edited.
+
+sheet with the company's own column names, a folder of .docx, .pdf and .md -> init -> plan -> run -> report
+"""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from openpyxl import Workbook
+
+from commands.init.cli import Question, _answer
+from commands.init.profiles import longer_prompts
+from commands.init.setup import KNOWLEDGE_BASE_FILE
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
+from pipelines.checks.plan import make_plan
+from pipelines.lines.config import TRAINING, load_config
+from qinglan.config import load_yaml, merge_settings
+from qinglan.errors import ConfigError
+from tests.commands.conftest import Here
+from tests.commands.demo.new_tenant_run import SHORTEST, qinglan
+from tests.commands.init.documents import write_pdf, write_word
+from tests.processes.forked_runs import fork_environment
+from tests.screens.terminal_screen import ALL as ATTACKS_AT_ONCE
+from tests.screens.terminal_screen import FORGED, on_terminal
+
+pytestmark = pytest.mark.usefixtures("forks")
+
+ASKED = ("能机洗吗", "保修多久", "怎么退货", "发票怎么开", "容量多大", "极限温度呢", "怎么晾干", "多重")
+GOODS = ("背包", "帐篷", "睡袋", "登山杖", "头灯", "炉头", "水袋", "防潮垫")
+
+
+@pytest.fixture
+def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sheet with columns of its own, and a folder of documents, where commands are called."""
+    write_company(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_company(folder: Path) -> None:
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["会话ID", "用户问句", "聊天记录", "会员等级"])
+    for at in range(64):
+        goods, question = GOODS[at % 8], ASKED[at // 8]
+        turns = [{"role": "user", "content": f"有{goods}吗"}, {"role": "assistant", "content": "有的"}]
+        sheet.append([f"s{at // 2}", f"那它{question}", json.dumps(turns, ensure_ascii=False), at % 3])
+    sheet.append(["s99", None, "", 1])
+    book.save(folder / "客服记录.xlsx")
+    documents = folder / "资料"
+    documents.mkdir()
+    for goods in GOODS[:4]:
+        sections = [("Heading1", f"{goods}手册")]
+        for question in ASKED[:4]:
+            sections += [
+                ("Heading2", f"{goods}{question}"),
+                ("Normal", f"{goods}的{question}：见订单页，七天内办理。"),
+            ]
+        write_word(documents / f"{goods}.docx", *sections)
+    write_pdf(documents / "tent.pdf", "The tent weighs 2.1 kg and packs to 45 cm.")
+    lines = [
+        f"## {goods}{question}\n{goods}{question}，请看标签。\n" for goods in GOODS[4:] for question in ASKED[4:]
+    ]
+    (documents / "faq.md").write_text("# 常见问题\n" + "\n".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("longest", [500, 900, 1000, 3000])
+def test_a_paid_profile_shows_the_sheets_longest_prompts_whole(longest: int) -> None:
+    settings = merge_settings(load_yaml(TRAINING / "one-gpu-24.yaml"), longer_prompts("one-gpu-24", longest))
+
+    assert SftConfig.parse(settings["sft"], "sft").max_prompt_tokens >= longest
+    assert PpoConfig.parse(settings["ppo"], "ppo").max_prompt_tokens >= longest
+
+
+@pytest.mark.slow
+def test_options_name_the_columns_of_conversations_and_of_users(company: Path, here: Here) -> None:
+    book = Workbook()
+    sheet = book.active
+    assert sheet is not None
+    sheet.append(["用户问句", "来访", "备注"])
+    for at in range(64):
+        sheet.append([f"{GOODS[at % 8]}{ASKED[at // 8]}", f"v {at // 4}", f"会员{at % 3}级"])
+    book.save(company / "其他记录.xlsx")
+
+    made = here("init", "acme", "其他记录.xlsx", "--conversation-column", "来访", "--profile-column", "备注", "--yes")
+
+    assert made.code == 0, made.errors
+    columns = load_yaml(Path("tenants/acme/demo.yaml"))["generate"]["columns"]
+    assert (columns["conversation_id"], columns["user_profile"]) == ("来访", "备注")
+    assert "of conversation v 0" in made.out and "user profile: 会员0级" in made.out
+
+
+@pytest.mark.slow
+def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: Here) -> None:
+    words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
+    made = here("init", "acme", *words)
+
+    assert made.code == 0, made.errors
+    for line in (
+        "64 questions of 65 rows; question = 用户问句, history_summary = 聊天记录, conversation_id = 会话ID",
+        "! Not used: 会员等级. `generate.columns` in the profiles can name them.",
+        "    question: 那它能机洗吗",
+        "    said before: 用户：有背包吗 / 助手：有的",
+        "The locked test has 0 rows with gold passages",
+        "Next, for free, with stand-ins and a tiny model: `qinglan run acme`",
+    ):
+        assert line in made.out
+    tenant = company / "tenants" / "acme"
+    assert {path.name for path in tenant.iterdir()} == {
+        "README.md", "demo.yaml", "gpt.yaml", "knowledge_base.jsonl", "student.txt", "teacher.txt",
+    }  # fmt: skip
+    assert "户外用品" in (tenant / "teacher.txt").read_text(encoding="utf-8")
+    assert "`generate.columns`" in (readme := (tenant / "README.md").read_text(encoding="utf-8"))
+    assert "\\`" not in readme and "\\(" not in readme
+    for profile in ("demo", "gpt"):
+        config = load_config("acme", profile)
+        plan = make_plan(config)
+        assert (plan.rows, plan.unfit) == (64, 1)
+        assert config.ppo.prompts <= plan.splits["train"]
+    assert here("plan", "acme").code == 0
+
+
+@pytest.mark.slow
+def test_a_second_init_changes_nothing(company: Path, here: Here) -> None:
+    words = ["init", "acme", "客服记录.xlsx", "--yes"]
+    assert here(*words).code == 0
+    prompt = company / "tenants" / "acme" / "teacher.txt"
+    prompt.write_text("我改过的提示词")
+
+    again = here(*words)
+    assert again.code == 2 and "is there already, and nothing was changed" in again.errors
+    assert prompt.read_text() == "我改过的提示词"
+
+
+@pytest.mark.slow
+def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
+    options = [
+        "--teacher",
+        "deepseek",
+        "--rag",
+        "https://rag.acme.cn",
+        "--training",
+        "one-gpu-80",
+        "--language",
+        "en",
+    ]
+    made = here("init", "acme", "客服记录.xlsx", "--domain", "tents {x}\nignore", *options, "--yes", "--json")
+
+    assert made.code == 0, made.errors
+    assert json.loads(made.out)["files"] == [
+        "README.md", "deepseek.yaml", "demo.yaml", "judge.txt", "need.txt", "student.txt", "teacher.txt",
+    ]  # fmt: skip
+    config = load_config("acme", "deepseek")
+    assert config.gateway.rag.base_url == "https://rag.acme.cn" and not config.stand_ins.rag
+    assert (config.training, config.gateway.teacher.model) == ("one-gpu-80", "deepseek-flash")
+    assert str(config.generate.system_prompt).startswith(
+        "You are an expert in rewriting search queries about tents (x) ignore"
+    )
+    assert KNOWLEDGE_BASE_FILE not in (company / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert config.validate_.need_prompt.startswith("You turn") and config.evaluate.judge_prompt.startswith(
+        "You judge"
+    )
+
+
+def test_without_a_terminal_it_asks_for_yes(company: Path, here: Here) -> None:
+    refused = here("init", "acme", "客服记录.xlsx")
+
+    assert refused.code == 2 and "Add --yes" in refused.errors and not (company / "tenants").exists()
+
+
+def test_a_person_is_asked_five_things_each_with_a_default(company: Path) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-c", "from commands.cli import main; main()", "init", "acme", "客服记录.xlsx"]
+    with subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        os.write(keyboard, "\n户外用品\ndepseek\ndeepseek\n\none-gpu-80\n".encode())
+        shown, errors = (text.decode() for text in process.communicate(timeout=120))
+
+    assert process.returncode == 0
+    for question in ("Language of prompts and README (zh, en) [zh]: ", "language (zh) [本公司产品和服务]: ",
+                     "(gpt, deepseek) [gpt]: ", "or ours [ours]: ", "Machine of the paid run"):  # fmt: skip
+        assert question in shown
+    assert "--teacher 'depseek' is none of gpt, deepseek." in errors
+    profile = load_yaml(company / "tenants" / "acme" / "deepseek.yaml")
+    assert (profile["training"], profile["stand_ins"]) == ("one-gpu-80", {"rag": True})
+
+
+def test_the_last_of_too_many_wrong_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = iter(["a", "b", "c", "gpt"])
+    monkeypatch.setattr("typer.prompt", lambda *words, **options: next(replies))
+
+    with pytest.raises(ConfigError, match="--teacher 'c' is none of gpt, deepseek"):
+        _answer("teacher", Question("Who?", "gpt", ("gpt", "deepseek")))
+    assert _answer("teacher", Question("Who?", "gpt", ("gpt", "deepseek"))) == "gpt"
+
+
+@pytest.mark.slow
+def test_the_words_for_the_trade_are_in_the_language_of_the_prompts(company: Path, here: Here) -> None:
+    english = here("init", "acme", "客服记录.xlsx", "--language", "en", "--yes")
+    chinese = here("init", "bcme", "客服记录.xlsx", "--language", "en", "--domain", "户外用品", "--yes")
+
+    prompt = (company / "tenants" / "acme" / "teacher.txt").read_text(encoding="utf-8")
+    assert "search queries about our products and services" in prompt
+    warning = "! The prompts are English, and the trade in them is in Chinese"
+    assert (warning in english.out, warning in chinese.out) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("language", "lines"),
+    [
+        ("en", ["- `faq.md`: 1 passage", "unless `evaluate.gate.by: labels` in `gpt.yaml`"]),
+        ("zh", ["- `faq.md`: 1 个段落", "除非在 `gpt.yaml` 里设置 `evaluate.gate.by: labels`", "没有用到：会员等级"]),
+    ],
+)
+def test_the_readme_is_in_its_language_and_tells_both_ways_to_a_promotion(
+    company: Path, here: Here, language: str, lines: list[str]
+) -> None:
+    (company / "faq.md").write_text("# 背包\n冷水手洗。\n", encoding="utf-8")
+    (company / "scan.png").write_bytes(b"\x89PNG")
+    files = ("--knowledge-base", "faq.md", "--knowledge-base", "scan.png")
+    made = here("init", "acme", "客服记录.xlsx", *files, "--language", language, "--yes")
+
+    readme = (company / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert [line for line in lines if line not in readme] == []
+    assert "! scan.png: is no format that is read here" in made.out and "0 passages" not in made.out + readme
+
+
+def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> None:
+    quoted = ATTACKS_AT_ONCE.replace('"', '""')
+    (tmp_path / "q.csv").write_bytes(f'问题,"{quoted}"\n"{quoted}","{quoted}"\n'.encode())
+    documents = tmp_path / "docs"
+    documents.mkdir()
+    (documents / "a\x1b[2J<b>`x`.md").write_text(f"# {ATTACKS_AT_ONCE}\n退货", encoding="utf-8")
+    screen = on_terminal(
+        "init", "acme", "q.csv", "--knowledge-base", "docs", "--language", "zh", "--yes", cwd=tmp_path
+    )
+
+    assert screen.code == 0, screen.raw
+    assert not screen.has_line(FORGED) and not screen.title
+    readme = (tmp_path / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
+    assert "\x1b" not in readme and "<b>" not in readme.replace("`docs/a\\x1b[2J<b>'x'.md`", "")
+    assert "没有用到：" in readme and "Not used" not in readme, "the README's guesses are in its language"
+
+
+HISTORY = [{"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}]
+ODD: list[tuple[str, str, bytes, int, str]] = [
+    ("no such file", "none.xlsx", b"", 3, "no such file. Give the spreadsheet, CSV or JSON of questions."),
+    ("empty file", "q.csv", b" ", 3, "this is an empty file, and"),
+    ("image", "q.png", b"\x89PNG\r\n\x1a\n", 3, "this is a picture (PNG), and"),
+    ("broken xlsx", "q.xlsx", b"PK\x03\x04zip", 3, "not a readable .xlsx file"),
+    ("broken xls", "q.xls", b"\xd0\xcf\x11\xe0" + bytes(99), 3, "not a readable .xls file"),
+    ("orders only", "q.csv", "订单,金额\n1,2\n".encode(), 3, "No column looks like users' questions; there are 订单"),
+    ("open quote", "q.csv", '问题\n"怎么洗\n'.encode(), 3, "Is a quote without its end?"),
+    ("no JSON", "q.json", b"{", 3, "no JSON"),
+    ("only empty rows", "q.json", b'[{"question": ""}, {"question": "nan"}]', 3, "none of 2 rows is a question"),
+    ("GBK with Excel's name", "q.xlsx", "问题,编号\n怎么洗,1\n".encode("gbk"), 0, "1 questions of 1 rows"),
+    ("BOM", "q.csv", "问题\n怎么洗\n".encode("utf-16"), 0, "1 questions of 1 rows"),
+    ("a formula and a letter that hides", "q.csv", "问题\n=1+1怎么算\n怎么\u202e洗\n".encode(), 0, r"怎么\u202e洗"),
+    ("ids twice", "q.jsonl", b'{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}', 0, "id is not used as id: 1"),
+    ("unknown speakers", "q.csv", "会话ID,谁,内容\nc0,0,怎么洗\nc0,1,水洗\nc1,0,怎么晾\nc1,1,挂着\n".encode(), 0,
+     "! This looks like a sheet with a message of a chat in each row"),
+    ("chat", "q.json", json.dumps([{"messages": HISTORY}]).encode(), 0, "its rows are in questions.jsonl"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "message"), [row[1:] for row in ODD], ids=[row[0] for row in ODD]
+)
+def test_odd_sheets_get_a_message_or_are_read(
+    name: str,
+    content: bytes,
+    code: int,
+    message: str,
+    tmp_path: Path,
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content:
+        (tmp_path / name).write_bytes(content)
+    made = here("init", "acme", name, "--language", "zh", "--yes")
+
+    assert message in made.out + made.errors
+    assert (made.code, "Traceback" in made.errors) == (code, False)
+    assert (tmp_path / "tenants" / "acme").exists() is (code == 0)
+
+
+@pytest.mark.parametrize("tenant", ["Acme", "../x", "training", "a b"])
+def test_a_name_that_is_none_is_refused(
+    tenant: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.csv").write_text("问题\n怎么洗\n")
+    refused = here("init", tenant, "q.csv", "--yes")
+
+    assert (
+        refused.code == 2 and "Traceback" not in refused.errors and list(tmp_path.iterdir()) == [tmp_path / "q.csv"]
+    )
+
+
+def shorten(profile: Path, changes: dict[str, Any]) -> None:
+    settings = merge_settings(load_yaml(profile), changes)
+    profile.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_company_folder_runs_as_it_was_written_until_a_model_could_be_trained(company: Path, here: Here) -> None:
+    words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
+    assert here("init", "acme", *words).code == 0
+    shorten(company / "tenants" / "acme" / "demo.yaml", SHORTEST)
+    run = qinglan(["run", "acme", "--until", "base", "--json"], company, fork_environment())
+
+    assert run.code == 0, run.errors
+    assert run.record["steps"]["generate"]["facts"]["rewritten"] == 64
+    assert run.record["steps"]["base"]["facts"]["parameters"] > 0
+
+
+@pytest.mark.parametrize("option", [("--training", "a100x9"), ("--teacher", "claude"), ("--language", "fr")])
+def test_an_option_that_is_no_answer_is_refused_before_the_sheet_is_shown(
+    company: Path, here: Here, option: tuple[str, str]
+) -> None:
+    refused = here("init", "acme", "客服记录.xlsx", "--yes", *option)
+
+    assert refused.code == 2 and refused.out == ""
+    assert f"{option[0]} {option[1]!r} is none of" in refused.errors
+
+
+@pytest.mark.slow
+def test_without_a_knowledge_base_the_next_command_names_it(company: Path, here: Here) -> None:
+    assert (
+        here("init", "acme", "客服记录.xlsx", "--yes")
+        .out.rstrip()
+        .endswith("`qinglan run acme --knowledge-base FILE`")
+    )
+
+
+def test_a_folder_of_questions_is_called_a_folder(tmp_path: Path, here: Here) -> None:
+    ended = here("plan", "fivedoctors", "--questions", tmp_path)
+
+    assert ended.code == 2 and f"--questions {tmp_path}: is a folder. Name the file in it." in ended.errors
+
+
+@pytest.mark.slow
+def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, here: Here) -> None:
+    """A column with one value for all rows; a chat alone; and a sheet of too few rows for the trial."""
+    rows = [f"{GOODS[at % 8]}{ASKED[at // 8]}" for at in range(64)]
+    Path("one.csv").write_text("问题,会话ID\n" + "".join(f"{row},A1\n" for row in rows), encoding="utf-8")
+    Path("few.csv").write_text("问题\n" + "".join(f"{row}\n" for row in rows[:3]), encoding="utf-8")
+    turns = [{"role": "user", "content": row} for row in rows]
+    Path("chat.json").write_text(json.dumps(turns), encoding="utf-8")
+
+    made = here("init", "acme", "one.csv", "--knowledge-base", "资料", "--yes")
+    chat = here("init", "chat", "chat.json", "--yes")
+    few = here("init", "few", "few.csv", "--knowledge-base", "资料", "--yes")
+
+    assert "! 会话ID is not used as conversation_id: all 64 rows have the same value, A1" in made.out
+    assert here("plan", "acme", "--profile", "demo").code == 0
+    assert (chat.code, Path("tenants/chat").exists()) == (3, False)
+    assert "chat.json: all 64 questions are of one conversation" in chat.errors
+    assert "! `qinglan run few` would be refused:" in few.out and "a step of PPO takes" in few.out
+    assert "Next: mend that, remove tenants/few, and call" in few.out and "Next, for free" not in few.out
+    assert here("plan", "few", "--profile", "demo").code == 3
+
+
+@pytest.mark.slow
+def test_a_plan_names_a_conversation_of_all_rows_as_the_cause(company: Path, here: Here) -> None:
+    made = here("init", "acme", "客服记录.xlsx", "--knowledge-base", "资料", "--yes")
+    assert made.code == 0
+    rows = "".join(f"{GOODS[at % 8]}{ASKED[at // 8]},A1\n" for at in range(64))
+    Path("one.csv").write_text("用户问句,会话ID\n" + rows, encoding="utf-8")
+
+    plan = here("plan", "acme", "--profile", "demo", "--questions", "one.csv")
+    early = here("plan", "acme", "--profile", "demo", "--questions", "one.csv", "--until", "convert")
+
+    shown = " ".join(early.out.split())
+    assert "! A run of all stages would be refused for this sheet: one.csv: all 64 rows are of one" in shown
+    assert early.code == 0
+    assert plan.code == 3 and "one.csv: all 64 rows are of one conversation, by their 会话ID, and one" in plan.errors
+    assert "no row is for" not in plan.errors

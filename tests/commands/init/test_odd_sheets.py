@@ -1,0 +1,201 @@
+"""Sheets as people have them: without names of columns, with a name twice, in Shift-JIS, with lines of Windows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openpyxl import Workbook
+
+from commands.init.documents.documents import read_documents
+from commands.init.guess_columns import guess_columns
+from commands.init.setup import TenantData, read_data
+from qinglan.errors import DataError
+from qinglan.rows.questions import Columns, read_questions
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def notes(data: TenantData) -> str:
+    return " ".join(data.guess.notes)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "how do I wash it?", "能机洗吗？", "怎么清洗这个背包", "我想知道这款睡袋在零下五度的时候够不够暖和一点",
+        "Please tell me the price of the blue tent.  And the weight of the poles.", "where is my order", "有货吗?",
+        "I have bought a bag here and it has no strap", "请退货。",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("more", ["", ",2026-01-02"])
+def test_a_first_row_of_users_words_is_not_taken_for_names(tmp_path: Path, first: str, more: str) -> None:
+    rows = "".join(f"how much is bag {number}?{more}\n" for number in range(9))
+
+    with pytest.raises(
+        DataError, match=r"reads like a question\. Put a row of names above it.*--question-column NAME"
+    ):
+        read_data("acme", write(tmp_path / "q.csv", f"{first}{more}\n{rows}"), [])
+
+
+@pytest.mark.parametrize(
+    "name", ["What is your question?", "What the user said first", "用户问了什么", "User Words", "说的话", "txt"]
+)
+def test_a_name_that_reads_like_a_question_can_be_named(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "q.csv", f"{name}\n" + "".join(f"how much is bag {number}?\n" for number in range(9)))
+
+    assert len(read_data("acme", path, [], {"question": name}).questions) == 9
+
+
+@pytest.mark.parametrize("name", ["质问", "User Words", "说的话", "what_user_said", "How asked", "原话", "Nachricht"])
+def test_a_short_name_is_a_name(name: str) -> None:
+    assert guess_columns([{name: f"how much is bag {at}?"} for at in range(5)], "acme").columns == {"question": name}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "質問",
+        "お問い合わせ内容",
+        "問題",
+        "问题内容",
+        "질문",
+        "User Message",
+        "customer-message",
+        "user_input",
+        "Inquiry",
+    ],
+)
+def test_more_names_of_questions_are_known(name: str) -> None:
+    rows = [{"other": f"how much is bag {at}?", name: f"退货 {at}"} for at in range(5)]
+
+    assert guess_columns(rows, "acme").columns["question"] == name
+
+
+def test_shift_jis_is_read(tmp_path: Path) -> None:
+    text = "番号,質問\n" + "".join(f"{at},寝袋は洗濯機で洗えますか、{at}番です\n" for at in range(9))
+    path = write(tmp_path / "q.csv", text, "cp932")
+
+    data = read_data("acme", path, [])
+
+    assert data.questions[0].question == "寝袋は洗濯機で洗えますか、0番です"
+    assert "Japanese letters" in notes(data)
+
+
+@pytest.mark.parametrize("text", ["怎么退货，多久到账", "睡袋の温度は？这是什么意思", "①ー々", "ﾃﾝﾄ，帐篷"])
+def test_chinese_text_is_not_taken_for_japanese(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "q.csv", f"问题,画像\n{text},会员\n", "gb18030")
+
+    assert read_data("acme", path, []).questions[0].question == text
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "xlsx"])
+@pytest.mark.parametrize(("end", "shown"), [("\r\n", "\n"), ("\r", "\n"), ("\n", "\n"), ("\r\n\r\n", "\n\n")])
+def test_a_line_in_a_cell_ends_with_a_line_feed(tmp_path: Path, kind: str, end: str, shown: str) -> None:
+    question, path = f"有货吗{end}多少钱", tmp_path / f"q.{kind}"
+    if kind == "csv":
+        write(path, f'问题,历史摘要\n"{question}","用户：在吗{end}客服：在"\n')
+    elif kind == "json":
+        write(path, json.dumps([{"问题": question, "历史摘要": f"用户：在吗{end}客服：在"}]))
+    else:
+        book = Workbook()
+        for cells in (["问题", "历史摘要"], [question, f"用户：在吗{end}客服：在"]):
+            book.worksheets[0].append(cells)
+        book.save(path)
+
+    [row] = read_data("acme", path, []).questions
+
+    assert (row.question, row.history_summary) == (f"有货吗{shown}多少钱", f"用户：在吗{shown}客服：在")
+
+
+def test_a_line_in_a_passage_of_a_sheet_ends_with_a_line_feed(tmp_path: Path) -> None:
+    [passage] = read_documents([write(tmp_path / "kb.csv", 'id,content\nk1,"a\r\nb"\n')]).passages
+
+    assert passage.content == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("texts", "note"),
+    [
+        (["2026-01-02 00:00:00"], "1 of 10 questions"),
+        (["12345", "3.5"], "2 of 11 questions"),
+        (["???", "。。。"], "2 of 11 questions"),
+        (["2026年1月2日"], "such as 2026年1月2日"),
+        (["能洗吗"], ""),
+        (["A1"], ""),
+    ],
+)
+def test_dates_and_numbers_among_questions_are_told(texts: list[str], note: str) -> None:
+    rows = [{"问题": text} for text in [*(f"{at}号包多少钱" for at in range(9)), *texts]]
+
+    told = " ".join(guess_columns(rows, "acme").notes)
+
+    assert note in told and bool(note) == ("Take out those that no user asked" in told)
+
+
+INSTRUCTION = {"instruction": "Answer the customer.", "output": "yes"}
+OTHER = {"instruction": "b", "input": "c", "output": "d"}
+
+
+@pytest.mark.parametrize(
+    ("records", "questions", "told"),
+    [
+        ([INSTRUCTION | {"input": f"q{at}?"} for at in range(3)], ["q0?", "q1?", "q2?"], True),
+        ([INSTRUCTION | {"input": "q?"}], ["Answer the customer.\nq?"], False),
+        ([INSTRUCTION | {"input": "q?"}, INSTRUCTION], ["Answer the customer.\nq?", "Answer the customer."], False),
+        ([INSTRUCTION | {"input": "q?"}, OTHER], ["Answer the customer.\nq?", "b\nc"], False),
+    ],
+)  # fmt: skip
+def test_an_instruction_that_all_records_share_is_no_part_of_the_questions(
+    tmp_path: Path, records: list[dict[str, Any]], questions: list[str], told: bool
+) -> None:
+    data = read_data("acme", write(tmp_path / "a.json", json.dumps(records)), [])
+
+    assert [row.question for row in data.questions] == questions
+    assert told == ("All records have the same instruction" in notes(data))
+
+
+TWICE = "问题,备注,备注,历史摘要\n有货吗,a,b,用户：在吗\n"
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_name_of_unused_columns_may_be_there_twice(tmp_path: Path, kind: str) -> None:
+    path = write(tmp_path / "q.csv", TWICE)
+    if kind == "xlsx":
+        book, path = Workbook(), tmp_path / "q.xlsx"
+        for line in TWICE.splitlines():
+            book.worksheets[0].append(line.split(","))
+        book.save(path)
+
+    assert read_data("acme", path, []).questions[0].history_summary == "用户：在吗"
+    assert len(list(read_questions(path, Columns(), "acme"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ("问题,问题", {}), ("问题,历史摘要,历史摘要", {}), ("问题,编号,编号", {}),
+        ("问题,备注,备注", {"user_profile": "备注"}), ("话,话", {}), ("问题,User_Profile,User_Profile", {}),
+    ],
+)  # fmt: skip
+def test_a_name_of_used_columns_may_not(tmp_path: Path, header: str, named: dict[str, str]) -> None:
+    cells = header.count(",")
+    rows = "".join(f"bag {at} how much?{',是的呢' * cells}\n" for at in range(9))
+
+    with pytest.raises(DataError, match="appears twice"):
+        read_data("acme", write(tmp_path / "q.csv", f"{header}\n{rows}"), [], named)
+
+
+def test_a_profiles_column_may_not_be_there_twice(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="'备注' appears twice"):
+        list(read_questions(write(tmp_path / "q.csv", TWICE), Columns(user_profile="备注"), "acme"))
+
+
+def test_a_knowledge_base_without_a_column_of_texts_is_told_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"there are .*a\. Rename the column that holds the passages' text to content"
+    ):
+        read_documents([write(tmp_path / "kb.csv", "a,b\nx,y\n")])

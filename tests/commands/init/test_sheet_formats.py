@@ -1,0 +1,292 @@
+"""Any sheet becomes records; an exported conversation becomes a question for each thing that its user said."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands.init.chat_messages import unknown_sides_note
+from commands.init.setup import read_data
+from commands.init.sheet_formats import read_records
+from qinglan.errors import DataError
+from qinglan.tables.tables import write_table
+
+USER, BOT = {"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}
+AGAIN = {"role": "user", "content": "那它能机洗吗"}
+
+
+def write(tmp_path: Path, content: str, name: str = "export.json", encoding: str = "utf-8") -> Path:
+    path = tmp_path / name
+    path.write_text(content, encoding=encoding)
+    return path
+
+
+def test_an_old_spreadsheet_is_read_and_has_to_be_written_anew() -> None:
+    records = read_records(Path(__file__).parent / "questions.xls")
+
+    assert records.rows == [{"用户问句": "那它能机洗吗", "订单": 1001}, {"用户问句": 10086, "订单": ""}]
+    assert not records.direct
+
+
+BROKEN_OLD_SPREADSHEETS = [
+    # what it did to the process that read it, change, reason
+    ("a panic, which is no Exception", lambda content: content[:5121], "out of range"),
+    ("more memory than there is", lambda content: content[:600] + bytes(16) + content[600:], "ended with status -6"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "reason"), [row[1:] for row in BROKEN_OLD_SPREADSHEETS])
+def test_an_old_spreadsheet_that_ends_its_reader_is_refused_in_words(
+    tmp_path: Path, change: Callable[[bytes], bytes], reason: str
+) -> None:
+    """Found by `make fuzz`: each ended the command with it."""
+    path = tmp_path / "questions.xls"
+    path.write_bytes(change((Path(__file__).parent / "questions.xls").read_bytes()))
+
+    with pytest.raises(DataError, match=rf"not a readable \.xls file \(.*{reason}"):
+        read_records(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "direct"),
+    [
+        ("a.csv", "gb18030", True),
+        ("a.json", "utf-8-sig", True),
+        ("a.json", "utf-16", False),
+        ("a.jsonl", "utf-8", True),
+        ("a.jsonl", "gbk", False),
+    ],
+)
+def test_the_pipeline_reads_itself_what_it_can(tmp_path: Path, name: str, encoding: str, direct: bool) -> None:
+    row = {"用户问句": "怎么洗"}
+    content = {".csv": "用户问句\n怎么洗\n", ".json": json.dumps([row], ensure_ascii=False)}.get(
+        Path(name).suffix, json.dumps(row, ensure_ascii=False)
+    )
+    records = read_records(write(tmp_path, content, name, encoding))
+
+    assert (records.rows, records.direct) == ([row], direct)
+
+
+@pytest.mark.parametrize(
+    "exported",
+    [
+        [{"id": "c1", "messages": [USER, BOT, AGAIN]}],
+        {"version": 1, "conversations": [{"id": "c1", "messages": [USER, BOT, AGAIN]}]},
+        [{"id": "c1", "conversations": [{"from": "human", "value": "有背包吗"}, {"from": "gpt", "value": "有的"},
+                                       {"from": "human", "value": "那它能机洗吗"}]}],
+    ],
+)  # fmt: skip
+def test_each_thing_that_a_user_said_is_a_question_with_what_came_before(tmp_path: Path, exported: Any) -> None:
+    records = read_records(write(tmp_path, json.dumps(exported)))
+
+    assert records.rows == [
+        {"question": "有背包吗", "history_summary": "", "conversation_id": "c1"},
+        {"question": "那它能机洗吗", "history_summary": "用户：有背包吗\n助手：有的", "conversation_id": "c1"},
+    ]
+    assert not records.direct
+
+
+def test_one_conversation_alone_is_an_export_too(tmp_path: Path) -> None:
+    rows = read_records(write(tmp_path, json.dumps([USER, BOT, AGAIN]))).rows
+
+    assert [(row["question"], row["conversation_id"]) for row in rows] == [
+        ("有背包吗", "chat-1"),
+        ("那它能机洗吗", "chat-1"),
+    ]
+
+
+def test_a_question_with_its_history_as_turns_stays_one_row(tmp_path: Path) -> None:
+    row = {"query": "那它能机洗吗", "history": [USER, BOT]}
+    records = read_records(write(tmp_path, json.dumps([row])))
+
+    assert records.rows == [row] and records.direct
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("[1]", "element 1: expected an object"), ('{"a": 1', "no JSON"), ('{"a": 1, "a": 2}', "twice")],
+)
+def test_what_is_no_list_of_objects_is_an_error(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_records(write(tmp_path, content))
+
+
+MESSAGES = [
+    ("c1", "客户", "有背包吗"), ("c1", "机器人", "有的"), ("c2", "客户", "能开发票吗"), ("c1", "系统", "坐席接入"),
+    ("c1", "客户", "那它能机洗吗"), ("c2", "客服", "能"), ("c2", "机器人", ""),
+]  # fmt: skip
+QUESTIONS = [
+    {"question": "有背包吗", "history_summary": "", "conversation_id": "c1"},
+    {"question": "那它能机洗吗", "history_summary": "用户：有背包吗\n助手：有的", "conversation_id": "c1"},
+    {"question": "能开发票吗", "history_summary": "", "conversation_id": "c2"},
+]
+
+
+def messages_file(folder: Path, kind: str, names: tuple[str, str, str]) -> Path:
+    path = folder / f"chats.{kind}"
+    rows = [dict(zip(names, values, strict=True)) for values in MESSAGES]
+    if kind == "xlsx":
+        with write_table(path, list(names)) as add:
+            for values in MESSAGES:
+                add(list(values))
+    elif kind == "csv":
+        path.write_text("\n".join(",".join(values) for values in [names, *MESSAGES]), encoding="utf-8")
+    else:
+        lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+        path.write_text("\n".join(lines) if kind == "jsonl" else json.dumps(rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "json", "jsonl"])
+@pytest.mark.parametrize("names", [("conversation", "role", "content"), ("工单流水", "发送方", "消息内容")])
+def test_rows_that_are_messages_become_a_question_for_each_thing_that_a_user_said(
+    tmp_path: Path, kind: str, names: tuple[str, str, str]
+) -> None:
+    """Messages of two conversations are mixed; what a system says is no part of them."""
+    records = read_records(messages_file(tmp_path, kind, names))
+
+    assert records.rows == QUESTIONS and not records.direct
+    assert f"3 messages of users in 2 conversations ({names[0]})" in records.note
+
+
+def test_the_other_columns_of_messages_are_used_or_named(tmp_path: Path) -> None:
+    """Each question has the cells of the user's own row; an answer's are no question's."""
+    rows = [
+        row
+        for at in range(3)
+        for row in (
+            f"c{at},客户,能机洗吗,会员{at},{'test' if at else 'train'},k{at},{at}点",
+            f"c{at},客服,能的,,,k9,{at}点",
+        )
+    ]
+    sheet = write(tmp_path, "\n".join(["会话ID,发送人,内容,用户画像,划分,标准段落,几时", *rows]), "a.csv")
+
+    data = read_data("acme", sheet, [])
+
+    fields = [(row.conversation_id, row.user_profile, row.split, row.gold) for row in data.questions]
+    splits = ("train", "test", "test")
+    assert fields == [(f"c{at}", f"会员{at}", split, (f"k{at}",)) for at, split in enumerate(splits)]
+    [note] = [note for note in data.guess.notes if note.startswith("Not used")]
+    assert note == (
+        "Not used: 几时. Give one a field's usual name, such as user_profile, gold or split, and begin again, "
+        "to use it."
+    )
+    named = read_data("acme", sheet, [], {"user_profile": "几时"})
+    assert [row.user_profile for row in named.questions] == ["0点", "1点", "2点"]
+
+
+def test_what_else_an_exported_chat_holds_is_used_or_named(tmp_path: Path) -> None:
+    """A profile is that of all its questions, and gold the last one's."""
+    chats = [
+        {"id": f"c{at}", "persona": f"会员{at}", "gold": f"k{at}", "app": "微信", "messages": [USER, BOT, AGAIN]}
+        for at in range(2)
+    ]
+
+    data = read_data("acme", write(tmp_path, json.dumps(chats)), [])
+
+    fields = [(row.conversation_id, row.user_profile, row.gold) for row in data.questions]
+    assert fields == [("c0", "会员0", ()), ("c0", "会员0", ("k0",)), ("c1", "会员1", ()), ("c1", "会员1", ("k1",))]
+    assert [note for note in data.guess.notes if note.startswith("Not used: app. ")]
+
+
+@pytest.mark.parametrize(
+    ("user", "agent"),
+    [("买家", "卖家"), ("顾客", "商家"), ("顾客", "店员"), ("咨询者", "顾问"), ("家长", "老师"), ("buyer", "seller")],
+)
+def test_the_usual_pairs_of_speakers_are_known(tmp_path: Path, user: str, agent: str) -> None:
+    lines = [f"c{at},{side},{text}" for at in range(2) for side, text in ((user, "能机洗吗"), (agent, "能的"))]
+    records = read_records(write(tmp_path, "\n".join(["会话ID,发送人,内容", *lines]), "a.csv"))
+
+    assert [row["question"] for row in records.rows] == ["能机洗吗"] * 2
+
+
+def message_rows(sides: Sequence[str], name: str = "发送人") -> list[dict[str, Any]]:
+    return [{"会话ID": f"c{at // 4}", name: side, "内容": f"第{at}句"} for at, side in enumerate(sides)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sides"),
+    [
+        (message_rows(["0", "1"] * 8), "0, 1"),
+        (message_rows(["进", "出"] * 8), "出, 进"),
+        (message_rows(["小王", "客服小李", "客服小李", "小王"] * 4), "客服小李, 小王"),
+        (message_rows(["A", "B", "A", "S"] * 4), "A, B, S"),
+        (message_rows([side for at in range(8) for side in ("客户", f"小{at}") * 2]), "客户, 小0, 小1, ..."),
+        (message_rows([side for at in range(8) for side in (f"昵称{at}", "客服") * 2]), "客服, 昵称0, 昵称1, ..."),
+        (message_rows([side for at in range(8) for side in (f"客{at}", f"工{at % 2}") * 2]), "工0, 工1, 客0, ..."),
+        (message_rows([f"10:{at}" for at in range(32)]), ""),
+        (message_rows([f"10:{at // 2}" for at in range(32)]), ""),
+        (message_rows(["售前", "发票", "发票", "物流", "其他", "售前", "物流", "物流"] * 4), ""),
+        (message_rows(["是", "否", "否", "是", "否", "是", "是", "否"] * 4), ""),
+        (message_rows(["是", "否", "否", "否"] * 4), ""),
+        (message_rows(["0", "1", "2", "0"] * 4, "轮次"), ""),
+        (message_rows(["微信"] * 8 + ["网页"] * 8), ""),
+        (message_rows(["0", ""] * 8), ""),
+        (message_rows(["0", "1", "2", "3"] * 4), ""),
+        ([row | {"说过": "有"} for row in message_rows(["0", "1"] * 8)], ""),
+    ],
+)
+def test_a_message_a_row_with_unknown_speakers_is_warned_of(rows: list[dict[str, Any]], sides: str) -> None:
+    """Labels of questions, turns by number, channels and sheets with a history are none."""
+    columns = {"question": "内容", "conversation_id": "会话ID"}
+    note = unknown_sides_note(rows, columns | ({"history_summary": "说过"} if "说过" in rows[0] else {}))
+
+    assert (
+        f"发送人 takes turns between speakers ({sides})," in note and "Write user and assistant into 发送人" in note
+    ) or (not sides and not note)
+
+
+def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp_path: Path) -> None:
+    path = messages_file(tmp_path, "csv", ("grp", "role", "content"))
+
+    with pytest.raises(
+        DataError, match=r"each row is a message of a chat \(role, content\).*one of grp: --conversation-column NAME"
+    ):
+        read_records(path)
+    assert read_records(path, {"conversation_id": "grp"}).rows == QUESTIONS
+
+
+@pytest.mark.parametrize(
+    ("names", "field", "option"),
+    [
+        (("grp", "role", "content"), "conversation_id", "--conversation-column"),
+        (("编号", "问", "答"), "question", "--question-column"),
+        (("编号", "问", "答"), "history_summary", "--history-column"),
+        (("编号", "问", "答"), "user_profile", "--profile-column"),
+    ],
+)
+def test_a_named_column_that_is_not_there_is_refused_with_the_file_and_the_option(
+    tmp_path: Path, names: tuple[str, str, str], field: str, option: str
+) -> None:
+    path = messages_file(tmp_path, "csv", names)
+
+    with pytest.raises(DataError) as refused:
+        read_records(path, {"question": "", field: "没有"})
+    assert str(refused.value) == (
+        f"{path}: no column '没有'; there are {', '.join(names)}. Name one of them: {option} NAME, or leave the "
+        "option out: then the column is guessed."
+    )
+
+
+def test_ids_of_conversations_named_as_the_questions_of_messages_are_refused_as_such(tmp_path: Path) -> None:
+    path = messages_file(tmp_path, "csv", ("会话ID", "role", "content"))
+
+    with pytest.raises(DataError, match="--question-column 会话ID: it holds ids of conversations"):
+        read_records(path, {"question": "会话ID"})
+
+
+def test_messages_without_another_column_are_not_told_to_name_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "role,content\nuser,有背包吗\nassistant,有\n", "a.csv")
+
+    with pytest.raises(DataError, match="such as conversation_id") as refused:
+        read_records(path)
+    assert "--conversation-column" not in str(refused.value)
+
+
+def test_rows_with_one_side_alone_stay_rows(tmp_path: Path) -> None:
+    rows = [{"role": "user", "content": "有背包吗", "conversation": "c1"}] * 2
+
+    assert read_records(write(tmp_path, "\n".join(map(json.dumps, rows)), "a.jsonl")).rows == rows

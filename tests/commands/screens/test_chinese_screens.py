@@ -1,0 +1,224 @@
+"""What a person who reads Chinese sees of common commands and mistakes has no English sentence, nor half of one."""
+
+import errno
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from commands.compare_teachers.recommendation import Conclusion
+from commands.compare_teachers.report import headline
+from components.data.augment.report import REASONS
+from pipelines.checks.sizing.report import Room
+from pipelines.checks.sizing.table import shortfall
+from qinglan.evaluation.question_kinds import KINDS
+from qinglan.lineage.signing.keys import KEYS_VARIABLE
+from qinglan.lineage.signing.trust import save_trust
+from qinglan.messages import chinese
+from qinglan.rag.service_limits import sampled_snapshot
+from qinglan.rewriter.guard import GUARDS
+from standins.samples import write_sample
+from tests.commands.row_history_files import write_stage_files
+from tests.processes.forkserver import GATEWAY, forked
+from tests.releases.lineage_world import make_keys, write_run
+from tests.screens.english import english_left
+
+MISTAKES = (
+    "run nobody",
+    "run fivedoctors --profile nothing",
+    "run fivedoctors {sheet} --set sft.epochz=3",
+    "run fivedoctors {sheet} --set sft.epochs=three",
+    "run fivedoctors {sheet} --set sft.epochs",
+    "run fivedoctors {sheet} --until nowhere",
+    "run fivedoctors --bad-option",
+    "plan fivedoctors --questions {bad}.csv",
+    "plan fivedoctors {sheet} --knowledge-base {bad}.jsonl",
+    "audit nothing",
+    "audit {bad}.csv",
+    "compile --tenant nobody",
+    "fit nothing",
+    "keys new nobody",
+    "headroom /tmp",
+    "why row-1 /tmp",
+    "blind {bad}.xlsx --out /tmp",
+    "init acme {bad}.csv",
+    "sample nobody --out /tmp/none",
+    "sample fivedoctors --out /tmp/none --conversations 2",
+    "check-rag nonsense",
+    "check-rag http://127.0.0.1:9 --question 你好",
+    "style predict",
+    "demo-audit --out /tmp/none",
+    "doctor nobody",
+    "plan fivedoctors {sheet} --set questions=3 --set no=1",
+    "serve nope",
+    "keys rotate",
+    "keys new builder --folder /proc/none",
+    "compare-teachers fivedoctors {sheet} --rows 3",
+    "audit {run} --page /proc/none/page.html",
+    "audit {altered}",
+    "audit {altered} --why",
+    "audit {incomplete}",
+    "init holes {holes} --yes --knowledge-base {bad}.jsonl",
+)
+COMMANDS = (
+    "init holes {holes} --yes",
+    "plan holes",
+    "keys list",
+    "audit {run}",
+    "audit {run} --why",
+    "audit {run} --diff {altered}",
+    *(f"why {row} {{stages}}" for row in ("tested", "twin", "learned", "rejected", "long")),
+    "fit cpu",
+    "plan fivedoctors {sheet} --profile gpt",
+    "plan chengla {sheet}",
+    "doctor fivedoctors {sheet}",
+    "fit a100x4",
+)
+
+
+COMMON = {
+    errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.EEXIST,
+    errno.ENAMETOOLONG, errno.EMFILE, errno.EIO, errno.ENOTEMPTY, errno.EDQUOT, errno.ELOOP, errno.ENOMEM,
+    errno.EBUSY, errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EADDRINUSE, errno.EHOSTUNREACH, errno.ENETUNREACH,
+}  # fmt: skip
+"""Errors of the operating system that a person meets."""
+
+HOLES = (
+    "会话,问题,用户画像\n"
+    + "".join(f"c{n // 2},怎么退货{n},老客户\n" for n in range(60))
+    + "c90,,\nc91,   ,\nc92,TRUE,\n"
+)
+"""A sheet with rows that are no questions."""
+
+
+@pytest.fixture(scope="module")
+def screen(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """All lines of these commands, which one process runs one after the other."""
+    folder = tmp_path_factory.mktemp("screens")
+    write_sample("fivedoctors", folder, conversations=30, seed=5)
+    keys = make_keys(folder / "keys")
+    save_trust(folder / "keys" / "trust.yaml", keys.policy)
+    runs = {name: write_run(folder / "runs" / name, keys) for name in ("run", "altered", "incomplete")}
+    (runs["altered"] / "artifacts/line-1/sft/model/model.safetensors").write_bytes(b"x")
+    (runs["incomplete"] / "artifacts/line-1/generate/rewrites").unlink()
+    (folder / "stages").mkdir()
+    write_stage_files(folder / "stages")
+    (folder / "holes.csv").write_text(HOLES, encoding="utf-8")
+    (folder / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    (folder / "bad.jsonl").write_text('{"id": 1}\n', encoding="utf-8")
+    sheet = f"--questions {folder / 'questions.xlsx'} --knowledge-base {folder / 'knowledge_base.jsonl'}"
+    paths = {"sheet": sheet, "bad": folder / "bad", "stages": folder / "stages", "holes": folder / "holes.csv"}
+    commands = [words.format(**paths, **runs).split() for words in (*MISTAKES, *COMMANDS)]
+    command = forked("tests.processes.qinglan_commands", json.dumps(commands), libraries=GATEWAY)
+    run = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=folder, env=_environment(folder)
+    )  # fmt: skip
+    return run.stdout + run.stderr
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "KFP_"))}
+    ours = {"QINGLAN_LANG": "zh", "COLUMNS": "400", "HOME": str(folder), "PYTHONUTF8": "1"}
+    return kept | ours | {KEYS_VARIABLE: str(folder / "keys")}
+
+
+def test_no_line_is_english_or_half_english(screen: str) -> None:
+    assert len(screen.splitlines()) > 100
+    assert english_left(screen) == [], "\n".join(english_left(screen))
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("RAG 服务 /a：没有应答（All connection attempts failed）", True),
+        ("主机 'a b' (teacher.base_url), host 'c' of it", True),
+        ("请运行 `qinglan init acme SHEET`，或用 --set gateway.budget=20", False),
+        ("闸门暂缓：sft 的 dev 行", False),
+        ("给定：questions d62482fc5caa（verified）", True),
+        ("Judges:", True),
+        ("validate  accepted", True),
+        ("dev 3 行, 测试 5 行", True),
+        ("没有叫 content, 内容 的列；现有 id", False),
+    ],
+)
+def test_english_that_is_left_is_noticed(line: str, left: bool) -> None:
+    assert bool(english_left(line)) is left
+
+
+@pytest.mark.parametrize("number", sorted(set(errno.errorcode) & COMMON), ids=errno.errorcode.get)
+def test_what_the_operating_system_says_is_chinese_in_our_sentences(number: int) -> None:
+    for sentence in (
+        "/a/b: {}. Choose another place, or make room.",
+        "/a/b: cannot be read ({}).",
+        "/a: {}. Push the artifact again.",
+    ):
+        assert english_left(chinese().translate(sentence.format(os.strerror(number)))) == []
+
+
+def test_what_a_rag_service_lacks_is_chinese_to_the_last_word() -> None:
+    unknown = (
+        "RAG service http://127.0.0.1:9/rag: refused with status 404: Not Found (see gateway.rag.base_url and "
+        "gateway.rag.path). It was asked about tenant 'acme' and knowledge base 'default': if it does not know "
+        "these, name them as it does (--tenant or the sheet's tenants, retrieval.kb_name)."
+    )
+
+    for sentence in (sampled_snapshot(1), sampled_snapshot(10), unknown):
+        assert english_left(chinese().translate(sentence)) == []
+
+
+def test_reasons_why_further_rows_are_dropped_are_words_in_both_languages() -> None:
+    assert {*GUARDS} - {"cut"} <= REASONS.keys()
+    for words in REASONS.values():
+        assert "_" not in words.replace("hindsight_calls", "") and english_left(chinese().translate(words)) == []
+
+
+@pytest.mark.parametrize("word", [*get_args(Conclusion)])
+def test_the_recommendation_of_a_teacher_is_chinese(word: str) -> None:
+    shown = chinese().translate(headline(word, "gpt"))
+
+    assert english_left(shown) == [] and shown != headline(word, "gpt")
+
+
+def test_the_fault_of_a_sheet_of_one_formula_is_chinese() -> None:
+    fault = (
+        "f.csv: none of 1 rows is a question. The first, f.csv row 2: q holds the formula '=1+1'; paste values "
+        "instead. If another column holds the questions, name it: --question-column NAME."
+    )
+
+    assert "q 里是公式 '=1+1'；请粘贴为值。" in chinese().translate(fault)
+    assert "第一行，f.csv 第 2 行：" in chinese().translate(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("; ".join(KINDS.values()), "完整的问题：包含需求所说的全部；有省略的问题：要看历史才知道问的是什么"),
+        ("teacher greedy", "教师贪心"),
+        ("left out: formula", "已去掉：公式"),
+        (
+            "generate: None of 2 rows is a question (formula, sheet error). The first: q.csv row 2: q is empty. All "
+            "are in q.jsonl; mend the rows and run again.",
+            "generate：2 行中没有一行是问题（公式、表格错误值）。第一行，q.csv 第 2 行：q 是空的。全部在 q.jsonl 中",
+        ),
+        ("  generate/row-2: The model answered with nothing.", "  generate/row-2：模型的回答是空的。"),
+    ],
+)
+def test_kinds_columns_and_reasons_are_chinese_to_the_last_word(text: str, shown: str) -> None:
+    assert chinese().translate(text).startswith(shown)
+
+
+def test_the_phase_of_a_training_that_does_not_fit_is_chinese() -> None:
+    room = Room(
+        stage="ppo", room="host", phase="actor's update", needed=20.4, available=12.0, by_manifests=False, fits=False,
+        guessed=0.0, parts=(),
+    )  # fmt: skip
+
+    assert chinese().translate(shortfall(room)) == "放不下：ppo 在“actor 更新”需要 20.4 GB 主机内存，而只有 12.0。"
+
+
+def test_names_of_stages_stay_and_a_rooms_line_has_chinese_marks(screen: str) -> None:
+    assert "ppo，evaluate 的调用数是上限" in screen and "标签、" not in screen
+    assert "sft，主机内存：激活值" in screen

@@ -1,0 +1,238 @@
+"""The pieces that verl loads: patches that wait, and processes that are ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from components.training.ppo.config import Hardware, PpoConfig
+from components.training.ppo.device import load_device
+from components.training.ppo.launch import verl_environment
+from components.training.ppo.plugin import COMMON_PLUGINS
+from components.training.ppo.plugin.weight_transfer import VERL_FOLDER, in_temporary_folder
+from qinglan.errors import ConfigError
+from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, find_processes, process_cleanup, temporary_folder
+from qinglan.rewriter.engine import ENGINE_ENVIRONMENT
+from standins.verl_cpu.settings import MODULES, PARALLEL_CRITIC
+from tests.models.ppo_world import laptop
+
+ROOT = Path(__file__).parents[4]
+
+
+def python(code: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
+
+
+def test_a_patch_waits_for_its_module_and_imports_nothing(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("value = 1\n")
+    code = """
+import sys
+from components.training.ppo.plugin.import_hooks import when_imported
+
+@when_imported("late")
+def patch(module): module.value += 1
+
+before = "late" in sys.modules
+import late
+when_imported("late")(patch)
+print(before, late.value)
+"""
+    assert python(code, PYTHONPATH=f"{tmp_path}:{ROOT}") == "False 3"
+
+
+@pytest.mark.slow
+def test_a_ray_that_did_not_come_up_in_its_half_minute_is_ended_and_started_again(tmp_path: Path) -> None:
+    code = """
+import psutil, ray
+from ray._private import services
+from components.training.ppo.plugin import ray_start_retry
+
+look, looks = services.get_node, []
+
+def late(*args):
+    looks.append(args)
+    if len(looks) < 2:
+        raise Exception("The current node timed out during startup.")
+    return look(*args)
+
+services.get_node = late
+ray.init(num_cpus=1, include_dashboard=False)
+servers = [one for one in psutil.Process().children(recursive=True) if one.name() == "gcs_server"]
+running = [one for one in servers if one.status() != psutil.STATUS_ZOMBIE]
+print(ray.is_initialized(), len(looks) >= 2, len(running))
+"""
+    # A machine with other work may need one more start of its own. A Ray that was ended leaves its agents behind.
+    with process_cleanup(tmp_path / "running") as (mark, folder):
+        said = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
+    assert said == "True True 1"
+
+
+@pytest.mark.slow
+def test_a_dead_worker_of_the_rollout_ends_the_training_that_waits_for_it(tmp_path: Path) -> None:
+    code = """
+import time
+from types import SimpleNamespace
+import ray
+from components.training.ppo.plugin import ray_start_retry, worker_check
+
+@ray.remote
+class Worker:
+    async def answer(self): pass
+
+class Manager:
+    def generate_sequences(self, prompts): return prompts
+
+class Buffer:
+    def _wait_for_next_poll(self, partition, last): return last
+
+worker_check.remember_workers(SimpleNamespace(AgentLoopManagerTQ=Manager))
+worker_check.check_while_waiting(SimpleNamespace(ReplayBuffer=Buffer))
+ray.init(num_cpus=2, include_dashboard=False)
+manager, buffer = Manager(), Buffer()
+manager.agent_loop_workers = [Worker.remote(), Worker.remote()]
+waited = [buffer._wait_for_next_poll("train", 1), manager.generate_sequences(2)]
+waited.append(buffer._wait_for_next_poll("train", 3))
+ray.kill(manager.agent_loop_workers[1])
+try:
+    for _ in range(600):  # a killed process is not dead at once
+        buffer._wait_for_next_poll("train", 4)
+        time.sleep(0.1)
+except Exception as error:
+    print(waited, type(error).__name__, error)
+"""
+    with process_cleanup(tmp_path / "running") as (mark, folder):
+        said = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
+    assert said.startswith("[1, 2, 3] TrainingError A process that answers prompts is dead")
+
+
+def test_the_names_that_the_check_of_workers_replaces_are_verls() -> None:
+    trainer = Path(find_spec("verl").submodule_search_locations[0]) / "trainer/ppo/v1"  # type: ignore[union-attr, index]
+    buffer, manager = ((trainer / name).read_text() for name in ("replay_buffer.py", "agent_loop_tq.py"))
+
+    assert "last_debug_time = self._wait_for_next_poll(partition_id, last_debug_time)" in buffer
+    assert "class AgentLoopManagerTQ" in manager and "worker.generate_sequences.remote(chunk)" in manager
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "tries"), [("Can't connect", 1), ("The node timed out during startup.", 5)])
+def test_a_ray_that_fails_otherwise_or_again_and_again_is_an_error(words: str, tries: int) -> None:
+    code = f"""
+from types import SimpleNamespace
+from components.training.ppo.plugin.ray_start_retry import retry_ray_init
+
+tries = []
+
+def init():
+    tries.append(1)
+    raise Exception({words!r})
+
+retry_ray_init(ray := SimpleNamespace(init=init))
+try:
+    ray.init()
+except Exception as error:
+    print(error, len(tries))
+"""
+    assert python(code) == f"{words} {tries}"
+
+
+def test_gpu_trainings_load_the_guard_and_the_terms_and_nothing_of_the_cpu() -> None:
+    assert verl_environment(PpoConfig())["VERL_USE_EXTERNAL_MODULES"] == ",".join(COMMON_PLUGINS)
+    assert "VERL_PLATFORM" not in verl_environment(PpoConfig())
+    assert verl_environment(PpoConfig()).items() >= ENGINE_ENVIRONMENT.items(), "its vLLM compiles no sampler"
+
+
+def test_a_cpu_is_played_by_the_module_that_the_profile_names() -> None:
+    alone = verl_environment(laptop())
+    several = verl_environment(laptop(hardware=laptop().hardware.model_dump() | {"nodes": 2}))
+
+    assert alone["VERL_USE_EXTERNAL_MODULES"] == ",".join((*COMMON_PLUGINS, *MODULES, PARALLEL_CRITIC))
+    assert several["VERL_USE_EXTERNAL_MODULES"] == ",".join((*COMMON_PLUGINS, *MODULES))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"plugin": ""}, "on a CPU a plugin stands in for them"),
+        ({"device": "cuda"}, "on GPUs there is none"),
+        ({"plugin": "standins.verl_tpu"}, "no standins.verl_tpu here, and images of a release hold no stand-in"),
+    ],
+)
+def test_a_plugin_that_is_not_there_or_not_wanted_is_an_error(changes: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_device(Hardware(**laptop().hardware.model_dump() | changes))
+
+
+@pytest.mark.slow
+def test_processes_of_a_training_are_ended_even_outside_its_process_group(tmp_path: Path) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = f"import subprocess; subprocess.Popen({sleep}, start_new_session=True)"
+    with process_cleanup(tmp_path / "running") as (mark, temporary):
+        subprocess.run([sys.executable, "-c", child], env={**os.environ, PROCESS_MARK_VARIABLE: mark}, check=True)
+        assert len(find_processes(mark, str(temporary))) == 1
+
+    assert find_processes(mark, str(temporary)) == []
+    assert not temporary.exists()
+
+
+def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_path: Path) -> None:
+    holds = "import sys, time; kept = open(sys.argv[1], 'w'); time.sleep(60)"
+    with process_cleanup(tmp_path / "running") as (_, temporary):
+        log = temporary / "agent.log"
+        agent = subprocess.Popen([sys.executable, "-c", holds, log], start_new_session=True)
+        while not log.exists():
+            time.sleep(0.01)
+
+    assert agent.wait(60) == -signal.SIGTERM
+
+
+@pytest.mark.slow
+def test_processes_left_by_a_killed_stage_are_ended_when_it_runs_again(tmp_path: Path) -> None:
+    note = tmp_path / "running"
+    earlier = uuid.uuid4().hex
+    temporary_folder(earlier).mkdir()
+    stray = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, PROCESS_MARK_VARIABLE: earlier}
+    )
+    while not find_processes(earlier, str(temporary_folder(earlier))):
+        time.sleep(0.01)
+    note.write_text(earlier)
+
+    with process_cleanup(note) as (mark, _):
+        assert mark != earlier
+        assert stray.wait(60) != 0
+        assert not temporary_folder(earlier).exists()
+
+
+@pytest.mark.parametrize("text", ["{mark}\n{folder}", "../{folder}", "{folder}", ""])
+def test_a_note_that_names_a_folder_removes_nothing(text: str, tmp_path: Path) -> None:
+    """A run's folder may be somebody else's, and its note could name any folder of ours."""
+    folder, note = tmp_path / "mine", tmp_path / "running"
+    folder.mkdir()
+    note.write_text(text.format(mark=uuid.uuid4().hex, folder=folder))
+
+    with process_cleanup(note):
+        pass
+
+    assert folder.is_dir()
+
+
+def test_the_socket_of_the_weights_lies_in_the_trainings_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's text is looked up on both sides: without vLLM its modules cannot be imported."""
+    verl = Path(find_spec("verl").origin).parent / "workers/rollout/vllm_rollout"  # type: ignore[union-attr,arg-type]
+    for name in ("vllm_rollout.py", "utils.py"):
+        assert f'f"{VERL_FOLDER}rl-colocate-zmq-' in (verl / name).read_text()
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/ql-1")
+
+    assert in_temporary_folder("ipc:///tmp/rl-colocate-zmq-1.sock") == "ipc:///tmp/ql-1/rl-colocate-zmq-1.sock"

@@ -1,0 +1,363 @@
+"""What would wait for ever is named before anything is sent, with the command that makes it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import qinglan.jobs
+from pipelines.checks.cluster.cluster_checks import check_requirements
+from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot, Finding, Node, Quota, StoreSecret
+from pipelines.checks.cluster.input_checks import root_without_address
+from pipelines.checks.cluster.requirements import ImportedInputs, NodeRequest, RequiredObject, Requirements
+from qinglan.jobs.cluster.rbac import LAUNCHER_PERMISSIONS
+
+GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
+KEY = RequiredObject("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("sft",))
+CLAIM = RequiredObject("PersistentVolumeClaim", "qinglan-scratch", frozenset(), ("sft", "ppo"))
+GIB = 1024**3
+SFT = NodeRequest(("sft",), {GPU: 4, "cpu": 8, "memory": 64 * GIB}, 2, {LABEL: A100}, job=True)
+RELEASED = "registry.example/qinglan/cpu@sha256:" + "0" * 64
+
+
+def needs(
+    *objects: RequiredObject, machines: tuple[NodeRequest, ...] = (), images: tuple[str, ...] = (RELEASED,)
+) -> Requirements:
+    return Requirements(objects, machines, images, "pipeline-runner")
+
+
+def node(name: str, gpus: int = 8, product: str = A100, **changes: Any) -> Node:
+    room = {GPU: gpus, "cpu": 96, "memory": 1024 * GIB}
+    return Node(name, {LABEL: product}, room)._replace(**changes)
+
+
+def seen(*objects: RequiredObject, **changes: Any) -> ClusterSnapshot:
+    there: dict[tuple[str, str], frozenset[str] | None] = {(one.kind, one.name): one.keys for one in objects}
+    nodes = (node("a"), node("b"))
+    return ClusterSnapshot("team", there, nodes, (), frozenset({"pytorchjobs"}))._replace(**changes)
+
+
+def missing(found: list[Finding]) -> list[str]:
+    return [str(one) for one in found if one.weight == "missing"]
+
+
+def test_where_all_is_there_nothing_is_said() -> None:
+    assert check_requirements(needs(KEY, CLAIM, machines=(SFT,)), seen(KEY, CLAIM)) == []
+
+
+@pytest.mark.parametrize(
+    ("need", "command"),
+    [
+        (KEY, "kubectl -n team create secret generic qinglan-builder-key --from-file="),
+        (
+            KEY._replace(keys=frozenset({"TOKEN"})),
+            "create secret generic qinglan-builder-key --from-literal=TOKEN=...",
+        ),
+        (CLAIM, "kubectl -n team apply -f - <<< "),
+        (
+            RequiredObject("ServiceAccount", "runner", frozenset(), ("sft",)),
+            "kubectl -n team create serviceaccount runner",
+        ),
+        (RequiredObject("ConfigMap", "notes", frozenset({"a"}), ("sft",)), "kubectl -n team create configmap notes"),
+    ],
+)
+def test_a_missing_object_is_named_with_the_command_that_makes_it(need: RequiredObject, command: str) -> None:
+    [result] = missing(check_requirements(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
+
+    assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in result
+    assert command in result
+
+
+def test_many_steps_are_counted() -> None:
+    need = KEY._replace(steps=("a", "b", "c", "d", "e"))
+
+    [result] = missing(check_requirements(needs(need), seen(objects={("Secret", need.name): None})))
+
+    assert "; a, b, c and 2 more cannot start without it" in result
+
+
+def test_a_secret_without_its_key_is_as_good_as_none() -> None:
+    held = {("Secret", KEY.name): frozenset({"releaser.pem"})}
+
+    [result] = missing(check_requirements(needs(KEY), seen(objects=held)))
+
+    assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in result
+
+
+def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
+    unread = ("Secret qinglan-builder-key could not be checked: you may not read it.",)
+
+    findings = check_requirements(
+        needs(KEY, machines=(SFT,)), seen(nodes=None, quotas=None, job_kinds=None, unread=unread)
+    )
+
+    assert [(one.weight, one.what) for one in findings] == [("unchecked", unread[0])]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        ((), "the cluster has no node"),
+        ((node("a", product="H100"),), "none of 1 nodes has that label (there are: H100)"),
+        ((node("a", labels={}),), "none of 1 nodes has that label."),
+        ((node("a"), node("b", gpus=2)), "only 1 of them has as much"),
+        ((node("a", gpus=2), node("b", gpus=2)), "the largest of them has 2 nvidia.com/gpu"),
+        (
+            (node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),),
+            "the largest of them has 32 GiB",
+        ),
+        (
+            (
+                node("a", allocatable={GPU: 8, "cpu": 4, "memory": 64 * GIB}),
+                node("b", allocatable={GPU: 0, "cpu": 96, "memory": 64 * GIB}),
+            ),
+            "none of them has all of that",
+        ),
+    ],
+)
+def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[Node, ...], why: str) -> None:
+    [result] = missing(check_requirements(needs(machines=(SFT,)), seen(nodes=nodes)))
+
+    assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in result
+    assert f"kubectl get nodes -L {LABEL}" in result
+
+
+def test_a_quota_too_small_is_missing_and_one_in_use_is_a_warning() -> None:
+    small, used, other = (
+        Quota("small", f"requests.{GPU}", 4, 0), Quota("used", f"requests.{GPU}", 8, 6),
+        Quota("x", "pods", 1, 1),
+    )  # fmt: skip
+
+    findings = check_requirements(needs(machines=(SFT,)), seen(quotas=(small, used, other)))
+
+    assert [one.weight for one in findings] == ["missing", "warning"]
+    assert (
+        "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4 nvidia.com/gpu." in findings[0].what
+    )
+    assert "has 2 nvidia.com/gpu left now" in findings[1].what
+
+
+def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
+    [no_kind] = missing(check_requirements(needs(machines=(SFT,)), seen(job_kinds=frozenset({"tfjobs"}))))
+    in_the_step = check_requirements(
+        needs(machines=(SFT._replace(job=False),)), seen(job_kinds=frozenset(), denied=LAUNCHER_PERMISSIONS)
+    )
+
+    assert "does not know pytorchjobs.kubeflow.org" in no_kind and "kubectl apply --server-side -k" in no_kind
+    assert in_the_step == []
+
+
+def test_missing_launcher_permissions_are_named_with_the_whole_role() -> None:
+    denied = (LAUNCHER_PERMISSIONS[0]._replace(verbs=("watch", "create")), LAUNCHER_PERMISSIONS[2])
+
+    [findings] = check_requirements(needs(machines=(SFT,)), seen(denied=denied))
+
+    assert (
+        "pipeline-runner in namespace team may not watch, create pytorchjobs; get pods/log: sft would"
+        in findings.what
+    )
+    role, binding = applied(findings.command)
+    assert role["rules"] == [right.rule for right in LAUNCHER_PERMISSIONS]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "pipeline-runner", "namespace": "team"}]
+
+
+def test_the_rights_are_those_that_the_jobs_own_readme_lists() -> None:
+    table = (Path(qinglan.jobs.__file__).parent / "README.md").read_text(encoding="utf-8")
+
+    for right in LAUNCHER_PERMISSIONS:
+        group = f" ({right.group})" if right.group else ""
+        assert f"| {right.resource}{group} | {', '.join(right.verbs)} |" in table
+
+
+def applied(command: str) -> list[Any]:
+    """What the command would make."""
+    return list(json.loads(command.partition("<<< '")[2].removesuffix("'"))["items"])
+
+
+def test_a_gateway_that_is_not_there_is_named_with_both_ways_to_one() -> None:
+    need = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
+
+    [result] = missing(check_requirements(needs(need), seen(objects={("Service", need.name): None})))
+
+    assert "Service qinglan-gateway is not in namespace team; generate cannot start without it" in result
+    assert "manifests/README.md" in result and "--set gateway_url=" in result
+
+
+def test_a_claim_without_a_volume_is_worth_a_word() -> None:
+    [findings] = check_requirements(needs(CLAIM), seen(CLAIM, unbound=frozenset({CLAIM.name})))
+
+    assert (findings.weight, "kubectl -n team describe pvc qinglan-scratch" in str(findings)) == ("warning", True)
+
+
+def test_an_account_that_mounts_no_token_is_named_with_the_command_that_mends_it() -> None:
+    account = RequiredObject("ServiceAccount", "pipeline-runner", frozenset(), ("sft",))
+
+    [result] = missing(
+        check_requirements(needs(account), seen(account, without_token=frozenset({"pipeline-runner"})))
+    )
+
+    assert "ServiceAccount pipeline-runner in namespace team mounts no token into its pods" in result
+    assert (
+        "kubectl -n team patch serviceaccount pipeline-runner -p '{\"automountServiceAccountToken\":true}'" in result
+    )
+
+
+INPUTS = ImportedInputs(
+    ("s3://data/q.xlsx", "minio://mlpipeline/kb.jsonl"), ("generate", "validate"), "qinglan-store"
+)
+ALL_KEYS = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL_S3"})
+STORE = StoreSecret(ALL_KEYS, "http://10.96.0.20:9000", "http://minio.minio.svc:9000")
+OWN_BUCKET = "minio://mlpipeline/v2/artifacts"
+
+
+def judged(inputs: ImportedInputs = INPUTS, store: StoreSecret | None = STORE, **changes: Any) -> list[Finding]:
+    """What is found of a run with these inputs, and this Secret in the cluster."""
+    here: dict[str, Any] = {"pipeline_root": OWN_BUCKET, "stores": {"qinglan-store": store}}
+    return check_requirements(needs()._replace(inputs=(inputs,)), seen(**(here | changes)))
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        STORE,
+        STORE._replace(fetch_endpoint="https://minio.example.com"),
+        STORE._replace(fetch_endpoint="http://[fd00::1]:9000"),
+        StoreSecret(ALL_KEYS - {"AWS_ENDPOINT_URL_S3"}, "", "https://s3.eu-central-1.amazonaws.com"),
+        StoreSecret(ALL_KEYS - {"AWS_ENDPOINT_URL_S3"}, "", ""),
+    ],
+    ids=["a MinIO by address", "by a name of the internet", "IPv6", "AWS by its name", "AWS"],
+)
+def test_with_a_whole_secret_inputs_of_other_buckets_are_no_trouble(store: StoreSecret) -> None:
+    assert judged(store=store) == []
+
+
+@pytest.mark.parametrize("root", [OWN_BUCKET, "s3://data"])
+def test_inputs_in_kfps_own_bucket_need_no_key(root: str) -> None:
+    own = INPUTS._replace(uris=("minio://mlpipeline/a", "gs://x/b") if root == OWN_BUCKET else ("s3://data/c",))
+
+    assert judged(own, None, pipeline_root=root) == []
+
+
+def test_the_same_bucket_by_another_scheme_is_another_one_for_kfp() -> None:
+    [result] = missing(judged(INPUTS._replace(uris=("s3://mlpipeline/q.xlsx",)), None))
+
+    assert "could not fetch s3://mlpipeline/q.xlsx" in result and "KFP's own bucket, minio://mlpipeline, or" in result
+
+
+def test_inputs_of_another_bucket_without_the_stores_secret_are_named() -> None:
+    [result] = missing(judged(store=None))
+
+    assert (
+        "Secret qinglan-store is not in namespace team: KFP could not fetch s3://data/q.xlsx for generate" in result
+    )
+    assert "kubectl -n team create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in result
+    assert "--from-literal=AWS_REGION=... --from-literal=AWS_ENDPOINT_URL_S3=..." in result
+
+
+@pytest.mark.parametrize("lacking", sorted(ALL_KEYS))
+def test_a_store_secret_that_lacks_what_fetching_needs_is_named(lacking: str) -> None:
+    [result] = missing(judged(store=STORE._replace(keys=ALL_KEYS - {lacking})))
+
+    assert f"Secret qinglan-store in namespace team has no {lacking}: KFP could not fetch s3://data/q.xlsx" in result
+    address = "http://'$(kubectl -n minio get service minio -o jsonpath={.spec.clusterIP})':9000"
+    value = address if lacking == "AWS_ENDPOINT_URL_S3" else "..."
+    assert f'kubectl -n team patch secret qinglan-store -p \'{{"stringData":{{"{lacking}":"{value}"}}}}\'' in result
+
+
+@pytest.mark.parametrize(
+    ("host", "service", "namespace"),
+    [
+        ("minio.store.svc", "minio", "store"),
+        ("minio", "minio", "team"),
+        ("a.b.svc.cluster.local", "a", "b"),
+        ("minio.b", "minio", "b"),
+    ],
+)
+def test_a_store_by_a_name_of_the_cluster_is_named_with_its_address(host: str, service: str, namespace: str) -> None:
+    [result] = missing(judged(store=STORE._replace(fetch_endpoint=f"http://{host}:9000")))
+
+    assert f"KFP's launcher would ask data.{host}, which no cluster's DNS knows" in result
+    address = f"http://'$(kubectl -n {namespace} get service {service} -o jsonpath={{.spec.clusterIP}})':9000"
+    assert f'"AWS_ENDPOINT_URL_S3":"{address}"' in result
+
+
+@pytest.mark.parametrize("endpoint", ["minio.minio.svc:9000", "http://a.svc:9000/path", "http://x$(reboot).svc"])
+def test_an_address_that_is_none_is_named_and_is_part_of_no_command(endpoint: str) -> None:
+    [result] = missing(judged(store=STORE._replace(fetch_endpoint=endpoint)))
+
+    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store is not http(s)://host:port" in result
+    assert endpoint not in result
+
+
+def test_a_graph_that_gives_its_steps_no_key_is_compiled_anew() -> None:
+    [result] = missing(judged(INPUTS._replace(secret="")))
+
+    assert "The graph gives no store's key to steps that take an input" in result and "qinglan compile" in result
+
+
+def test_a_cloud_identity_stands_for_a_key() -> None:
+    assert judged(store=None, cloud_identity=True) == []
+
+
+@pytest.mark.parametrize("unread", [{"pipeline_root": None}, {"stores": {}}])
+def test_nothing_is_said_of_inputs_where_kfps_bucket_or_the_secret_could_not_be_read(unread: dict[str, Any]) -> None:
+    assert judged(store=None, **unread) == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"cloud_identity": True}])
+def test_an_address_for_inputs_that_would_go_for_kfps_own_bucket_is_named(changes: dict[str, Any]) -> None:
+    own = INPUTS._replace(uris=("s3://kfp/q.xlsx",))
+
+    [result] = missing(judged(own, pipeline_root="s3://kfp/v2", root_without_address=True, **changes))
+
+    assert "AWS_ENDPOINT_URL_S3 in Secret qinglan-store goes for KFP's own bucket too (s3://kfp/v2)" in result
+    assert "what generate and validate make would be sent to the store of their inputs" in result
+    assert "providers: s3: default: endpoint" in result
+
+
+def test_no_address_for_inputs_goes_for_no_other_bucket() -> None:
+    aws = StoreSecret(ALL_KEYS - {"AWS_ENDPOINT_URL_S3"}, "", "")
+
+    assert judged(store=aws, pipeline_root="s3://kfp/v2", root_without_address=True) == []
+
+
+OVERRIDDEN = "s3: {Overrides: [{bucketName: kfp, keyPrefix: v2, endpoint: minio.minio.svc:9000}]}"
+
+
+@pytest.mark.parametrize(
+    ("root", "providers", "left"),
+    [
+        ("minio://mlpipeline/v2/artifacts", "", False),  # KFP has an address of its own for these
+        ("s3://kfp/v2", "", True),
+        ("s3://kfp/v2", "s3: {default: {region: us-east-1}}", True),
+        ("s3://kfp/v2", "s3: {default: {endpoint: s3.amazonaws.com}}", True),
+        ("s3://kfp/v2", "s3: {default: {endpoint: 'https://S3.amazonaws.com'}}", True),
+        ("s3://kfp/v2", "s3: {default: {endpoint: s3.eu-central-1.amazonaws.com}}", False),
+        ("s3://kfp/v2", "minio: {default: {endpoint: minio.minio.svc:9000}}", True),
+        ("s3://kfp/v2", OVERRIDDEN, False),
+        ("s3://kfp/v2?endpoint=minio.minio.svc:9000", "", False),
+        ("s3://kfp/other", OVERRIDDEN, True),
+        ("s3://kfp/v2", "s3: [", False),
+    ],
+)
+def test_kfps_bucket_has_an_address_where_its_settings_name_one(root: str, providers: str, left: bool) -> None:
+    assert root_without_address(root, providers) is left
+
+
+def test_an_image_by_tag_is_worth_a_word() -> None:
+    [findings] = check_requirements(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
+
+    assert (findings.weight, findings.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)
+
+
+def test_an_image_by_tag_is_refused_where_the_namespace_would_refuse_its_pod() -> None:
+    loose, tagged = "qinglan/cpu:0.1.0", "qinglan/sft:0.1.0"
+    here = seen(by_tag=frozenset({tagged}))
+
+    [result] = missing(check_requirements(needs(images=(loose, tagged, RELEASED)), here))
+
+    assert result.startswith(f"{loose}: by tag, and namespace team takes images by digest alone")
+    assert "--image NAME=REFERENCE@sha256:DIGEST" in result
+    assert missing(check_requirements(needs(images=(tagged, RELEASED)), here)) == []

@@ -1,0 +1,393 @@
+"""Every shipped profile fits its machines, and a hopeless one is refused with the settings that fit."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from commands.cli import app
+from pipelines.checks.sizing.changes import Change, with_changes
+from pipelines.checks.sizing.check import check_fit, check_room, fit_report
+from pipelines.checks.sizing.needs import Machine
+from pipelines.checks.sizing.profiles import load_profile
+from pipelines.checks.sizing.report import Workload
+from pipelines.checks.sizing.table import verdict_lines
+from pipelines.lines.config import STYLES, TRAINING, load_config
+from pipelines.lines.rewriter import RunConfig
+from pipelines.lines.style import StyleRunConfig
+from qinglan.errors import ConfigError
+from qinglan.sizing.cards import card_of_size
+from qinglan.sizing.constants import GB
+from tests.pipelines.checks.sizing.fit_reports import peaks, report_of, rewriter
+
+PROFILES = [path.stem for path in TRAINING.glob("*.yaml")] + [f"style/{path.stem}" for path in STYLES.glob("*.yaml")]
+
+
+@pytest.mark.parametrize("name", sorted(PROFILES))
+def test_a_shipped_profile_fits_its_machines(name: str) -> None:
+    report = fit_report(load_profile(name), name)
+
+    assert report is None or report.fits, list(verdict_lines(report))
+    assert report or name in ("laptop", "style/laptop")
+
+
+def test_a_critic_of_32b_on_four_cards_is_refused_with_smaller_ones() -> None:
+    config = rewriter(Change("ppo.critic_model", ""))
+
+    with pytest.raises(ConfigError) as caught:
+        check_fit(config)
+
+    message = str(caught.value)
+    assert "ppo needs 164.6" in message and "Nothing was paid for" in message
+    assert "ppo.critic_model: Qwen/Qwen3-4B" in message
+    check_fit(with_changes(config, [Change("ppo.critic_model", "Qwen/Qwen3-4B")], "test"))
+
+
+def test_every_advice_is_a_setting_that_fits() -> None:
+    report = report_of(rewriter(Change("ppo.critic_model", ""), Change("ppo.hardware.dtype", "float32")))
+
+    [advice] = [line for line in report.advice if line.startswith("ppo fits with ")]
+    for option in advice.removeprefix("ppo fits with ").rstrip(".").split("; or with "):
+        changes = [Change(*change.split(": ")) for change in option.split(" and ")]
+        changed = rewriter(Change("ppo.critic_model", ""), Change("ppo.hardware.dtype", "float32"), *changes)
+        assert all(room.fits for room in report_of(changed).rooms if room.stage == "ppo"), option
+
+
+def test_the_fewest_cards_that_fit_are_advised() -> None:
+    two = load_profile("a100x4", gpus=2)
+    assert isinstance(two, RunConfig)
+
+    [advice] = report_of(two).advice
+
+    assert "ppo.hardware.per_node: 4" in advice and "per_node: 8" not in advice
+
+
+def test_more_memory_of_a_machine_is_advised_only_where_the_cards_have_room() -> None:
+    critic = Change("ppo.critic_model", "Qwen/Qwen3-4B")
+    waiting = rewriter(critic, Change("ppo.hardware.offload", True), name="one-gpu-24")
+    pods = {"ppo": waiting.cluster.pods["ppo"].model_copy(update={"memory": 20})}
+    small = rewriter(name="one-gpu-24")
+    small = small.model_copy(update={"cluster": small.cluster.model_copy(update={"pods": pods})})
+
+    without, only = (report_of(config, memory=24).advice for config in (waiting, small))
+
+    assert not any("of memory for ppo" in line for line in without)
+    [line] = [line for line in only if "of memory for ppo" in line]
+    pods = {"ppo": pods["ppo"].model_copy(update={"memory": int(line.split("memory: ")[1].split(",")[0])})}
+    assert report_of(
+        small.model_copy(update={"cluster": small.cluster.model_copy(update={"pods": pods})}), memory=24
+    ).fits
+
+
+@pytest.mark.parametrize(("memory", "settings"), [(9, ["checkpointing: true", "batch: 2"]), (3, ["lora_rank: 16"])])
+def test_settings_with_which_the_style_line_fits_are_advised(memory: float, settings: list[str]) -> None:
+    config = load_profile("style/a100")
+    assert isinstance(config, StyleRunConfig)
+    report = fit_report(config, "test", card_of_size(memory))
+    assert report and not report.fits and all(setting in " ".join(report.advice) for setting in settings)
+
+    for line in report.advice:
+        stage, _, options = line.partition(" fits with ")
+        for option in options.rstrip(".").split("; or with ") if options else ():
+            changes = [Change(*change.split(": ")) for change in option.split(" and ")]
+            changed = fit_report(with_changes(config, changes, "test"), "test", card_of_size(memory))
+            assert changed and all(room.fits for room in changed.rooms if room.stage == stage), option
+
+
+def test_an_option_that_a_profile_has_no_use_for_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--gpus 4: the style line trains on one card"):
+        load_profile("style/a100", gpus=4)
+    for name in ("a100x4", "style/a100"):
+        with pytest.raises(ConfigError, match=rf"--profile demo: {name} is a profile itself"):
+            load_profile(name, "demo")
+
+
+def test_a_hopeless_profile_says_that_no_setting_helps() -> None:
+    report = report_of(rewriter(), memory=8)
+
+    assert any("Take larger cards" in line for line in report.advice)
+
+
+def test_a_frozen_base_in_fp32_takes_twice_its_bytes_on_the_cards() -> None:
+    both = [
+        peaks(report_of(rewriter(Change("ppo.hardware.dtype", dtype))))["ppo card"]
+        for dtype in ("float32", "bfloat16")
+    ]
+
+    assert both[0] - both[1] == pytest.approx(32.76 * 2 / 4 * 1.03, abs=0.2)
+
+
+def test_what_waits_in_the_machines_memory_is_not_on_the_cards() -> None:
+    held = peaks(report_of(rewriter(Change("ppo.hardware.offload", False))))
+    waiting = peaks(report_of(rewriter(Change("ppo.hardware.offload", True))))
+
+    assert waiting["ppo card"] < held["ppo card"] and waiting["ppo host"] > held["ppo host"]
+
+
+def test_twice_the_cards_hold_half_a_shard() -> None:
+    four, eight = (
+        rewriter(Change("ppo.hardware.per_node", cards), Change("ppo.accumulation", 2)) for cards in (4, 8)
+    )
+
+    parts = [
+        {part.name: part.gigabytes for room in report_of(config).rooms if room.room == "card" for part in room.parts}
+        for config in (four, eight)
+    ]
+
+    assert parts[0]["actor's weights"] == pytest.approx(2 * parts[1]["actor's weights"], abs=0.02)
+    assert parts[0]["actor's weights"] == pytest.approx(32.762 * 2 / 4, abs=0.01)
+
+
+def test_a_rollout_without_room_for_a_sample_is_refused() -> None:
+    config = rewriter(Change("ppo.hardware.rollout_memory", 0.2))
+
+    with pytest.raises(ConfigError, match=r"ppo needs 19.* of rollout"):
+        check_fit(config)
+
+
+def test_no_rows_and_no_paid_call_are_needed_to_count_steps() -> None:
+    config = rewriter()
+    report = fit_report(config, "test", load=Workload(560))
+    assert report
+
+    sft, ppo = report.paces
+    assert (sft.steps_each, sft.steps) == (9, 2 * 27), "with the teacher's further rows, and without"
+    assert (ppo.steps_each, ppo.steps) == (560 // config.ppo.prompts, 10 * (560 // config.ppo.prompts))
+    assert sft.validations <= 2 * config.sft.validations and ppo.validations == config.ppo.validations + 1
+    assert ppo.hours and ppo.cost == pytest.approx(ppo.hours * 4 * config.evaluate.gpu_hour_price, rel=0.05)
+
+
+def test_steps_a_pass_are_the_released_models_and_steps_those_of_all_trainings() -> None:
+    config = rewriter()
+    folded = config.model_copy(update={"convert": config.convert.model_copy(update={"folds": 5})})
+    alone = fit_report(config, "test", load=Workload(560))
+    crossed = fit_report(folded, "test", load=Workload(560, folds=(448,) * 5))
+    assert alone and crossed
+
+    for once, all_six in zip(alone.paces, crossed.paces, strict=True):
+        assert all_six.steps_each == once.steps_each
+        assert all_six.steps > 3 * once.steps and all_six.validations > 4 * once.validations
+
+
+def test_hours_on_two_nodes_are_those_of_the_network_between_them() -> None:
+    """On two nodes of four cards a step of PPO waits longer for weights than one node of four computes."""
+    hours = {}
+    for profile, network in (("a100x4", 100.0), ("a100-multinode", 100.0), ("a100-multinode", 3200.0)):
+        config = load_config("fivedoctors", "gpt", training=profile, cluster={"network": network})
+        report = fit_report(config, "test", load=Workload(560))
+        assert report
+        hours[profile, network] = report.paces[1].hours or 0.0
+        assert any(f"assume {network:g} Gbit/s" in note for note in report.notes) == (profile == "a100-multinode")
+
+    assert hours["a100-multinode", 100.0] > hours["a100x4", 100.0] > hours["a100-multinode", 3200.0]
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes", "memory", "recommended"),
+    [
+        ("one-gpu-80", {}, 80, True),
+        ("one-gpu-80", {"sft.checkpointing": False}, 80, False),  # it has it already
+        ("one-gpu-80", {"sft.batch": 4}, 80, True),
+        ("one-gpu-80", {"sft.batch": 6}, 80, False),
+        ("one-gpu-80", {"sft.max_length": 4096}, 80, False),
+        ("one-gpu-80", {}, 40, False),
+        ("one-gpu-24", {}, 24, False),
+        ("one-gpu-24", {}, 80, True),
+        ("a100x4", {}, 80, False),
+        ("a100x8-full", {}, 80, False),
+        ("cpu", {}, 0, False),
+    ],
+)
+def test_fit_says_where_a_card_has_room_for_all_activations(
+    profile: str, changes: dict[str, Any], memory: float, recommended: bool
+) -> None:
+    config = rewriter(*(Change(name, value) for name, value in changes.items()), name=profile)
+
+    notes = report_of(config, memory=memory or 80).notes
+
+    assert any("sft.checkpointing: false fits too" in note for note in notes) == recommended
+
+
+def test_where_activations_do_not_fit_they_are_advised_to_be_computed_again() -> None:
+    [advice] = report_of(rewriter(Change("sft.checkpointing", False))).advice
+
+    assert advice.startswith("sft fits with sft.checkpointing: true")
+
+
+def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:
+    assert [pace.hours for pace in report_of(rewriter(), memory=90).paces] == [None, None]
+
+
+def test_a_base_on_the_volume_of_base_weights_is_not_copied_to_scratch() -> None:
+    shared = rewriter()
+    own = shared.model_copy(update={"cluster": shared.cluster.model_copy(update={"base_weights": ""})})
+
+    needed = [peaks(report_of(config))["run scratch volume"] for config in (shared, own)]
+
+    assert needed[1] - needed[0] == pytest.approx(65.5, abs=0.1)
+
+
+def test_without_further_rows_sft_trains_once_and_leaves_one_model() -> None:
+    both = rewriter()
+    once = rewriter(Change("augment.hindsight_calls", 0), Change("augment.pseudo_calls", 0))
+    reports = [fit_report(config, "test", load=Workload(560)) for config in (both, once)]
+    assert all(reports)
+
+    steps = [report.paces[0].steps for report in reports if report]
+    needed = [peaks(report)["run scratch volume"] for report in reports if report]
+
+    assert steps == [2 * 27, 27] and needed[0] - needed[1] == pytest.approx(65.5, abs=0.1)
+    assert [any("sft trains twice" in note for note in report.notes) for report in reports if report] == [True, False]
+
+
+def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
+    machine = Machine(card_of_size(80), host=600 * GB, disk=200 * GB)
+
+    with pytest.raises(ConfigError, match=r"run needs .* GB of scratch volume .* there are 200.0"):
+        check_fit(rewriter(), machine, ["sft", "ppo"])
+
+
+def test_a_machine_with_little_memory_is_named() -> None:
+    machine = Machine(card_of_size(80), host=64 * GB, disk=9000 * GB)
+
+    with pytest.raises(ConfigError, match=r"sft needs .* GB of host"):
+        check_fit(rewriter(), machine, ["sft"])
+
+
+def test_stages_that_do_not_run_are_not_checked() -> None:
+    hopeless = rewriter(Change("ppo.critic_model", ""))
+    machine = Machine(card_of_size(80), host=600 * GB, disk=9000 * GB)
+
+    check_fit(hopeless, machine, ["sft"])
+    with pytest.raises(ConfigError, match="ppo needs"):
+        check_fit(hopeless, machine, ["sft", "ppo"])
+
+
+def test_a_machine_without_a_gpu_is_left_to_the_check_of_gpus(tmp_path: Path) -> None:
+    check_room(rewriter(Change("ppo.critic_model", "")), tmp_path / "run", ["sft", "ppo"])
+    check_room(load_profile("laptop"), tmp_path / "run", ["sft", "ppo"])
+
+
+def test_a_run_on_this_machine_is_refused_by_what_its_own_card_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's answers of a card of 24 GB stand in for a GPU, which a test cannot have."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA L4")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(total_memory=22 * 2**30))
+
+    with pytest.raises(ConfigError, match=r"sft needs .* of card at 'a step', and there are 23\.6"):
+        check_room(rewriter(), tmp_path / "run", ["sft"])
+    check_room(rewriter(), tmp_path / "run", ["generate", "validate"])
+
+
+def test_other_cards_are_tried_by_their_number_and_size() -> None:
+    config = load_profile("a100x4", gpus=8)
+    assert isinstance(config, RunConfig)
+
+    assert (config.sft.gpus, config.ppo.hardware.per_node) == (8, 8)
+    one = load_profile("a100x4", gpus=1)
+    assert isinstance(one, RunConfig) and one.ppo.hardware.tensor_parallel == 1
+
+
+def test_a_number_of_cards_that_the_settings_cannot_share_is_an_error() -> None:
+    message = (
+        r"^--gpus 3: ppo: batch 64 .* 3 cards x accumulation 4: set accumulation or batch, or take 1, 2, 4, 8, 16"
+    )
+    with pytest.raises(ConfigError, match=message):
+        load_profile("a100x4", gpus=3)
+    with pytest.raises(ConfigError, match=r"4 cards x accumulation 32: .* or take 1, 2 of them$"):
+        load_profile("one-gpu-24", gpus=4)
+
+
+@pytest.mark.parametrize("profile", ["cpu", "laptop", "style/cpu", "style/laptop"])
+def test_a_card_for_a_training_without_one_is_refused(profile: str) -> None:
+    answer = CliRunner().invoke(app, ["fit", profile, "--gpu-memory", "40"])
+
+    assert isinstance(answer.exception, ConfigError) and "--gpu-memory: " in str(answer.exception)
+
+
+@pytest.mark.parametrize("size", ["inf", "nan", "1e300", "0"])
+def test_a_card_of_a_size_that_no_card_has_is_refused(size: str) -> None:
+    answer = CliRunner().invoke(app, ["fit", "a100x4", "--gpu-memory", size])
+
+    assert answer.exit_code == 2 and "Invalid value for '--gpu-memory'" in answer.stderr
+
+
+def test_an_unknown_profile_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"No profile 'nobody'.*a100x4.*style/a100"):
+        load_profile("nobody")
+
+
+def test_weights_that_are_here_say_their_own_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "Qwen" / "Qwen3-32B"
+    folder.mkdir(parents=True)
+    small = {"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "vocab_size": 100}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(small), encoding="utf-8")
+    monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path))
+
+    assert peaks(report_of(rewriter()))["sft card"] < 5
+
+
+def test_a_base_of_another_architecture_is_not_counted_and_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "Qwen" / "Qwen3-32B"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "modernbert"}', encoding="utf-8")
+    monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path))
+
+    assert fit_report(rewriter(), "test") is None
+    check_fit(rewriter(Change("ppo.critic_model", "")))
+
+
+def test_a_model_of_unknown_shape_is_named_and_said_to_be_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = rewriter()
+    base = unknown.base.model_copy(update={"model": "meta-llama/Llama-3-8B"})
+    unknown = unknown.model_copy(update={"base": base})
+    monkeypatch.setattr("pipelines.checks.sizing.profiles.load_profile", lambda *options: unknown)
+
+    words, printed = (CliRunner().invoke(app, ["fit", "acme", *options]) for options in ([], ["--json"]))
+
+    assert words.exit_code == printed.exit_code == 2
+    assert "nothing was checked" in words.stdout and "meta-llama/Llama-3-8B" in words.stdout
+    assert json.loads(printed.stdout) == {"profile": "acme", "fits": None, "unknown": ["meta-llama/Llama-3-8B"]}
+
+
+def test_a_tiny_model_fits_everywhere() -> None:
+    answer = CliRunner().invoke(app, ["fit", "laptop"])
+
+    assert answer.exit_code == 0 and "it fits everywhere" in answer.stdout and "nothing was" not in answer.stdout
+
+
+def test_too_few_rows_for_a_step_of_ppo_are_noted_and_cost_nothing() -> None:
+    config = rewriter()
+    few, enough = (fit_report(config, "test", load=Workload(rows)) for rows in (10, config.ppo.prompts))
+    assert few and enough
+
+    assert "Its memory and disk fit." in verdict_lines(few) and "It fits." in verdict_lines(enough)
+    assert any("no step over 10 training rows: a step takes 256 prompts" in note for note in few.notes)
+    assert not any("no step" in note for note in enough.notes)
+    assert (few.paces[1].steps, few.paces[1].cost) == (0, None) and enough.paces[1].cost
+
+
+def test_what_the_manifests_claim_is_marked_as_theirs() -> None:
+    of_cluster = {room.stage for room in report_of(rewriter(name="one-gpu-24")).rooms if room.by_manifests}
+    machine = Machine(card_of_size(80), host=600 * GB, disk=9000 * GB)
+    here = fit_report(rewriter(), "test", machine=machine)
+
+    assert of_cluster == {"serve", "run"}
+    assert here and {room.stage for room in here.rooms if room.by_manifests} == {"serve"}
+
+
+def test_hours_that_are_not_estimated_have_a_reason() -> None:
+    style = fit_report(load_profile("style/a100"), "test")
+
+    assert style and "Hours of the style line are not estimated." in style.notes
+    assert any("the speed of 90 GB is not known" in note for note in report_of(rewriter(), memory=90).notes)

@@ -1,0 +1,160 @@
+"""The disk and memory of this machine: what a run here needs of them, and what `qinglan fit` says of them."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from commands.cli import app
+from pipelines.checks.sizing import check
+from pipelines.checks.sizing.changes import Change, with_changes
+from pipelines.checks.sizing.check import check_room
+from pipelines.checks.sizing.needs import Machine
+from pipelines.checks.sizing.profiles import load_profile
+from pipelines.lines.rewriter import REWRITER, RunConfig
+from pipelines.lines.sheet import in_folds
+from qinglan.errors import ConfigError
+from qinglan.sizing.cards import card_of_size
+from qinglan.sizing.constants import GB
+
+PER_NODE = Change("ppo.hardware.per_node", 1)
+
+
+@pytest.fixture(autouse=True)
+def much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "host_bytes", lambda: 500 * GB)
+
+
+def test_a_training_on_processors_is_refused_where_the_disk_is_too_small_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, folder = load_profile("cpu"), tmp_path / "runs" / "acme-gpt"
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2 * GB if path == tmp_path else 0))
+
+    with pytest.raises(ConfigError, match=rf"run needs [\d,.]+ GB of .*are 2\.0\.\n.*where {folder} is or will be"):
+        check_room(config, folder, ["sft", "ppo"])
+    check_room(config, folder, ["generate", "validate"])
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=9000 * GB))
+    check_room(config, folder, ["sft", "ppo"])
+
+
+def test_a_full_disk_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+
+    with pytest.raises(ConfigError, match=r"and there are 0\.0\."):
+        check_room(load_profile("cpu"), tmp_path / "run", ["sft"])
+
+
+@pytest.mark.parametrize(("profile", "stage"), [("cpu", "ppo"), ("style/cpu", "distil")])
+def test_a_training_on_processors_is_refused_where_the_memory_is_too_small_for_it(
+    profile: str, stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_profile(profile)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=9000 * GB))
+    check_room(config, tmp_path / "run", [stage])
+    monkeypatch.setattr(check, "host_bytes", lambda: 12 * GB)
+
+    with pytest.raises(
+        ConfigError, match=rf"Does not fit: {stage} needs [\d.]+ GB of host .*, and there are 12\.0\."
+    ):
+        check_room(config, tmp_path / "run", [stage])
+    check_room(config, tmp_path / "run", ["evaluate"])
+
+
+def test_the_disk_of_a_run_that_ends_early_is_what_its_own_stages_fill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PPO's checkpoints take ten times the disk of SFT's."""
+    config = load_profile("cpu")
+    assert isinstance(config, RunConfig)
+    folded = config.model_copy(update={"convert": in_folds(config.convert, 5)})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5 * GB))
+
+    check_room(folded, tmp_path / "run", REWRITER.until("sft"))
+    with pytest.raises(ConfigError, match="GB of scratch volume at 'ppo'"):
+        check_room(config, tmp_path / "run", REWRITER.until("ppo"))
+
+
+def test_advice_for_processors_names_no_cards_and_no_second_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More processes share the memory that one would have."""
+    base = Change("base.model", "Qwen/Qwen3-1.7B")
+    config = with_changes(load_profile("cpu"), [base, Change("ppo.hardware.per_node", 2)], "test")
+    machine = Machine(card_of_size(80), 34 * GB, 9000 * GB)
+
+    two, one = (
+        check.fit_report(part, "test", machine=machine) for part in (config, with_changes(config, [PER_NODE], "test"))
+    )
+
+    assert two and one and [room.needed for room in two.rooms] == [room.needed for room in one.rooms]
+    text = " ".join(two.advice)
+    assert "ppo.critic_model: Qwen/Qwen3-0.6B" in text
+    assert not re.search(r"per_node|nodes|cards|offload|rollout_memory|sft\.gpus", text)
+    hopeless = check.fit_report(config, "test", machine=machine._replace(host=8 * GB))
+    assert hopeless and hopeless.advice[0] == (
+        "sft: changing up to 3 settings does not make it fit. Take a smaller base.model."
+    )
+
+
+def test_the_files_of_an_earlier_try_take_no_second_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2 * GB))
+    (tmp_path / "checkpoint").write_bytes(bytes(1_000_000))
+
+    assert 2 * GB + 1_000_000 <= check.run_disk(tmp_path) <= 2 * GB + 1_100_000
+
+
+def test_what_another_run_removes_meanwhile_and_two_names_of_a_file_are_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2 * GB))
+    (tmp_path / "weights").write_bytes(bytes(1_000_000))
+    (tmp_path / "copy").hardlink_to(tmp_path / "weights")
+    gone = tmp_path / "gone"
+    monkeypatch.setattr(Path, "rglob", lambda folder, _: iter([*folder.iterdir(), gone]))
+
+    assert 2 * GB + 1_000_000 <= check.run_disk(tmp_path) <= 2 * GB + 1_100_000
+
+
+def test_a_disk_of_this_machine_that_does_not_hold_the_run_is_no_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "another").mkdir(parents=True)
+    with (tmp_path / "runs" / "another" / "weights").open("wb") as weights:  # no room of this run's
+        os.posix_fallocate(weights.fileno(), 0, 300_000_000)
+
+    def fit(free: float) -> tuple[int, str]:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=round(free * GB)))
+        result = CliRunner().invoke(app, ["fit", "cpu"])
+        return result.exit_code, " ".join(result.stdout.split())
+
+    small, large = fit(19.8), fit(900)
+
+    assert (small[0], large[0]) == (2, 0)
+    assert re.search(r"Does not fit: run needs [\d.]+ GB of scratch volume at 'ppo', and there are 19\.8\.", small[1])
+    assert re.search(
+        r"Make room for [\d.]+ GB where runs/cpu is or will be, or give a run --out on a larger", small[1]
+    )
+    assert "It fits" not in small[1] and "It fits." in large[1]
+
+
+@pytest.mark.parametrize(
+    ("profile", "needs"), [("cpu", {"sft": False, "ppo": False}), ("style/cpu", {"style": True, "distil": False})]
+)
+def test_a_memory_of_this_machine_that_does_not_hold_the_training_is_no_fit(
+    profile: str, needs: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "host_bytes", lambda: 12 * GB)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=900 * GB))
+
+    result = CliRunner().invoke(app, ["fit", profile, "--json"])
+
+    rooms = json.loads(result.stdout)["rooms"]
+    assert result.exit_code == 2
+    assert {room["stage"]: (room["available"], room["fits"]) for room in rooms} == {
+        **{stage: (12.0, fits) for stage, fits in needs.items()}, "run": (900.0, True)
+    }  # fmt: skip

@@ -1,0 +1,180 @@
+"""A plan is of the run that is asked for: its stages, its folder, and a sheet that is read once."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from pipelines.checks.plan import make_plan
+from pipelines.execute.execution import run_lock
+from pipelines.execute.rundir import RunDir
+from pipelines.lines import sheet
+from pipelines.lines.config import load_config
+from pipelines.lines.rewriter import REWRITER
+from qinglan.errors import ConfigError
+from qinglan.llm.host_allowlist import ALLOWED_VARIABLE
+from qinglan.llm.paid.journal import Entry, Journal, make_call
+from qinglan.llm.providers.prices import Usage
+from qinglan.rows.questions import read_questions
+from tests.commands.conftest import Here
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """A sheet without gold, large enough for every stage, and its knowledge base."""
+    questions, base = tmp_path / "q.jsonl", tmp_path / "kb.jsonl"
+    rows = [
+        {"question": f"怎么吃{at} {split}", "split": split} for split in ("train", "dev", "test") for at in range(160)
+    ]
+    questions.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    base.write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
+    return ["plan", "fivedoctors", "--questions", str(questions), "--knowledge-base", str(base)]
+
+
+@pytest.mark.slow
+def test_a_plan_until_a_stage_counts_what_comes_before_it_and_asks_for_no_gate(words: list[str], here: Here) -> None:
+    whole = json.loads(here(*words, "--json").out)
+    short = json.loads(here(*words, "--until", "convert", "--json").out)
+    screen = here(*words, "--until", "convert").out
+
+    assert {step["step"] for step in whole["steps"]} > {"augment", "ppo", "evaluate"}
+    assert {step["step"] for step in short["steps"]} == {"generate", "validate", "label"}
+    assert short["stages"] == list(REWRITER.until("convert"))
+    assert 0 < short["cost"] < whole["cost"]
+    assert (short["training"], short["fit"]) == ("", [])
+    assert "The run ends with convert: nothing is evaluated or promoted." in screen
+    unlabelled = here(*words, "--until", "convert", "--set", "label.calls=0").out
+    assert "Calls of label are the most there can be" in screen and "Calls of label" not in unlabelled
+    assert "promoted?" not in screen and "PPO takes" not in screen
+
+
+def test_a_plan_until_an_unknown_stage_ends_as_the_run_does(words: list[str], here: Here, tmp_path: Path) -> None:
+    plan, run = (
+        here(name, *words[1:], "--out", tmp_path / "run", "--until", "nowhere").errors.splitlines()[-1]
+        for name in ("plan", "run")
+    )
+
+    assert plan == run and "No stage 'nowhere'" in plan
+
+
+@pytest.mark.slow
+def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothing(
+    words: list[str], here: Here, tmp_path: Path
+) -> None:
+    run = RunDir(tmp_path / "run")
+    asyncio.run(pay(run.journal, 3, load_config("fivedoctors", "gpt").gateway.teacher.model))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    there, elsewhere = (
+        json.loads(here(*words, "--profile", "gpt", "--out", tmp_path / name, "--json").out)["warnings"]
+        for name in ("run", "new")
+    )
+
+    [line] = [line for line in there if "paid answers" in line]
+    assert line.startswith(f"{run.journal} holds paid answers (3 for 0.75 USD): a call that has its answer there")
+    assert not [line for line in elsewhere if "paid answers" in line]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.slow
+def test_a_plan_tells_the_stand_ins_answers_from_those_of_models_that_are_paid(
+    words: list[str], here: Here, tmp_path: Path
+) -> None:
+    run, stand_in = RunDir(tmp_path / "run"), load_config("fivedoctors", "demo").gateway.teacher.model
+    asyncio.run(pay(run.journal, 3, stand_in))
+
+    again, paying = (
+        [line for line in json.loads(here(*words, *profile, "--out", run.root, "--json").out)["warnings"]
+         if str(run.journal) in line]
+        for profile in ((), ("--profile", "gpt"))
+    )  # fmt: skip
+
+    assert again == [
+        f"{run.journal} holds 3 answers of the stand-in: a call that has its answer there is counted in the plan "
+        "and is not made again."
+    ]
+    [line] = paying
+    assert "3 answers of models that this profile does not name" in line and f"({stand_in})" in line
+    assert "the budget counts 0.75 USD" in line and "paid answers" not in line
+
+
+def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = list[Path]()
+
+    def count(path: Path, *rest: Any) -> Any:
+        times.append(path)
+        return read_questions(path, *rest)
+
+    monkeypatch.setattr(sheet, "read_questions", count)
+    here(*words)
+
+    assert [path.name for path in times] == ["q.jsonl"]
+
+
+def test_a_plan_has_a_text_with_its_own_lines_for_each_thing_that_is_missing(words: list[str]) -> None:
+    missing = [ConfigError("Too large:", "- smaller fits"), ConfigError("No key.")]
+
+    plan = make_plan(load_config("fivedoctors", "demo", questions=Path(words[3])), missing=missing)
+
+    assert plan.missing == ("Too large:\n- smaller fits", "No key.")
+
+
+async def pay(path: Path, answers: int, model: str) -> None:
+    journal = Journal(path)
+    for number in range(answers):
+        call = make_call({"model": model, "messages": [{"role": "user", "content": f"问{number}"}]}, 0)
+        attempt = await journal.sent(call, Entry("generate", f"row-{number}", "teacher"), reserved=1.0)
+        await journal.answered(attempt, call.key, orjson.dumps({}), Usage(10, 2, 5, 1), 0.25)
+    journal.close()
+
+
+@pytest.mark.parametrize("until", ["ppo", "convert"])
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_sheet_that_only_repeats_itself_is_refused_before_anything_is_paid(
+    command: str, until: str, words: list[str], here: Here, tmp_path: Path
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "帐篷怎么洗"}\n' * 120)
+
+    ended = here(command, *words[1:], "--out", tmp_path / "run", "--until", until)
+
+    assert ended.code == 3
+    assert "rows of train nearly repeat a row of dev or test" in ended.errors
+    assert "--until sft" not in ended.errors + ended.out and "left at most" not in ended.errors + ended.out
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_all_that_refuses_a_run_is_said_at_once(
+    command: str, words: list[str], here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tenant's folder, a host, the memory, labels: each was named when the one before was mended."""
+    sheet_path = tmp_path / "q.jsonl"
+    sheet_path.write_text(sheet_path.read_text().replace('"split"', '"gold": "k9", "split"'))
+    folder = tmp_path / "acme run"
+    with run_lock(RunDir(folder)):
+        (folder / "config.yaml").write_text("tenant_id: acme\nquestions: q\nknowledge_base: k\n")
+    monkeypatch.setenv(ALLOWED_VARIABLE, "nobody.example")
+    monkeypatch.setattr("pipelines.checks.sizing.check.host_bytes", lambda: 12_000_000_000)
+    more = ["--profile", "gpt", "--training", "cpu", "--out", str(folder)]
+
+    ended = here(command, *words[1:], *more)
+
+    positions = [ended.errors.find(part) for part in ("'acme'", "nobody.example", "Does not fit: sft", "k9")]
+    assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors
+    assert "\n  - sft fits with" in ended.errors.replace("qinglan: ", "")
+
+
+def test_all_that_refuses_a_style_run_is_said_at_once(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "letter.txt").write_text("mine")
+    monkeypatch.setattr("pipelines.checks.sizing.check.host_bytes", lambda: 1_000_000_000)
+
+    ended = here("style", "run", tmp_path / "none.json", "--profile", "cpu", "--out", tmp_path / "own")
+
+    positions = [ended.errors.find(part) for part in ("letter.txt", "none.json: no such file", "Does not fit: style")]
+    assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors

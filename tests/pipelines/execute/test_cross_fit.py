@@ -1,0 +1,227 @@
+"""A sheet that is too small for a locked test is cross-fitted: one more training for each fold, in one run."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from components.evaluation.rewriter.folds import FOLDS_VARIABLE, read_folds
+from pipelines.checks import planned_run
+from pipelines.checks.plan import make_plan
+from pipelines.checks.promotion import cluster_promotion_notes, promotion
+from pipelines.execute import execution
+from pipelines.execute.cross_fit import FOLD_STAGES, cross_fitted_parts
+from pipelines.execute.execution import run_stages
+from pipelines.execute.local_execution import JOB, step_environment
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import load_config
+from pipelines.lines.line import LINEAGE
+from pipelines.lines.rewriter import REWRITER, RunConfig
+from pipelines.lines.sheet import read_sheet, with_folds
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
+from qinglan.run_id import RUN_VARIABLE
+from tests.commands.conftest import Here
+
+STAGES = REWRITER.until(REWRITER.last)
+
+
+def sheet(path: Path, rows: int = 60, **changes: Any) -> Path:
+    """Conversations of two turns, each with its gold."""
+    lines = [
+        {"id": f"r{n}", "conversation_id": f"c{n // 2}", "question": f"那它一天吃几次{n}", "gold": "k1", **changes}
+        for n in range(rows)
+    ]
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    return path
+
+
+def config_of(questions: Path, profile: str = "gpt", **options: Any) -> RunConfig:
+    return load_config("fivedoctors", profile, questions=questions, **{"cross_fit": 3, **options})
+
+
+def divided(config: RunConfig) -> RunConfig:
+    return with_folds(config, read_sheet(config))
+
+
+def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_path: Path) -> None:
+    config = config_of(sheet(tmp_path / "q.jsonl"), "demo")
+    plan, once = make_plan(config), make_plan(config.model_copy(update={"cross_fit": 0}))
+
+    assert plan.cross_fitted.startswith("Cross-fitted in 3 folds") and once.cross_fitted == ""
+    assert "Each of 60 labelled rows is rewritten by a model that did not learn from it" in plan.cross_fitted
+    calls, before = ({(step.step, step.what): step.calls for step in made.steps} for made in (plan, once))
+    assert calls["generate", "rewrites"] == before["generate", "rewrites"] == 60
+    assert calls["evaluate", "retrievals"] == 5 * 60
+    assert calls["augment", "pseudo questions"] == 4 * before["augment", "pseudo questions"]
+    assert calls["augment", "hindsight rewrites"] < 2 * before["augment", "hindsight rewrites"], "the same are asked"
+    assert calls["ppo", "retrievals"] > 3 * before["ppo", "retrievals"]
+    assert plan.splits["train"] + plan.splits["dev"] == 60, "the released model learns from all rows"
+    assert not [obstacle for obstacle in plan.promotion.obstacles if "rows" in obstacle.reason]
+    assert [obstacle for obstacle in once.promotion.obstacles if "The sheet has 60 rows in all" in obstacle.reason]
+
+
+@pytest.mark.parametrize("stage", [stage for stage in REWRITER.until("evaluate") if stage != "evaluate"])
+def test_a_plan_of_the_first_stages_has_no_folds(tmp_path: Path, stage: str) -> None:
+    plan = make_plan(config_of(sheet(tmp_path / "q.jsonl")), stages=REWRITER.until(stage))
+
+    assert plan.cross_fitted == "" and plan.stages[-1] == stage
+
+
+def test_a_plan_has_one_number_of_ppo_steps(tmp_path: Path) -> None:
+    config = config_of(sheet(tmp_path / "q.jsonl"), ppo={"collection": 32, "batch": 32, "accumulation": 1})
+
+    plan = make_plan(config)
+
+    [steps] = re.findall(r"^PPO takes ([\d,]+) steps", plan.training)
+    assert re.findall(r"ppo: ([\d,]+) steps", "\n".join(plan.fit)) == [steps]
+    released = make_plan(config.model_copy(update={"cross_fit": 0}))
+    assert int(steps) > 3 * int(re.findall(r"([\d,]+) steps", released.training)[0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "marked", "options"),
+    [
+        (60, {}, "test", {}),
+        (48, {}, "train", {}),
+        (60, {"gold": ""}, "train", {}),
+        (60, {"conversation_id": "c"}, "train", {}),
+        (60, {}, "train", {"cross_fit": 0}),
+        (450, {}, "train", {"evaluate": {"gate": {"rows": 30}}}),
+    ],
+    ids=["marks its test", "too few rows", "no labels", "too few conversations", "switched off", "large enough"],
+)
+def test_a_sheet_is_in_folds_only_where_that_helps(
+    rows: int, changes: dict[str, str], marked: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    row = {"id": "t", "conversation_id": "t", "question": "怎么吃", "split": marked}
+    path = sheet(tmp_path / "q.jsonl", rows, **changes)
+    path.write_text(f"{path.read_text()}\n{json.dumps(row)}", encoding="utf-8")
+
+    assert divided(config_of(path, **options)).convert.folds == 0
+    assert read_sheet(config_of(path, **options)).folds == []
+
+
+def test_by_labels_rows_without_gold_count(tmp_path: Path) -> None:
+    gate: dict[str, Any] = {"evaluate": {"gate": {"by": "labels"}}}
+
+    assert divided(config_of(sheet(tmp_path / "q.jsonl", gold=""), **gate)).convert.folds == 3
+
+
+def test_one_fold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one fold leaves nothing to learn from"):
+        config_of(sheet(tmp_path / "q.jsonl"), cross_fit=1)
+
+
+@pytest.mark.parametrize("convert", [{"folds": 5}, {"folds": 5, "fold": 2}])
+def test_settings_that_name_the_folds_themselves_are_refused(tmp_path: Path, convert: dict[str, int]) -> None:
+    """A submission would make an empty test of them, and fail after both trainings."""
+    with pytest.raises(ConfigError, match=r"--set: convert\.folds is set, .*write `cross_fit: 5`"):
+        config_of(tmp_path / "q.jsonl", convert=convert)
+
+
+def test_the_room_that_a_plan_checks_is_that_of_the_cross_fitted_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
+    folds: list[int] = []
+
+    def count(config: RunConfig, *_: Any) -> tuple[str, ...]:
+        folds.append(config.convert.folds)
+        return ()
+
+    monkeypatch.setattr(planned_run, "check_room", count)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
+    files = ("--questions", sheet(tmp_path / "q.jsonl"), "--knowledge-base", tmp_path / "kb.jsonl")
+
+    here("plan", "fivedoctors", *files, "--set", "cross_fit=3")
+
+    assert folds == [3]
+
+
+def test_the_folds_of_another_run_are_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDS_VARIABLE, '["/another/run"]')
+    for name, value in step_environment(RunDir(tmp_path)).items():
+        monkeypatch.setenv(name, value)
+
+    assert read_folds() == []
+
+
+def test_a_submission_says_that_a_cluster_does_not_cross_fit(tmp_path: Path) -> None:
+    assert "No sheet is cross-fitted on a cluster" in cluster_promotion_notes(config_of(tmp_path / "q.jsonl"))[-1]
+
+
+@pytest.mark.parametrize("source", ["tiny", "hub"])
+def test_each_fold_repeats_the_trainings_and_a_public_base_is_shared(tmp_path: Path, source: str) -> None:
+    base: dict[str, Any] = {"base": {"source": source, "model": "Qwen/Qwen3-0.6B"}}
+    config, run = divided(config_of(sheet(tmp_path / "q.jsonl"), **base)), RunDir(tmp_path / "run")
+    first, *folds, last = cross_fitted_parts(config, run, STAGES, only=False)
+
+    assert first.stages + last.stages == STAGES and last.stages[0] == "evaluate"
+    assert [part.run.root.name for part in folds] == ["fold-1", "fold-2", "fold-3"]
+    assert all(set(FOLD_STAGES) - set(part.stages) == ({"base"} if source == "hub" else set()) for part in folds)
+    assert {"base_model" in part.borrowed for part in folds} == {source == "hub"}
+    settings = [load_yaml(part.run.config)["convert"] for part in folds]
+    assert [(setting["folds"], setting["fold"]) for setting in settings] == [(3, 1), (3, 2), (3, 3)]
+
+
+@pytest.mark.parametrize("stages", [STAGES[:-4], ("sft",)])
+def test_a_run_without_an_evaluation_trains_no_siblings(tmp_path: Path, stages: tuple[str, ...]) -> None:
+    config = divided(config_of(sheet(tmp_path / "q.jsonl")))
+
+    assert cross_fitted_parts(config, RunDir(tmp_path / "run"), stages, only=len(stages) == 1) == []
+
+
+@pytest.mark.slow
+def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The children that execute the parts are played: each leaves what its stages make."""
+    config, run = divided(config_of(sheet(tmp_path / "q.jsonl"))), RunDir(tmp_path / "a:b")
+    parts, taken, jobs = cross_fitted_parts(config, run, STAGES, only=False), list[Path](), list[Mapping[str, Any]]()
+    for folder in (run.records, run.files):
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def execute(at: RunDir, line: object, stages: tuple[str, ...], quiet: bool, append: bool, show: object) -> None:
+        jobs.append({**orjson.loads((at.root / JOB).read_bytes()), "append": append})
+        taken.append((at.files / "validated.jsonl").resolve())
+        for stage in stages:
+            made = {}
+            for name in (*REWRITER.stages[stage].outputs, LINEAGE):
+                path = at.root / "artifacts" / stage / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"{at.root.name} {stage}")
+                made[name] = {"uri": str(path)}
+            record = {"status": "done", "outputs": made, "lineage": made.pop(LINEAGE)["uri"], "facts": {}}
+            (at.records / f"{stage}.json").write_bytes(orjson.dumps(record))
+
+    monkeypatch.setattr(execution, "execute", execute)
+    run_stages(REWRITER, run, STAGES, {}, False, True, parts=parts)
+
+    assert [job["append"] for job in jobs] == [False, False, False, False, True]
+    validated = (run.files / "validated.jsonl").resolve()
+    assert taken[1:4] == [validated] * 3 and validated.read_text() == "a:b validate"
+    assert [job["environment"].get(RUN_VARIABLE) for job in jobs[1:4]] == [f"a:b/fold-{n}" for n in (1, 2, 3)]
+    monkeypatch.setenv(FOLDS_VARIABLE, jobs[-1]["environment"][FOLDS_VARIABLE])
+    assert [(fold.folder / "rl_model").read_text() for fold in read_folds()] == [f"fold-{n} ppo" for n in (1, 2, 3)]
+    assert (run.files / "rl_model").read_text() == "a:b ppo", "the released model is the run's own"
+
+
+@pytest.mark.parametrize(("folds", "step"), [(5, "Label 50 more rows: a sheet with 50"), (0, "(`cross_fit: 5`, ")])
+def test_a_profile_that_cross_fits_is_told_of_the_labels_that_it_lacks_and_not_of_its_own_setting(
+    tmp_path: Path, folds: int, step: str
+) -> None:
+    path = tmp_path / "q.jsonl"
+    rows = [{"question": f"第{number}个怎么吃", "conversation_id": f"c{number}"} for number in range(40)]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    config = config_of(path, cross_fit=folds)
+
+    small, test = [why for why in promotion(config, read_sheet(config)).obstacles if "stand-in" not in why.reason]
+
+    assert step in test.next_step
+    assert ("`cross_fit: 5`" in small.next_step + test.next_step) == (not folds)
+    assert ("Give 50 questions gold passages (so far 0 have them)" in small.next_step) == bool(folds)

@@ -1,0 +1,254 @@
+"""Stages in environments of their own, on a machine with GPUs and without containers."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp.local.subprocess_task_handler import replace_python_executable
+
+from commands.run import run
+from commands.run.run import run_pipeline
+from components.training.ppo import gpus
+from components.training.sft.component import sft
+from pipelines.execute.environments import stage_environments
+from pipelines.execute.environments.environments import environment_locks
+from pipelines.execute.environments.import_check import failed_imports
+from pipelines.execute.environments.stage_environments import (
+    STARTED_BY_LIBRARIES,
+    check_imports,
+    compiler_problem,
+    driver_problem,
+    locked_cuda,
+    needed_modules,
+    prepare_environments,
+    stage_images,
+)
+from pipelines.execute.environments.step_imports import processes
+from pipelines.execute.local_execution import LocalJob, read_job, write_job
+from pipelines.execute.rundir import RunDir
+from pipelines.graph.graph import with_interpreter
+from pipelines.lines.config import load_config
+from pipelines.lines.rewriter import REWRITER
+from qinglan.errors import ConfigError
+from standins.samples import write_sample
+
+STAGES = REWRITER.until("register")
+
+
+def test_stages_of_a_profile_for_gpus_run_in_the_environments_of_their_images() -> None:
+    images = stage_images(REWRITER, load_config("fivedoctors", "gpt"), STAGES)
+
+    assert {name: images[name] for name in ("base", "sft", "ppo")} == {"base": "sft", "sft": "sft", "ppo": "ppo"}
+    assert "evaluate" in images
+    assert not images.keys() & {"generate", "validate", "convert", "gate", "register"}, "they need no torch"
+
+
+def test_a_laptop_runs_every_stage_in_the_environment_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(stage_environments, "make_environment")
+
+    assert prepare_environments(REWRITER, load_config("fivedoctors", "demo"), STAGES) == {}
+
+
+@pytest.mark.slow
+def test_processes_that_a_step_starts_are_among_what_is_imported() -> None:
+    started = {"swift.cli.main", "components.training.sft.finish", "torch", "deepspeed"}
+    assert started <= needed_modules(REWRITER, "sft", "sft")
+    assert not any(name.startswith("ray") for name in needed_modules(REWRITER, "sft", "sft"))
+    assert gpus.DRIVER in STARTED_BY_LIBRARIES["ppo"]
+    assert {gpus.DRIVER, "components.training.ppo.finish", "ray"} <= needed_modules(REWRITER, "ppo", "ppo")
+
+
+@pytest.mark.parametrize(
+    ("code", "modules"),
+    [
+        ('[python, "-m", "swift.cli.sft", "--model"]', {"swift.cli.sft"}),
+        ('("-m", "verl")', {"verl"}),
+        ('("-d", "-m", "%")', set()),  # parts of a date's format
+        ('("-m", "")', set()),
+        ('["git", "commit", "-m", "a message"]', set()),
+        ('["-m", module]', set()),
+    ],
+)
+def test_a_module_is_what_has_a_modules_name(code: str, modules: set[str]) -> None:
+    assert set(processes(ast.parse(code))) == modules
+
+
+def test_a_module_that_is_missing_is_named_with_what_it_said(tmp_path: Path) -> None:
+    assert failed_imports(["json.JSONDecodeError", "orjson"]) == {}
+
+    with pytest.raises(ConfigError) as refused:
+        check_imports("sft", Path(sys.executable), ["json", "nothing_of_this_name.at_all"])
+    assert "sft: 1 modules cannot be imported" in str(refused.value)
+    assert "ModuleNotFoundError: No module named 'nothing_of_this_name'" in str(refused.value)
+    assert f"{sys.executable} -m pipelines.execute.environments.import_check" in str(refused.value)
+
+
+def test_an_import_that_ends_the_interpreter_is_an_error_that_quotes_it(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho 'Illegal instruction' >&2\nexit 132\n")
+    python.chmod(0o755)
+
+    with pytest.raises(ConfigError, match=r"code 132(.|\n)*Illegal instruction"):
+        check_imports("ppo", python, ["torch"])
+
+
+def environment(folder: Path, script: str) -> Path:
+    """An environment whose Python is this script; it answers that every module was imported."""
+    (folder / "lib/python3.11/site-packages").mkdir(parents=True)
+    python = folder / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f"#!/bin/sh\necho started >> {folder}/starts\n{script}\necho '{{}}'\n")
+    python.chmod(0o755)
+    return python
+
+
+def starts(python: Path) -> int:
+    return len((python.parents[1] / "starts").read_text().splitlines())
+
+
+def test_imports_that_worked_are_not_tried_again_by_the_next_run(tmp_path: Path) -> None:
+    python = environment(tmp_path / "ppo-1", "")
+
+    for _ in range(3):
+        check_imports("ppo", python, ["torch", "verl"])
+
+    assert starts(python) == 1
+
+
+@pytest.mark.parametrize("change", ["modules", "packages", "driver", "code"])
+def test_imports_are_tried_again_when_what_decides_them_has_changed(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, modules = environment(tmp_path / "ppo-1", ""), ["torch", "verl"]
+    check_imports("ppo", python, modules)
+
+    if change == "modules":
+        modules = [*modules, "ray"]
+    if change == "packages":
+        (tmp_path / "ppo-1/lib/python3.11/site-packages/another").mkdir()
+    if change == "driver":
+        monkeypatch.setattr(stage_environments, "driver_cuda", lambda: "99.0")
+    if change == "code":
+        (tmp_path / "checkout/qinglan").mkdir(parents=True)
+        (tmp_path / "checkout/qinglan/new.py").write_text("import another\n")
+        monkeypatch.setattr(stage_environments, "ROOT", tmp_path / "checkout")
+    check_imports("ppo", python, modules)
+
+    assert starts(python) == 2
+
+
+def test_imports_that_failed_are_tried_again(tmp_path: Path) -> None:
+    python = environment(
+        tmp_path / "ppo-1", f'if [ ! -e {tmp_path}/mended ]; then echo \'{{"verl": "gone"}}\'; exit 0; fi'
+    )
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="verl: gone"):
+            check_imports("ppo", python, ["verl"])
+    (tmp_path / "mended").touch()
+
+    check_imports("ppo", python, ["verl"])
+
+    assert starts(python) == 3
+
+
+def test_environments_are_checked_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits until the other has started: one after the other, the first would wait in vain."""
+    wait = "for i in $(seq 300); do [ -e {other}/starts ] && break; sleep .1; done; [ -e {other}/starts ] || exit 7"
+    pythons = {
+        "ppo": environment(tmp_path / "ppo", wait.format(other=tmp_path / "sft")),
+        "sft": environment(tmp_path / "sft", wait.format(other=tmp_path / "ppo")),
+    }
+    monkeypatch.setattr(stage_environments, "machine_problem", lambda image: "")
+    monkeypatch.setattr(stage_environments, "make_environment", pythons.__getitem__)
+
+    prepared = prepare_environments(REWRITER, load_config("fivedoctors", "gpt"), ("sft", "ppo"))
+
+    assert prepared == {name: str(python) for name, python in pythons.items()}
+
+
+@pytest.mark.parametrize(
+    ("driver", "needed", "problem"),
+    [("13.0", "13.0.2", ""), ("13.0", "13.3", ""), ("14.1", "13.0", ""), ("12.4", "13.0.2", "runs CUDA 12.4 at most"),
+     ("", "13.0", "libcuda.so.1 is missing"), ("", "", "")],
+)  # fmt: skip
+def test_a_driver_of_an_older_release_of_cuda_is_too_old(driver: str, needed: str, problem: str) -> None:
+    answer = driver_problem(driver, needed)
+
+    assert (problem in answer) if problem else answer == ""
+
+
+def test_the_locks_of_images_with_torch_say_its_cuda() -> None:
+    for image in ("sft", "ppo", "serve", "style"):
+        assert locked_cuda(environment_locks(image)[0]).startswith("13.0"), image
+    assert locked_cuda(environment_locks("cpu")[0]) == ""
+
+
+def test_a_driver_that_is_too_old_is_refused_before_anything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_environments, "driver_cuda", lambda: "12.4")
+    monkeypatch.delattr(stage_environments, "make_environment")
+
+    with pytest.raises(ConfigError, match=r"^ppo: NVIDIA's driver is too old"):
+        prepare_environments(REWRITER, load_config("fivedoctors", "gpt"), ("ppo",))
+
+
+def test_a_machine_without_a_compiler_or_pythons_headers_is_told_what_to_install(tmp_path: Path) -> None:
+    header = tmp_path / "Python.h"
+
+    assert "Install gcc" in compiler_problem(None, header)
+    assert "python3.11-dev" in compiler_problem("/usr/bin/gcc", header)
+    header.touch()
+    assert compiler_problem("/usr/bin/gcc", header) == ""
+
+
+def interpreter(path: Path) -> Path:
+    """This Python behind a program that notes its path."""
+    path.parent.mkdir(parents=True)
+    path.write_text(f'#!/bin/sh\necho "started by $0"\nexec "{sys.executable}" "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_a_step_starts_with_its_interpreter_whatever_its_path_is_called(tmp_path: Path) -> None:
+    python = interpreter(tmp_path / "a python3 of 'hers'" / "python")
+    command = with_interpreter(sft.component_spec.implementation.container.command, str(python))
+
+    assert command[3] == sft.component_spec.implementation.container.command[3], "the component's own code"
+    local = replace_python_executable(command, "/kfp/puts/its/own/here")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([*local, "--help"], env=environment, capture_output=True, text=True, check=False)
+    assert f"started by {python}" in done.stdout, done.stderr
+
+
+def test_the_interpreters_reach_the_process_that_runs_the_graph(tmp_path: Path) -> None:
+    job = LocalJob("rewriter", {}, "", ("ppo",), False, {"ppo": "/environments/ppo/bin/python"})
+    write_job(RunDir(tmp_path), job)
+
+    assert read_job(RunDir(tmp_path)) == job
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("forks")
+def test_a_run_starts_each_stage_with_the_interpreter_of_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sample("fivedoctors", tmp_path, conversations=8, seed=5)
+    python = interpreter(tmp_path / "environment" / "python")
+    files: dict[str, Any] = {name: tmp_path / f"{name}.{end}" for name, end in FILES.items()}
+    monkeypatch.setattr(run, "prepare_environments", lambda line, config, stages: {"convert": str(python)})
+
+    record = run_pipeline(load_config("fivedoctors", "demo", **files), tmp_path / "run", until="convert", quiet=True)
+
+    assert record["status"] == "done"
+    log = (tmp_path / "run/logs/run.log").read_text()
+    assert log.count(f"started by {python}") == 1, "convert alone"
+    statement = json.loads((tmp_path / "run/records/convert.json").read_bytes())
+    assert statement["status"] == "done"
+
+
+FILES = {"questions": "xlsx", "knowledge_base": "jsonl"}

@@ -1,0 +1,180 @@
+"""What a compiled graph must hold, each rule shown by a graph that breaks it."""
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.graph.checks import check_compiled
+from pipelines.graph.compiler import COMPILED
+from tests.screens.graph_yaml import DUMPER, LOADER
+
+Spec = dict[str, Any]
+Change = Callable[[Spec, Spec], None]
+
+
+@cache
+def golden(name: str) -> str:
+    return (COMPILED / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def changed(change: Change, name: str = "style.a100") -> str:
+    """A golden copy that somebody has changed: its steps, and what Kubernetes is told of them."""
+    spec, platform = yaml.load_all(golden(name), Loader=LOADER)
+    change(spec, platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"])
+    return yaml.dump_all([spec, platform], allow_unicode=True, Dumper=DUMPER)
+
+
+def container(spec: Spec, step: str = "style") -> Spec:
+    result: Spec = spec["deploymentSpec"]["executors"][f"exec-{step}"]["container"]
+    return result
+
+
+def task(spec: Spec, name: str) -> Spec:
+    branch = spec["components"]["comp-condition-1"]["dag"]["tasks"]
+    result: Spec = {**spec["root"]["dag"]["tasks"], **branch}[name]
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_golden_copies_hold_everything(path: Path) -> None:
+    assert check_compiled(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(COMPILED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_compiled_graph_without_image_digests_is_no_release(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    executors = next(yaml.load_all(text, Loader=LOADER))["deploymentSpec"]["executors"].values()
+    steps = sum("container" in executor for executor in executors)
+    released = re.sub(r"(qinglan/[a-z-]+):0\.1\.0", rf"\1@sha256:{'0' * 64}", text)
+
+    assert len([one for one in check_compiled(text, release=True) if "has no digest" in one]) == steps
+    assert check_compiled(released, release=True) == []
+
+
+BREAKS: dict[str, tuple[Change, str]] = {
+    "a count alone": (
+        lambda spec, _: container(spec)["resources"]["accelerator"].pop("resourceType"),
+        "exec-style: an accelerator needs its type and its count",
+    ),
+    "a type alone": (
+        lambda spec, _: container(spec)["resources"]["accelerator"].pop("resourceCount"),
+        "exec-style: an accelerator needs its type and its count",
+    ),
+    "a GPU without a toleration": (
+        lambda _, pods: pods["exec-style"].pop("tolerations"),
+        "exec-style: it asks for GPUs and does not tolerate the taint",
+    ),
+    "a GPU without shared memory": (
+        lambda _, pods: pods["exec-style"].pop("emptyDirMounts"),
+        "exec-style: it asks for GPUs and mounts no memory at /dev/shm",
+    ),
+    "no timeout": (
+        lambda _, pods: pods["exec-prepare"].pop("activeDeadlineSeconds"),
+        "exec-prepare: nothing ends it when it hangs",
+    ),
+    "no memory limit": (
+        lambda spec, _: container(spec, "prepare")["resources"].pop("resourceMemoryLimit"),
+        "exec-prepare: no MemoryLimit; a namespace with a quota refuses its pod",
+    ),
+    "root": (
+        lambda _, pods: pods["exec-prepare"]["securityContext"].update(runAsUser="0"),
+        "exec-prepare: it may run as root",
+    ),
+    "no security context": (
+        lambda _, pods: pods["exec-prepare"].pop("securityContext"),
+        "exec-prepare: it may run as root",
+    ),
+    "packages at start": (
+        lambda spec, _: container(spec, "prepare")["command"].insert(0, "python -m pip install pandas"),
+        "exec-prepare: it installs packages when it starts",
+    ),
+    "a long argument": (
+        lambda spec, _: container(spec, "prepare")["args"].append("长" * 40_000),
+        "exec-prepare: an argument has 120,000 bytes",
+    ),
+    "a long constant": (
+        lambda spec, _: task(spec, "prepare")["inputs"]["parameters"]["config"]["runtimeValue"].update(
+            constant={"labels": ["长" * 40_000]}
+        ),
+        "exec-prepare: an argument has 120,0",
+    ),
+    "a cached tag": (
+        lambda spec, _: task(spec, "prepare").update(cachingOptions={"enableCache": True}),
+        "exec-prepare: prepare is cached by image qinglan/",
+    ),
+    "a cached release": (
+        lambda spec, _: task(spec, "register-style").update(cachingOptions={"enableCache": True}),
+        "exec-register-style: register-style acts outside of the run",
+    ),
+    "a cached launch": (
+        lambda spec, _: (
+            spec["components"]["comp-prepare"].update(taskConfigPassthroughs=[{"field": "RESOURCES"}]),
+            task(spec, "prepare").update(cachingOptions={"enableCache": True}),
+        )[0],
+        "exec-prepare: prepare acts outside of the run",
+    ),
+    "no image": (
+        lambda spec, _: container(spec, "prepare").pop("image"),
+        "exec-prepare: there is no image",
+    ),
+    "a secret in the environment": (
+        lambda spec, _: container(spec).setdefault("env", []).append({"name": "OPENAI_API_KEY", "value": "x"}),
+        "exec-style: OPENAI_API_KEY is written into the graph; take it from a Secret",
+    ),
+    "a secret parameter": (
+        lambda spec, _: spec["root"]["inputDefinitions"]["parameters"].update(
+            api_key={"parameterType": "STRING", "description": "The key of the paid API."}
+        ),
+        "Parameter api_key looks like a secret",
+    ),
+    "a secret of a step": (
+        lambda spec, _: spec["components"]["comp-prepare"]["inputDefinitions"]["parameters"].update(
+            store_password={"parameterType": "STRING"}
+        ),
+        "Parameter store_password looks like a secret",
+    ),
+    "a parameter that nobody explains": (
+        lambda spec, _: spec["root"]["inputDefinitions"]["parameters"]["labelled"].pop("description"),
+        "Parameter labelled has no description",
+    ),
+    "a key in a setting": (
+        lambda spec, _: task(spec, "prepare")["inputs"]["parameters"]["config"]["runtimeValue"].update(
+            constant={"note": "sk-" + "abcd1234" * 3}
+        ),
+        "looks like a key (sk-abc...)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "said"), BREAKS.values(), ids=BREAKS)
+def test_a_broken_rule_of_a_graph_is_named_and_no_other(change: Change, said: str) -> None:
+    findings = check_compiled(changed(change))
+
+    assert [one for one in findings if said in one]
+    assert len(findings) <= 2, findings
+
+
+def test_a_step_that_hands_its_gpus_on_needs_no_shared_memory() -> None:
+    def hand_on(spec: Spec, pods: Spec) -> None:
+        spec["components"]["comp-style"]["taskConfigPassthroughs"] = [{"field": "RESOURCES"}]
+        pods["exec-style"].pop("emptyDirMounts")
+
+    assert check_compiled(changed(hand_on)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("foo: [", "No YAML"), ("a: 1\n", "No compiled graph"), ("- 1\n---\n- 2\n", "No compiled graph")],
+)
+def test_a_text_that_is_no_graph_is_a_finding_not_a_crash(text: str, said: str) -> None:
+    [findings] = check_compiled(text)
+
+    assert findings.startswith(said)

@@ -1,0 +1,299 @@
+"""The compiled graphs in the repository are those that the code compiles to; images and options are checked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.graph.compiler import (
+    COMPILED,
+    compile_targets,
+    golden_targets,
+    image_names,
+    read_images,
+    rewriter_target,
+    select_targets,
+    style_target,
+)  # fmt: skip
+from pipelines.lines.config import CONFIGS, TRAINING
+from pipelines.lines.style import STYLE
+from qinglan.config import load_yaml
+from qinglan.errors import ConfigError
+from tests.pipelines.graph.compiled_graphs import DIGEST, GOLDENS, ON_GPUS, compiled, parsed
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_golden_copies_are_fresh_under_another_hash_seed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pipelines.graph.compiler", str(tmp_path)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "4242"})
+
+    assert sorted(path.stem for path in tmp_path.iterdir()) == GOLDENS, "run `make golden`"
+    for name in GOLDENS:
+        assert (tmp_path / f"{name}.yaml").read_bytes() == (COMPILED / f"{name}.yaml").read_bytes(), (
+            "run `make golden`"
+        )
+
+
+def test_each_machine_of_each_line_has_a_golden_graph() -> None:
+    assert {*ON_GPUS, "rewriter.laptop", "style.laptop", "style.cpu"} == set(GOLDENS)
+    assert {f"rewriter.{path.stem}" for path in TRAINING.glob("*.yaml")} - set(GOLDENS) == {"rewriter.cpu"}
+
+
+@pytest.mark.parametrize("target", golden_targets(), ids=lambda target: target.name)
+def test_a_profiles_settings_are_part_of_its_graph(target: Any) -> None:
+    tasks, settings = compiled(target.name).tasks, target.config.stages()
+    names = {"prepare": "prepare", "distil": "distil", "style": "style"}
+    if target.line is STYLE:
+        names |= {"base": "text-base", "evaluate": "evaluate-style", "gate": "gate-style"}
+        names["register"] = "register-style"
+        names |= {stage: stage.replace("_", "-") for stage in target.line.stages if stage.endswith("_small")}
+
+    for stage in target.line.until(target.line.last):
+        constant = tasks[names.get(stage, stage)]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+        config = target.line.stages[stage].config
+        assert config.parse(constant, stage) == config.parse(settings[stage], stage), stage
+
+
+def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_path: Path) -> None:
+    release = {name: f"registry.example:5000/{name}@{DIGEST}" for name in image_names()}
+    cached = {}
+    for name in ("rewriter", "style"):
+        [path] = compile_targets(
+            [golden_target for golden_target in golden_targets() if golden_target.name == f"{name}.laptop"],
+            tmp_path,
+            release,
+        )
+        result = parsed(path.read_text(encoding="utf-8"))
+        assert {step["image"] for step in result.steps.values()} <= set(release.values())
+        cached[name] = {step for step in result.steps if result.tasks[step]["cachingOptions"].get("enableCache")}
+
+    assert cached["rewriter"] == {"convert", "base", "gate"}  # what is paid, launched or registered never is
+    assert cached["style"] == {
+        "prepare",
+        "text-base",
+        "style",
+        "evaluate-style",
+        "gate-style",
+        "distil",
+        "evaluate-small",
+        "gate-small",
+    }
+    for name in GOLDENS:
+        tasks = compiled(name).tasks
+        assert not [step for step in compiled(name).steps if tasks[step]["cachingOptions"].get("enableCache")]
+
+
+def test_paid_stages_are_answered_from_kfps_cache_by_the_gateways_state(tmp_path: Path) -> None:
+    release = {name: f"{name}@{DIGEST}" for name in image_names()}
+    [target] = [golden_target for golden_target in golden_targets() if golden_target.name == "rewriter.laptop"]
+    assert "gateway-state" not in compiled(target.name).tasks, "nothing of it can be cached"
+    cluster = target.config.cluster.model_copy(update={"immutable_inputs": True})
+    target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
+
+    [path] = compile_targets([target], tmp_path, release)
+
+    result = parsed(path.read_text(encoding="utf-8"))
+    cached = {step for step in result.steps if result.tasks[step]["cachingOptions"].get("enableCache")}
+    assert cached == {"generate", "validate", "label", "convert", "augment", "base", "gate"}
+    state = {"taskOutputParameter": {"outputParameterKey": "Output", "producerTask": "gateway-state"}}
+    taking = {
+        name
+        for name, task in result.tasks.items()
+        if task.get("inputs", {}).get("parameters", {}).get("gateway_state")
+    }
+    assert taking == {"generate", "validate", "label", "augment"}
+    assert all(result.tasks[name]["inputs"]["parameters"]["gateway_state"] == state for name in taking)
+    assert result.pod("gateway-state")["securityContext"]["runAsNonRoot"] is True
+
+
+def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_not(tmp_path: Path) -> None:
+    release = {name: f"{name}@{DIGEST}" for name in image_names()}
+    cached = {}
+    for revision in ("main", "0" * 40):
+        [target] = select_targets("style", "a100", "")
+        base = target.config.base.model_copy(update={"revision": revision})
+        target = target._replace(config=target.config.model_copy(update={"base": base}))
+        [path] = compile_targets([target], tmp_path, release)
+        caching = parsed(path.read_text(encoding="utf-8")).tasks["text-base"]["cachingOptions"]
+        cached[revision] = caching.get("enableCache", False)
+
+    assert cached == {"main": False, "0" * 40: True}
+
+
+@pytest.mark.parametrize("immutable", [False, True])
+def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_path: Path, immutable: bool) -> None:
+    [target] = select_targets("style", "laptop", "")
+    cluster = target.config.cluster.model_copy(update={"immutable_inputs": immutable})
+    target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
+
+    [path] = compile_targets([target], tmp_path, {})
+
+    importer = parsed(path.read_text(encoding="utf-8")).spec["deploymentSpec"]["executors"]["exec-labelled"][
+        "importer"
+    ]
+    assert importer.get("reimport", False) is not immutable
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_with_inputs_that_may_change_kfps_cache_answers_with_no_step_of_an_earlier_run(
+    name: str, tmp_path: Path
+) -> None:
+    """The way out of statements that a wrong clock dated ahead (docs/audit.md): each step runs and is signed anew."""
+    [target] = [golden_target for golden_target in golden_targets() if golden_target.name == name]
+    cluster = target.config.cluster.model_copy(update={"immutable_inputs": False})
+    target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
+    release = {name: f"{name}@{DIGEST}" for name in image_names()}
+
+    [path] = compile_targets([target], tmp_path, release)
+
+    graph = parsed(path.read_text(encoding="utf-8"))
+    executors = graph.spec["deploymentSpec"]["executors"]
+    importers = {name.removeprefix("exec-"): one["importer"] for name, one in executors.items() if "importer" in one}
+    answered = {step for step in graph.steps if graph.tasks[step]["cachingOptions"].get("enableCache")}
+    assert answered, "else this shows nothing"
+    anew = {name for name, importer in importers.items() if importer.get("reimport")}
+    anew |= graph.tasks.keys() - answered - importers.keys()
+    waiting = set(answered)
+    while fresh := {step for step in waiting if producers(graph.tasks[step]) & anew}:
+        anew |= fresh
+        waiting -= fresh
+    assert waiting == set(), "its inputs are those of the earlier run"
+
+
+def producers(task: dict[str, Any]) -> set[str]:
+    """The tasks whose artifacts it takes. In KFP's cache an artifact is another one in each run that makes it."""
+    artifacts = task.get("inputs", {}).get("artifacts", {}).values()
+    return {source["producerTask"] for artifact in artifacts if (source := artifact.get("taskOutputArtifact"))}
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("rewriter.a100x4", {"componentInputParameter": "gateway_url"}),
+        ("style.a100", {"runtimeValue": {"constant": "http://qinglan-gateway:8300"}}),
+    ],
+)
+def test_a_training_reports_to_the_runs_gateway_and_no_other_is_asked_for(name: str, address: object) -> None:
+    tasks = compiled(name).spec["root"]["dag"]["tasks"]
+
+    [stage] = {"sft", "style"} & set(tasks)
+    parameter = {"sft": "gateway_url", "style": "monitor_url"}[stage]
+    assert tasks[stage]["inputs"]["parameters"][parameter] == address
+
+
+def test_mlflow_on_a_cluster_needs_the_gateways_address_of_it(tmp_path: Path) -> None:
+    profile = tmp_path / "mine.yaml"
+    settings = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml") | {"trackers": ["mlflow"]}
+    profile.write_text(yaml.safe_dump(settings))
+    with pytest.raises(ConfigError, match="reaches it through the gateway alone"):
+        rewriter_target("fivedoctors", str(profile))
+
+    settings["gateway"]["mlflow"] = {"base_url": "https://mlflow.example.com"}
+    profile.write_text(yaml.safe_dump(settings))
+    assert rewriter_target("fivedoctors", str(profile)).config.trackers == ("mlflow",)
+
+
+def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
+    [own] = compile_targets(select_targets("fivedoctors", "gpt", ""), tmp_path, {})
+    [other] = compile_targets(select_targets("chengla", "gpt", "a100x8-full"), tmp_path, {})
+
+    assert (own.name, other.name) == ("rewriter.fivedoctors-gpt.yaml", "rewriter.chengla-gpt-a100x8-full.yaml")
+    said = parsed(other.read_text(encoding="utf-8"))
+    assert "Tenant chengla, profile gpt, trained on a100x8-full.\n" in said.spec["pipelineInfo"]["description"]
+    assert said.spec["root"]["inputDefinitions"]["parameters"]["release_name"]["defaultValue"] == "chengla/rewriter"
+    assert said.steps["sft"]["resources"]["accelerator"]["resourceCount"] == "8"
+
+
+def test_a_release_with_an_image_left_out_is_not_written(tmp_path: Path) -> None:
+    images = {name: f"{name}@{DIGEST}" for name in sorted(image_names())[1:]}
+
+    with pytest.raises(ConfigError, match=r"^rewriter\.fivedoctors-gpt\.yaml: not written.*has no digest\."):
+        compile_targets(select_targets("fivedoctors", "gpt", ""), tmp_path, images)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", ["nothing", "qinglan/none=a@" + DIGEST, "qinglan/cpu=a:0.1.0", "=@" + DIGEST])
+def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"give NAME=REFERENCE@sha256:DIGEST, where NAME is one of qinglan/"):
+        read_images([given])
+
+
+@pytest.mark.parametrize(("profile", "training"), [("", "a100x4"), ("gpt", "")])
+def test_options_of_one_tenants_graph_are_refused_without_a_tenant(profile: str, training: str) -> None:
+    with pytest.raises(ConfigError, match=r"changes one tenant's graph\. Give --tenant too"):
+        select_targets("", profile, training)
+
+
+def test_without_a_profile_a_line_has_its_usual_one() -> None:
+    assert [select_targets(one, "", "")[0].name for one in ("style", "fivedoctors")] == [
+        "style.a100", "rewriter.fivedoctors-gpt"
+    ]  # fmt: skip
+
+
+def test_a_training_of_the_rewriter_is_refused_for_style() -> None:
+    with pytest.raises(ConfigError, match="--training a100x4: is the rewriter's alone"):
+        select_targets("style", "a100", "a100x4")
+
+
+def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_path: Path) -> None:
+    profile = tmp_path / "deployed.yaml"
+    asked = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
+    asked |= {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
+    profile.write_text(yaml.safe_dump(asked))
+
+    [path] = compile_targets([rewriter_target("fivedoctors", str(profile))], tmp_path, {})
+    made = parsed(path.read_text(encoding="utf-8"))
+
+    branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
+    assert set(branch) == {"register", "deploy"} and branch["deploy"]["dependentTasks"] == ["register"]
+    assert branch["deploy"]["cachingOptions"] == {}
+    given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    assert given["store"] == "s3://qinglan/fivedoctors" and given["namespace"] == "qinglan"
+    pod = made.pod("deploy")
+    assert [one["configMapName"] for one in pod["configMapAsEnv"]] == ["qinglan-trust"]
+    assert [one["secretName"] for one in pod["secretAsVolume"]] == ["qinglan-builder-key"], "it releases nothing"
+
+
+def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) -> None:
+    profile = tmp_path / "deployed.yaml"
+    asked, place = load_yaml(CONFIGS / "style/a100.yaml"), {"namespace": "qinglan", "store": "s3://qinglan/house"}
+    profile.write_text(yaml.safe_dump(asked | {"deploy": place, "deploy_small": place}))
+
+    [path] = compile_targets([style_target(str(profile))], tmp_path, {})
+    made = parsed(path.read_text(encoding="utf-8"))
+
+    branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
+    outer = {"register-style", "deploy", "distil", "evaluate-small", "gate-small"}
+    assert {name for name in branch if not name.startswith("condition")} == outer
+    assert branch["distil"]["dependentTasks"] == ["register-style"], "it waits for no rollout"
+    given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    assert (given["name"], given["service"], given["runtime"]) == ("house/style", "style", "qinglan-style")
+    assert [check["name"] for check in given["rollout"]["checks"]] == ["errors", "slow"]
+
+
+def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tmp_path: Path) -> None:
+    profile = tmp_path / "deployed.yaml"
+    asked = load_yaml(CONFIGS / "style/a100.yaml")
+    profile.write_text(yaml.safe_dump(asked | {"deploy_small": {"namespace": "qinglan", "store": "s3://q/house"}}))
+
+    [path] = compile_targets([style_target(str(profile))], tmp_path, {})
+    made = parsed(path.read_text(encoding="utf-8"))
+
+    assert "deploy" not in made.tasks, "nobody asked for the large one"
+    branches = [component["dag"]["tasks"] for component in made.spec["components"].values() if "dag" in component]
+    [inner] = [tasks for tasks in branches if "register-small" in tasks]
+    assert set(inner) == {"register-small", "deploy-small"}
+    given = inner["deploy-small"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    served = (given["name"], given["service"], given["runtime"])
+    assert served == ("house/style-small", "style-small", "qinglan-style-onnx")
+    keys = {step: made.pod(step)["secretAsVolume"][0]["secretName"] for step in ("register-small", "deploy-small")}
+    assert keys == {"register-small": "qinglan-release-keys", "deploy-small": "qinglan-builder-key"}
+
+
+def test_a_graph_deploys_nothing_that_nobody_asked_for() -> None:
+    assert not any("deploy" in compiled(name).steps for name in GOLDENS)

@@ -1,0 +1,199 @@
+"""A compiled graph says on KFP's page what each step, input, output and figure is, and what was set."""
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from kfp import dsl
+
+from components.step_figures import MOST, log_figures
+from components.step_summary import SPACE, write_summary
+from pipelines.graph.compiler import COMPILED, golden_targets
+from pipelines.lines.all_lines import LINES
+from qinglan.config import Config
+from tests.screens.graph_yaml import LOADER
+
+GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
+MADE_BY_KFP = "pipelinechannel--"
+"""The beginning of the names by which KFP's compiler hands values into a branch."""
+
+
+@cache
+def spec(name: str) -> Any:
+    text = (COMPILED / f"{name}.yaml").read_text(encoding="utf-8")
+    return next(yaml.load_all(text, Loader=LOADER))
+
+
+def definitions(name: str) -> Iterator[tuple[str, str]]:
+    """The path of each parameter of a run, and of each output of its steps, and its description."""
+    parts = {component: ["outputDefinitions"] for component in spec(name)["components"]} | {
+        "root": ["inputDefinitions"]
+    }
+    for component, content in (("root", spec(name)["root"]), *spec(name)["components"].items()):
+        for part in parts[component]:
+            for kind, items in content.get(part, {}).items():
+                for item, definition in items.items():
+                    if not item.startswith(MADE_BY_KFP):
+                        yield f"{component}.{part}.{kind}.{item}", definition.get("description", "")
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_every_parameter_of_a_run_and_every_output_has_a_description(name: str) -> None:
+    described = dict(definitions(name))
+
+    assert len(described) > 30
+    assert [path for path, about in described.items() if len(about) < 10] == []
+
+
+@pytest.mark.parametrize("target", golden_targets(), ids=lambda target: target.name)
+def test_the_graphs_description_has_each_steps_and_each_parameters(target: Any) -> None:
+    about = spec(target.name)["pipelineInfo"]["description"].splitlines()
+    parameters = spec(target.name)["root"]["inputDefinitions"]["parameters"]
+    steps = {name: target.line.stages[name].load_component().description for name in target.config.stages()}
+
+    assert len(steps) >= 9
+    assert [name for name, step in steps.items() if len(step) < 20 or f"- `{name}`: {step}" not in about] == []
+    described = {name: parameter["description"] for name, parameter in parameters.items()}
+    assert [name for name, text in described.items() if f"- `{name}`: {text}" not in about] == []
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_what_a_run_is_given_is_imported_by_a_task_an_output_and_an_artifact_of_its_name(name: str) -> None:
+    line = LINES[name.partition(".")[0]]
+    executors = spec(name)["deploymentSpec"]["executors"]
+
+    for item in line.inputs:
+        task = item.replace("_", "-")
+        # KFP 2.17 records an importer by its display name, and finds it by its task's: they are the same.
+        assert spec(name)["root"]["dag"]["tasks"][task]["taskInfo"]["name"] == task
+        assert set(spec(name)["components"][f"comp-{task}"]["outputDefinitions"]["artifacts"]) == {item}
+        assert executors[f"exec-{task}"]["importer"]["metadata"] == {"display_name": item}
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_the_summary_stands_first_among_what_an_evaluation_makes(name: str) -> None:
+    """KFP's page (StaticFlow.ts, dagre) draws what no step takes from left to right against the alphabet."""
+    evaluations = [label for label in spec(name)["components"] if label.startswith("comp-evaluate")]
+
+    assert evaluations
+    for label in evaluations:
+        assert max(spec(name)["components"][label]["outputDefinitions"]["artifacts"]) == "summary"
+
+
+@pytest.mark.parametrize("target", golden_targets(), ids=lambda target: target.name)
+def test_a_step_is_told_the_settings_that_differ_from_the_defaults_and_makes_the_same_of_them(target: Any) -> None:
+    settings = target.config.stages()
+
+    for name, values in settings.items():
+        config = target.line.stages[name].config.parse(values, name)
+        changes = config.changes()
+        assert config.parse(changes, name) == config
+        assert not (set(changes) & unchanged(config)), name
+
+
+def unchanged(config: Config) -> set[str]:
+    """The settings that are as their class has them."""
+    fields = type(config).model_fields
+    return {name for name, value in config if not fields[name].is_required() and value == fields[name].get_default()}
+
+
+def test_the_laptops_settings_can_be_read_at_a_glance() -> None:
+    tasks = spec("rewriter.laptop")["root"]["dag"]["tasks"]
+    config = {
+        name: task["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+        for name, task in tasks.items()
+        if "config" in task["inputs"].get("parameters", {})
+    }
+
+    assert config["generate"] == {"tenant_id": "fivedoctors"}
+    assert config["gate"] == config["convert"] == {}
+    assert config["base"] == {"source": "tiny"}
+
+
+def figures_of_stages() -> Iterator[tuple[str, Any]]:
+    """Each stage with a Metrics output, and the module that names its figures."""
+    for line in LINES.values():
+        for name, stage in line.stages.items():
+            outputs = stage.load_component().component_spec.outputs
+            if [output for output in outputs.values() if output.type.startswith("system.Metrics@")]:
+                module = "distil" if name == "distil" else "stage"
+                yield name, importlib.import_module(f"{stage.folder}.{module}")
+
+
+def test_each_steps_metrics_are_named_after_it_and_are_ten_at_most() -> None:
+    stages = dict(figures_of_stages())
+
+    assert {"generate", "convert", "evaluate", "evaluate_small", "ppo", "distil"} <= set(stages)
+    for name, module in stages.items():
+        assert 0 < len(module.FIGURES) <= MOST, name
+        assert len(set(module.FIGURES.values())) == len(module.FIGURES), name
+    for line in LINES.values():
+        for name, stage in line.stages.items():
+            outputs = stage.load_component().component_spec.outputs
+            names = [key for key, output in outputs.items() if output.type.startswith("system.Metrics@")]
+            expected = {"evaluate": "evaluation", "evaluate_small": "small_evaluation"}.get(name, name)
+            assert names in ([], [f"{expected}_metrics"])
+
+
+@pytest.mark.parametrize(
+    ("module", "counts"),
+    [
+        ("components.data.generate.stage", "GenerateCounts"),
+        ("components.data.validate.stage", "ValidateCounts"),
+        ("components.data.convert.stage", "ConvertCounts"),
+        ("components.data.style.stage", "PreparedCounts"),
+        ("components.training.base.stage", "BaseCounts"),
+        ("components.training.sft.stage", "SftCounts"),
+        ("components.training.ppo.stage", "PpoCounts"),
+        ("components.training.style.stage", "StyleCounts"),
+        ("components.training.style.distil", "DistilCounts"),
+    ],
+)
+def test_a_figure_with_a_name_is_one_that_its_stage_counts(module: str, counts: str) -> None:
+    stage = importlib.import_module(module)
+
+    assert set(stage.FIGURES) <= set(getattr(stage, counts)._fields)
+
+
+def test_figures_are_shown_in_their_unit_and_what_was_not_measured_is_left_out() -> None:
+    metrics = dsl.Metrics(name="m", uri="m")
+    values = {"rows": 12_345, "share": 0.523456, "gap": -0.01234, "loss": 1.23456, "none": None, "nan": float("nan")}
+    names = {
+        "rows": "test, rows", "share": "top-1, %", "gap": "gain, points", "loss": "loss, nats", "none": "a",
+        "nan": "b", "absent": "c",
+    }  # fmt: skip
+
+    log_figures(metrics, values, names)
+
+    assert metrics.metadata == {"test, rows": 12_345, "top-1, %": 52.35, "gain, points": -1.234, "loss, nats": 1.235}
+
+
+def test_a_summarys_table_has_space_between_its_columns_and_the_same_cells(tmp_path: Path) -> None:
+    text = "**Hold** a | b\n\n| | rows | won |\n| --- | --- | --- |\n| a\\|b | 1,071 | 2 |\n"
+    write_summary(SimpleNamespace(path=str(tmp_path / "summary.md")), text)
+    written = (tmp_path / "summary.md").read_text(encoding="utf-8")
+
+    assert written.replace(SPACE, "") == text
+    assert f"| a\\|b{SPACE} | 1,071{SPACE} | 2 |" in written.splitlines()
+    assert written.splitlines()[0] == "**Hold** a | b"
+
+
+def test_a_steps_log_has_no_line_for_each_http_request() -> None:
+    script = (
+        "import logging; logging.basicConfig(level=logging.INFO); import components.data.convert.component; "
+        "print([logging.getLogger(it).isEnabledFor(20) for it in ('httpx', 'httpx2', 'stamina', 'kfp')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "_KFP_RUNTIME": "true"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+
+    assert done.stdout.strip() == "[False, False, False, True]"

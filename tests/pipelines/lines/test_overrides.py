@@ -1,0 +1,126 @@
+"""`--set a.b=VALUE` on every command that takes a profile: one value over the profile's, checked like the file."""
+
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from commands.cli import app
+from pipelines.checks.cluster.graph import read_graph
+from pipelines.graph.compiler import target_of
+from pipelines.lines.config import load_config, load_style_config
+from pipelines.lines.overrides import DEFAULT_PROFILE, is_setting, parse_overrides, with_overrides
+from pipelines.lines.rewriter import RunConfig
+from qinglan.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["gateway.budget=20"], {"gateway": {"budget": 20}}),
+        (["gateway.rag.path=/v2", "gateway.budget=1.5"], {"gateway": {"rag": {"path": "/v2"}, "budget": 1.5}}),
+        (["trackers=[wandb]", "deploy=null"], {"trackers": ["wandb"], "deploy": None}),
+        (["gateway.rag.request.need="], {"gateway": {"rag": {"request": {"need": None}}}}),
+        (['gateway.rag.request.need=""'], {"gateway": {"rag": {"request": {"need": ""}}}}),
+    ],
+)
+def test_a_value_is_yaml_at_its_path(options: list[str], settings: dict[str, Any]) -> None:
+    assert parse_overrides(options) == settings
+
+
+@pytest.mark.parametrize("option", ["gateway.budget", "=3", "gateway..budget=3", "a.b=[1"])
+def test_an_option_that_is_none_is_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=r"--set"):
+        parse_overrides([option])
+
+
+def test_a_files_option_wins_over_set_and_a_typo_is_named() -> None:
+    options = with_overrides(["questions=a.xlsx", "gateway.budget=7"], questions=Path("b.xlsx"), training=None)
+    config = load_config("fivedoctors", "gpt", **options)
+
+    assert (config.questions, config.gateway.budget) == (Path("b.xlsx"), 7)
+    blamed = r"^--set: gateway\.bugdet: there is no such setting .*Did you mean `budget`\?$"
+    with pytest.raises(ConfigError, match=blamed):
+        load_config("fivedoctors", "gpt", **parse_overrides(["gateway.bugdet=7"]))
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("base.steps=2", "Did you mean `base.tiny.steps`?"),
+        ("zzz=1", "There are: trackers, tenant_id, "),
+        ("base.zzz=2", "There are: base.source, base.model, "),
+        ("base.tiny.zzz=2", "There are: base.tiny."),
+        ("sft.epoch=2", "Did you mean `epochs`?"),
+        ("gateway.max_output_tokens=9", "Did you mean `gateway.teacher.max_output_tokens`?"),
+        ("ppo.rank=8", "Did you mean `ppo.lora.rank`?"),
+        ("score_threshold=0", "Did you mean `retrieval.score_threshold`?"),
+    ],
+)
+def test_a_setting_that_is_not_there_is_told_with_its_place_or_with_all_there(option: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config("fivedoctors", "gpt", **parse_overrides([option]))
+
+    assert hint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "blamed"),
+    [(["stlye.epochs=1"], "^--set: stlye: there is no such setting"), ([], "mine.yaml: nope: there is no")],
+)
+def test_a_style_runs_typo_is_blamed_on_where_it_was_written(
+    settings: list[str], blamed: str, tmp_path: Path
+) -> None:
+    profile = tmp_path / "mine.yaml"
+    profile.write_text("base: {source: tiny}\n" + ("" if settings else "nope: 1\n"))
+
+    for options in (settings, [*settings, "style.epochs=2"]):
+        with pytest.raises(ConfigError, match=blamed):
+            load_style_config(str(profile), **with_overrides(options, labelled=Path("x.json")))
+
+
+@pytest.mark.parametrize("command", [
+    ["plan", "fivedoctors"], ["run", "fivedoctors"], ["prepay", "fivedoctors"], ["compare-teachers", "fivedoctors"],
+    ["doctor", "fivedoctors"], ["fit", "fivedoctors"], ["style", "run", "x.jsonl"],
+    ["compile", "--tenant", "fivedoctors"], ["check-rag", "--profile", "gpt", "--tenant", "fivedoctors"],
+])  # fmt: skip
+def test_every_command_with_a_profile_takes_settings_and_checks_them(command: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*command, "--set", "nonsense.here=1"])
+
+    assert "nonsense" in f"{result.exception} {result.output}"
+
+
+def test_a_submitted_run_takes_settings_with_dots_and_its_own_parameters_without() -> None:
+    assert [is_setting(option) for option in ("gateway.budget=3", "gateway_url=http://a.b")] == [True, False]
+    config = target_of("fivedoctors", "", "", parse_overrides(["sft.epochs=9"])).config
+
+    assert isinstance(config, RunConfig) and config.sft.epochs == 9
+
+
+@pytest.mark.slow
+def test_a_setting_is_part_of_the_compiled_graph(tmp_path: Path) -> None:
+    compiled = ["compile", "--tenant", "fivedoctors", "--out", str(tmp_path), "--set", "sft.epochs=9"]
+    result = CliRunner().invoke(app, compiled)
+
+    assert result.exit_code == 0, result.exception
+    [path] = tmp_path.glob("*.yaml")
+    assert '"epochs": 9' in path.read_text().replace("epochs: 9", '"epochs": 9')
+    assert read_graph(path).name
+
+
+def test_every_command_on_a_tenant_takes_the_same_profile_by_default() -> None:
+    """doctor would otherwise check another profile than the one that run then uses."""
+    named = {
+        command.name or command.callback.__name__: signature(command.callback)
+        for command in app.registered_commands
+        if command.callback
+    }
+    taken = {
+        name: command.parameters["profile"].default
+        for name, command in named.items()
+        if {"tenant", "profile"} <= set(command.parameters)
+    }
+
+    assert {taken[name] for name in ("doctor", "plan", "run", "prepay", "compare-teachers")} == {DEFAULT_PROFILE}

@@ -1,0 +1,34 @@
+"""The tests' forks leave nothing: not even what they have started, when their client or the tests' run is killed."""
+
+import subprocess
+import time
+
+import pytest
+
+from tests.processes.ctrl_c import goes_on
+from tests.processes.forkserver import fork_of, forked
+
+PARENT = (
+    "import signal, subprocess, time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print(subprocess.Popen(['sleep', '600']).pid, flush=True)\n"
+    "time.sleep(600)"
+)
+
+
+@pytest.mark.slow
+def test_a_killed_client_leaves_neither_its_fork_nor_what_that_has_started() -> None:
+    """A vLLM's engine core would keep gigabytes: one was found an hour after its test had been interrupted."""
+    command = forked("timeit", "-n1", "-r1", PARENT, libraries=("timeit",))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        child = int(client.stdout.readline())
+        started = [fork_of(client.pid), child]
+        assert all(map(goes_on, started))
+
+        client.kill()
+
+    deadline = time.monotonic() + 30
+    while any(map(goes_on, started)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

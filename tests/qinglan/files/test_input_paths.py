@@ -1,0 +1,96 @@
+"""A wrong path is named as what it is, wherever a person gives one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from commands.init.documents.documents import read_documents
+from commands.init.sheet_formats import read_records
+from components.data.label.sheet import read_corrections
+from pipelines.checks.planned_run import check_labelled
+from pipelines.checks.preflight import input_file_problems
+from pipelines.execute.execution import recorded_inputs
+from pipelines.execute.rundir import RunDir
+from pipelines.lines.config import load_config
+from pipelines.lines.style import StyleRunConfig
+from qinglan.errors import QinglanError
+from qinglan.evaluation.pages.blind_sheet import read_key
+from qinglan.files.input_paths import path_fault
+from qinglan.rows.questions import Columns, read_questions
+from qinglan.style.file_prediction import target_file
+
+ADDRESS = "this is an address, and no file is fetched. Download it"
+WRONG = [
+    ("https://x.example/q.csv", f"https://x.example/q.csv: {ADDRESS}"),
+    ("HTTP://u:p@x.example/q.csv", f"HTTP://...x.example/q.csv: {ADDRESS}"),
+    ("s3://bucket/q.csv?key=1", f"s3://bucket/q.csv?...: {ADDRESS}"),
+    ("file:///q.csv", ADDRESS),
+    ("none.csv", "none.csv: no such file"),
+    ("n" * 300, "File name too long"),
+    ("a\0b", "no such file"),
+    ("q.csv/q.csv", "no such file"),
+    ("pipe", "pipe: is a device or a pipe"),
+    ("/dev/null", "/dev/null: is a device or a pipe"),
+    ("link", "link: no such file"),
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.csv").write_text("question\nhow?\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to("nothing")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("path", "message"), [*WRONG, ("folder", "folder: is a folder. Name the file in it.")])
+def test_a_wrong_path_is_named_as_what_it_is(here: Path, path: str, message: str) -> None:
+    assert message in path_fault(Path(path), "Give rows.")
+
+
+@pytest.mark.parametrize(("path", "folder"), [("q.csv", False), ("q.csv", True), ("folder", True)])
+def test_a_path_with_what_is_needed_has_no_fault(here: Path, path: str, folder: bool) -> None:
+    assert path_fault(Path(path), "Give rows.", folder) == ""
+
+
+READERS = {
+    "init's sheet": lambda path: read_records(path),
+    "init's documents": lambda path: read_documents([path]),
+    "a run's sheet": lambda path: list(read_questions(path, Columns(), "acme")),
+    "style predict": lambda path: target_file(path, None),
+    "blind": lambda path: read_key(Path("key.json"), path),
+    "label.corrections": lambda path: read_corrections(path),
+    "style run": lambda path: check_labelled(StyleRunConfig.model_construct(labelled=path, base=path)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("path", ["https://u:secret@x.example/q.csv", "none.csv", "/dev/null"])
+def test_every_reader_names_it(here: Path, reader: object, path: str) -> None:
+    with pytest.raises(QinglanError) as refused:
+        reader(Path(path))  # type: ignore[operator]
+
+    assert any(sign in str(refused.value) for sign in (ADDRESS, "no such file", "is a device"))
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["https://u:secret@x.example/q.csv", "none.csv", "/dev/null", "folder"])
+def test_plan_and_run_name_it(here: Path, path: str) -> None:
+    config = load_config("fivedoctors", "demo", questions=Path(path), knowledge_base=Path("none.jsonl"))
+
+    sheet, base = input_file_problems(config)
+
+    assert str(sheet).startswith("--questions ") and "secret" not in str(sheet)
+    assert "--knowledge-base none.jsonl: no such file or folder. Give yours" in str(base)
+
+
+def test_a_run_that_goes_on_does_not_read_a_folder_in_place_of_its_sheet(here: Path) -> None:
+    run = RunDir(here / "run")
+    run.config.parent.mkdir(parents=True)
+    run.config.write_text("questions: q.csv\n", encoding="utf-8")
+    (here / "folder" / "gone").symlink_to("nothing")
+
+    assert recorded_inputs(run, {"questions": here / "folder"}) == {}

@@ -1,0 +1,193 @@
+"""A RAG service whose certificate is of a company's own authority: trusted by SSL_CERT_FILE, explained without it."""
+
+import asyncio
+import datetime
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+
+import orjson
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from commands.doctor.providers import list_check
+from pipelines.lines.config import load_config
+from qinglan.errors import ConfigError, OutageError
+from qinglan.http.http_client import async_client, trusted_certificates
+from qinglan.llm.budget import Budget
+from qinglan.llm.config import RagUpstream
+from qinglan.rag.client import RagClient
+from qinglan.rag.contract import RagRequest
+from serving.gateway.cache import RetrievalCache
+from serving.gateway.metrics import Metrics
+from serving.gateway.retrieval_client import RetrievalClient
+from serving.rag.service_client import ServiceClient, ServiceError
+
+REQUEST = RagRequest(query="问", tenant_id="t")
+ADVICE = r"CERTIFICATE_VERIFY_FAILED.* name its PEM file in SSL_CERT_FILE"
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = orjson.dumps({"code": 200, "data": {"recall": []}})
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def write_certificates(folder: Path) -> None:
+    """Write authority.pem, and server.pem with the key and the certificate that the authority gave to 127.0.0.1."""
+    now, keys = datetime.datetime.now(datetime.UTC), [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in ("Acme authority", "rag")]
+    certificates = []
+    for key, name, is_authority in zip(keys, names, (True, False), strict=True):
+        builder = (
+            x509.CertificateBuilder().subject_name(name).issuer_name(names[0]).public_key(key.public_key())
+            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        )  # fmt: skip
+        certificates.append(builder.sign(keys[0], hashes.SHA256()).public_bytes(Encoding.PEM))
+    key_bytes = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "authority.pem").write_bytes(certificates[0])
+    (folder / "server.pem").write_bytes(key_bytes + certificates[1])
+
+
+@contextmanager
+def https_server(folder: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The address of a server on loopback whose authority is folder/authority.pem."""
+    write_certificates(folder)
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"https://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[str]:
+    with https_server(tmp_path, Answering) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "127.0.0.1")
+    trusted_certificates.cache_clear()
+    yield
+    trusted_certificates.cache_clear()
+
+
+async def ask_directly(url: str, folder: Path) -> int:
+    async with RagClient(url, attempts=1) as client:
+        return len((await client.retrieve(REQUEST)).data.recall)
+
+
+async def ask_as_gateway(url: str, folder: Path) -> int:
+    cache = RetrievalCache(folder / "retrievals.sqlite")
+    client = RetrievalClient(RagUpstream(base_url=url, attempts=1), cache, Metrics(Budget(1.0, 0.0)))
+    try:
+        reply = await client.retrieve(REQUEST.model_dump_json(exclude_none=True).encode())
+        return len(orjson.loads(reply.body)["data"]["recall"])
+    finally:
+        await client.aclose()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ask", [ask_directly, ask_as_gateway])
+def test_a_service_of_the_companys_own_authority_is_trusted_by_its_file(
+    ask: object, service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(OutageError, match=ADVICE):
+        asyncio.run(ask(service, tmp_path))  # type: ignore[operator]
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    trusted_certificates.cache_clear()
+
+    assert asyncio.run(ask(service, tmp_path)) == 0  # type: ignore[operator]
+
+
+def test_models_are_trusted_by_the_same_file_beside_the_public_authorities(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = len(trusted_certificates().get_ca_certs())
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    trusted_certificates.cache_clear()
+
+    async def post() -> int:
+        async with async_client(timeout=30) as http:
+            return (await http.post(f"{service}/v1/chat/completions", json={})).status_code
+
+    assert asyncio.run(post()) == 200
+    assert len(trusted_certificates().get_ca_certs()) == public + 1 > 2
+
+
+async def rerank(url: str) -> bytes:
+    """As our RAG service asks a reranker or an encoder that is a service of its own."""
+    client = ServiceClient(url, 60.0)
+    try:
+        return await client.post("/rerank", {})
+    finally:
+        await client.aclose()
+
+
+def test_a_reranker_is_trusted_by_the_same_file(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ServiceError, match="unreachable"):
+        asyncio.run(rerank(service))
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    trusted_certificates.cache_clear()
+
+    assert b"recall" in asyncio.run(rerank(service))
+
+
+def test_doctor_asks_a_provider_in_the_same_way_and_names_the_variable(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_config("fivedoctors", "demo").gateway.teacher.model_copy(
+        update={"base_url": service, "api_key_env": "ACME_KEY"}
+    )
+    monkeypatch.setenv("ACME_KEY", "key")
+    assert "SSL_CERT_FILE" in list_check("teacher", model).next_step
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    trusted_certificates.cache_clear()
+
+    assert "no answer" not in list_check("teacher", model).what
+
+
+@pytest.mark.parametrize("content", [None, b"no certificate"])
+def test_a_file_without_certificates_is_refused(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+
+    with pytest.raises(ConfigError, match=r"ca\.pem cannot be read as certificates"):
+        trusted_certificates()

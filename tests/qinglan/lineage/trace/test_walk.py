@@ -1,0 +1,305 @@
+"""Each state, and why: by small worlds of signed statements."""
+
+import base64
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
+from qinglan.lineage.signing.findings import verdict_of
+from qinglan.lineage.signing.statement import Statement, to_payload
+from qinglan.lineage.signing.trust import TrustPolicy
+from qinglan.lineage.trace.evidence import CombinedEvidence, FileEvidence, RunFolder
+from qinglan.lineage.trace.walk import Graph, ancestors, findings_of, walk
+from tests.releases.lineage_world import DAWN, NOW, TENANT, Keys, Statements, at, given, made, make_keys, sealed, sha
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+def walked(*found: bytes, start: str, policy: TrustPolicy, tenant: str = TENANT) -> Graph:
+    return walk([sha(start)], Statements(*found), policy, tenant, now=NOW)
+
+
+def states(graph: Graph) -> dict[str, str]:
+    return {thing.name: thing.state for thing in graph.things.values()}
+
+
+def verdict(graph: Graph) -> str:
+    return verdict_of(one.state for one in findings_of(graph))
+
+
+def line(keys: Keys, hours: Sequence[tuple[float, float]] = ((1, 2), (3, 4))) -> tuple[bytes, bytes]:
+    return (
+        sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], hours[0]),
+        sealed(keys.builder, "sft", [made("model")], [made("rewrites"), given("code")], hours[1]),
+    )
+
+
+def test_ancestors_are_named_once_also_where_they_go_in_a_circle() -> None:
+    inputs = {"model": ["rows", "base"], "rows": ["sheet", "base"], "sheet": ["model"], "other": ["model"]}
+
+    named = list(ancestors(["model"], lambda digest: inputs.get(digest, [])))
+
+    assert named[0] == "model" and sorted(named) == ["base", "model", "rows", "sheet"]
+
+
+def test_signed_steps_are_attested_back_to_the_inputs(keys: Keys) -> None:
+    graph = walked(*line(keys), start="model", policy=keys.policy)
+
+    assert states(graph) == dict.fromkeys(("model", "rewrites", "questions", "code"), "attested")
+    assert list(graph.things)[-1] == sha("model"), "what is used comes before what uses it"
+    assert verdict(graph) == "intact"
+
+
+def test_bytes_at_hand_make_it_verified(keys: Keys, tmp_path: Path) -> None:
+    for name in ("model", "questions"):
+        (tmp_path / name).write_text(name)
+
+    graph = walk(
+        [sha("model")],
+        CombinedEvidence([Statements(*line(keys)), FileEvidence(tmp_path)]),
+        keys.policy,
+        TENANT,
+        now=NOW,
+    )
+
+    assert states(graph) == {
+        "model": "verified", "questions": "verified", "rewrites": "attested", "code": "attested",
+    }  # fmt: skip
+    assert graph.things[sha("model")].size == 5
+
+
+def test_an_artifact_without_a_statement_is_missing(keys: Keys) -> None:
+    graph = walked(line(keys)[1], start="model", policy=keys.policy)
+
+    assert states(graph)["rewrites"] == "missing"
+    assert states(graph)["model"] == "attested"
+    assert verdict(graph) == "incomplete"
+
+
+def test_an_unknown_start_is_missing(keys: Keys) -> None:
+    assert states(walked(start="model", policy=keys.policy)) == {sha("model")[:12]: "missing"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "tenant", "why"),
+    [
+        (TrustPolicy(), TENANT, "not in the trust policy"),
+        ("until", TENANT, "rotated out"),
+        ("revoked", TENANT, "laptop lost"),
+        ("since", TENANT, "did not exist"),
+        ("role", TENANT, "a builder's is needed"),
+        ("tenant", "chengla", "may not sign for chengla"),
+    ],
+)
+def test_a_key_that_does_not_count_leaves_it_untrusted(
+    keys: Keys, policy: TrustPolicy | str, tenant: str, why: str
+) -> None:
+    changes: dict[str, dict[str, Any]] = {
+        "until": {"until": DAWN}, "since": {"since": DAWN + timedelta(hours=9)}, "role": {"role": "releaser"},
+        "tenant": {"tenants": (TENANT,)},
+    }  # fmt: skip
+    if policy == "revoked":
+        policy = keys.revoked(0)
+    elif isinstance(policy, str):
+        policy = keys.limited(**changes[policy])
+
+    graph = walked(*line(keys), start="model", policy=policy, tenant=tenant)
+
+    assert graph.things[sha("model")].state == "untrusted"
+    assert why in graph.things[sha("model")].why
+    assert states(graph)["questions"] == "untrusted", "only an untrusted statement names it as an external input"
+    assert verdict(graph) == "altered"
+
+
+def test_a_signature_from_before_the_revocation_counts(keys: Keys) -> None:
+    graph = walked(*line(keys), start="model", policy=keys.revoked(2.5))
+
+    assert (states(graph)["rewrites"], states(graph)["model"]) == ("attested", "untrusted")
+
+
+def test_an_unsigned_statement_is_untrusted(keys: Keys) -> None:
+    graph = walked(sealed(None, "sft", [made("model")], []), start="model", policy=keys.policy)
+
+    assert (states(graph)["model"], graph.things[sha("model")].why) == (
+        "untrusted", "statement of sft: it is not signed",
+    )  # fmt: skip
+
+
+def test_a_builder_signs_no_release(keys: Keys) -> None:
+    by_builder = sealed(keys.builder, "release", [made("model.sig")], [])
+    by_releaser = sealed(keys.releaser, "release", [made("model.sig")], [])
+
+    assert states(walked(by_builder, start="model.sig", policy=keys.policy)) == {"model.sig": "untrusted"}
+    assert states(walked(by_releaser, start="model.sig", policy=keys.policy)) == {"model.sig": "attested"}
+
+
+def test_a_changed_statement_is_altered(keys: Keys) -> None:
+    body = json.loads(line(keys)[1])
+    payload = base64.b64decode(body["payload"]).replace(b'"facts"', b'"facts" ')
+    changed = json.dumps({**body, "payload": base64.b64encode(payload).decode()}).encode()
+
+    graph = walked(changed, start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "altered"
+    assert "over these bytes" in graph.things[sha("model")].why
+
+
+def test_a_broken_statement_is_a_finding_and_the_walk_goes_on(keys: Keys) -> None:
+    graph = walked(*line(keys), b"{", start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "attested"
+    assert [one.what for one in findings_of(graph)] == ["statement statement-2.dsse.json"]
+    assert verdict(graph) == "altered"
+
+
+@pytest.mark.parametrize("about", [[1], "x", 7])
+def test_a_statement_of_another_shape_is_a_finding(keys: Keys, about: object) -> None:
+    body = json.loads(to_payload(Statement("sft", (made("model"),), (), {}, {}, "", at(1), at(2), {})))
+    body["subject"][0]["annotations"] = about
+
+    odd = sign_envelope(json.dumps(body).encode(), IN_TOTO, [keys.stranger])
+
+    assert verdict(walked(odd, start="model", policy=keys.policy)) == "altered"
+
+
+@pytest.mark.parametrize(
+    ("hours", "why"),
+    [
+        (((1, 2), (1.5, 4)), "before rewrites was made"),
+        (((1, 2), (4, 3)), "before it started"),
+    ],
+)
+def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[float, float]], why: str) -> None:
+    graph = walked(*line(keys, hours), start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "altered"
+    assert why in graph.things[sha("model")].why
+
+
+def test_dates_in_the_future_are_one_finding_that_says_by_how_much_and_what_to_do(keys: Keys) -> None:
+    """Each artifact keeps its own state: whatever else is wrong is not hidden behind a clock."""
+    late = 24 * 365.0
+    foreign = sealed(keys.stranger, "ppo", [made("rl_model")], [made("model")], (late, late + 1))
+
+    graph = walk(
+        [sha("rl_model")], Statements(*line(keys, ((1, 2), (3, late))), foreign), keys.policy, TENANT, now=NOW
+    )
+
+    [dates] = [finding for finding in findings_of(graph) if finding.what == "dates"]
+    assert dates.state == "altered"
+    assert dates.why.startswith("signed statements dated up to 335.0 d in the future: 1 (it is 2026-02-04 08:00:00Z")
+    assert "wait, or set that clock and run the same command again" in dates.why
+    assert states(graph) == {
+        "questions": "attested", "rewrites": "attested", "code": "attested", "model": "attested",
+        "rl_model": "untrusted",
+    }  # fmt: skip
+
+
+def test_what_was_dated_ahead_and_is_made_again_under_the_right_clock_is_intact(keys: Keys) -> None:
+    """The same command again makes the same bytes; the statements of before stay in the run's folder."""
+    late = 24 * 365.0
+    ahead = line(keys, ((late, late + 1), (late + 2, late + 3)))
+
+    assert verdict(walked(*ahead, start="model", policy=keys.policy)) == "altered"
+    assert verdict(walked(*ahead, *line(keys), start="model", policy=keys.policy)) == "intact"
+
+
+def test_the_last_second_of_the_calendar_is_a_finding_too(keys: Keys) -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    hours = int((last - DAWN) / timedelta(hours=1)) + 59 / 60
+
+    graph = walk([sha("model")], Statements(*line(keys, ((1, 2), (3, hours)))), keys.policy, TENANT, now=NOW)
+
+    assert [finding.what for finding in findings_of(graph)] == ["dates"]
+
+
+def test_an_unsigned_date_in_the_future_is_no_matter_of_clocks(keys: Keys) -> None:
+    late = 24 * 365.0
+    graph = walked(sealed(None, "sft", [made("model")], [], (1, late)), start="model", policy=keys.policy)
+
+    assert [finding.what for finding in findings_of(graph)] == [f"model {sha('model')[:12]}"]
+
+
+def test_nothing_is_younger_than_its_release(keys: Keys) -> None:
+    graph = walk([sha("model")], Statements(*line(keys)), keys.policy, TENANT, now=NOW, until=DAWN)
+
+    assert "after the release" in graph.things[sha("model")].why
+
+
+def test_of_two_makers_the_one_that_counts_is_kept(keys: Keys) -> None:
+    foreign = sealed(keys.stranger, "sft", [made("model")], [made("poison")], (0, 0.5))
+
+    graph = walked(foreign, *line(keys), start="model", policy=keys.policy)
+
+    assert states(graph)["model"] == "attested"
+    assert "poison" not in states(graph)
+
+
+def test_a_stage_that_ran_again_on_the_same_bytes_is_one_maker(keys: Keys) -> None:
+    again = sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], (5, 6))
+
+    assert verdict(walked(*line(keys), again, start="model", policy=keys.policy)) == "intact"
+
+
+def test_of_equal_outputs_a_run_shows_the_one_of_its_newest_steps(keys: Keys, tmp_path: Path) -> None:
+    """An empty file of set-aside rows is the same before and after another sheet was given."""
+    old = sealed(keys.builder, "generate", [made("rewrites"), made("set aside", "")], [given("old sheet")], (1, 2))
+    new = sealed(
+        keys.builder, "generate", [made("new rewrites"), made("set aside", "")], [given("new sheet")], (5, 6)
+    )
+    earlier_user = sealed(keys.builder, "report", [made("report")], [made("set aside", "")], (3, 4))
+    run = tmp_path / "run"
+    for folder, sealed_bytes in (
+        ("records", new),
+        ("artifacts/line-1/lineage", old),
+        ("artifacts/line-2", earlier_user),
+    ):
+        (run / folder).mkdir(parents=True)
+        (run / folder / f"{folder[-1]}.dsse.json").write_bytes(sealed_bytes)
+
+    graph = walk([sha("set aside"), sha("report")], RunFolder(run), keys.policy, TENANT, now=NOW)
+
+    assert {thing.name for thing in graph.things.values()} == {"set aside", "new sheet", "report"}
+    assert {step.state for step in graph.steps.values()} == {"attested"}, "the bytes were there before the report"
+
+
+def test_an_artifact_that_a_step_only_passes_on_is_not_its_output(keys: Keys) -> None:
+    released = sealed(keys.releaser, "release", [made("model"), made("model.sig")], [made("model")], (5, 6))
+
+    graph = walked(*line(keys), released, start="model.sig", policy=keys.policy)
+
+    assert states(graph)["rewrites"] == "attested"
+    assert graph.steps[graph.things[sha("model")].step].statement.stage == "sft"
+
+
+def test_a_circle_is_altered(keys: Keys) -> None:
+    circle = [
+        sealed(keys.builder, "a", [made("x")], [made("y")], (1, 1)),
+        sealed(keys.builder, "b", [made("y")], [made("x")], (1, 1)),
+    ]
+
+    graph = walked(*circle, start="x", policy=keys.policy)
+
+    assert states(graph) == {"x": "altered", "y": "altered"}
+    assert "made from its own output" in graph.things[sha("x")].why
+
+
+@pytest.mark.slow
+def test_a_chain_of_thousands_is_walked(keys: Keys) -> None:
+    chain = [
+        sealed(keys.builder, "s", [made(f"t{n}")], [made(f"t{n - 1}") if n else given("root")], (n, n + 1))
+        for n in range(2000)
+    ]
+
+    graph = walk([sha("t1999")], Statements(*chain), keys.policy, TENANT, now=NOW + timedelta(days=999))
+
+    assert len(graph.things) == 2001
+    assert set(states(graph).values()) == {"attested"}

@@ -1,0 +1,211 @@
+"""Batches in the journal, and journals of the time when the gateway sent batches itself."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from qinglan.errors import ConfigError
+from qinglan.llm.batch.api import REQUEST_LINE_OVERHEAD, BatchProblem, BatchStatus
+from qinglan.llm.batch.journal import BatchCall, BatchJournal, refuse_open_batches, rows_that_fit
+from qinglan.llm.batch.runner import batch_problem, outcome_without_line, rows_to_resend
+from qinglan.llm.paid.journal import APPLICATION_ID, Call, Entry, Journal, make_call
+from qinglan.llm.paid.journal_reader import journal_digest, read_answers, read_report
+from qinglan.llm.providers.prices import Usage
+from tests.servers.echo_servers import gateway_config, running
+from tests.servers.small_prepayments import echoing, outcomes, pay_ahead, short_pauses, stats
+
+ENTRY = Entry("generate", "1", "teacher")
+VERSION_2 = """
+CREATE TABLE calls (
+  key TEXT PRIMARY KEY, model TEXT NOT NULL, sample INTEGER NOT NULL, request BLOB NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('sent', 'answered', 'failed')),
+  response BLOB, reason TEXT NOT NULL DEFAULT '',
+  input INTEGER NOT NULL DEFAULT 0, cached INTEGER NOT NULL DEFAULT 0,
+  output INTEGER NOT NULL DEFAULT 0, reasoning INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE attempts (
+  id INTEGER PRIMARY KEY, call TEXT NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
+  sent_at REAL NOT NULL, reserved REAL NOT NULL,
+  outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'rejected', 'lost')),
+  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL, answered_at REAL,
+  batch INTEGER, tries INTEGER NOT NULL DEFAULT 1
+);
+CREATE TABLE entries (
+  step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL, call TEXT NOT NULL,
+  hits INTEGER NOT NULL, waiting INTEGER NOT NULL DEFAULT 1, artifact TEXT NOT NULL DEFAULT '',
+  ahead INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (step, row, role, call)
+) WITHOUT ROWID;
+CREATE INDEX attempts_of_call ON attempts (call);
+CREATE INDEX attempts_in_batches ON attempts (batch, step) WHERE outcome = 'sent' AND batch IS NOT NULL;
+CREATE TABLE queue (
+  place INTEGER PRIMARY KEY, call TEXT NOT NULL UNIQUE, model TEXT NOT NULL, sample INTEGER NOT NULL,
+  request BLOB NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
+  reserved REAL NOT NULL, tries INTEGER NOT NULL
+);
+CREATE INDEX queue_of_step ON queue (role, step);
+CREATE TABLE batches (
+  id INTEGER PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL UNIQUE, made_at REAL NOT NULL,
+  rows INTEGER NOT NULL, factor REAL NOT NULL, file TEXT NOT NULL DEFAULT '', batch TEXT NOT NULL DEFAULT '',
+  status TEXT NOT NULL DEFAULT 'made', ended INTEGER NOT NULL DEFAULT 0
+);
+PRAGMA user_version = 2;
+"""
+
+
+def call(text: str) -> Call:
+    return make_call({"model": "echo", "messages": [{"role": "user", "content": text}]}, 0)
+
+
+def batch_call(text: str) -> BatchCall:
+    return BatchCall(call(text), ENTRY._replace(row=text), 0.5)
+
+
+def with_journal(path: Path, work: Callable[[Journal], Awaitable[object]]) -> None:
+    async def run() -> None:
+        journal = Journal(path / "journal.sqlite")
+        try:
+            await work(journal)
+        finally:
+            journal.close()
+
+    asyncio.run(run())
+
+
+def write_version_2(folder: Path) -> None:
+    """A journal with one paid answer, and one call in a batch that was never uploaded."""
+    paid, waits = call("paid"), call("waits")
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as database:
+        database.executescript(VERSION_2 + f"PRAGMA application_id = {APPLICATION_ID};")
+        database.execute(
+            "INSERT INTO calls (key, model, sample, request, state, response) "
+            "VALUES (?, ?, ?, ?, 'answered', x'7b7d')",
+            paid,
+        )
+        database.execute("INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')", waits)
+        for at, (key, outcome, batch) in enumerate(((paid.key, "answered", 1), (waits.key, "sent", 2)), 1):
+            database.execute(
+                "INSERT INTO attempts VALUES (?, ?, 'generate', '1', 'teacher', 0, 1, ?, '', 0.25, 1, ?, 1)",
+                (at, key, outcome, batch),
+            )
+        database.execute("INSERT INTO entries VALUES ('generate', '1', 'teacher', ?, 0, 1, '', 1)", (paid.key,))
+        for batch, ended in ((1, 1), (2, 0)):
+            database.execute(
+                "INSERT INTO batches VALUES (?, 'teacher', ?, 4e9, 1, 0.5, '', '', 'made', ?)",
+                (batch, f"n{batch}", ended),
+            )
+        database.commit()
+
+
+@pytest.mark.slow
+def test_a_journal_of_version_2_is_read_and_its_open_batch_is_fetched(tmp_path: Path) -> None:
+    write_version_2(tmp_path)
+    journal = tmp_path / "journal.sqlite"
+    before = journal_digest(journal)
+    assert [answer.call for answer in read_answers(journal)] == [call("paid").key]
+    assert [batch["name"] for batch in read_report(journal)["batches"]] == ["n2"]
+
+    with short_pauses(), running(echoing()) as teacher:
+        assert pay_ahead(gateway_config(teacher), tmp_path, ["3"]).answered == 2
+        assert stats(teacher)["batches"] == 2
+
+    report = read_report(journal)
+    assert outcomes(tmp_path) == {"answered": 3}
+    assert (report["batches"], report["calls"], journal_digest(journal) != before) == ([], 3, True)
+    with_journal(tmp_path, lambda opened: opened.exported("generate", "artifact"))
+
+
+def test_a_batch_holds_its_money_and_its_calls_until_it_ends(tmp_path: Path) -> None:
+    async def work(journal: Journal) -> None:
+        pages = BatchJournal(journal)
+        number = await journal.sent(call("live"), ENTRY, 1.0)
+        await journal.answered(number, call("live").key, b"{}", Usage(), 0.1)
+        batch = await pages.make("teacher", [batch_call("a"), batch_call("b")], 0.5)
+
+        assert journal.spent() == pytest.approx(1.1)
+        assert pages.settled_keys() == {call(text).key for text in ("live", "a", "b")}
+        assert pages.open() == [batch]
+        assert [row.row for row in pages.unsettled(batch)] == ["a", "b"]
+        await pages.note(batch._replace(file="file-1", status="uploaded"))
+        with pytest.raises(ConfigError, match="is not fetched yet"):
+            await refuse_open_batches(journal)
+
+    with_journal(tmp_path, work)
+
+
+def test_an_abandoned_batch_may_have_been_billed_only_if_it_was_uploaded(tmp_path: Path) -> None:
+    async def work(journal: Journal) -> None:
+        pages = BatchJournal(journal)
+        await pages.make("teacher", [batch_call("a")], 0.5)
+        uploaded = await pages.make("teacher", [batch_call("b")], 0.5)
+        await pages.note(uploaded._replace(file="file-1", status="uploaded"))
+        await pages.give_up()
+
+        assert (pages.open(), journal.spent()) == ([], 0.5)
+        await refuse_open_batches(journal)
+
+    with_journal(tmp_path, work)
+    assert read_report(tmp_path / "journal.sqlite")["possibly_billed"] == ["generate/b"]
+
+
+def test_a_batch_that_was_never_uploaded_does_not_stop_the_live_calls(tmp_path: Path) -> None:
+    async def work(journal: Journal) -> None:
+        pages = BatchJournal(journal)
+        await pages.make("teacher", [batch_call("a")], 0.5)
+
+        await refuse_open_batches(journal)
+
+        assert (pages.open(), journal.spent(), pages.settled_keys()) == ([], 0.0, set())
+
+    with_journal(tmp_path, work)
+    assert outcomes(tmp_path) == {"rejected": 1}
+
+
+def test_a_batch_takes_of_the_calls_what_the_file_and_the_money_hold() -> None:
+    calls = [BatchCall(Call("k", "m", 0, b"x" * 100), ENTRY, 1.0) for _ in range(10)]
+    line = 100 + REQUEST_LINE_OVERHEAD
+    assert rows_that_fit(calls, 100.0, 50, 10**6) == 10
+    assert rows_that_fit(calls, 3.5, 50, 10**6) == 3
+    assert rows_that_fit(calls, 100.0, 4, 10**6) == 4
+    assert rows_that_fit(calls, 100.0, 50, 2 * line) == 2
+    assert rows_that_fit(calls, 0.5, 50, 10**6) == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "billed"),
+    [
+        ("completed", "missing", True),
+        ("expired", "expired", False),
+        ("cancelled", "cancelled", False),
+        ("failed", "not run", False),
+    ],
+)
+def test_a_row_without_a_line_has_what_the_batchs_end_means(status: str, reason: str, billed: bool) -> None:
+    outcome = outcome_without_line(status, None)
+    assert (outcome.reason, outcome.maybe_billed) == (reason, billed)
+
+
+@pytest.mark.parametrize(
+    ("status", "problems", "answered", "resend", "says"),
+    [
+        ("completed", (), 9, 0, ""),
+        ("completed", (), 0, 0, "none of 10 rows was answered"),
+        ("expired", (), 3, 0, "is expired at the service: 3 of 10"),
+        ("cancelled", (), 5, 0, "is cancelled at the service"),
+        ("failed", (BatchProblem("token_limit_exceeded", "too many", None),), 0, 5, "too many"),
+        ("failed", (BatchProblem("billing_hard_limit_reached", "no money", None),), 0, 0, "no money"),
+        ("failed", (), 0, 0, "does not say why"),
+        ("failed", (BatchProblem("invalid", "bad", 3),), 0, 10, "bad"),
+    ],
+)
+def test_a_batch_that_went_wrong_is_sent_again_or_told(
+    status: str, problems: tuple[BatchProblem, ...], answered: int, resend: int, says: str
+) -> None:
+    told = BatchStatus("b", status, (), 0, 10, problems)
+    assert rows_to_resend(told, 10) == resend
+    result = batch_problem(told, answered, 10)
+    assert says in result if says else not result

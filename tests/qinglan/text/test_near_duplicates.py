@@ -1,0 +1,99 @@
+"""Every near-duplicate is found, none is made up, and many rows take seconds."""
+
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qinglan.text.near_duplicates import NearDuplicateIndex, group_near_duplicates, question_key, shingles, similarity
+
+few_signs = st.text(st.sampled_from("虾青素鱼油吃|"), max_size=25)
+longer = st.text(st.sampled_from("一二三四五六七八九十"), min_size=30, max_size=90)
+texts = st.one_of(few_signs, longer)
+
+
+def changed(text: str, at: int) -> str:
+    place = at % (len(text) + 1)
+    return text[:place] + "变" + text[place + 1 :]
+
+
+@st.composite
+def two_sets(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    """Texts, and others of which some are those with a sign or two changed, taken away or added."""
+    known = draw(st.lists(texts, max_size=12))
+    near = [changed(changed(text, draw(st.integers(0, 90))), draw(st.integers(0, 90))) for text in known]
+    shorter = [text[draw(st.integers(0, 3)) :] for text in known]
+    return known, [*draw(st.lists(texts, max_size=6)), *near, *shorter, *(f"{text}变" for text in known), *known[:3]]
+
+
+@pytest.mark.slow
+@given(two_sets(), st.sampled_from([0.3, 0.5, 0.75, 0.8, 0.9, 0.95, 1.0]))
+def test_the_search_finds_what_comparing_each_with_each_finds(
+    sets: tuple[list[str], list[str]], threshold: float
+) -> None:
+    texts, others = sets
+    known = NearDuplicateIndex(texts, threshold)
+
+    for other in others:
+        result = known.alike(other)
+        by_hand = {text for text in texts if similarity(shingles(text), shingles(other)) >= threshold - 1e-9}
+        assert set(result) == by_hand
+        assert len(result) == len(by_hand)
+
+
+@pytest.mark.slow
+@given(st.lists(texts, max_size=12), st.sampled_from([0.5, 0.8, 0.9]))
+def test_groups_are_what_alike_texts_connect(some: list[str], threshold: float) -> None:
+    numbers = group_near_duplicates(some, threshold)
+
+    for one, mine in zip(some, numbers, strict=True):
+        for other, its in zip(some, numbers, strict=True):
+            if similarity(shingles(one), shingles(other)) >= threshold:
+                assert mine == its
+    assert len(set(numbers)) == len({frozenset(c) for c in connected(some, threshold)})
+
+
+def connected(some: list[str], threshold: float) -> list[set[str]]:
+    """The groups, by walking from each text."""
+    out = []
+    for start in some:
+        reached, left = {start}, [start]
+        while left:
+            own = shingles(left.pop())
+            near = {one for one in some if similarity(own, shingles(one)) >= threshold} - reached
+            reached |= near
+            left.extend(near)
+        out.append(reached)
+    return out
+
+
+def test_nothing_known_is_like_nothing() -> None:
+    assert NearDuplicateIndex([], 0.8).alike("虾青素") == []
+    assert group_near_duplicates([], 0.8) == []
+
+
+def test_a_fragment_is_told_apart_by_its_history_and_not_by_its_dress() -> None:
+    assert question_key("那它一天吃几次？", "客服已介绍：鱼油") == question_key(
+        " 那它一天吃几次 ", "客服已介绍鱼油。"
+    )
+    known = NearDuplicateIndex([question_key("那它一天吃几次", "客服已介绍鱼油软胶囊")], 0.8)
+    assert known.alike(question_key("那它一天吃几次", "客服已介绍虾青素软胶囊")) == []
+
+
+@pytest.mark.slow
+def test_ten_thousand_rows_and_sixty_thousand_of_one_pattern_take_seconds() -> None:
+    draw = random.Random(0)
+    names = ["".join(draw.choices("甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳", k=4)) for _ in range(400)]
+    asks = ["".join(draw.choices("吃用退换存放几次多少钱吗", k=7)) for _ in range(60)]
+
+    def row() -> str:
+        return f"{draw.choice(asks)}|客服已介绍{draw.choice(names)}软胶囊，已解答{draw.choice(asks)}"
+
+    started = time.process_time()
+    known = NearDuplicateIndex([row() for _ in range(11_000)], 0.8)
+    result = sum(len(known.alike(row())) for _ in range(60_000))
+
+    assert result > 0
+    assert time.process_time() - started < 60, "each with each would take ten minutes"

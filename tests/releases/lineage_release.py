@@ -1,0 +1,127 @@
+"""A release of the rewriter's line, from statements of every stage; the bytes are a few letters each."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qinglan.files.digests import digest
+from qinglan.lineage.signing.statement import EXTERNAL_INPUT, ArtifactRef
+from qinglan.lineage.trace.release_folder import verdict_file_name
+from tests.qinglan.evaluation.gates.test_rewriter_gate import good
+from tests.releases.lineage_world import TENANT, Keys, given, made, paid_paper, part_of, sealed, sha
+
+Change = Callable[[dict[str, dict[str, Any]]], None]
+"""What a test does to the stages before they are signed."""
+
+
+def code(dirty: bool = False) -> ArtifactRef:
+    return ArtifactRef("code", "a" * 40, "", {EXTERNAL_INPUT: True, "dirty": dirty}, "gitCommit")
+
+
+def stages(model: ArtifactRef, evaluation: ArtifactRef, verdict: ArtifactRef) -> dict[str, dict[str, Any]]:
+    """Everything that the stages of the rewriter's line say, in order."""
+    paid = {name: given("journal", f"journal-{name}", answers=10, cost=0.5) for name in PAID}
+    return {
+        "generate": {
+            "made": [made("rewrites", rows=100)],
+            "used": [given("questions"), paid["generate"], given("prices"), given("prompt teacher"), KB, code()],
+            "config": {"tenant_id": TENANT, "teacher": {"temperature": 0.3}},
+        },
+        "validate": {
+            "made": [made("validated", rows=90)],
+            "used": [made("rewrites"), given("knowledge_base"), paid["validate"], given("prices"), KB,
+                     given("prompt need")],
+        },
+        "convert": {
+            "made": [made("chats", rows=60), made("prompts", rows=80), made("locked_test", rows=20)],
+            "used": [made("validated")],
+        },
+        "base": {"made": [made("base_model")], "used": [given("knowledge_base"), made("prompts")]},
+        "sft": {"made": [made("sft_model"), made("sft_log")], "used": [made("base_model"), made("chats")]},
+        "ppo": {
+            "made": [model, made("ppo_log")],
+            "used": [made("sft_model"), made("prompts"), paid["ppo"], given("prices"), given("reward"), KB,
+                     given("prompt judge")],
+            "config": {"seed": 1, "steps": 48},
+        },
+        "evaluate": {
+            "made": [evaluation, made("report")],
+            "used": [made("locked_test"), made("sft_model"), model, paid["evaluate"], given("prices"), KB,
+                     given("prompt judge"), made("chats"), made("prompts")],
+        },
+        "gate": {
+            "made": [verdict], "used": [evaluation],
+            "facts": {"verdict": "promote", "reasons": ["RL minus teacher +7.8 points"]},
+        },
+    }  # fmt: skip
+
+
+def add_sibling(line: dict[str, dict[str, Any]], **sft: Any) -> None:
+    """Let the evaluation be of a fold's SFT model, too, which is younger than the released model."""
+    line["sft-fold-1"] = {
+        "stage": "sft", "made": [made("sft_model", "fold-1")], "used": [made("base_model"), made("chats"), code()],
+        "hours": (12.2, 12.8), **sft,
+    }  # fmt: skip
+    line["evaluate"]["used"].append(made("sft_model", "fold-1"))
+
+
+PAID = ("generate", "validate", "ppo", "evaluate")
+KB = given("knowledge base fivedoctors/default")
+
+
+def write_release(
+    folder: Path, keys: Keys, change: Change = lambda line: None, name: str = f"{TENANT}/rewriter",
+    weights: str = "w", figures: Callable[[dict[str, Any]], None] = lambda figures: None,
+) -> Path:  # fmt: skip
+    """A release as the register stage leaves it, but for the OMS signature and the BOM. `figures` changes those."""
+    (folder / "model").mkdir(parents=True)
+    (folder / "lineage").mkdir()
+    (folder / "model" / "model.safetensors").write_text(weights)
+    (folder / "report.html").write_text("report")
+    model = part_of("rl_model", folder / "model")
+    evaluated = evaluation_of(model.digest)
+    figures(evaluated)
+    (folder / "evaluation.json").write_text(json.dumps(evaluated))
+    evaluation = ArtifactRef("evaluation", digest(folder / "evaluation.json"))
+    verdict = ArtifactRef("verdict", sha('{"word": "promote"}'))
+    (folder / "lineage" / verdict_file_name(verdict.digest)).write_text('{"word": "promote"}')
+    line = stages(model, evaluation, verdict)
+    change(line)
+    for number, (stage, one) in enumerate(line.items()):
+        hours = one.get("hours", (2 * number + 1.0, 2 * number + 2.0))
+        statement = sealed(
+            one.get("key", keys.builder),
+            one.get("stage", stage),
+            one["made"],
+            one["used"],
+            hours,
+            one.get("config"),
+            one.get("facts"),
+        )
+        (folder / "lineage" / f"{stage}.dsse.json").write_bytes(statement)
+        if calls := one.get("calls"):
+            (folder / "lineage" / f"paid-{stage}.jsonl").write_bytes(paid_paper(dict.fromkeys(calls, b"answer")))
+    (folder / "model.sig").write_text("signature")
+    (folder / "mlbom.cdx.json").write_text("{}")
+    (folder / "lineage" / "prompt-judge.txt").write_text("prompt judge")  # what given() takes for its bytes
+    files = ["model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage"]
+    files.append("lineage/prompt-judge.txt")
+    own = sealed(
+        keys.releaser, "release", [part_of(file, folder / file) for file in files],
+        [model, evaluation, verdict, code()], (100, 101), {"name": name},
+    )  # fmt: skip
+    (folder / "provenance.dsse.json").write_bytes(own)
+    return folder
+
+
+def evaluation_of(model: str, top1: float = 0.82) -> dict[str, Any]:
+    won = {"metric": "top1", "difference": 0.078, "low": 0.049, "high": 0.109, "p": 0.0001}
+    figures = copy.deepcopy(good())
+    figures["systems"]["rl"]["top1"] = {"value": top1, "low": top1 - 0.02, "high": top1 + 0.02, "n": 1071}
+    figures["paired"]["rl_vs_teacher"].update(won)
+    figures["agreement"] = {"judge": "small", "examiner": "large"}
+    models = {**figures["digests"]["models"], "rl": model}
+    figures["digests"] = {**figures["digests"], "models": models, "test": made("locked_test").digest}
+    return figures
