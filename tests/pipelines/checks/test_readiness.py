@@ -10,8 +10,8 @@ import orjson
 import pytest
 import yaml
 
-from commands.cli import _ask_to_spend
-from commands.prepay import prepay_run
+from commands.prepay.prepay import prepay_run
+from commands.run.cli import ask_to_spend
 from commands.run.run import run_pipeline
 from pipelines.checks.plan import Plan
 from pipelines.checks.rag_probe import with_earlier_queries, with_snapshot_queries
@@ -246,7 +246,7 @@ def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
     with pytest.raises(ConfigError, match="add --yes"):
-        run_pipeline(config, tmp_path / "run", approve=_ask_to_spend)
+        run_pipeline(config, tmp_path / "run", approve=ask_to_spend)
 
     shown = capsys.readouterr()
     assert "Before anything is spent" in shown.out

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from commands.prepay import Prepayment, Quote, prepay, result_in_words
+from commands.prepay.prepay import Prepayment, Quote, prepay, result_in_words
 from qinglan.errors import BudgetError, ConfigError, OutageError
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.paid.journal import Entry, Journal, make_call
