@@ -150,7 +150,7 @@ def test_the_key_is_in_no_file_log_or_error(tmp_path: Path) -> None:
             asyncio.run(ask_all(url, ["1"]))
         metrics = httpx.get(f"{url}/metrics", trust_env=False).text
         gateway.stop()
-    assert app.seen[0][2]["authorization"] == f"Bearer {KEY}"
+    assert app.requests[0][2]["authorization"] == f"Bearer {KEY}"
     assert KEY not in str(caught.value) + metrics
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"journal.sqlite", "gateway.log", "gateway.json"}
