@@ -1,7 +1,7 @@
 """`qinglan submit`, `follow` and `cancel`: runs on Kubeflow Pipelines."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,23 +70,25 @@ def submit(
     """
     import tempfile
 
+    from pipelines.checks.promotion import cluster_promotion_notes
     from pipelines.lines.overrides import is_setting, parse_overrides
+    from pipelines.lines.rewriter import RunConfig
     from pipelines.submit.kfp_client import KfpClient, read_access
     from pipelines.submit.start_run import (
         FILE_PARAMETERS,
         RunRequest,
         compile_graph,
         open_graph,
-        parse_set_options,
+        parse_parameters,
         profile_target,
     )
     from pipelines.submit.start_run import submit as start
 
     say = _progress_printer(as_json)
     overrides = parse_overrides([option for option in set_ or () if is_setting(option)])
-    settings = parse_set_options(option for option in set_ or () if not is_setting(option)) | _present_options(
-        zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
-    )
+    settings = parse_parameters(option for option in set_ or () if not is_setting(option))
+    files = zip(FILE_PARAMETERS, (questions, knowledge_base, labelled), strict=True)
+    settings |= {name: value for name, value in files if value}
     kfp = KfpClient(read_access(endpoint))
     target = None if line.endswith(".yaml") else profile_target(line, tenant, profile, training, overrides)
     volumes: dict[str, float] = {}
@@ -102,8 +104,9 @@ def submit(
             pipeline, settings, experiment or tenant or graph.name, name, namespace, service_account, not skip_checks,
             volumes, gateway,
         )  # fmt: skip
-        if target:
-            _say_promotion_notes(target.config, say)
+        if target and isinstance(target.config, RunConfig):
+            for note in cluster_promotion_notes(target.config):
+                say(f"note: {note}")
         run = start(kfp, graph, request, say)
     say(f"page: {run.page}")
     if follow:
@@ -125,15 +128,6 @@ def _checked_settings(config: "LineConfig") -> tuple[dict[str, float], "GatewayC
     refuse_uncounted(config.register_.store)
     check_fit(config, volumes=False)
     return volume_bytes(config), getattr(config, "gateway", None)
-
-
-def _say_promotion_notes(config: "LineConfig", say: Callable[[str], None]) -> None:
-    """Say why the gate of a rewriter's profile can only hold, if it can."""
-    from pipelines.checks.promotion import cluster_promotion_notes
-    from pipelines.lines.rewriter import RunConfig
-
-    for note in cluster_promotion_notes(config) if isinstance(config, RunConfig) else ():
-        say(f"note: {note}")
 
 
 def follow(
@@ -207,10 +201,6 @@ def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
         say(f"The run's cluster is not looked at. {error.__cause__ or error} {NO_WORKFLOW}")
         return ClusterView(namespace)
     return ClusterView(namespace, ClusterPods(client, namespace), ClusterWorkflow(Api(client, namespace)))
-
-
-def _present_options(options: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {name: value for name, value in options if value}
 
 
 def _progress_printer(as_json: bool) -> Callable[[str], None]:

@@ -69,7 +69,9 @@ def audit(
     elif why or diff:
         _why_or_diff(target, diff, store, files or [], policy, as_json)
     elif break_glass:
-        _break_glass(target, store, files or [], policy, break_glass, by)
+        from qinglan.lineage.auditing import deploy_gate
+
+        say(*deploy_gate.break_glass(target, store, files or [], policy, break_glass, by))
     else:
         _audit(target, store, files or [], policy, page, as_json, only_bytes)
 
@@ -143,9 +145,3 @@ def _which_models(target: str, store: str, files: list[Path], policy: Any, as_js
     say_json([descendant._asdict() for descendant in descendants]) if as_json else print_descendants(
         ancestor, descendants
     )
-
-
-def _break_glass(target: str, store: str, files: list[Path], policy: Any, reason: str, by: str) -> None:
-    from qinglan.lineage.auditing.deploy_gate import break_glass
-
-    say(*break_glass(target, store, files, policy, reason, by))

@@ -83,8 +83,14 @@ def _objects(api: Api, name: str) -> ServiceObjects:
         names = ", ".join(item["metadata"]["name"] for item in api.all("inferenceservices", {})["items"])
         raise ConfigError(f"isvc:{api.namespace}/{name}: no such InferenceService. There are: {names or 'none'}.")
     pods = api.all("pods", {"labelSelector": f"{SERVICE_LABEL}={name}"})["items"]
+    active = tuple(
+        pod
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+    )
     revisions = {revision: api.get("revisions", revision) or {} for revision in _revisions(service)}
-    return ServiceObjects(service, revisions, tuple(pod for pod in pods if _is_active(pod)), _rollouts(api))
+    return ServiceObjects(service, revisions, active, _rollouts(api))
 
 
 def _rollouts(api: Api) -> tuple[Object, ...] | None:
@@ -94,12 +100,6 @@ def _rollouts(api: Api) -> tuple[Object, ...] | None:
         if refusal.status in (403, 404):
             return None
         raise
-
-
-def _is_active(pod: Object) -> bool:
-    return "deletionTimestamp" not in pod["metadata"] and pod.get("status", {}).get("phase") not in (
-        "Succeeded", "Failed",
-    )  # fmt: skip
 
 
 def _predictor(service: Object) -> Mapping[str, Any]:
@@ -192,14 +192,10 @@ def _uris_without_rollout(objects: ServiceObjects, service: str, requested: set[
             tried = [
                 f"{rollout['metadata']['name']}: {rollout_outcome(rollout) or describe_rollout(rollout)}"
                 for rollout in rollouts
-                if _rolls_out(rollout, uri)
+                if rollout["spec"]["release"]["uri"] == uri
             ]
             outcomes = f" ({', '.join(tried)})" if tried else ""
             yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}{outcomes}")
-
-
-def _rolls_out(rollout: Object, uri: str) -> bool:
-    return bool(rollout["spec"]["release"]["uri"] == uri)
 
 
 def fetch_server_versions(service: Object) -> tuple[str, ...] | None:

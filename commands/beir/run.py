@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import orjson
 
+from commands.beir.collect import collect_rewrites
 from commands.beir.dataset import Dataset, read_dataset
 from commands.beir.results import PLAIN, Draws, Json, Systems, all_queries, build_report, build_results, measure
 from commands.beir.retrieve import Query, Ranking, rag_service, retrieve_all
 from commands.beir.rewriters import RemoteRewriter, Rewrites, ask_model, ask_rewriter
-from commands.compare_teachers.score_teachers import collect_rewrites
 from commands.run.run import start_gateway, start_teacher
 from components.evaluation.rewriter.score_systems import with_history
 from pipelines.execute.execution import run_lock
@@ -116,9 +116,9 @@ def _teacher(dataset: Dataset, config: RunConfig, run: RunDir, rag_url: str) -> 
         rag = gateway.rag.model_copy(update={"base_url": rag_url})
         gateway = gateway.model_copy(update={"rag": rag, "judge": gateway.teacher, "examiner": None})
         url = start_gateway(gateway, run, services)
-        answers = collect_rewrites(gateway.teacher.model, dataset.rows, config.generate.system_prompt, url)
-    queries = [answer.rewrite or row.question for answer, row in zip(answers, dataset.rows, strict=True)]
-    return Rewrites(queries, sum(not answer.rewrite for answer in answers))
+        rewrites = collect_rewrites(gateway.teacher.model, dataset.rows, config.generate.system_prompt, url)
+    queries = [rewrite or row.question for rewrite, row in zip(rewrites, dataset.rows, strict=True)]
+    return Rewrites(queries, rewrites.count(""))
 
 
 def _write_rewrites(path: Path, dataset: Dataset, systems: Systems) -> None:

@@ -1,6 +1,5 @@
 """`qinglan compare-teachers`: measure candidate teacher models on a sample of a tenant's questions."""
 
-import json
 import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipelines.lines.overrides import DEFAULT_PROFILE, SetOption, with_overrides
-from qinglan.terminal import say_json
+from qinglan.terminal import in_language, say, say_json
 
 
 def compare_teachers(
@@ -36,36 +35,32 @@ def compare_teachers(
         bool, typer.Option("--json", help="Print comparison.json, and nothing else, on stdout.")
     ] = False,
 ) -> None:
-    """Two or more teachers on the same rows: quality through the RAG, latency, cost, refusals, and which to take."""
+    """Two or more teachers on the same rows: what their rewrites find, cost, refusals, and which to take."""
     from commands.compare_teachers.config import EXAMPLE, load_teachers
-    from commands.compare_teachers.plan import plan_lines, print_plan
     from commands.compare_teachers.report import print_comparison
-    from commands.compare_teachers.run import compare
-    from commands.compare_teachers.sample import Sample
+    from commands.compare_teachers.runs import PlannedCalls, compare
     from pipelines.lines.config import load_config
+    from qinglan.errors import ConfigError
 
     candidates = load_teachers(teachers or EXAMPLE)
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base)
     config = load_config(tenant, profile, **options)
 
-    def confirm(sample: Sample) -> None:
-        if config.pays and not yes:
-            print_plan(config, candidates, plan_lines(config, candidates, sample.rows), len(sample.rows))
-            _ask_to_spend()
+    def confirm(planned: list[PlannedCalls]) -> None:
+        if not config.pays or yes:
+            return
+        currency, total = config.gateway.teacher.price.currency, sum(calls.cost for calls in planned)
+        for who, model, calls, cost in planned:
+            say(f"{who}: {calls:,} calls of {model}, about {cost:.2f} {currency}")
+        say(
+            f"Together about {total:.2f} {currency}. Equal texts are asked once; answers in the journal cost nothing."
+        )
+        if not sys.stdin.isatty():
+            raise ConfigError("This comparison spends money. Look at the plan above, then add --yes.")
+        if not typer.confirm(in_language("Spend this?")):
+            raise typer.Exit(0)
 
     root = out or Path("runs") / f"compare-{tenant}"
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        compare(config, candidates, root, rows, confirm)
-    if as_json:
-        say_json(json.loads((root / "comparison.json").read_bytes()))
-    else:
-        print_comparison(json.loads((root / "comparison.json").read_bytes()), root)
-
-
-def _ask_to_spend() -> None:
-    from qinglan.errors import ConfigError
-
-    if not sys.stdin.isatty():
-        raise ConfigError("This comparison spends money. Look at the plan above, then add --yes.")
-    if not typer.confirm("Spend this?"):
-        raise typer.Exit(0)
+        comparison = compare(config, candidates, root, rows, confirm, quiet=as_json)
+    say_json(comparison) if as_json else print_comparison(comparison, root)

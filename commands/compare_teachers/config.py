@@ -2,18 +2,13 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import orjson
 from pydantic import Field, model_validator
 
-from pipelines.checks.preflight import raise_missing
-from pipelines.checks.readiness import disallowed_hosts, missing_keys
 from pipelines.lines.config import CONFIGS
-from pipelines.lines.rewriter import RunConfig
 from qinglan.config import Config, Fraction, Name, load_yaml
 from qinglan.errors import ConfigError
-from qinglan.files.files import sha256_text
 from qinglan.llm.config import PaidModel
 from standins.teacher.config import Skill
 
@@ -25,30 +20,17 @@ FORM = (
 )
 """The form of the file, for people whose file has another."""
 
-READ_ONLY = {"price", "batch_price_factor", "typical_seconds", "strip_thinking", "refusal_patterns"}
-"""Settings that do not change the request, only how its answer is priced and parsed, so the journal is reused."""
-
-
-class StandIn(Skill):
-    """Behaviour of the stand-in that replaces this teacher on a laptop; ignored when the real model is called."""
-
-    seconds: float = Field(default=0.02, ge=0)
-    """Seconds that an answer takes."""
-
-    error_rate: Fraction = 0.0
-    """Share of calls that get no answer."""
-
 
 class TeacherChoice(Config):
     """A candidate teacher."""
 
     name: Name
-    """Name in the report and of the journal."""
+    """Name in the report and of the run's folder."""
 
     model: PaidModel
     """The paid model, with the settings of a profile's `gateway.teacher`."""
 
-    stand_in: StandIn = StandIn()
+    stand_in: Skill = Skill()
     """The stand-in, used if the profile sets `stand_ins: {teacher: true}`."""
 
 
@@ -75,24 +57,3 @@ def load_teachers(path: Path) -> TeachersConfig:
         return TeachersConfig.parse(load_yaml(path), str(path))
     except ConfigError as error:
         raise ConfigError(*error.lines, f"The file has this form; {EXAMPLE} is a whole one:", *FORM) from error
-
-
-def check_payable(config: RunConfig, teachers: TeachersConfig) -> None:
-    """Check before any call that all prices have one currency, and paid models an allowed host and a key."""
-    models = {teacher.name: teacher.model for teacher in teachers.teachers} | dict(config.gateway.models())
-    currencies = {name: model.price.currency for name, model in models.items()}
-    if len(set(currencies.values())) > 1:
-        listed = ", ".join(f"{name} in {currency}" for name, currency in currencies.items())
-        raise ConfigError(f"prices: {listed}. Costs are compared in one currency: convert them.")
-    if config.pays:
-        addresses = {f"{name}.base_url": model.base_url for name, model in models.items()}
-        raise_missing([*disallowed_hosts(addresses), *missing_keys(models)])
-
-
-def journal_name(choice: TeacherChoice, stands_in: bool) -> str:
-    """Name a teacher's journal by the settings of its requests: a changed model or request gets a new journal."""
-    request: dict[str, Any] = choice.model.model_dump(mode="json", exclude=READ_ONLY)
-    request["batch"] = None  # models once had a setting of that name: journals of then keep their names
-    if stands_in:
-        request["stand_in"] = choice.stand_in.model_dump(mode="json")
-    return f"{choice.name}-{sha256_text(orjson.dumps(request, option=orjson.OPT_SORT_KEYS).decode())[:12]}"

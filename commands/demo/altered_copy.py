@@ -29,7 +29,9 @@ def check_audit(root: Path, store: str) -> None:
         notes = tuple(open_store(store).notes(run.digest)) if run.release else ()
         result = audit_target(run._replace(notes=notes), load_trust(keys_folder() / TRUST_FILE))
     _say_audit(result)
-    if is_overridden(result):
+    named = {reason for override in result.overrides for reason in override.missing}
+    # Overrides never cover altered files.
+    if result.verdict == "incomplete" and all(str(finding) in named for finding in result.findings):
         say("What is missing is what the signed override names; only a model that the gate promotes needs none.")
     elif error := audit_error(result):
         raise error
@@ -44,12 +46,6 @@ def _say_audit(result: Audit) -> None:
     say(f"✓ {in_language(text)}" if result.verdict == "intact" else f"✗ {in_language(text)}")
     for finding in result.findings:
         say(f"✗ {finding.state} {finding.what}: {finding.why}")
-
-
-def is_overridden(result: Audit) -> bool:
-    """Tell whether signed overrides name everything that is missing; they never cover altered files."""
-    named = {reason for override in result.overrides for reason in override.missing}
-    return result.verdict == "incomplete" and all(str(finding) in named for finding in result.findings)
 
 
 def check_may_serve(release: Path) -> None:

@@ -69,7 +69,12 @@ def roll_out(config: RunConfig, root: Path) -> State:
     with ExitStack() as stack:
         traffic, rag = _start_servers(config, chosen, run, folder, stack)
         state = _run_controller(folder, rag)
-        _say_what_users_got(traffic)
+        versions = traffic.by_version()
+        answered = ", ".join(f"{count:,} by {version}" for version, count in versions.items() if version != PLAIN)
+        say(
+            f"Users asked {traffic.questions:,} questions and got {traffic.errors:,} errors. Rewritten: {answered}; "
+            f"{versions.get(PLAIN, 0):,} searched as they were asked."
+        )
         show_live(folder)
     _show_signed(config, folder)
     return state
@@ -198,10 +203,3 @@ def _show_signed(config: RunConfig, folder: Path) -> None:
     )
     for history in histories:
         say(f"Beside the release: {rollout_line(history)}")
-
-
-def _say_what_users_got(traffic: Traffic) -> None:
-    answered = [f"{count:,} by {version}" for version, count in traffic.by_version().items() if version != PLAIN]
-    plain = f"{traffic.by_version().get(PLAIN, 0):,} searched as they were asked"
-    totals = f"Users asked {traffic.questions:,} questions and got {traffic.errors:,} errors"
-    say(f"{totals}. Rewritten: {', '.join(answered)}; {plain}.")

@@ -1,22 +1,20 @@
 """Checks of the cluster that KUBECONFIG names: versions, kinds, storage, and all that `qinglan submit` looks for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from pipelines.checks.checks import Check, State, failed
+from pipelines.checks.checks import Check, failed, worst_state
 from pipelines.checks.cluster.cluster_checks import TRAINING_OPERATOR
 from pipelines.checks.cluster.cluster_reader import connect, read_platform
-from pipelines.checks.cluster.cluster_snapshot import Finding, Platform
+from pipelines.checks.cluster.cluster_snapshot import Platform
 from pipelines.checks.cluster.requirements import read_requirements
 from pipelines.checks.sizing.check import volume_bytes
 from pipelines.lines.rewriter import RunConfig
 from pipelines.submit.kfp_client import KfpClient, read_access
-from pipelines.submit.start_run import RunRequest, compile_graph, find_obstacles, profile_target
+from pipelines.submit.start_run import RunRequest, check_cluster, compile_graph, profile_target
 from qinglan.errors import ConfigError, QinglanError
-
-WEIGHTS: Mapping[str, State] = {"missing": "error", "warning": "warning", "unchecked": "warning"}
 
 
 class Component(NamedTuple):
@@ -102,15 +100,10 @@ def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, n
     )
     needs = read_requirements(graph, {}, request.service_account)._replace(inputs=())
     try:
-        findings = find_obstacles(api, needs, request, namespace, many_users=True)
+        checks = check_cluster(api, needs, request, namespace, many_users=True)
     except QinglanError as error:
         yield failed("namespace", error)
         return
-    yield from map(finding_check, findings)
-    if not any(finding.weight == "missing" for finding in findings):
+    yield from checks
+    if worst_state(checks) != "error":
         yield Check("ok", "namespace", f"{namespace} has all that a run of this profile needs.")
-
-
-def finding_check(finding: Finding) -> Check:
-    next_step = " ".join(filter(None, (finding.next_step, finding.command)))
-    return Check(WEIGHTS[finding.weight], "namespace", finding.what, next_step)

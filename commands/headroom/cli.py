@@ -52,7 +52,7 @@ def report_lines(report: "HeadroomReport") -> Iterator[str]:
     for recipe in report.recipes:
         yield f"{recipe.name}: {recipe.about}; {gain_in_words(recipe)}; {cost_in_words(recipe, report.currency)}"
         if recipe.brought is not None:
-            yield f"{GAP}{worth_in_words(recipe, report.currency)}"
+            yield f"{GAP}{worth_in_words(recipe)}"
     yield ""
     yield f"{report.decision.word}: {report.decision.sentence}"
     yield "The best of the samples is a stop sign, no promise: docs/science.md."

@@ -66,10 +66,7 @@ class HeadroomReport(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         recipes = [
-            recipe._asdict()
-            | {"gain": recipe.gain and estimate_as_json(recipe.gain)}
-            | {"per_minute": recipe.per_minute, "per_unit_paid": recipe.per_unit_paid}
-            for recipe in self.recipes
+            recipe._asdict() | {"gain": recipe.gain and estimate_as_json(recipe.gain)} for recipe in self.recipes
         ]
         return self._asdict() | {
             "by_kind": as_json(self.by_kind), "decision": self.decision._asdict(), "recipes": recipes

@@ -1,15 +1,8 @@
-"""The trainings of a run as recipes.
-
-    for recipe in recipes(run, config, None):
-        print(recipe.name, worth_in_words(recipe, "USD"))
-
-Each says what it gained on dev, for how much time and money, and whether it was taken.
-"""
+"""The trainings of a run as recipes: the gain of each on dev, its time and cost, and whether it was taken."""
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from pipelines.execute.rundir import RunDir
 from pipelines.execute.step_display import duration_seconds
@@ -17,7 +10,6 @@ from pipelines.lines.rewriter import RunConfig
 from qinglan.evaluation.headroom import Headroom
 from qinglan.evaluation.stage_gain import StageGain, read_gain
 from qinglan.evaluation.statistics import Estimate
-from qinglan.llm.paid.journal_reader import read_report
 
 RECIPES = {
     "sft": "learns the teacher's rewrites, and its further rows if they are taken; its gain is over the teacher",
@@ -26,9 +18,6 @@ RECIPES = {
 }
 LOGS = {"augment": "sft_log", "ppo": "ppo_log"}
 """The logs that hold a recipe's gain on dev."""
-
-PAID_STEPS = {"augment": "augment", "ppo": "reward"}
-"""Steps of the journal whose answers a recipe alone needs."""
 
 
 class Recipe(NamedTuple):
@@ -44,35 +33,20 @@ class Recipe(NamedTuple):
     basis: str
     """Source of the time: measured in this run, estimated by `fit`, or not known."""
 
-    paid: float = 0.0
-    """Cost of the models' answers that it took so far."""
-
     brought: float | None = None
-    """Gain on dev that it came to; None before it has run."""
+    """Measured gain on dev; None before it has run."""
 
     left_out: bool = False
-    """The run went on without it, since less was found with it on dev."""
-
-    @property
-    def per_minute(self) -> float | None:
-        """Gain for each minute; None where nothing was gained."""
-        return self.brought / self.seconds * 60 if self.brought and self.brought > 0 and self.seconds else None
-
-    @property
-    def per_unit_paid(self) -> float | None:
-        """Gain for each unit of the currency; None where nothing was gained."""
-        return self.brought / self.paid if self.brought and self.brought > 0 and self.paid else None
+    """True if the run went on without it, because less was found with it on dev."""
 
 
 def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
     """Each recipe with its gain on dev, its time and its price. What has not run yet is estimated for `headroom`."""
-    estimated, paid = estimates(config, run) if headroom else {}, paid_by_step(run)
+    estimated = estimates(config, run) if headroom else {}
     expected = {"sft": headroom.learned, "ppo": headroom.gain} if headroom else {}
     for name, about in RECIPES.items():
         seconds, cost, basis = measured_cost(run, name) or estimated.get(name, (None, None, "not known"))
-        recipe = Recipe(
-            name, about, expected.get(name), seconds, cost, basis, paid.get(PAID_STEPS.get(name, ""), 0.0)
-        )
+        recipe = Recipe(name, about, expected.get(name), seconds, cost, basis)
         if name == "sft" and headroom:
             recipe = recipe._replace(brought=headroom.learned.value)
         yield with_gain(recipe, read_gain(run.shown(LOGS[name]))) if name in LOGS else recipe
@@ -90,17 +64,8 @@ def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
 def gain_lines(run: RunDir, config: RunConfig) -> list[str]:
     """Lines on the recipes that this run compared on dev; none where it compared nothing."""
     measured = [recipe for recipe in recipes(run, config, None) if recipe.brought is not None]
-    lines = [f"{recipe.name}: {worth_in_words(recipe, config.gateway.teacher.price.currency)}" for recipe in measured]
+    lines = [f"{recipe.name}: {worth_in_words(recipe)}" for recipe in measured]
     return ["On dev, over what the run had before:", *lines] if lines else []
-
-
-def paid_by_step(run: RunDir) -> Mapping[str, float]:
-    """Cost of the answers so far, by step of the journal."""
-    paid: Counter[str] = Counter()
-    if run.journal.exists():
-        for entry in read_report(run.journal)["by_step"]:
-            paid[entry["step"]] += entry["cost"]
-    return paid
 
 
 Cost = tuple[float | None, float | None, str]
@@ -108,15 +73,9 @@ Cost = tuple[float | None, float | None, str]
 
 def measured_cost(run: RunDir, stage: str) -> Cost | None:
     """Seconds of a stage that this run has done; its price is not worked out, since the machine may be anyone's."""
-    record = _done_record(run, stage)
-    if record is None or record.get("facts", {}).get("reused"):  # a training of an earlier attempt
-        return None
-    return duration_seconds(record), None, "measured"
-
-
-def _done_record(run: RunDir, stage: str) -> dict[str, Any] | None:
-    record = run.step_record(stage)
-    return record if record and record.get("status") == "done" else None
+    record = run.step_record(stage) or {}
+    reused = record.get("facts", {}).get("reused")  # a training of an earlier attempt
+    return (duration_seconds(record), None, "measured") if record.get("status") == "done" and not reused else None
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
@@ -154,15 +113,9 @@ def cost_in_words(recipe: Recipe, currency: str) -> str:
     return f"{time}{price} ({recipe.basis})"
 
 
-def worth_in_words(recipe: Recipe, currency: str) -> str:
-    """Gain of a finished training on dev, for its time and for the paid answers that it took."""
-    parts = [f"it gained {100 * (recipe.brought or 0.0):+.1f} points on dev"]
+def worth_in_words(recipe: Recipe) -> str:
+    """Gain of a finished training on dev."""
+    points = 100 * (recipe.brought or 0.0)
     if recipe.left_out:
-        parts = [f"it gained {100 * (recipe.brought or 0.0):+.1f} points on dev and is left out"]
-    if recipe.per_minute is not None:
-        parts.append(f"{100 * recipe.per_minute:+.2f} points a minute")
-    if recipe.per_unit_paid is not None:
-        parts.append(
-            f"{100 * recipe.per_unit_paid:+.2f} points for each {currency} of the {recipe.paid:,.2f} paid for answers"
-        )
-    return "; ".join(parts)
+        return f"it gained {points:+.1f} points on dev and is left out"
+    return f"it gained {points:+.1f} points on dev"

@@ -39,14 +39,14 @@ ENOUGH_LABELS = 1_000
 
 def run_pipeline(
     config: RunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False,
-    approve: Callable[[Plan], None] | None = None,
+    approve: Callable[[Plan], None] | None = None, journal: Path | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds.
 
     `approve` is shown the plan of the calls once nothing is missing and before anything is paid; it raises where the
-    run shall not go on.
+    run shall not go on. `journal` is shared with other runs, in place of the folder's own.
     """
-    run, stages = RunDir(root), select_stages(REWRITER, only, until)
+    run, stages = RunDir(root, journal), select_stages(REWRITER, only, until)
     checked = check_run(config, run, stages, only)
     config, sheet = checked.config, checked.sheet
     checked.raise_problems()

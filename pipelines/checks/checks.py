@@ -20,14 +20,17 @@ class Check(NamedTuple):
     next_step: str = ""
     """The command or setting that mends it; empty where nothing needs mending."""
 
-    more: Sequence[str] = ()
-    """Further lines of what was found."""
+    more: tuple[str, ...] = ()
+    """Further lines of the result."""
+
+    command: str = ""
+    """Shell command of the next step that can be run as it is; `...` stands for a value that only a person knows."""
 
 
 def failed(subject: str, error: QinglanError, next_step: str = "") -> Check:
     """The check of a subject that has this error."""
     first, *more = error.lines
-    return Check("error", subject, first, next_step, more)
+    return Check("error", subject, first, next_step, tuple(more))
 
 
 def worst_state(checks: Sequence[Check]) -> State:
@@ -50,6 +53,6 @@ def print_checks(checks: Sequence[Check]) -> None:
         console.print(styled(state, f"{subject}  {in_language(check.what)}"), highlight=False, soft_wrap=True)
         for line in check.more:
             console.print(styled(f"{'':8}{'':{wide}}  {in_language(line)}"), highlight=False, soft_wrap=True)
-        if check.next_step:
-            next_step = f"{'':8}{'':{wide}}  -> {in_language(check.next_step)}"
+        if check.next_step or check.command:
+            next_step = f"{'':8}{'':{wide}}  -> {in_language(check.next_step)} {check.command}".rstrip()
             console.print(styled(next_step), highlight=False, soft_wrap=True)

@@ -22,7 +22,6 @@ from pipelines.checks.preflight import (
 from pipelines.checks.promotion import Promotion, promotion
 from pipelines.checks.sizing.check import planned_fit_report
 from pipelines.checks.sizing.needs import SERVE
-from pipelines.checks.sizing.original_hours import PlannedHours, planned_hours
 from pipelines.checks.sizing.table import summary_lines
 from pipelines.checks.sizing.tenant_rows import sheet_workload
 from pipelines.execute.cross_fit import cross_fit_words
@@ -30,7 +29,7 @@ from pipelines.lines.rewriter import REWRITER, RunConfig
 from pipelines.lines.sheet import Sheet, read_sheet, unknown_gold, with_folds
 from qinglan.config import Config
 from qinglan.errors import QinglanError
-from qinglan.llm.config import PaidModel, Price
+from qinglan.llm.config import PaidModel
 from qinglan.llm.provider_quirks import has_batches
 from qinglan.llm.providers.prices import cost, estimate_tokens
 from qinglan.prompts import (
@@ -65,9 +64,6 @@ STALE_DAYS = 90
 PREPAID_STEPS = frozenset({"generate", "validate"})
 """Steps whose paid calls are all known from the sheet, so that `qinglan prepay` can pay for them."""
 
-RL_CALLS = 3_000
-"""Judge calls of the original plan's section 4.1: 1,000 rows, 10 epochs, 30 % judged."""
-
 
 class PlanStep(Config):
     """One kind of call that a run makes."""
@@ -84,14 +80,6 @@ class PlanStep(Config):
 
     prepaid_cost: float | None = None
     """Cost by `qinglan prepay`; None if it cannot know the calls in advance, or if nothing is paid."""
-
-
-class OriginalBudgetLine(Config):
-    """A line of the original plan's budget and its cost at this profile's prices."""
-
-    what: str
-    planned: str
-    cost: str
 
 
 class Plan(Config):
@@ -132,8 +120,6 @@ class Plan(Config):
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
     """Files, keys, hosts, services and GPUs that a run on this machine waits for: a text each, with its own lines."""
-
-    original: tuple[OriginalBudgetLine, ...]
 
 
 class TrainingCalls(NamedTuple):
@@ -226,35 +212,36 @@ def make_plan(
     chance = promotion(config, sheet, snapshot, refusals=sheet_refusals(config, sheet, known, stages))
     if "evaluate" not in stages:  # no row is tested, so that no fold trains
         sheet = replace(sheet, folds=[], near_duplicates=sheet.near_duplicates[:1])
-    every_step = _steps(config, sheet, tokens)
-    steps = tuple(step for step in every_step if step.step in stages)
-    total, rows = sum(step.cost for step in steps), sheet.splits.total()
-    hours = planned_hours(sheet.splits["train"])
+    steps = tuple(step for step in _steps(config, sheet, tokens) if step.step in stages)
+    total, learned, training = sum(step.cost for step in steps), training_calls(config, sheet), ""
+    if "ppo" in stages:
+        training = f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}."
+    report = None
+    if {"sft", "ppo"} & {*stages}:
+        served = [SERVE] if "register" in stages else []
+        report = planned_fit_report(config, config.training, sheet_workload(sheet), {*stages, *served})
     return Plan(
         stages=tuple(stages),
-        rows=rows,
+        rows=sheet.splits.total(),
         unfit=len(sheet.unfit),
         unfit_rows=tuple(sheet.unfit),
         steps=steps,
         cost=total,
         seconds=sum(step.seconds for step in steps),
         prepaid_cost=sum(step.cost if step.prepaid_cost is None else step.prepaid_cost for step in steps),
-        training=_training_in_words(config, training_calls(config, sheet)) if "ppo" in stages else "",
+        training=training,
         budget=config.gateway.budget,
         currency=config.gateway.teacher.price.currency,
         pays=config.pays,
         splits=dict(sorted(sheet.splits.items())),
         cross_fitted=cross_fit_words(config, sheet),
         promotion=chance,
-        fit=fit_lines(config, sheet, stages) if {"sft", "ppo"} & {*stages} else (),
+        fit=tuple(summary_lines(report)) if report else (),
         warnings=(
-            *_money_warnings(config, total, today or date.today()),
-            *_sheet_warnings(config, sheet, known, stages),
+            *_warnings(config, sheet, known, stages, total, today or date.today()),
             *warnings,
-            *uncounted_calls(every_step, stages),
         ),
         missing=tuple(map(str, missing)),
-        original=original_budget(every_step[0], rows, tokens.judgements, config.gateway.judge, hours),
     )
 
 
@@ -272,17 +259,24 @@ def typical_passage(config: RunConfig) -> str:
 def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
     models, learned, rows = config.gateway.models(), training_calls(config, sheet), sheet.splits.total()
     judged, examined = (tokens.judgements.of(n) for n in (learned.judgements, SYSTEMS * learned.examined))
+    # SFT with and without the teacher's further rows is compared on dev, in each training.
+    trainings = 2 * (1 + len(sheet.folds)) if config.augment.asks else 0
+    compared = trainings * min(sheet.splits["dev"], COMPARED_ROWS)
+    # A gate by labels judges every system's first passage of every test row without gold.
+    pooled_rows = min(tokens.labels.calls, learned.test_rows) if config.evaluate.gate.by == "labels" else 0
+    pooled_labels = tokens.labels.of(SYSTEMS * pooled_rows)
+    pooled = [_paid_step(config, "evaluate", "labels", pooled_labels, models["examiner"])] if pooled_rows else []
     return (
         _paid_step(config, "generate", "rewrites", tokens.rewrites, models["teacher"]),
         _paid_step(config, "validate", "needs", tokens.needs, models["judge"]),
         _retrievals(config, "validate", 2 * rows),
         *_label_steps(config, tokens),
         *_augment_steps(config, sheet, tokens),
-        *_comparison_steps(config, sheet),
+        *([_retrievals(config, "sft", compared)] if compared else []),
         _paid_step(config, "ppo", "judgements", judged, models["judge"]),
         _retrievals(config, "ppo", learned.retrievals),
         _paid_step(config, "evaluate", "judgements", examined, models["examiner"]),
-        *_pooled_steps(config, tokens, learned),
+        *pooled,
         _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
     )
 
@@ -319,13 +313,6 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
     return tuple(step for step in steps if step.calls)
 
 
-def _comparison_steps(config: RunConfig, sheet: Sheet) -> tuple[PlanStep, ...]:
-    """Searches with which SFT compares the teacher's further rows on dev, at most."""
-    trainings = 2 * (1 + len(sheet.folds)) if config.augment.asks else 0
-    calls = trainings * min(sheet.splits["dev"], COMPARED_ROWS)
-    return (_retrievals(config, "sft", calls),) if calls else ()
-
-
 def _pseudo_calls(config: RunConfig) -> int:
     """Questions from passages in one training, at most: a small knowledge base has fewer than the settings allow."""
     augment = config.augment
@@ -336,17 +323,6 @@ def _pseudo_calls(config: RunConfig) -> int:
         with path.open("rb") as lines:
             passages += sum(1 for _ in lines)
     return min(augment.pseudo_calls, passages * augment.questions_per_passage)
-
-
-def _pooled_steps(config: RunConfig, tokens: CallTokens, learned: TrainingCalls) -> tuple[PlanStep, ...]:
-    """The most that a gate by labels costs: every system's first passage of every test row without gold."""
-    rows = min(tokens.labels.calls, learned.test_rows) if config.evaluate.gate.by == "labels" else 0
-    labels = tokens.labels.of(SYSTEMS * rows)
-    return (_paid_step(config, "evaluate", "labels", labels, config.gateway.models()["examiner"]),) if rows else ()
-
-
-def _training_in_words(config: RunConfig, learned: TrainingCalls) -> str:
-    return f"PPO takes {learned.steps:,} steps of {config.ppo.collection:,} rollouts: {learned.rollouts:,}."
 
 
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
@@ -367,17 +343,14 @@ def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
 def _paid_step(config: RunConfig, step: str, what: str, tokens: TokenCount, model: PaidModel) -> PlanStep:
     output = tokens.calls * ANSWER_TOKENS[what]
     live = cost(model.price, input=tokens.input, output=output)
+    # A stand-in costs nothing, and some hosts are known to have no batches.
+    can_prepay = step in PREPAID_STEPS and config.pays and has_batches(model.base_url)
     return PlanStep(
         step=step, what=what, model=model.model, calls=tokens.calls, input_tokens=tokens.input,
         output_tokens=output, cost=live,
         seconds=tokens.calls * model.typical_seconds / config.gateway.limits.concurrency,
-        prepaid_cost=live * model.batch_price_factor if _can_prepay(config, step, model) else None,
+        prepaid_cost=live * model.batch_price_factor if can_prepay else None,
     )  # fmt: skip
-
-
-def _can_prepay(config: RunConfig, step: str, model: PaidModel) -> bool:
-    """Tell if `qinglan prepay` would save money: not on a stand-in, nor at a host that is known to lack batches."""
-    return step in PREPAID_STEPS and config.pays and has_batches(model.base_url)
 
 
 def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:
@@ -388,55 +361,34 @@ def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:
     )  # fmt: skip
 
 
-def _sheet_warnings(
-    config: RunConfig, sheet: Sheet, known: dict[str, set[str]], stages: Sequence[str]
+def _warnings(
+    config: RunConfig, sheet: Sheet, known: dict[str, set[str]], stages: Sequence[str], total: float, today: date
 ) -> Iterator[str]:
+    """Facts about money and the sheet that a person should know before the run; none of them stops it."""
+    if total > config.gateway.budget:
+        yield f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more."
+    for role, model in config.gateway.models().items():
+        age = (today - model.price.as_of).days
+        if config.pays and age > STALE_DAYS:
+            yield f"{role}'s price was read {age} days ago ({model.price.as_of}); read it again."
     yield from _gold_warnings(config, sheet, known)
-    yield from uncalibrated_scores(config, sheet)
-    yield from without_history(config, sheet)
+    threshold = config.validate_.quality_threshold
+    if config.stand_ins.rag and not sheet.gold and threshold:  # our RAG service is fitted to labelled rows
+        yield (
+            "No row names gold passages, so that the scores of our RAG service are not calibrated: "
+            f"validate.quality_threshold {threshold:g} may accept all rewrites or none; 0 accepts what finds "
+            "something."
+        )
+    if not sheet.with_history:
+        copies = " The stand-in teacher then copies most questions as they are." if config.stand_ins.teacher else ""
+        yield (
+            "No row has a history: each question is rewritten alone, and what it leaves out cannot be filled in."
+            f"{copies} If the sheet has such a column, name it in generate.columns.history_summary, now "
+            f"{config.generate.columns.history_summary!r}."
+        )
     yield from long_row_warnings(config, sheet, stages)
     yield from repeated_row_warnings(config, sheet, stages)
     yield from whole_run_warnings(config, sheet, stages)
-
-
-def _money_warnings(config: RunConfig, total: float, today: date) -> list[str]:
-    warnings = []
-    if total > config.gateway.budget:
-        warnings.append(f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more.")
-    for role, model in config.gateway.models().items():
-        warnings += stale_price_warning(role, model.price, today) if config.pays else []
-    return warnings
-
-
-def uncalibrated_scores(config: RunConfig, sheet: Sheet) -> list[str]:
-    """Warn of a threshold over scores that are no probabilities: our RAG service is fitted to labelled rows."""
-    threshold = config.validate_.quality_threshold
-    if not config.stand_ins.rag or sheet.gold or not threshold:
-        return []
-    return [
-        "No row names gold passages, so that the scores of our RAG service are not calibrated: "
-        f"validate.quality_threshold {threshold:g} may accept all rewrites or none; 0 accepts what finds something."
-    ]
-
-
-def without_history(config: RunConfig, sheet: Sheet) -> list[str]:
-    """Warn of a sheet without histories: what a question leaves out then cannot be filled in."""
-    if sheet.with_history:
-        return []
-    copies = " The stand-in teacher then copies most questions as they are." if config.stand_ins.teacher else ""
-    return [
-        "No row has a history: each question is rewritten alone, and what it leaves out cannot be filled in."
-        f"{copies} If the sheet has such a column, name it in generate.columns.history_summary, now "
-        f"{config.generate.columns.history_summary!r}."
-    ]
-
-
-def uncounted_calls(steps: Sequence[PlanStep], stages: Sequence[str]) -> list[str]:
-    """Warn of stages that call the gateway and whose calls this plan does not count; labels, further rows and their
-    comparison may need none."""
-    counted = {step.step for step in steps} | {"label", "augment", "sft"}
-    names = [name for name in stages if name in REWRITER.gateway - counted]
-    return [f"The calls of {', '.join(names)} are not counted in the plan."] if names else []
 
 
 def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:
@@ -451,36 +403,3 @@ def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) 
     if partly:
         warnings.append(f"{len(partly):,} rows name unknown gold passages beside known ones: {rows_in_words(partly)}")
     return warnings
-
-
-def stale_price_warning(subject: str, price: Price, today: date) -> list[str]:
-    """Warn if the price was read too long ago."""
-    age = (today - price.as_of).days
-    return [f"{subject}'s price was read {age} days ago ({price.as_of}); read it again."] if age > STALE_DAYS else []
-
-
-def fit_lines(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> tuple[str, ...]:
-    """The answer to "does it fit?" for the sheet's training rows, and for serving where a release is made."""
-    served = [SERVE] if "register" in stages else []
-    report = planned_fit_report(config, config.training, sheet_workload(sheet), {*stages, *served})
-    return tuple(summary_lines(report)) if report else ()
-
-
-def original_budget(
-    rewriting: PlanStep, rows: int, judgements: TokenCount, judge: PaidModel, hours: PlannedHours
-) -> tuple[OriginalBudgetLine, ...]:
-    """Compare the budget of the original plan (sections 4.1 and 2.3) with the same calls at this profile's prices.
-
-    `hours` are estimates for the sheet's rows, with the shipped profiles of the plan's machines.
-    """
-    data = rewriting.cost / rows * 500 if rows else 0.0
-    tokens_each = judgements.input / judgements.calls if judgements.calls else 0.0
-    reward = cost(judge.price, input=round(tokens_each * RL_CALLS), output=RL_CALLS * ANSWER_TOKENS["judgements"])
-    return (
-        OriginalBudgetLine(what="SFT data, 500 rows", planned="$5", cost=f"{data:.2f}"),
-        OriginalBudgetLine(what="RL judging, 3,000 calls", planned="$30", cost=f"{reward:.2f}"),
-        OriginalBudgetLine(what="both together", planned="$35-50", cost=f"{data + reward:.2f}"),
-        OriginalBudgetLine(what="SFT, LoRA", planned="4 A100-80GB, 2-3 days", cost=hours.sft),
-        OriginalBudgetLine(what="SFT, all weights", planned="8 A100-80GB, 4-5 days", cost=hours.sft_all),
-        OriginalBudgetLine(what="RL", planned="3-5 days", cost=hours.ppo),
-    )

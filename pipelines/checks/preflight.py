@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
-from components.training.sft.config import SftConfig
 from components.training.sft.model_family import with_family
 from pipelines.checks.promotion import too_few_rows
 from pipelines.execute.execution import check_stage_inputs, recorded_inputs, refuse_foreign_folder
@@ -104,7 +103,9 @@ def model_problems(config: RunConfig, stages: Sequence[str]) -> Iterator[Qinglan
     try:
         if base and "base" in stages:
             refuse_unfit_base(base)
-            refuse_unknown_template(base, config.sft)
+            messages: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+            # A ConfigError if training could not render prompts as the base's own template does.
+            with_family(config.sft, base, render_prompt(load_tokenizer(base), messages), messages)
     except QinglanError as error:
         yield error
         base = None  # no vocabulary to compare with
@@ -175,12 +176,6 @@ def whole_run_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -
     return [
         f"A run of all stages would be refused for this sheet: {fault.reason} {fault.next_step}" for fault in later
     ]
-
-
-def refuse_unknown_template(base: Path, config: SftConfig) -> None:
-    """A ConfigError where training could not render prompts as the base's own template does."""
-    messages: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    with_family(config, base, render_prompt(load_tokenizer(base), messages), messages)
 
 
 def foreign_format(path: Path) -> str:
@@ -318,7 +313,8 @@ def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     """
     refuse_foreign_folder(run)
     refuse_other_line(REWRITER, run)
-    _check_tenant(config, run)
+    if run.config.is_file() and (owner := load_yaml(run.config).get("tenant_id")) != config.tenant_id:
+        raise ConfigError(f"{run.root} holds a run of tenant {owner!r}. Give --out another folder.")
     changes: dict[str, Path] = {}
     if check_stage_inputs(REWRITER, run, only):
         for name in ("questions", "knowledge_base"):
@@ -333,11 +329,6 @@ def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     else:
         changes = recorded_inputs(run, {"questions": config.questions, "knowledge_base": config.knowledge_base})
     return config.model_copy(update=changes)
-
-
-def _check_tenant(config: RunConfig, run: RunDir) -> None:
-    if run.config.is_file() and (owner := load_yaml(run.config).get("tenant_id")) != config.tenant_id:
-        raise ConfigError(f"{run.root} holds a run of tenant {owner!r}. Give --out another folder.")
 
 
 def knowledge_bases(config: RunConfig) -> dict[str, Path]:

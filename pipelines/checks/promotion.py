@@ -37,8 +37,13 @@ def promotion(
         cross_fitted=bool(sheet and sheet.folds), cross_fit=bool(config.cross_fit),
         labelled=len(sheet.gold) if sheet else 0,
     )  # fmt: skip
-    sheet_obstacles = (*stand_in_obstacle(config), *small_sheet(config, sheet))
-    reasons, unchecked = (*sheet_obstacles, *find_obstacles(prospect, config.evaluate.gate)), []
+    reasons, unchecked = [*small_sheet(config, sheet), *find_obstacles(prospect, config.evaluate.gate)], []
+    if config.stand_ins.teacher and not config.register_.allow_stand_in:
+        stand_in = Obstacle(
+            reason="A stand-in teaches this run, to try the machinery: its model is of no use, and not released.",
+            next_step="Take a profile with a real teacher.",
+        )
+        reasons = [stand_in, *reasons]
     if sheet is None:
         unchecked.append("How many rows of the locked test have gold passages. `qinglan plan` counts them.")
     if snapshot is None:
@@ -47,17 +52,8 @@ def promotion(
             "(data.snapshot), as the gate asks. `qinglan plan` and `qinglan run` look before anything is paid."
         )
     return Promotion(
-        possible=not reasons and not refusals, refusals=refusals, obstacles=reasons, unchecked=tuple(unchecked)
+        possible=not reasons and not refusals, refusals=refusals, obstacles=tuple(reasons), unchecked=tuple(unchecked)
     )
-
-
-def stand_in_obstacle(config: RunConfig) -> Iterator[Obstacle]:
-    """A stand-in's model is released by a profile that says so, and by no other."""
-    if config.stand_ins.teacher and not config.register_.allow_stand_in:
-        yield Obstacle(
-            reason="A stand-in teaches this run, to try the machinery: its model is of no use, and not released.",
-            next_step="Take a profile with a real teacher.",
-        )
 
 
 def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
@@ -65,21 +61,17 @@ def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
     gate = config.evaluate.gate
     rows, required = sheet.splits.total() if sheet else 0, gate.cross_rows if config.cross_fit else gate.rows
     if sheet and not sheet.folds and rows < required:
+        if config.cross_fit:
+            labels = f"Give {gate.cross_rows:,} questions gold passages (so far {len(sheet.gold):,} have them)"
+        else:
+            labels = f"Bring {gate.cross_rows:,} questions with gold passages, and set `cross_fit: 5`"
         yield Obstacle(
             reason=f"The sheet has {rows:,} rows in all, and the test alone needs {required:,}: "
             "figures of so few would be chance.",
-            next_step=f"There are three ways. 1. {_more_questions(config, sheet)}, or bring about 2,000 questions, "
+            next_step=f"There are three ways. 1. {labels}, or bring about 2,000 questions, "
             "of which 200 become the locked test. 2. Read in report.html which passages judges call relevant, if the "
             "`label` stage is on. 3. Let people score blind_sample.xlsx: `qinglan blind SHEET --out RUN`.",
         )
-
-
-def _more_questions(config: RunConfig, sheet: Sheet) -> str:
-    """The first way out of a small sheet: the labels that cross-fitting lacks, and its setting where it is off."""
-    required = config.evaluate.gate.cross_rows
-    if not config.cross_fit:
-        return f"Bring {required:,} questions with gold passages, and set `cross_fit: 5`"
-    return f"Give {required:,} questions gold passages (so far {len(sheet.gold):,} have them)"
 
 
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:

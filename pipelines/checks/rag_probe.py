@@ -16,7 +16,6 @@ from qinglan.config import load_yaml
 from qinglan.errors import DataError, OutageError, QinglanError
 from qinglan.llm.config import RagUpstream
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagRequest
 from qinglan.rag.service_limits import lost_measurements
 from qinglan.rows.questions import read_questions
 from qinglan.rows.rows import Question
@@ -41,7 +40,9 @@ class RagProbe(NamedTuple):
 def probe_rag(config: RunConfig) -> RagProbe:
     """Ask the service of the profile one question of the sheet."""
     service = config.gateway.rag
-    request = probe_request(config)
+    row = first_question(config)
+    question, need = (row.question, row.need or row.question) if row else (ANY_QUESTION, ANY_QUESTION)
+    request = config.retrieval.request(question, question, need, row.tenant_id if row else config.tenant_id)
 
     async def ask() -> RagProbe:
         async with RagClient(service.base_url, timeout=PROBE_SECONDS, attempts=1, service=service) as client:
@@ -95,13 +96,6 @@ def with_earlier_queries(config: RunConfig, earlier: Path) -> RunConfig:
     before = load_yaml(earlier).get("gateway", {}).get("rag", {})
     same = before.get("base_url") == service.base_url
     return with_snapshot_queries(config, tuple(before.get("snapshot_queries", ()))) if same else config
-
-
-def probe_request(config: RunConfig) -> RagRequest:
-    """A request as a run makes it, for the first question of the sheet."""
-    row = first_question(config)
-    question, need = (row.question, row.need or row.question) if row else (ANY_QUESTION, ANY_QUESTION)
-    return config.retrieval.request(question, question, need, row.tenant_id if row else config.tenant_id)
 
 
 def first_question(config: RunConfig) -> Question | None:

@@ -40,18 +40,22 @@ def check_readiness(config: RunConfig, stages: Sequence[str]) -> Readiness:
         lambda: check_machine(REWRITER, config, stages),
         lambda: check_tracking(REWRITER, config, stages, config.gateway.mlflow is not None),
     )
+    settings = config.model_dump(mode="json")
+    called = {stage: settings[stage] for stage in stages if stage in settings}  # without the gateway
     problems: dict[str, list[QinglanError]] = {
         "files": [*input_file_problems(config)],
         "settings": [*filter(None, map(problem_of, checks))],
         "weights": [*model_problems(config, stages)],
-        "hosts": [*disallowed_hosts(stage_addresses(config, stages))],
+        "hosts": [*disallowed_hosts(called_addresses(called, ""))],
     }
     if not REWRITER.gateway & set(stages):
         return Readiness(problems, RagProbe())
     roles = ("teacher", "judge", *(["examiner"] if asks_examiner(config, stages) else []))
     problems["hosts"] += disallowed_hosts(gateway_addresses(config, roles, rag=True))
     problems["keys"] = [*missing_keys(called_models(config, roles))]
-    rag = ready_rag(config)
+    rag, url = RagProbe(snapshot=True if config.stand_ins.rag else None), config.gateway.rag.base_url
+    if not config.stand_ins.rag and not any(disallowed_hosts({"rag.base_url": url})):
+        rag = probe_rag(config)
     problems["RAG"] = [rag.problem] if rag.problem else []
     return Readiness(problems, rag)
 
@@ -71,12 +75,6 @@ def lacks_gold(config: RunConfig) -> bool:
     return False
 
 
-def stage_addresses(config: RunConfig, stages: Sequence[str]) -> dict[str, str]:
-    """Addresses that these stages call themselves, without the gateway."""
-    settings = config.model_dump(mode="json")
-    return called_addresses({stage: settings[stage] for stage in stages if stage in settings}, "")
-
-
 def missing_keys_and_hosts(config: RunConfig, roles: Sequence[str]) -> Iterator[QinglanError]:
     """Name hosts of paid models that may not be called, and keys that are not set."""
     yield from disallowed_hosts(gateway_addresses(config, roles, rag=False))
@@ -92,14 +90,6 @@ def gateway_addresses(config: RunConfig, roles: Sequence[str], rag: bool) -> dic
     """Addresses that a run's gateway calls, by setting."""
     addresses = {f"{role}.base_url": model.base_url for role, model in called_models(config, roles).items()}
     return addresses | ({"rag.base_url": config.gateway.rag.base_url} if rag and not config.stand_ins.rag else {})
-
-
-def ready_rag(config: RunConfig) -> RagProbe:
-    """Ask the RAG service, where it is another's and may be called."""
-    url = config.gateway.rag.base_url
-    if config.stand_ins.rag or any(disallowed_hosts({"rag.base_url": url})):
-        return RagProbe(snapshot=True if config.stand_ins.rag else None)
-    return probe_rag(config)
 
 
 def disallowed_hosts(addresses: Mapping[str, str]) -> Iterator[ConfigError]:

@@ -83,24 +83,21 @@ def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
 def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
     """Tell if a stage that runs alone takes what earlier stages have made; where that is missing, it is refused."""
     taken = [name for name in line.stages[only].inputs if name not in line.inputs] if only else []
-    if missing := [name for name in taken if not run.shown(name).exists()]:
-        raise ConfigError(*_missing_stages(line, run, only, missing))
+    missing = [name for name in taken if not run.shown(name).exists()]
+    if missing:
+        last = [name for name, stage in line.stages.items() if stage.outputs.keys() & {*missing}][-1]
+        absent = [
+            name
+            for name in line.until(last)
+            if not all(run.shown(output).exists() for output in line.stages[name].outputs)
+        ]
+        raise ConfigError(
+            f"{run.root}: lacks {', '.join(ARTIFACT_FILES[name] for name in missing)}, which {only} takes: "
+            f"{', '.join(absent)} must run first.",
+            f"The same command with --until {last} instead of --only {only} runs everything up to there; "
+            f"{line.rerun_note}",
+        )
     return bool(taken)
-
-
-def _missing_stages(line: Line, run: RunDir, only: str, missing: Sequence[str]) -> tuple[str, str]:
-    """Name the files that a stage lacks, the stages that have not run, and the command that runs all of them."""
-    stages = line.stages
-    last = [name for name, stage in stages.items() if stage.outputs.keys() & {*missing}][-1]
-    absent = [
-        name for name in line.until(last) if not all(run.shown(output).exists() for output in stages[name].outputs)
-    ]
-    return (
-        f"{run.root}: lacks {', '.join(ARTIFACT_FILES[name] for name in missing)}, which {only} takes: "
-        f"{', '.join(absent)} must run first.",
-        f"The same command with --until {last} instead of --only {only} runs everything up to there; "
-        f"{line.rerun_note}",
-    )
 
 
 def check_machine(line: Line, config: LineConfig, stages: Sequence[str]) -> None:
@@ -143,17 +140,14 @@ def refuse_foreign_folder(run: RunDir) -> None:
         return
     if not run.root.is_dir():
         raise ConfigError(f"{run.root}: a file, and a run needs a folder. Give --out a new folder.")
-    if files := [path.name for path in sorted(run.root.iterdir()) if not _of_the_system(path.name)]:
+    names = sorted(path.name for path in run.root.iterdir())
+    # A desktop, an editor or a file system makes files such as .DS_Store and lost+found by itself.
+    if files := [name for name in names if not name.startswith(".") and name != "lost+found"]:
         shown = [*map(visible, files[:SHOWN_FILES]), *(["..."] if len(files) > SHOWN_FILES else [])]
         raise ConfigError(
             f"{run.root}: holds files that are no run's ({', '.join(shown)}), and nothing was changed. Give --out a "
             "new folder, or an earlier run's to go on there."
         )
-
-
-def _of_the_system(name: str) -> bool:
-    """Tell if a desktop, an editor or a file system makes such a file by itself: .DS_Store, lost+found."""
-    return name.startswith(".") or name == "lost+found"
 
 
 def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str, Path]:
@@ -274,15 +268,12 @@ def with_store(config: Config, run: RunDir) -> Config:
 def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], alone: bool) -> Config:
     """The run's folders and its config.yaml; the answer is the configuration with the store."""
     prepare_folders(run, line, stages, alone)
-    config = with_absolute_inputs(line, with_store(config, run))
+    config = with_store(config, run)
+    # Absolute paths: in another folder the same relative path is another file.
+    paths = {name: path.absolute() for name in line.inputs if (path := getattr(config, name)) is not None}
+    config = config.model_copy(update=paths)
     dump_config(config, run.config)
     return config
-
-
-def with_absolute_inputs(line: Line, config: Config) -> Config:
-    """The configuration as another folder can read it, where the same relative path is another file."""
-    paths = {name: getattr(config, name) for name in line.inputs}
-    return config.model_copy(update={name: path.absolute() for name, path in paths.items() if path is not None})
 
 
 class Part(NamedTuple):
@@ -365,19 +356,15 @@ def execute(
     """
     log, shown = run.logs / "run.log", set[str]()
     with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
-        child = _start_child(
-            run,
-            log,
-            "ab" if append else "wb",
-            {"TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
-        )
+        child = _start_child(run, log, "ab" if append else "wb", scratch)
         with process_guard(child.pid, STEP_ENDS_SECONDS):  # a run that is killed leaves no step that trains on
             try:
                 with StepDisplay(run, tuple(stages), log, quiet) as live:
                     while child.poll() is None:
                         live.update()
                         # in the order of the stages: the last one's lineage is the one that is shown
-                        if ended := [stage for stage in stages if stage not in shown and _is_done(run, stage)]:
+                        done = [name for name in stages if (run.step_record(name) or {}).get("status") == "done"]
+                        if ended := [stage for stage in done if stage not in shown]:
                             show(ended)
                             shown.update(ended)
                         time.sleep(0.2)
@@ -392,10 +379,6 @@ def execute(
                 raise
     if child.returncode:
         raise step_failure(run, line, stages, log)
-
-
-def _is_done(run: RunDir, stage: str) -> bool:
-    return (run.step_record(stage) or {}).get("status") == "done"
 
 
 def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -> None:
@@ -451,15 +434,13 @@ def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) 
     return ""
 
 
-def _start_child(
-    run: RunDir, log: Path, mode: Literal["wb", "ab"], environment: dict[str, str]
-) -> "subprocess.Popen[bytes]":
+def _start_child(run: RunDir, log: Path, mode: Literal["wb", "ab"], scratch: str) -> "subprocess.Popen[bytes]":
+    environment = {**os.environ, "TMPDIR": scratch, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "pipelines.execute.local_execution", str(run.root)]
     with open_private(log, mode) as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "pipelines.execute.local_execution", str(run.root)],
-            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            env={**os.environ, **environment},
-        )  # fmt: skip
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=environment
+        )
 
 
 def step_failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:

@@ -81,7 +81,11 @@ def execute_job(run: RunDir) -> None:
     if job.alone:
         _execute_alone(run, line, job, settings)
     else:
-        _execute_all(line, job, settings)
+        from pipelines.graph.graph import GATEWAY_URL, line_graph
+
+        gateway = {GATEWAY_URL: job.gateway_url} if line.gateway else {}
+        graph = line_graph(line, job.stages, settings, LOCAL_CLUSTER._replace(pythons=job.pythons))
+        graph(**job.inputs, **gateway)
 
 
 def step_environment(run: RunDir) -> dict[str, str]:
@@ -93,13 +97,6 @@ def step_environment(run: RunDir) -> dict[str, str]:
         LIVE_VARIABLE: str(run.live.resolve()),
         FOLDS_VARIABLE: "",  # another run's folds may stand in the environment that started this one
     }
-
-
-def _execute_all(line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
-    from pipelines.graph.graph import GATEWAY_URL, line_graph
-
-    gateway = {GATEWAY_URL: job.gateway_url} if line.gateway else {}
-    line_graph(line, job.stages, settings, LOCAL_CLUSTER._replace(pythons=job.pythons))(**job.inputs, **gateway)
 
 
 def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, dict[str, Any]]) -> None:
@@ -116,13 +113,9 @@ def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, d
     partial_graph(line, job.stages, uris, GraphInputs(settings, parameters, cluster))()
 
 
-def _end_with_steps(*_: object) -> None:
-    """Steps are children of this process's group; one that outlived it would write beside the next run."""
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end_with_steps)
+    # Steps are children of this process's group; a step that outlived it would write beside the next run.
+    signal.signal(signal.SIGTERM, lambda *_: os.killpg(os.getpgrp(), signal.SIGKILL))
     try:
         execute_job(RunDir(Path(sys.argv[1])))
     except RuntimeError as error:  # kfp.local's word for a failed step; its record says more

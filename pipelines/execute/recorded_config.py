@@ -9,18 +9,14 @@ from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
 
-def recorded_line(run: RunDir) -> Line | None:
-    """The line whose inputs the folder's configuration names or, where that was removed, the one whose stages ran
-    last; None where no run has begun."""
-    if not run.config.is_file():
-        return LINES.get(last_line(run))
-    settings = load_yaml(run.config)
-    return next((line for line in LINES.values() if line.inputs.keys() <= settings.keys()), None)
-
-
 def _other_line(line: Line, run: RunDir) -> Line | None:
-    """The line of the folder's run, if it is another one."""
-    recorded = recorded_line(run)
+    """The line of the folder's run, if it is another one: the line whose inputs its configuration names or, if that
+    was removed, the line whose stages ran last."""
+    if run.config.is_file():
+        settings = load_yaml(run.config)
+        recorded = next((known for known in LINES.values() if known.inputs.keys() <= settings.keys()), None)
+    else:
+        recorded = LINES.get(last_line(run))
     return None if recorded is line else recorded
 
 

@@ -48,13 +48,19 @@ class Under:
 @dataclass(frozen=True)
 class RunDir:
     root: Path
+    shared_journal: Path | None = None
+    """Journal of several runs, in place of the folder's own."""
 
     config, record, lock = Under("config.yaml"), Under("run.json"), Under("lock")
     summary = Under("summary.txt")
-    journal, retrievals = Under("journal.sqlite"), Under("retrievals.sqlite")
+    retrievals = Under("retrievals.sqlite")
     records, logs, index, scratch = Under("records"), Under("logs"), Under("index"), Under("scratch")
     live, live_page = Under("live"), Under(f"live/{PAGE_FILE}")
     artifacts, files = Under("artifacts"), Under("files")
+
+    @property
+    def journal(self) -> Path:
+        return self.shared_journal or self.root / "journal.sqlite"
 
     def has_begun(self) -> bool:
         """True of the folder of a run, also where somebody removed a file of it."""

@@ -73,17 +73,13 @@ class StepDisplay:
             for line in [line for line in alarms if line not in self._alarms]:
                 say(line)
                 self._alarms.add(line)
-            self._announce(states)
+            if not self._announced and self._trains(states):  # the page shows every training of the run
+                self._announced = True
+                say(f"  Trainings while they run: {self._run.live_page}")
 
     def _trains(self, states: list[tuple[str, str, str]]) -> list[str]:
         """The running stages that show themselves while they train."""
         return [stage for stage, status, _ in states if status == "running" and any(self._run.live.glob(f"{stage}*"))]
-
-    def _announce(self, states: list[tuple[str, str, str]]) -> None:
-        """Print the path of the live page once, which shows every training of the run."""
-        if not self._announced and self._trains(states):
-            self._announced = True
-            say(f"  Trainings while they run: {self._run.live_page}")
 
     def _progress(self, stage: str) -> str:
         """Read the stage's newest progress line: the text after `[stage]`, or after `[stage part]`."""
@@ -130,18 +126,15 @@ def format_facts(facts: dict[str, Any], ends: int = 0) -> str:
 
     With `ends`, only so many of the first and of the last are kept if there are more.
     """
-    counts = [(figure_name(name), value) for name, value in _with_shares(facts).items() if _counts(value)]
-    texts = [f"{in_language(name)} {_shown(value)}" for name, value in counts]
+    if (labelled := facts.get("labelled")) and "rewritten_top1" in facts:  # shares say more than these two counts
+        shares = {words: f"{facts[name] / labelled:.1%}" for name, words in SHARES.items()}
+        facts = {name: value for name, value in facts.items() if name not in SHARES} | shares
+    texts = [
+        f"{in_language(name.replace('_', ' '))} {_shown(value)}"
+        for name, value in facts.items()
+        if isinstance(value, float) or (isinstance(value, int | str) and value)
+    ]
     return listed([*texts[:ends], "...", *texts[-ends:]] if 0 < 2 * ends < len(texts) else texts)
-
-
-def _with_shares(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts of `validate` with shares of the labelled rows in place of counts: the first figures of a run that
-    say whether its teacher helps."""
-    if not (labelled := facts.get("labelled")) or "rewritten_top1" not in facts:
-        return facts
-    counts = {name: value for name, value in facts.items() if name not in SHARES}
-    return counts | {words: f"{facts[name] / labelled:.1%}" for name, words in SHARES.items()}
 
 
 def text_in_language(text: str) -> str:
@@ -154,15 +147,6 @@ def _figure_in_language(text: str) -> str:
     name, _, value = text.rpartition(" ")
     shown = in_language(text)
     return f"{in_language(name)} {value}" if shown == text and name else shown
-
-
-def figure_name(name: str) -> str:
-    """The name of a step's count as a person reads it."""
-    return name.replace("_", " ")
-
-
-def _counts(value: Any) -> bool:
-    return isinstance(value, float) or (isinstance(value, int | str) and bool(value))
 
 
 def _shown(value: int | float | str) -> str:

@@ -83,8 +83,10 @@ def _steps(spec: Mapping[str, Any], platform: Mapping[str, Any]) -> Iterator[Exe
 
 def _faults(step: ExecutorStep, release: bool) -> Iterator[str]:
     yield from _image_faults(step, release)
+    for variable in step.container.get("env", ()):
+        if SECRET_NAME.search(variable.get("name", "")):
+            yield f"{variable['name']} is written into the graph; take it from a Secret."
     yield from _argument_faults(step)
-    yield from _environment_faults(step)
     yield from _pod_faults(step)
     yield from _gpu_faults(step)
 
@@ -107,15 +109,13 @@ def _argument_faults(step: ExecutorStep) -> Iterator[str]:
     words = [str(word) for part in ("command", "args") for word in step.container.get(part, ())]
     if any("pip install" in word for word in words):
         yield "it installs packages when it starts; its image holds all it needs."
-    constants = [json.dumps(value, ensure_ascii=False) for task in step.tasks.values() for value in _constants(task)]
-    if (longest := max((len(argument.encode()) for argument in (*words, *constants)), default=0)) >= ARGUMENT_BYTES:
+    for task in step.tasks.values():
+        parameters = task.get("inputs", {}).get("parameters", {}).values()
+        constants = (parameter.get("runtimeValue", {}).get("constant") for parameter in parameters)
+        words += [json.dumps(constant, ensure_ascii=False) for constant in constants]
+    longest = max((len(word.encode()) for word in words), default=0)
+    if longest >= ARGUMENT_BYTES:
         yield f"an argument has {longest:,} bytes; {ARGUMENT_BYTES:,} are too many for a process."
-
-
-def _constants(task: Mapping[str, Any]) -> Iterator[Any]:
-    for parameter in task.get("inputs", {}).get("parameters", {}).values():
-        if "constant" in (value := parameter.get("runtimeValue", {})):
-            yield value["constant"]
 
 
 def _pod_faults(step: ExecutorStep) -> Iterator[str]:
@@ -127,12 +127,6 @@ def _pod_faults(step: ExecutorStep) -> Iterator[str]:
         yield "it may run as root; Pod Security refuses that."
     if int(step.pod.get("activeDeadlineSeconds", 0)) <= 0:
         yield "nothing ends it when it hangs; set a timeout."
-
-
-def _environment_faults(step: ExecutorStep) -> Iterator[str]:
-    for variable in step.container.get("env", ()):
-        if SECRET_NAME.search(variable.get("name", "")):
-            yield f"{variable['name']} is written into the graph; take it from a Secret."
 
 
 def _gpu_faults(step: ExecutorStep) -> Iterator[str]:
@@ -155,14 +149,12 @@ def _parameters(spec: Mapping[str, Any]) -> Iterator[str]:
     for name, definition in of_run.items():
         if not str(definition.get("description", "")).strip():
             yield f"Parameter {name} has no description; people start runs by them."
-    every = {name for part in spec.get("components", {}).values() for name in _names(part)}
-    for name in sorted({*of_run, *every}):
+    names = set(of_run)
+    for component in spec.get("components", {}).values():
+        names |= set(component.get("inputDefinitions", {}).get("parameters", {}))
+    for name in sorted(names):
         if SECRET_NAME.search(name):
             yield f"Parameter {name} looks like a secret; a Secret's key belongs into the environment, never here."
-
-
-def _names(component: Mapping[str, Any]) -> Iterator[str]:
-    yield from component.get("inputDefinitions", {}).get("parameters", {})
 
 
 def _secrets(text: str) -> Iterator[str]:

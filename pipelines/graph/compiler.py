@@ -19,15 +19,15 @@ from pipelines.lines.style import STYLE
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.files.files import atomic_write
-from qinglan.terminal import say
 
 COMPILED = Path(__file__).parents[1] / "compiled"
 """Folder of golden copies; a test compiles the graphs again and compares."""
 
 GOLDEN_TENANT = "fivedoctors"
 ARTIFACT_VERSION = re.compile(r"\n +schemaVersion: 0\.0\.1(?=\n)")
-"""The version of an artifact's type. KFP's back end does not read it, and a run's Workflow would repeat it eight
-times for each artifact (`workflow_size.py`)."""
+"""Version of an artifact's type, which KFP's back end does not read. A run's Workflow repeats it eight times for each
+artifact; above 1 MiB Argo compresses the Workflow, and KFP 2.17 then shows an old list of tasks
+(https://github.com/argoproj/argo-workflows/blob/main/docs/offloading-large-workflows.md)."""
 
 BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 
@@ -46,20 +46,16 @@ class CompileTarget(NamedTuple):
 
 def golden_targets() -> list[CompileTarget]:
     """Targets of the golden copies: each line on each machine with a profile."""
-    trainings = sorted(path.stem for path in TRAINING.glob("*.yaml") if _runs_on_clusters(path))
-    styles = sorted(path.stem for path in STYLES.glob("*.yaml"))
-    return [*map(_golden_rewriter, trainings), *map(style_target, styles)]
-
-
-def _runs_on_clusters(training: Path) -> bool:
-    """True for the laptop's profile, whose stand-ins are in an image, and for profiles with cluster settings."""
-    return training.stem == "laptop" or "cluster" in load_yaml(training)
-
-
-def _golden_rewriter(training: str) -> CompileTarget:
-    """The profile for a machine: the laptop's uses stand-ins, the others the plan's teacher."""
-    profile = DEFAULT_PROFILE if training == "laptop" else PAID_PROFILE
-    return rewriter_target(GOLDEN_TENANT, profile, training)._replace(name=f"{REWRITER.name}.{training}")
+    targets = []
+    for path in sorted(TRAINING.glob("*.yaml")):
+        if path.stem == "laptop":  # with stand-ins, which are in an image; the others have the plan's teacher
+            target = rewriter_target(GOLDEN_TENANT, DEFAULT_PROFILE, path.stem)
+        elif "cluster" in load_yaml(path):
+            target = rewriter_target(GOLDEN_TENANT, PAID_PROFILE, path.stem)
+        else:
+            continue
+        targets.append(target._replace(name=f"{REWRITER.name}.{path.stem}"))
+    return [*targets, *(style_target(path.stem) for path in sorted(STYLES.glob("*.yaml")))]
 
 
 def rewriter_target(
@@ -109,7 +105,6 @@ def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, 
 def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:
     """Write each graph into a folder; equal settings give equal bytes. With `images`, all must be named by digest."""
     from pipelines.graph.checks import check_compiled
-    from pipelines.graph.workflow_size import size_note
 
     out.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -120,8 +115,6 @@ def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping
             text = partial.read_text(encoding="utf-8")
             if faults := check_compiled(text, release=bool(images)):
                 raise ConfigError(f"{path.name}: not written. {' '.join(faults)}")
-            if note := size_note(text):
-                say(f"{path.name}: {note}", to=sys.stderr)
         paths.append(path)
     return paths
 

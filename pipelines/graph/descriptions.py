@@ -1,8 +1,8 @@
 """Descriptions of a graph: of its parameters, its steps, and their outputs.
 
-An artifact's stands in its line, a step's in the docstring of its component; all others stand here. A step's inputs
-have none of their own: each is an output of another step or a parameter of the run, described there, and a run's
-Workflow would repeat it eight times for every step that takes it (`workflow_size.py`).
+The description of an artifact is in its line, that of a step in the docstring of its component; all others are here.
+A step's inputs have no description: each is an output of another step or a parameter of the run, described there, and
+a run's Workflow would repeat it eight times for every step that takes it.
 """
 
 import copy
@@ -40,15 +40,11 @@ def describe_component(component: Any, artifacts: Mapping[str, str]) -> Any:
 
 
 def _described(items: Mapping[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        name: dataclasses.replace(item, description=_description(name, descriptions)) for name, item in items.items()
-    }
-
-
-def _description(name: str, descriptions: Mapping[str, str]) -> str | None:
-    if name.endswith(METRICS):
-        return "The step's figures."
-    return descriptions.get(name)
+    described = {}
+    for name, item in items.items():
+        description = "The step's figures." if name.endswith(METRICS) else descriptions.get(name)
+        described[name] = dataclasses.replace(item, description=description)
+    return described
 
 
 def describe_graph(about: str, parameters: Mapping[str, str], stages: Iterable[Stage]) -> str:

@@ -195,16 +195,20 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     task.set_container_image(image)
     if python := inputs.cluster.pythons.get(stage.name):
         task.container_spec.command = with_interpreter(task.container_spec.command, python)
-    # KFP's cache takes a tag at its word: only a digest says that the code is the same.
+    # KFP's cache takes a tag at its word: only a digest says that the code is the same. A hub's branch, too, may
+    # point elsewhere tomorrow; a commit does not.
+    from_branch = settings.get("source") == "hub" and not COMMIT.fullmatch(settings.get("revision", ""))
     named_gateway = not stage.gateway or bool(arguments.get(GATEWAY_STATE))
-    task.set_caching_options("@sha256:" in image and stage.cached and named_gateway and not _from_a_branch(settings))
+    task.set_caching_options("@sha256:" in image and stage.cached and named_gateway and not from_branch)
     _mount_signing_key(task, RELEASE_KEYS if stage.registers else BUILDER_KEY, image)
     store = str(inputs.settings.get("register", {}).get("store", "")) if stage.judges else ""
     counts = machine is not None and store.startswith("s3://")  # a laptop's steps have it in their environment
     if counts:
         task.set_env_variable(STORE_VARIABLE, store)
     endpoints = [STORE_ENDPOINT] if stage.registers or stage.deploys or counts else []
-    if any(map(_imported, stage_inputs.values())):
+    # KFP's launcher finds the key of an imported input in the step's own environment, unless the input is in the
+    # bucket of KFP's pipeline root (fetchNonDefaultBuckets in backend/src/v2/component/launcher_v2.go of KFP 2.17).
+    if any(artifact.task.importer_spec is not None for artifact in stage_inputs.values()):
         endpoints.append(FETCH_ENDPOINT)
     if endpoints:
         keys = {name: name for name in (*S3_KEYS, *endpoints)}
@@ -247,18 +251,6 @@ def with_interpreter(command: Sequence[str], python: str) -> list[str]:
     """
     path = shlex.quote(python).replace("python3", "python''3")
     return [word.replace("python3 -m", f"{path} -m") if "executor_main" in word else word for word in command]
-
-
-def _imported(artifact: Any) -> bool:
-    """Tell whether an importer brings it. KFP's launcher then finds the key in the step's own environment alone,
-    unless it lies in the bucket of KFP's pipeline root (fetchNonDefaultBuckets in KFP 2.17's launcher_v2.go).
-    """
-    return artifact.task.importer_spec is not None
-
-
-def _from_a_branch(settings: Mapping[str, Any]) -> bool:
-    """Tell if a base model comes from a hub's branch, which may point elsewhere tomorrow; a commit does not."""
-    return settings.get("source") == "hub" and not COMMIT.fullmatch(settings.get("revision", ""))
 
 
 def _launches_job(component: Any) -> bool:

@@ -122,7 +122,12 @@ def refuse_uncounted(store: str) -> None:
 
 def _parse_run(values: dict[str, Any], where: str) -> RunConfig:
     values = with_training(training_settings(values), values)
-    _refuse_folds(values.get("convert"), where)
+    convert = values.get("convert")
+    if named := [name for name in FOLD_SETTINGS if isinstance(convert, dict) and convert.get(name)]:
+        raise ConfigError(
+            f"{where}: convert.{named[0]} is set, and only `qinglan run` itself may set it. Delete it, and write "
+            "`cross_fit: 5` beside `convert`: a sheet too small for a locked test is then tested in five folds."
+        )
     _refuse_two_services(values, where)
     return RunConfig.parse(values, where)
 
@@ -139,25 +144,14 @@ def _refuse_two_services(values: dict[str, Any], where: str) -> None:
         )
 
 
-def _refuse_folds(convert: Any, where: str) -> None:
-    """Refuse folds that a profile sets: only a run that trains a model for each can test in them."""
-    if named := [name for name in FOLD_SETTINGS if isinstance(convert, dict) and convert.get(name)]:
-        raise ConfigError(
-            f"{where}: convert.{named[0]} is set, and only `qinglan run` itself may set it. Delete it, and write "
-            "`cross_fit: 5` beside `convert`: a sheet too small for a locked test is then tested in five folds."
-        )
-
-
 def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
     """Data that a profile names lies beside it, wherever a command is called."""
     named = {name: values[name] for name in ("questions", "knowledge_base") if isinstance(values.get(name), str)}
-    return values | {name: str(_without_detours(profile.parent / value)) for name, value in named.items()}
-
-
-def _without_detours(path: Path) -> Path:
-    """The path without `..`, as people read it; unchanged if a link on the way makes that another file."""
-    plain = Path(os.path.normpath(path))
-    return plain if plain.resolve() == path.resolve() else path
+    for name, value in named.items():
+        path = profile.parent / value
+        plain = Path(os.path.normpath(path))  # without `..`, unless a link on the way makes that another file
+        named[name] = str(plain if plain.resolve() == path.resolve() else path)
+    return values | named
 
 
 def load_style_config(profile: str, **options: Any) -> StyleRunConfig:

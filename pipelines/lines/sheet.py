@@ -128,7 +128,8 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
         _count(config, conversations, row)
         sheet.with_history += bool(row.history_summary)
         if len(texts) <= MOST_COMPARED:
-            texts.append(_split_input(row))
+            key = question_key(row.question, row.history_summary)
+            texts.append(SplitInput(0, row.id, (row.tenant_id, row.conversation_id), row.split, key))
         if row.gold:
             sheet.gold.append(GoldRow(row.tenant_id, row.id, row.gold))
         _note_length(sheet, config, row)
@@ -181,11 +182,6 @@ def _note_length(sheet: Sheet, config: RunConfig, row: Question) -> None:
 def longest_prompt(config: RunConfig) -> int:
     """Tokens of the longest prompt that both trainings of the student show whole."""
     return min(config.sft.max_prompt_tokens, config.ppo.max_prompt_tokens)
-
-
-def _split_input(row: Question) -> SplitInput:
-    key = question_key(row.question, row.history_summary)
-    return SplitInput(0, row.id, (row.tenant_id, row.conversation_id), row.split, key)
 
 
 def _near_duplicates(rows: Sequence[SplitInput], config: ConvertConfig) -> Counter[Split]:

@@ -5,11 +5,11 @@ The run belongs to KFP: following it can be interrupted and resumed with `qingla
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from pipelines.submit.kfp_client import Run
-from pipelines.submit.step_states import branches, gate_held, step_names, step_states, unlisted_branches
+from pipelines.submit.kfp_client import FINAL_STATES, Run
+from pipelines.submit.step_states import branches, step_names, step_states
 from pipelines.submit.workflow import WorkflowSnapshot
 from qinglan.errors import GateHeldError, OutageError, TrainingError
 
@@ -23,7 +23,6 @@ NO_WORKFLOW = (
     "list ends early."
 )
 """The limits of a follower that cannot read the run's Workflow."""
-
 
 Answer = TypeVar("Answer")
 
@@ -79,6 +78,9 @@ class ClusterView(NamedTuple):
     namespace: str = "NAMESPACE"
     pods: PodReader | None = None
     workflow: WorkflowReader | None = None
+
+    def stuck_pods(self, run_id: str) -> list[PodProblem]:
+        return self.pods.stuck(run_id) if self.pods else []
 
 
 UNKNOWN_CLUSTER = ClusterView()
@@ -204,7 +206,7 @@ class Follower:
         if time.monotonic() - self._last_check < self._pace.pods:
             return
         self._last_check = time.monotonic()
-        waits = [(pod.step, pod.why) for pod in self._stuck_pods() if pod.state == "waiting"]
+        waits = [(pod.step, pod.why) for pod in self._cluster.stuck_pods(self._id) if pod.state == "waiting"]
         with_pods = {step for step, _ in waits}
         nodes = [node for node in self._workflow.problems if node.state == "PENDING"]
         waits += [(node.step, node.why) for node in nodes if node.step not in with_pods]
@@ -213,9 +215,6 @@ class Follower:
             if reason not in self._waits:
                 self._waits.add(reason)
                 self._say(f"· {step} waits: {why}")
-
-    def _stuck_pods(self) -> list[PodProblem]:
-        return self._cluster.pods.stuck(self._id) if self._cluster.pods else []
 
     def _wait_for_steps(self, run: Run) -> Run:
         """Read the steps again until they have ended too, as they report that a little later than the run."""
@@ -231,14 +230,15 @@ class Follower:
         return not UNFINISHED & set(steps.values()) and (run.state != "SUCCEEDED" or not self._unlisted(run))
 
     def _unlisted(self, run: Run) -> frozenset[str]:
+        """The branches behind a gate whose end is not in the run's list of tasks."""
         self._steps(run)
-        return unlisted_branches(run, self._branches)
+        return self._branches - {task.name for task in run.tasks if task.state in FINAL_STATES}
 
     def raise_unless_released(self, run: Run) -> None:
         """Raise an error unless the run ended with a release."""
         if run.state != "SUCCEEDED":
             raise TrainingError(*self._failure(run))
-        if gate_held(run):
+        if any(task.state == "SKIPPED" and task.name.startswith("condition-") for task in run.tasks):
             raise GateHeldError(
                 f"{run.name}: the gate says hold. Nothing is released; the evaluation on the run's page says why."
             )
@@ -251,9 +251,10 @@ class Follower:
 
     def _failure(self, run: Run) -> list[str]:
         """Describe the failed steps, with the messages of their pods and nodes if these can be read."""
-        failed = [name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED"]
-        lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{_at(failed)}. {run.error}".rstrip()]
-        failed_pods = [pod for pod in self._stuck_pods() if pod.state == "failed"]
+        failed = ", ".join(name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED")
+        where = f" at {failed}" if failed else ""
+        lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{where}. {run.error}".rstrip()]
+        failed_pods = [pod for pod in self._cluster.stuck_pods(self._id) if pod.state == "failed"]
         for pod in failed_pods:
             lines.append(f"{pod.step}: pod {pod.name}: {pod.why}")
             lines += [f"  | {line}" for line in (self._cluster.pods.last_lines(pod) if self._cluster.pods else ())]
@@ -276,8 +277,3 @@ def cancel_message(run: Run, page: str) -> str:
         f"{run.name}: KFP has been told, and is still ending it: a step runs on until its pod is gone. See {page}, "
         f"or `qinglan follow {run.id}`."
     )
-
-
-def _at(failed: Iterable[str]) -> str:
-    names = ", ".join(failed)
-    return f" at {names}" if names else ""

@@ -1,14 +1,15 @@
 """Client of Kubeflow Pipelines' REST API: upload a version, start a run, read it, cancel it.
 
-kfp.Client is not used: it reads a namespace from a file in the home folder, looks for a cluster where it was given
-none, waits half a minute for an answer that does not come, and takes a login page for one.
+This uses kfp_server_api, the generated client inside of kfp.Client: kfp.Client 2.17 (kfp/client/client.py) gives no
+call a time limit, takes a token once and does not read it again, takes a login page for an answer, and reads a
+namespace and a cookie from a file in the home folder. Both check TLS, and use no proxy of the environment.
 """
 
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -32,10 +33,6 @@ SHOWN_BODY = 300
 
 class KfpNotFound(ConfigError):
     """No object of this name or id exists in KFP."""
-
-
-class KfpAlreadyExists(ConfigError):
-    """An object of this name exists already: another client created it first."""
 
 
 class KfpAccess(NamedTuple):
@@ -83,17 +80,14 @@ def read_access(endpoint: str = "", environment: Mapping[str, str] = os.environ)
         raise ConfigError(f"Where is KFP? Give --endpoint, or set {ENDPOINT}: https://kubeflow.example.com/pipeline.")
     if fault := address_fault(where):
         raise ConfigError(f"--endpoint: {fault}. A token goes into {TOKEN}.")
-    return KfpAccess(where, _token(environment), environment.get(PAGES, ""), environment.get("SSL_CERT_FILE", ""))
-
-
-def _token(environment: Mapping[str, str]) -> Callable[[], str] | None:
-    if token := environment.get(TOKEN, "").strip():
-        return lambda: token
+    token: Callable[[], str] | None = None
     named = environment.get(TOKEN_FILE) or environment.get(MOUNTED_VARIABLE)
     path = Path(named) if named else MOUNTED_TOKEN
-    if not named and not path.is_file():
-        return None
-    return lambda: _read_token(path)
+    if text := environment.get(TOKEN, "").strip():
+        token = lambda: text  # noqa: E731
+    elif named or path.is_file():
+        token = partial(_read_token, path)
+    return KfpAccess(where, token, environment.get(PAGES, ""), environment.get("SSL_CERT_FILE", ""))
 
 
 def _read_token(path: Path) -> str:
@@ -140,25 +134,23 @@ class KfpClient:
 
     def version(self, name: str, graph: Graph, namespace: str) -> tuple[str, str, bool]:
         """The ids of the pipeline and of the version that holds these bytes, and whether it is new."""
-        pipeline = self._pipeline(name, graph, namespace)
-        called = f"sha256-{graph.digest[:24]}"
-        if version := self._version(pipeline, called):
-            return pipeline, version, False
-        try:
-            return pipeline, self._upload(pipeline, called, graph), True
-        except KfpAlreadyExists:
-            return pipeline, self._version(pipeline, called), False
-
-    def _upload(self, pipeline: str, called: str, graph: Graph) -> str:
-        """Upload the bytes that were checked, even if the file was changed since."""
-        with tempfile.TemporaryDirectory() as folder:
+        pipeline, called = self._pipeline(name, graph, namespace), f"sha256-{graph.digest[:24]}"
+        versions = self._ask(
+            "look for the version", self._pipelines.pipeline_service_list_pipeline_versions_with_http_info, pipeline,
+            page_size=10, filter=_equals("name", called),
+        ).pipeline_versions  # fmt: skip
+        if versions:
+            return pipeline, str(versions[0].pipeline_version_id), False
+        with (
+            tempfile.TemporaryDirectory() as folder
+        ):  # the bytes that were checked, even if the file was changed since
             file = Path(folder, "pipeline.yaml")
             file.write_bytes(graph.text)
             version = self._ask(
                 f"upload {graph.path.name}", self._uploads.upload_pipeline_version_with_http_info, str(file),
                 pipelineid=pipeline, name=called, display_name=called, description=graph.description,
             )  # fmt: skip
-        return str(version.pipeline_version_id)
+        return pipeline, str(version.pipeline_version_id), True
 
     def _pipeline(self, name: str, graph: Graph, namespace: str) -> str:
         """The id of the pipeline of this name, which is created if it does not exist."""
@@ -167,34 +159,21 @@ class KfpClient:
         try:
             return str(self._ask(f"look for pipeline {name}", find, name, **options).pipeline_id)
         except KfpNotFound:
-            pass
-        pipeline = self._models.V2beta1Pipeline(
-            name=name, display_name=name, namespace=namespace or None, description=graph.description
-        )  # fmt: skip
-        create = self._pipelines.pipeline_service_create_pipeline_with_http_info
-        try:
+            pipeline = self._models.V2beta1Pipeline(
+                name=name, display_name=name, namespace=namespace or None, description=graph.description
+            )
+            create = self._pipelines.pipeline_service_create_pipeline_with_http_info
             return str(self._ask(f"make pipeline {name}", create, pipeline).pipeline_id)
-        except KfpAlreadyExists:
-            return str(self._ask(f"look for pipeline {name}", find, name, **options).pipeline_id)
-
-    def _version(self, pipeline: str, called: str) -> str:
-        versions = self._ask(
-            "look for the version", self._pipelines.pipeline_service_list_pipeline_versions_with_http_info, pipeline,
-            page_size=10, filter=_equals("name", called),
-        )  # fmt: skip
-        return next((str(version.pipeline_version_id) for version in versions.pipeline_versions or ()), "")
 
     def experiment(self, name: str, namespace: str) -> str:
         """The id of the experiment of this name, which is created if it does not exist."""
         options = {"namespace": namespace} if namespace else {}
-        answer = self._ask(
+        experiments = self._ask(
             f"look for experiment {name}", self._experiments.experiment_service_list_experiments_with_http_info,
             page_size=10, filter=_equals("name", name), **options,
-        )  # fmt: skip
-        for experiment in answer.experiments or ():
-            if experiment.storage_state == "ARCHIVED":
-                raise ConfigError(f"Experiment {name} is archived. Restore it on its page, or give --experiment.")
-            return str(experiment.experiment_id)
+        ).experiments  # fmt: skip
+        if experiments:
+            return str(experiments[0].experiment_id)
         experiment = self._models.V2beta1Experiment(display_name=name, namespace=namespace or None)
         create = self._experiments.experiment_service_create_experiment_with_http_info
         return str(self._ask(f"make experiment {name}", create, experiment).experiment_id)
@@ -290,19 +269,22 @@ class KfpClient:
 
     def _explained(self, what: str, error: Any) -> QinglanError:
         """The error for a request that KFP, or a server in front of it, refused."""
-        status, message, details = int(error.status or 0), *_error_message(error.body)
+        status, message, from_kfp = int(error.status or 0), *_error_message(error.body)
         refused = f"Cannot {what}: {self._access.endpoint} said {status}"
-        if status == 401 or 300 <= status < 400:  # KFP's words for it are its chain of calls
-            return ConfigError(f"{refused}. {self._who()}")
-        if status == 403 and not _is_html(error.body):
-            return ConfigError(f"{refused}{_denied(message)}. Ask whoever runs KFP, or give your --namespace.")
+        if status == 401 or 300 <= status < 400:
+            login = f"It needs a login: set {TOKEN}, or {TOKEN_FILE} to a file that is kept fresh."
+            renew = f"Your token is not valid, or no longer: get a new one into {TOKEN} or {TOKEN_FILE}."
+            return ConfigError(f"{refused}. {renew if self._access.token else login}")
         where = f"{refused}{f' ({message[:SHOWN_BODY]})' if message else ''}."
-        if status == 404 and details:
+        page = (
+            "<" in str(error.body or "")[:20]
+        )  # HTML or XML comes from a web server or an object store, not from KFP
+        if status == 403 and not page:
+            return ConfigError(f"{where} Ask the administrator of KFP, or give your --namespace.")
+        if status == 404 and from_kfp:
             return KfpNotFound(where)
         if status in (403, 404):
-            return ConfigError(f"{where} There is something else. {self._where()}")
-        if status == 409:
-            return KfpAlreadyExists(where)
+            return ConfigError(f"{where} This is not KFP's answer. {self._where()}")
         if 400 <= status < 500 and status != 429:
             return ConfigError(where)
         return OutageError(f"{where} Try again in a while; the log of the ml-pipeline pod has the reason.")
@@ -313,17 +295,12 @@ class KfpClient:
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, SSLError):
             return ConfigError(
-                f"Cannot {what}: the certificate of {self._access.endpoint} does not count ({reason}). "
-                "Set SSL_CERT_FILE to the certificate of whoever signed it."
+                f"Cannot {what}: the certificate of {self._access.endpoint} is not trusted ({reason}). "
+                "Set SSL_CERT_FILE to the certificate of its authority."
             )
         return OutageError(
             f"Cannot {what}: no answer from {self._access.endpoint} ({reason}). Is KFP up, and reached from here?"
         )
-
-    def _who(self) -> str:
-        if self._access.token is None:
-            return f"It needs a login: set {TOKEN}, or {TOKEN_FILE} to a file that is kept fresh."
-        return f"Your token does not count, or no longer: get a new one into {TOKEN} or {TOKEN_FILE}."
 
     def _where(self) -> str:
         login = f" A login page may stand before it: set {TOKEN}." if self._access.token is None else ""
@@ -340,20 +317,6 @@ def _error(detail: Any) -> str:
     history = [state.error for state in detail.state_history or () if state.error]
     error = detail.error or (history[-1] if history else None)
     return str(error.message or "") if error else ""
-
-
-def _denied(message: str) -> str:
-    """The user, the verb and the resource of KFP's refusal (resource_manager.go), without its chain of calls."""
-    user = re.search(r"User '([^']+)' is not authorized", message)
-    what = re.search(r"Namespace:([\w-]*)\W+Verb:(\w*).*?Resource:(\w*)", message)
-    who = f"user {user[1]}" if user else "you are known, and"
-    return f": {who} may not {what[2]} {what[3]} in namespace {what[1]}" if what else f": {who} may not"
-
-
-def _is_html(body: Any) -> bool:
-    """True for HTML or XML, which comes from a web server or an object store, not from KFP."""
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
-    return text.lstrip().startswith("<")
 
 
 def _error_message(body: Any) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""Read a run's pods, where that is allowed: why one waits or has failed, which KFP does not say."""
+"""Read a run's pods, if that is allowed: the reason why a pod waits or has failed, which KFP does not report."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ LAST_LINES = 15
 
 
 class ClusterPods:
-    """The pods of one namespace. A look at the side: where it is refused, the run is followed without it."""
+    """The pods of one namespace; if they may not be read, the run is followed without them."""
 
     def __init__(self, api: Any, namespace: str) -> None:
         from kubernetes import client

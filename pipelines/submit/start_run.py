@@ -9,13 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipelines.checks.cluster.cluster_checks import check_requirements
-from pipelines.checks.cluster.cluster_snapshot import Finding
-from pipelines.checks.cluster.gateway_checks import gateway_findings
+from pipelines.checks.checks import Check
+from pipelines.checks.cluster.cluster_checks import check_requirements, shared_namespace_checks
+from pipelines.checks.cluster.gateway_checks import gateway_checks
 from pipelines.checks.cluster.graph import Graph, read_graph, read_parameters
-from pipelines.checks.cluster.release_checks import one_namespace_finding
 from pipelines.checks.cluster.requirements import Requirements, read_requirements
-from pipelines.checks.cluster.volume_checks import volume_findings
 from pipelines.lines.all_lines import LINES
 from pipelines.lines.overrides import NO_OVERRIDES
 from pipelines.submit.kfp_client import KfpClient
@@ -71,8 +69,10 @@ def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str
     many_users = kfp.many_users()
     kfp_namespace, namespace = namespaces(many_users, request.namespace)
     if request.checks:
+        from pipelines.checks.cluster.cluster_reader import connect
+
         needs = read_requirements(graph, parameters, request.service_account)
-        check_cluster(needs, request, namespace, many_users, say)
+        refuse_errors(check_cluster(connect(), needs, request, namespace, many_users), say)
     pipeline, version, uploaded = kfp.version(request.pipeline, graph, kfp_namespace)
     say(f"{request.pipeline}: version sha256-{graph.digest[:24]} {'uploaded' if uploaded else 'was there'}")
     experiment = kfp.experiment(request.experiment, kfp_namespace)
@@ -112,15 +112,12 @@ def compile_graph(target: "CompileTarget", images: Iterable[str], folder: Path) 
     return read_graph(path), f"qinglan-{target.name.replace('.', '-')}"
 
 
-def parse_set_options(options: Iterable[str]) -> dict[str, str]:
-    """Parse options of the form NAME=VALUE."""
-    settings = {}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not (name and equals):
-            raise ConfigError(f"--set {option}: write it as NAME=VALUE.")
-        settings[name] = value
-    return settings
+def parse_parameters(options: Iterable[str]) -> dict[str, str]:
+    """Parameters of the run, from options of the form NAME=VALUE."""
+    pairs = {option: option.partition("=") for option in options}
+    if wrong := [option for option, (name, equals, _) in pairs.items() if not (name and equals)]:
+        raise ConfigError(f"--set {wrong[0]}: write it as NAME=VALUE.")
+    return {name: value for name, _, value in pairs.values()}
 
 
 def namespaces(many_users: bool, namespace: str) -> tuple[str, str]:
@@ -147,50 +144,31 @@ def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_cluster(
-    needs: Requirements,
-    request: RunRequest,
-    namespace: str,
-    many_users: bool,
-    say: Callable[[str], None],
-) -> None:
-    """Raise an error that names everything that is missing; print warnings."""
-    from pipelines.checks.cluster.cluster_reader import connect
-
-    refuse_missing(find_obstacles(connect(), needs, request, namespace, many_users), say)
-
-
-def find_obstacles(
     api: Any, needs: Requirements, request: RunRequest, namespace: str, many_users: bool
-) -> list[Finding]:
+) -> list[Check]:
     """Everything on the cluster that would stop the run, and warnings."""
     from pipelines.checks.cluster.cluster_reader import read_cluster
 
     snapshot = read_cluster(api, needs, namespace)
-    notes = [] if many_users else one_namespace_finding(snapshot)
+    checks = check_requirements(needs, snapshot, request.volumes)
     if request.gateway and snapshot.gateway is not None:
-        notes = [*gateway_findings(request.gateway, snapshot.gateway), *notes]
+        checks += gateway_checks(request.gateway, snapshot.gateway)
     elif request.gateway:
         unread = (
             "The gateway's settings on the cluster could not be read, so they were not compared with the profile's."
         )
-        notes = [Finding("unchecked", unread), *notes]
-    return [*volume_findings(request.volumes, snapshot), *check_requirements(needs, snapshot), *notes]
+        checks.append(Check("warning", "namespace", unread))
+    return checks if many_users else [*checks, *shared_namespace_checks(snapshot)]
 
 
-def refuse_missing(findings: Iterable[Finding], say: Callable[[str], None]) -> None:
-    missing = []
-    for finding in findings:
-        if finding.weight == "missing":
-            missing.append(finding)
+def refuse_errors(checks: Iterable[Check], say: Callable[[str], None]) -> None:
+    """Print the warnings; raise the errors as one."""
+    lines = []
+    for check in checks:
+        if check.state == "error":
+            parts = (f"  - {check.what}", f"    {check.next_step}", f"      {check.command}")
+            lines += [line for line in parts if line.strip()]
         else:
-            first, *rest = finding.lines
-            for line in (f"{'note' if finding.weight == 'warning' else 'not checked'}: {first}", *rest):
-                say(line)
-    if missing:
-        lines = [line for finding in missing for line in _finding_lines(finding)]
+            say(f"note: {check.what} {check.next_step}".rstrip())
+    if lines:
         raise ConfigError("The run would wait for ever, or fail. Nothing was sent.", *lines)
-
-
-def _finding_lines(finding: Finding) -> list[str]:
-    lines = (f"  - {finding.what}", f"    {finding.next_step}", f"      {finding.command}")
-    return [line for line in lines if line.strip()]

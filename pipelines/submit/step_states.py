@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.submit.kfp_client import FINAL_STATES, Run
+from pipelines.submit.kfp_client import Run
 
 STATES_BY_SEVERITY = ("SKIPPED", "SUCCEEDED", "PENDING", "PAUSED", "RUNNING", "CANCELING", "CANCELED", "FAILED")
 
@@ -41,13 +41,3 @@ def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
         if is_step and task.state in STATES_BY_SEVERITY and not name.endswith("-driver"):
             states[name] = max(states.get(name, STATES_BY_SEVERITY[0]), task.state, key=STATES_BY_SEVERITY.index)
     return states
-
-
-def unlisted_branches(run: Run, branches: frozenset[str]) -> frozenset[str]:
-    """Find the branches whose end is not in the run's list of tasks."""
-    return branches - {task.name for task in run.tasks if task.state in FINAL_STATES}
-
-
-def gate_held(run: Run) -> bool:
-    """Tell whether the branch behind the gate was skipped."""
-    return any(task.state == "SKIPPED" and task.name.startswith("condition-") for task in run.tasks)

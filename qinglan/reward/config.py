@@ -10,7 +10,7 @@ from qinglan.rag.retrieval import RetrievalConfig
 
 
 class Weights(Config):
-    """Weights of the plan's three comparisons with the teacher."""
+    """How much each of the plan's three comparisons with the teacher counts."""
 
     judge: Fraction = 0.35
     """The judge's score of the rewrite against its score of the teacher's."""
@@ -26,33 +26,32 @@ class Outcomes(Config):
     """Values of the win term before its weight."""
 
     win: float = 0.5
-    """Value if the rewrite retrieves better than the teacher's."""
+    """Value where the rewrite retrieves better than the teacher's."""
 
     lose: float = -0.3
-    """Value if the rewrite retrieves worse."""
+    """Value where it retrieves worse."""
 
     tie: float = 0.0
-    """Value if both retrieve equally well."""
+    """Value where both retrieve equally well."""
 
 
 class Penalties(Config):
-    """Largest penalty of each fault under anchored_v2; the README says how each is measured."""
+    """The most that each fault can cost under anchored_v2; the README says how each is measured."""
 
     needless: Fraction = 0.1
-    """Penalty for rewriting a question that retrieves as well by itself; up to twice that if the rewrite retrieves
-    worse."""
+    """Rewriting a question that retrieves as well by itself; up to twice that when the rewrite retrieves worse."""
 
     length: Fraction = 0.2
-    """Penalty for more than 1.5 times the length of the row's need or the teacher's rewrite, the longer of both."""
+    """More than 1.5 times the length of the row's need or the teacher's rewrite, whichever is longer."""
 
     repeats: Fraction = 0.2
-    """Penalty for repeating text within the rewrite."""
+    """Repeating text that the rewrite holds already."""
 
     names: Fraction = 0.2
-    """Penalty for words that neither the conversation nor a retrieved passage holds."""
+    """Words that neither the conversation nor a retrieved passage holds."""
 
     numbers: Fraction = 0.3
-    """Penalty for numbers that the conversation does not hold."""
+    """Numbers that the conversation does not hold."""
 
 
 class StyleRewardConfig(Config):
@@ -69,7 +68,7 @@ class StyleRewardConfig(Config):
 
 
 class RewardConfig(Config):
-    """Settings of the reward of one rewrite."""
+    """How one rewrite is rewarded."""
 
     mode: Literal["seed_v1", "anchored_v2"] = "anchored_v2"
     """Formula of the reward: seed_v1 is the plan's to the letter, which can be gamed; anchored_v2 prevents that."""

@@ -11,7 +11,7 @@ import pytest
 
 from commands.headroom.cli import report_lines
 from commands.headroom.report import headroom_report
-from commands.run.gains import Recipe, gain_lines, measured_cost, worth_in_words
+from commands.run.gains import gain_lines, measured_cost
 from components.data.convert.config import ConvertConfig
 from components.data.convert.stage import convert
 from components.evaluation.rewriter import sample_rewrites
@@ -180,15 +180,6 @@ def test_a_stage_that_ran_is_priced_by_its_own_seconds(tmp_path: Path) -> None:
 
     assert measured_cost(run, "sft") == (90.5, None, "measured")
     assert measured_cost(run, "ppo") is None
-
-
-def test_a_training_that_ran_says_what_it_brought_for_its_minutes_and_for_what_answers_cost() -> None:
-    recipe = Recipe("ppo", "", None, 120.0, None, "measured", paid=0.5, brought=0.02)
-
-    assert worth_in_words(recipe, "USD") == (
-        "it gained +2.0 points on dev; +1.00 points a minute; +4.00 points for each USD of the 0.50 paid for answers"
-    )
-    assert worth_in_words(recipe._replace(paid=0.0), "USD") == "it gained +2.0 points on dev; +1.00 points a minute"
 
 
 def test_a_run_says_what_further_rows_and_ppo_gained_on_dev_and_what_was_left_out(tmp_path: Path) -> None:

@@ -30,11 +30,11 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def source(name: str, text: str = "", **about: Any) -> ArtifactRef:
+def given(name: str, text: str = "", **about: Any) -> ArtifactRef:
     return ArtifactRef(name, sha(text or name), "", {EXTERNAL_INPUT: True, **about})
 
 
-def output(name: str, text: str = "", **about: Any) -> ArtifactRef:
+def made(name: str, text: str = "", **about: Any) -> ArtifactRef:
     return ArtifactRef(name, sha(text or name), "", about)
 
 
@@ -89,13 +89,13 @@ def sealed(
 
 
 class Statements(Evidence):
-    """Evidence that consists only of statements."""
+    """Evidence of statements alone."""
 
-    def __init__(self, *envelopes: bytes) -> None:
-        self.envelopes = envelopes
+    def __init__(self, *found: bytes) -> None:
+        self.found = found
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
-        return ((f"statement-{number}.dsse.json", envelope) for number, envelope in enumerate(self.envelopes))
+        return ((f"statement-{number}.dsse.json", one) for number, one in enumerate(self.found))
 
 
 def write_run(root: Path, keys: Keys, hours: float = 0.0, release: bool = False) -> Path:

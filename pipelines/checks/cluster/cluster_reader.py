@@ -2,18 +2,14 @@
 
 import os
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines.checks.cluster.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS, denied_permissions
-from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot, Node, Platform, Quota, StoreAnswer, StoreSecret
+from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot, Node, Platform, Quota, StoreAnswer
 from pipelines.checks.cluster.gateway_checks import GATEWAY_FILE
-from pipelines.checks.cluster.input_checks import in_other_bucket, root_without_address
-from pipelines.checks.cluster.requirements import RequiredObject, Requirements, RolloutTarget
-from pipelines.checks.cluster.store_probe import Probe, probe_input, probe_store
-from pipelines.graph.store_secret import FETCH_ENDPOINT, STORE_ENDPOINT
+from pipelines.checks.cluster.requirements import RequiredObject, Requirements
+from pipelines.checks.cluster.store_probe import in_other_bucket, probe_input, probe_store
 from qinglan.errors import ConfigError
 from qinglan.jobs.cluster.rbac import LAUNCHER_PERMISSIONS, Permission
 from qinglan.kubernetes.kubeconfig import load_login
@@ -21,16 +17,19 @@ from qinglan.kubernetes.kubeconfig import load_login
 TIMEOUTS = (5, 30)
 """Time limits in seconds: to connect, and to answer."""
 
+CORE, APPS = "/api/v1", "/apis/apps/v1"
 JOBS_API, ROLLOUTS_API = "/apis/kubeflow.org/v1", "/apis/qinglan.dev/v1alpha1"
-NOT_FOUND, FORBIDDEN, UNAUTHORIZED = 404, 403, 401
+PLURALS = {
+    "Secret": "secrets", "ConfigMap": "configmaps", "PersistentVolumeClaim": "persistentvolumeclaims",
+    "ServiceAccount": "serviceaccounts", "Service": "services",
+}  # fmt: skip
 MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 USUAL_FILE = "~/.kube/config"
 IMAGES_LABEL, BY_TAG = "qinglan.dev/images", "qinglan.dev/images-by-tag"
 """Label and annotation of a namespace: manifests/platform/images-by-digest.yaml."""
 
 GUARDED = "qinglan.dev/guarded"
-"""The label of a namespace that our manifests made: manifests/base/namespace.yaml."""
-
+"""Label of a namespace that our manifests made: manifests/base/namespace.yaml."""
 
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 CONTROLLERS = {
@@ -40,13 +39,23 @@ CONTROLLERS = {
     "ray.io": ("default", "kuberay-operator"),
     "serving.knative.dev": ("knative-serving", "controller"),
 }
-"""Namespace and Deployment of the controller of a group, where its own installation puts it."""
+"""Namespace and Deployment of the controller of a group, as its own installation names them."""
 
 LAUNCHER, USUAL_ROOT = "kfp-launcher", "minio://mlpipeline/v2/artifacts"
-"""KFP's settings of a namespace, and the pipeline root where they name none."""
+"""KFP's settings of a namespace, and its pipeline root without them
+(https://www.kubeflow.org/docs/components/pipelines/operator-guides/configure-object-store/)."""
 
 ROLE = "eks.amazonaws.com/role-arn"
-"""The annotation of a service account that is an identity of AWS."""
+"""Annotation of a service account that is an identity of AWS."""
+
+KFP_PERMISSIONS = (
+    Permission("argoproj.io", "workflowtaskresults", ("create", "patch")),
+    Permission("", "configmaps", ("get",), LAUNCHER),
+)
+"""Rights that each pod of KFP 2.17 needs: Argo's executor reports its end, driver and launcher read settings."""
+
+ROLLOUT_PERMISSIONS = (Permission("qinglan.dev", "modelrollouts", ("create", "get", "list")),)
+"""Rights that the deploy stage needs in the rollout's namespace."""
 
 
 def connect() -> Any:
@@ -65,319 +74,235 @@ def connect() -> Any:
     return client.ApiClient(configuration)
 
 
-def read_cluster(api: Any, needs: Requirements, namespace: str) -> ClusterSnapshot:
-    """Read a snapshot of everything that the graph needs."""
-    return _ClusterReader(api, namespace).snapshot(needs)
-
-
 def read_platform(api: Any) -> Platform:
     """Read versions, kinds and storage classes; a part that may not be read is left out."""
-    from kubernetes import client
-
-    reader = _ClusterReader(api, "default")
-    groups = reader.read("kinds", lambda: client.ApisApi(api).get_api_versions(_request_timeout=TIMEOUTS))
-    version = reader.read("version", lambda: client.VersionApi(api).get_code(_request_timeout=TIMEOUTS))
-    listed = reader.read("classes", lambda: client.StorageV1Api(api).list_storage_class(_request_timeout=TIMEOUTS))
-    classes = {item.metadata.name: item.metadata.annotations or {} for item in (listed.items if listed else ())}
-    apps = client.AppsV1Api(api)
+    reader = ClusterReader(api, "default")
+    groups, version = reader.get("kinds", "/apis") or {}, reader.get("version", "/version") or {}
+    listed = reader.get("classes", "/apis/storage.k8s.io/v1/storageclasses") or {}
+    classes = {item["metadata"]["name"]: item["metadata"].get("annotations", {}) for item in listed.get("items", ())}
     images = {}
     for group, (namespace, name) in CONTROLLERS.items():
-        read = partial(apps.read_namespaced_deployment, name, namespace, _request_timeout=TIMEOUTS)
-        if deployment := reader.read(f"Deployment {name}", read):
-            images[group] = str(deployment.spec.template.spec.containers[0].image).rpartition("/")[2]
+        if deployment := reader.get(f"Deployment {name}", f"{APPS}/namespaces/{namespace}/deployments/{name}"):
+            images[group] = deployment["spec"]["template"]["spec"]["containers"][0]["image"].rpartition("/")[2]
     return Platform(
         api.configuration.host,
-        str(version.git_version) if version else "of an unknown version",
-        {group.name: group.preferred_version.version for group in (groups.groups if groups else ())},
+        str(version.get("gitVersion", "of an unknown version")),
+        {group["name"]: group["preferredVersion"]["version"] for group in groups.get("groups", ())},
         images,
         tuple(sorted(classes)),
         next((name for name, notes in sorted(classes.items()) if notes.get(DEFAULT_CLASS) == "true"), ""),
     )
 
 
-class _ClusterReader:
-    """Reads a cluster once. What may not be read is recorded in `_unread` and does not stop the rest."""
+def read_cluster(api: Any, needs: Requirements, namespace: str) -> ClusterSnapshot:
+    """Read a snapshot of everything that the graph needs."""
+    return ClusterReader(api, namespace).snapshot(needs)
+
+
+class ClusterReader:
+    """Reads a cluster once. Objects that may not be read are recorded in `unread` and do not stop the rest."""
 
     def __init__(self, api: Any, namespace: str) -> None:
-        self._api, self._namespace = api, namespace
-        self._unread: list[str] = []
-        self._unbound: set[str] = set()
-        self._claim_bytes: dict[str, float] = {}
-        self._without_token: set[str] = set()
-        self._cloud_identity = False
+        self._api, self._namespace, self._folder = api, namespace, f"{CORE}/namespaces/{namespace}"
+        self.unread: list[str] = []
 
     def snapshot(self, needs: Requirements) -> ClusterSnapshot:
-        namespace = self._named_namespace()
-        jobs = any(machine.job for machine in needs.machines)
-        root, providers = self._launcher_settings() if needs.inputs else (None, "")
-        secrets = self._store_secrets(needs)
-        snapshot = ClusterSnapshot(
-            self._namespace,
-            self._objects(needs.objects),
-            self._nodes() if needs.machines else (),
-            self._quotas() if needs.machines else (),
-            self._kinds(JOBS_API) if jobs else frozenset(),
-            self._denied(needs, LAUNCHER_PERMISSIONS) if jobs else (),
-            kfp_denied=self._denied(needs, KFP_PERMISSIONS),
-            guarded=namespace and (namespace.metadata.labels or {}).get(GUARDED) == "true",
-            by_tag=_by_tag(namespace),
-            pipeline_root=root,
-            root_without_address=bool(root) and root_without_address(str(root), providers),
-            stores={name: None if data is None else _store_secret(data) for name, data in secrets.items()},
-        )
-        return self._with_rollouts(needs, snapshot)._replace(
-            unbound=frozenset(self._unbound),
-            claim_bytes=self._claim_bytes,
-            without_token=frozenset(self._without_token),
-            cloud_identity=self._cloud_identity,
-            answers=self._answers(needs, secrets, root),
-            gateway=self._gateway_settings(needs),
-            unread=tuple(dict.fromkeys(self._unread)),
-        )
-
-    def _with_rollouts(self, needs: Requirements, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """The snapshot, extended by what deploying steps need for their rollouts."""
-        if not needs.rollouts:
-            return snapshot
-        absent = frozenset(target.namespace for target in needs.rollouts if self._is_absent(target))
-        present = [target.namespace for target in needs.rollouts if target.namespace not in absent]
-        denied = {namespace: self._denied(needs, ROLLOUT_PERMISSIONS, namespace) for namespace in present}
-        return snapshot._replace(
-            rollout_kinds=self._kinds(ROLLOUTS_API), absent_namespaces=absent, rollout_denied=denied
-        )
-
-    def _is_absent(self, target: RolloutTarget) -> bool:
-        from kubernetes import client
-
-        before = len(self._unread)
-        read = partial(client.CoreV1Api(self._api).read_namespace, target.namespace, _request_timeout=TIMEOUTS)
-        absent = self.read(f"namespace {target.namespace}", read) is None
-        return absent and len(self._unread) == before
-
-    def _named_namespace(self) -> Any:
-        """Read the run's namespace; None if it may not be read, a ConfigError if it does not exist."""
-        from kubernetes import client
-
-        answer = self.read(
-            f"namespace {self._namespace}",
-            lambda: client.CoreV1Api(self._api).read_namespace(self._namespace, _request_timeout=TIMEOUTS),
-        )
-        if answer is None and not self._unread:
+        namespace = self.get(f"namespace {self._namespace}", self._folder)
+        if namespace == {}:
             raise ConfigError(
                 f"The cluster has no namespace {self._namespace}. Give --namespace where the run's pods shall be."
             )
-        self._unread.clear()  # reading its objects will show whether it exists
-        return answer
-
-    def _objects(self, required: Iterable[RequiredObject]) -> dict[tuple[str, str], frozenset[str] | None]:
-        from kubernetes import client
-
-        core = client.CoreV1Api(self._api)
-        readers = {
-            "Secret": core.read_namespaced_secret,
-            "ConfigMap": core.read_namespaced_config_map,
-            "PersistentVolumeClaim": core.read_namespaced_persistent_volume_claim,
-            "ServiceAccount": core.read_namespaced_service_account,
-            "Service": core.read_namespaced_service,
-        }
-        objects: dict[tuple[str, str], frozenset[str] | None] = {}
-        for need in required:
-            before = len(self._unread)
-            value = self._object(readers[need.kind], need)
-            if len(self._unread) == before:
-                objects[need.kind, need.name] = (
-                    None if value is None else frozenset(getattr(value, "data", None) or ())
-                )
-        return objects
-
-    def _object(self, reader: Callable[..., Any], need: RequiredObject) -> Any:
-        answer = self.read(
-            f"{need.kind} {need.name}", lambda: reader(need.name, self._namespace, _request_timeout=TIMEOUTS)
+        self.unread.clear()  # a person who may not read the namespace may still read its objects
+        labels, notes = (
+            ((namespace or {}).get("metadata", {}).get(part) or {}) for part in ("labels", "annotations")
         )
-        if need.kind == "ServiceAccount" and answer is not None:
-            self._account(answer)
-        if need.kind != "PersistentVolumeClaim" or answer is None:
-            return answer
-        self._claim_bytes[need.name] = _claim_bytes(answer)
-        if answer.status.phase == "Pending":
-            self._unbound.add(need.name)
-        return None if answer.status.phase == "Lost" else answer
-
-    def _account(self, account: Any) -> None:
-        """Record whether its pods get a token for the API server, and how they reach S3."""
-        if account.automount_service_account_token is False:
-            self._without_token.add(account.metadata.name)
-        self._cloud_identity = ROLE in (account.metadata.annotations or {})
-
-    def _launcher_settings(self) -> tuple[str | None, str]:
-        """The pipeline root, whose key KFP's launcher has, and KFP's settings of stores (`providers`)."""
-        from kubernetes import client
-
-        before = len(self._unread)
-        settings = self.read(
-            f"ConfigMap {LAUNCHER}",
-            lambda: client.CoreV1Api(self._api).read_namespaced_config_map(
-                LAUNCHER, self._namespace, _request_timeout=TIMEOUTS
-            ),
-        )
-        if len(self._unread) > before:
-            return None, ""
-        data = (settings and settings.data) or {}
-        return str(data.get("defaultPipelineRoot") or USUAL_ROOT), str(data.get("providers") or "")
-
-    def _store_secrets(self, needs: Requirements) -> dict[str, dict[str, str] | None]:
-        """The Secrets of stores by name: None if it does not exist; those that may not be read are left out."""
-        from kubernetes import client
-
-        secrets: dict[str, dict[str, str] | None] = {}
+        objects = {(need.kind, need.name): self._object(need) for need in needs.objects}
+        jobs = any(machine.job for machine in needs.machines)
+        root = self._pipeline_root() if needs.inputs else None
         names = {use.secret for use in needs.inputs} | {store.secret for store in needs.releases}
-        for name in names - {""}:
-            before = len(self._unread)
-            read = partial(client.CoreV1Api(self._api).read_namespaced_secret, name, self._namespace)
-            secret = self.read(f"Secret {name}", partial(read, _request_timeout=TIMEOUTS))
-            if len(self._unread) == before:
-                secrets[name] = None if secret is None else _decoded(secret.data or {})
-        return secrets
+        secrets = {name: self._secret(name) for name in names - {""}}
+        account = objects.get(("ServiceAccount", needs.service_account)) or {}
+        rollouts = {target.namespace: self._exists(target.namespace) for target in needs.rollouts}
+        return ClusterSnapshot(
+            self._namespace,
+            {key: _keys(value) for key, value in objects.items() if value is not None},
+            nodes=self._nodes() if needs.machines else (),
+            quotas=self._quotas() if needs.machines else (),
+            job_kinds=self._kinds(JOBS_API) if jobs else frozenset(),
+            denied=self._denied(needs, LAUNCHER_PERMISSIONS) if jobs else (),
+            kfp_denied=self._denied(needs, KFP_PERMISSIONS),
+            rollout_kinds=self._kinds(ROLLOUTS_API) if needs.rollouts else frozenset(),
+            rollout_denied={
+                name: self._denied(needs, ROLLOUT_PERMISSIONS, name) for name, exists in rollouts.items() if exists
+            },
+            absent_namespaces=frozenset(name for name, exists in rollouts.items() if not exists),
+            guarded=labels.get(GUARDED) == "true" if namespace else None,
+            by_tag=frozenset(notes.get(BY_TAG, "").split()) if labels.get(IMAGES_LABEL) == "by-digest" else None,
+            claim_bytes={
+                name: _claim_bytes(value)
+                for (kind, name), value in objects.items()
+                if kind == "PersistentVolumeClaim" and value
+            },
+            cloud_identity=ROLE in (account.get("metadata", {}).get("annotations") or {}),
+            pipeline_root=root,
+            stores={
+                name: frozenset(key for key, text in values.items() if text) if values else None
+                for name, values in secrets.items()
+                if values is not None
+            },
+            answers=self._answers(needs, secrets, root),
+            gateway=self._gateway_settings(needs),
+            unread=tuple(dict.fromkeys(self.unread)),
+        )
+
+    def get(self, what: str, path: str, body: Any = None) -> dict[str, Any] | None:
+        """The answer of the API server: {} if the object does not exist, None if it may not be read (recorded)."""
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        host = self._api.configuration.host
+        try:
+            return dict(self._api.call_api(
+                path, "POST" if body else "GET", body=body, auth_settings=["BearerToken"], response_type="object",
+                _return_http_data_only=True, _request_timeout=TIMEOUTS,
+                header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            ))  # fmt: skip
+        except ApiException as error:
+            if error.status == 404:
+                return {}
+            if error.status == 401:
+                raise ConfigError(
+                    f"{host} does not know you (401): its token or certificate is missing, has expired, or is "
+                    "another cluster's. Log in to the cluster again, or add --skip-checks."
+                ) from error
+            why = "you may not read it" if error.status == 403 else f"the API server said {error.status}"
+            self.unread.append(f"{what} could not be checked: {why}.")
+        except HTTPError as error:
+            raise ConfigError(
+                f"{host}, which KUBECONFIG names, gives no answer ({getattr(error, 'reason', None) or error}). Is it "
+                "the right cluster? --skip-checks goes on without looking."
+            ) from error
+        return None
+
+    def _object(self, need: RequiredObject) -> dict[str, Any] | None:
+        value = self.get(f"{need.kind} {need.name}", f"{self._folder}/{PLURALS[need.kind]}/{need.name}")
+        lost = need.kind == "PersistentVolumeClaim" and value and value["status"].get("phase") == "Lost"
+        return {} if lost else value
+
+    def _exists(self, namespace: str) -> bool:
+        return self.get(f"namespace {namespace}", f"{CORE}/namespaces/{namespace}") != {}
+
+    def _pipeline_root(self) -> str | None:
+        settings = self.get(f"ConfigMap {LAUNCHER}", f"{self._folder}/configmaps/{LAUNCHER}")
+        if settings is None:
+            return None
+        return str((settings.get("data") or {}).get("defaultPipelineRoot") or USUAL_ROOT)
+
+    def _secret(self, name: str) -> dict[str, str] | None:
+        """The decoded values of a Secret."""
+        secret = self.get(f"Secret {name}", f"{self._folder}/secrets/{name}")
+        if secret is None:
+            return None
+        values = (secret.get("data") or {}).items()
+        return {key: b64decode(value or "").decode("utf-8", "replace").strip() for key, value in values}
 
     def _gateway_settings(self, needs: Requirements) -> str | None:
         """gateway.yaml in the ConfigMap that the gateway's Deployment mounts, whose name changes with its content."""
-        from kubernetes import client
-
-        names = [need.name for need in needs.objects if need.kind == "Service"]
-        if not names:
-            return None
-        read = partial(client.AppsV1Api(self._api).read_namespaced_deployment, names[0], self._namespace)
-        deployment = self.read(f"Deployment {names[0]}", partial(read, _request_timeout=TIMEOUTS))
-        volumes = deployment.spec.template.spec.volumes or () if deployment else ()
-        for volume in volumes:
-            if volume.config_map is None:
+        for need in needs.objects:
+            if need.kind != "Service":
                 continue
-            name = volume.config_map.name
-            read = partial(client.CoreV1Api(self._api).read_namespaced_config_map, name, self._namespace)
-            config = self.read(f"ConfigMap {name}", partial(read, _request_timeout=TIMEOUTS))
-            if config is not None and GATEWAY_FILE in (config.data or {}):
-                return str(config.data[GATEWAY_FILE])
+            path = f"{APPS}/namespaces/{self._namespace}/deployments/{need.name}"
+            deployment = self.get(f"Deployment {need.name}", path) or {}
+            pod = deployment.get("spec", {}).get("template", {}).get("spec", {})
+            for name in (volume.get("configMap", {}).get("name") for volume in pod.get("volumes") or ()):
+                settings = self.get(f"ConfigMap {name}", f"{self._folder}/configmaps/{name}") if name else None
+                if settings and GATEWAY_FILE in (settings.get("data") or {}):
+                    return str(settings["data"][GATEWAY_FILE])
         return None
 
     def _answers(
         self, needs: Requirements, secrets: Mapping[str, dict[str, str] | None], root: str | None
     ) -> dict[str, StoreAnswer]:
         """Try each input and store with the steps' key; returns the unreadable addresses, with the reason."""
-        tries: dict[str, tuple[Probe, str]] = {
-            uri: (probe_input, use.secret) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
-        }
-        tries |= {store.address: (probe_store, store.secret) for store in needs.releases}
-        answers = {
-            address: answer
-            for address, (probe, name) in tries.items()
-            if (secret := secrets.get(name)) and (answer := probe(address, secret))
-        }
-        silent = {address: answer.why for address, answer in answers.items() if answer.state == "silent"}
-        self._unread += [f"{address} could not be read: {why}." for address, why in silent.items()]
+        uris = [
+            (uri, use.secret, probe_input) for use in needs.inputs for uri in use.uris if in_other_bucket(uri, root)
+        ]
+        answers = {}
+        for uri, name, probe in [*uris, *((store.address, store.secret, probe_store) for store in needs.releases)]:
+            if (secret := secrets.get(name)) and (answer := probe(uri, secret)):
+                answers[uri] = answer
+                if answer.state == "silent":
+                    self.unread.append(f"{uri} could not be read: {answer.why}.")
         return answers
 
     def _nodes(self) -> tuple[Node, ...] | None:
-        from kubernetes import client
-
-        nodes = self.read("nodes", lambda: client.CoreV1Api(self._api).list_node(_request_timeout=TIMEOUTS))
-        return None if nodes is None else tuple(_node(node) for node in nodes.items)
+        listed = self.get("nodes", f"{CORE}/nodes")
+        return None if listed is None else tuple(
+            Node(item["metadata"]["name"], item["metadata"].get("labels", {}), {
+                name: _count(value) for name, value in item["status"].get("allocatable", {}).items()
+            })
+            for item in listed["items"]
+        )  # fmt: skip
 
     def _quotas(self) -> tuple[Quota, ...] | None:
-        from kubernetes import client
-
-        quotas = self.read(
-            "resource quotas",
-            lambda: client.CoreV1Api(self._api).list_namespaced_resource_quota(
-                self._namespace, _request_timeout=TIMEOUTS
-            ),
-        )
-        return (
-            None
-            if quotas is None
-            else tuple(quota for resource_quota in quotas.items for quota in _quotas_of(resource_quota))
-        )
+        listed = self.get("resource quotas", f"{self._folder}/resourcequotas")
+        return None if listed is None else tuple(quota for item in listed["items"] for quota in _quotas_of(item))
 
     def _kinds(self, group: str) -> frozenset[str] | None:
         """Read from the API server's list of resources, which everyone may read."""
-        before = len(self._unread)
-        kinds = self.read(f"kinds of {group}", lambda: self._get(group))
-        if len(self._unread) > before:
-            return None
-        return frozenset(kind["name"] for kind in (kinds or {}).get("resources", ()))
-
-    def _get(self, path: str) -> Any:
-        return self._api.call_api(
-            path, "GET", auth_settings=["BearerToken"], response_type="object", _return_http_data_only=True,
-            _request_timeout=TIMEOUTS, header_params={"Accept": "application/json"},
-        )  # fmt: skip
+        kinds = self.get(f"kinds of {group}", group)
+        return None if kinds is None else frozenset(kind["name"] for kind in kinds.get("resources", ()))
 
     def _denied(
         self, needs: Requirements, permissions: Iterable[Permission], namespace: str = ""
     ) -> tuple[Permission, ...]:
-        account = (self._namespace, needs.service_account)
-        return denied_permissions(self._api, self.read, account, namespace or self._namespace, permissions)
+        """The permissions that the run's service account lacks in a namespace, its own by default."""
+        denied = []
+        for permission in permissions:
+            verbs = [
+                verb
+                for verb in permission.verbs
+                if self._may(needs.service_account, namespace or self._namespace, permission, verb) is False
+            ]
+            denied += [permission._replace(verbs=tuple(verbs))] if verbs else []
+        return tuple(denied)
 
-    def read(self, what: str, call: Callable[[], Any]) -> Any:
-        """Call the API for an object; None if it does not exist, or may not be read, which is recorded."""
-        from kubernetes.client import ApiException
-        from urllib3.exceptions import HTTPError
-
-        host = self._api.configuration.host
-        try:
-            return call()
-        except ApiException as error:
-            if error.status == NOT_FOUND:
-                return None
-            if error.status == UNAUTHORIZED:
-                raise ConfigError(
-                    f"{host} does not know you (401): its token or certificate is missing, has expired, or is "
-                    "another cluster's. Log in to the cluster again, or add --skip-checks."
-                ) from error
-            why = "you may not read it" if error.status == FORBIDDEN else f"the API server said {error.status}"
-            self._unread.append(f"{what} could not be checked: {why}.")
-        except HTTPError as error:
-            raise ConfigError(
-                f"{host}, which KUBECONFIG names, gives no answer ({_reason(error)}). Is it the right cluster? "
-                "--skip-checks goes on without looking."
-            ) from error
-        return None
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "reason", None) or error)
-
-
-def _by_tag(namespace: Any) -> frozenset[str] | None:
-    """Images that need no digest, in a namespace that admits images by digest only; None in any other."""
-    if namespace is None or (namespace.metadata.labels or {}).get(IMAGES_LABEL) != "by-digest":
-        return None
-    return frozenset((namespace.metadata.annotations or {}).get(BY_TAG, "").split())
+    def _may(self, account: str, namespace: str, permission: Permission, verb: str) -> bool | None:
+        """Ask the API server for a verb (https://kubernetes.io/docs/reference/access-authn-authz/authorization/)."""
+        resource, _, part = permission.resource.partition("/")
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
+        spec = {
+            "user": f"system:serviceaccount:{self._namespace}:{account}",
+            "groups": groups,
+            "resourceAttributes": {
+                "namespace": namespace, "verb": verb, "group": permission.group, "resource": resource,
+                "subresource": part, "name": permission.name,
+            },
+        }  # fmt: skip
+        api = "/apis/authorization.k8s.io/v1"
+        answer = self.get(
+            f"the rights of ServiceAccount {account} in namespace {namespace}",
+            f"{api}/namespaces/{namespace}/localsubjectaccessreviews",
+            {
+                "apiVersion": "authorization.k8s.io/v1", "kind": "LocalSubjectAccessReview",
+                "metadata": {"namespace": namespace}, "spec": spec,
+            },
+        )  # fmt: skip
+        return None if answer is None else bool(answer["status"].get("allowed"))
 
 
-def _decoded(data: Mapping[str, str]) -> dict[str, str]:
-    return {name: b64decode(value or "").decode("utf-8", "replace").strip() for name, value in data.items()}
+def _keys(value: Mapping[str, Any]) -> frozenset[str] | None:
+    return frozenset(value.get("data") or ()) if value else None
 
 
-def _store_secret(secret: Mapping[str, str]) -> StoreSecret:
-    """A store's Secret without its values, except the addresses."""
-    filled = frozenset(name for name, value in secret.items() if value)
-    return StoreSecret(filled, secret.get(FETCH_ENDPOINT, ""), secret.get(STORE_ENDPOINT, ""))
+def _claim_bytes(claim: Mapping[str, Any]) -> float:
+    requested = claim["spec"].get("resources", {}).get("requests")
+    return _count((claim["status"].get("capacity") or requested or {}).get("storage", "0"))
 
 
-def _claim_bytes(claim: Any) -> float:
-    requested = claim.spec.resources.requests if claim.spec.resources else None
-    return _count((claim.status.capacity or requested or {}).get("storage", "0"))
-
-
-def _node(node: Any) -> Node:
-    counts = {name: _count(value) for name, value in (node.status.allocatable or {}).items()}
-    return Node(node.metadata.name, node.metadata.labels or {}, counts)
-
-
-def _quotas_of(resource_quota: Any) -> Iterable[Quota]:
-    hard, used = resource_quota.status.hard or resource_quota.spec.hard or {}, resource_quota.status.used or {}
-    for resource, value in hard.items():
-        yield Quota(resource_quota.metadata.name, resource, _count(value), _count(used.get(resource, "0")))
+def _quotas_of(item: Mapping[str, Any]) -> Iterator[Quota]:
+    for resource, value in (item["status"].get("hard") or item["spec"].get("hard") or {}).items():
+        yield Quota(item["metadata"]["name"], resource, _count(value))
 
 
 def _count(quantity: str) -> float:

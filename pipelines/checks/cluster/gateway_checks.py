@@ -6,10 +6,10 @@ On a cluster the gateway reads its own gateway.yaml: a profile's models and RAG 
 from collections.abc import Iterator
 from typing import Any
 
-from pipelines.checks.cluster.cluster_snapshot import Finding
+from pipelines.checks.checks import Check, failed
 from qinglan.config import yaml_mapping
 from qinglan.errors import ConfigError
-from qinglan.llm.config import GatewayConfig, PaidModel, RagUpstream
+from qinglan.llm.config import GatewayConfig, PaidModel
 from qinglan.llm.host_allowlist import is_local
 from qinglan.rag.service_shape import RagService
 
@@ -23,44 +23,22 @@ MEND = (
 )
 
 
-def gateway_findings(profile: GatewayConfig, deployed: str) -> list[Finding]:
-    """Report differences in models and RAG settings, which would change the run; warn of differences in prices."""
+def gateway_checks(profile: GatewayConfig, deployed: str) -> list[Check]:
+    """Report differences in models and RAG settings, which would change the run."""
     try:
         gateway = GatewayConfig.parse(yaml_mapping(deployed, GATEWAY_FILE), GATEWAY_FILE)
     except ConfigError as error:
-        return [Finding("missing", f"The gateway on the cluster was deployed with settings that are none: {error}.")]
-    differences = [*_model_differences(profile, gateway), *_rag_differences(profile.rag, gateway.rag)]
-    findings = []
-    if differences:
-        listed = "; ".join(differences)
-        findings.append(
-            Finding("missing", f"The gateway on the cluster has other settings than the profile: {listed}.", MEND)
-        )
-    if costs := "; ".join(_cost_differences(profile, gateway)):
-        findings.append(Finding("warning", f"The gateway on the cluster counts money otherwise: {costs}.", MEND))
-    return findings
-
-
-def _model_differences(profile: GatewayConfig, gateway: GatewayConfig) -> Iterator[str]:
-    deployed = gateway.models()
+        return [failed("namespace", ConfigError(f"The gateway's settings on the cluster are not valid: {error}."))]
+    differences: list[str] = []
+    models = gateway.models()
     for role, model in profile.models().items():
         ignored = (*COSTS, *(["base_url", "api_key_env"] if is_local(model.base_url) else []))
-        yield from _differences(role, _settings(model, ignored), _settings(deployed[role], ignored))
-
-
-def _rag_differences(profile: RagUpstream, gateway: RagUpstream) -> Iterator[str]:
-    names = [*RagService.model_fields, *([] if is_local(profile.base_url) else ["base_url"])]
-    settings, deployed = profile.model_dump(mode="json"), gateway.model_dump(mode="json")
-    yield from _differences("rag", {name: settings[name] for name in names}, {name: deployed[name] for name in names})
-
-
-def _cost_differences(profile: GatewayConfig, gateway: GatewayConfig) -> Iterator[str]:
-    deployed = gateway.models()
-    for role, model in profile.models().items():
-        if model.price != deployed[role].price:
-            yield f"{role}'s price is {_price(deployed[role])} and not {_price(model)}"
-    if profile.budget != gateway.budget:
-        yield f"its budget is {gateway.budget:g} for all runs of the namespace, the profile's {profile.budget:g}"
+        differences += _differences(role, _settings(model, ignored), _settings(models[role], ignored))
+    names = {*RagService.model_fields, *([] if is_local(profile.rag.base_url) else ["base_url"])}
+    rag, deployed_rag = (config.rag.model_dump(mode="json", include=names) for config in (profile, gateway))
+    differences += _differences("rag", rag, deployed_rag)
+    what = f"The gateway on the cluster has other settings than the profile: {'; '.join(differences)}."
+    return [Check("error", "namespace", what, MEND)] if differences else []
 
 
 def _differences(where: str, profile: dict[str, Any], deployed: dict[str, Any]) -> Iterator[str]:
@@ -72,8 +50,3 @@ def _differences(where: str, profile: dict[str, Any], deployed: dict[str, Any]) 
 def _settings(model: PaidModel, ignored: tuple[str, ...]) -> dict[str, Any]:
     values = model.model_dump(mode="json") | {"answer_format": model.structured_answers}
     return {name: value for name, value in values.items() if name not in ignored}
-
-
-def _price(model: PaidModel) -> str:
-    price = model.price
-    return f"{price.input:g}/{price.cached_input:g}/{price.output:g} {price.currency}"

@@ -52,9 +52,15 @@ def read_graph(path: Path) -> Graph:
     """Read a graph; an error if it does not parse, has not KFP's form, or holds a reference to nothing."""
     try:
         text = path.read_bytes()
+        documents = parse_yaml_documents(text.decode("utf-8"), str(path))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file. {COMPILE}") from error
-    documents = _documents(path, text)
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}. Nothing was sent. {COMPILE}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{error} Nothing was sent. {COMPILE}") from error
+    if len(documents) not in (1, 2) or not all(isinstance(document, dict) for document in documents):
+        raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
     spec = _of_form(path, documents[0], "PipelineSpec")
     platform = _of_form(path, documents[1], "PlatformSpec") if len(documents) == 2 else {}
     pods = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
@@ -62,18 +68,6 @@ def read_graph(path: Path) -> Graph:
     if faults := [f"{fault}." for fault in _faults(graph)] or check_compiled(text.decode("utf-8")):
         raise ConfigError(f"{path}: {' '.join(faults)} {COMPILE}")
     return graph
-
-
-def _documents(path: Path, text: bytes) -> list[Any]:
-    try:
-        documents = parse_yaml_documents(text.decode("utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not readable as YAML: {error}. Nothing was sent. {COMPILE}") from error
-    except ConfigError as error:
-        raise ConfigError(f"{error} Nothing was sent. {COMPILE}") from error
-    if len(documents) not in (1, 2) or not all(isinstance(document, dict) for document in documents):
-        raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
-    return documents
 
 
 def _of_form(path: Path, document: dict[str, Any], form: str) -> dict[str, Any]:
@@ -139,19 +133,16 @@ def read_parameters(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
     parameters = graph.parameters
     if unknown := sorted(set(values) - set(parameters)):
         raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(parameters))}.")
-    optional = {
-        name
-        for name, definition in parameters.items()
-        if definition.get("isOptional") or "defaultValue" in definition
-    }
-    if missing := sorted(set(parameters) - optional - set(values)):
-        required = "; ".join(f"{name}{_described(parameters[name])}" for name in missing)
-        raise ConfigError(f"{graph.name} also needs: {required}. Give each with its option, or as --set NAME=VALUE.")
+    missing = []
+    for name, definition in sorted(parameters.items()):
+        if name not in values and not definition.get("isOptional") and "defaultValue" not in definition:
+            about = definition.get("description", "").strip().rstrip(".")
+            missing.append(f"{name} ({about})" if about else name)
+    if missing:
+        raise ConfigError(
+            f"{graph.name} also needs: {'; '.join(missing)}. Give each with its option, or as --set NAME=VALUE."
+        )
     return {name: _typed(name, value, parameters[name]["parameterType"]) for name, value in values.items()}
-
-
-def _described(parameter: Mapping[str, Any]) -> str:
-    return f" ({parameter['description'].strip().rstrip('.')})" if parameter.get("description") else ""
 
 
 KINDS: dict[str, tuple[type, ...]] = {

@@ -127,14 +127,20 @@ def _steps(
     graph: Graph, component: Mapping[str, Any], scope: Mapping[str, Any], outer: Mapping[str, str]
 ) -> Iterator[ContainerTask]:
     """Walk one graph; `outer` holds the addresses of imported artifacts that the graph around it passes in."""
-    executors = graph.spec["deploymentSpec"]["executors"]
+    executors, tasks = graph.spec["deploymentSpec"]["executors"], component["dag"]["tasks"]
     imported: dict[str, str] = {}
-    for name, task in _in_order(component["dag"]["tasks"]):
-        inner = graph.spec["components"][task["componentRef"]["name"]]
+    # A compiled graph has its tasks sorted by name; an importer must come before the tasks that take its artifact.
+    for name in TopologicalSorter(
+        {name: task.get("dependentTasks", ()) for name, task in tasks.items()}
+    ).static_order():
+        task, inner = tasks[name], graph.spec["components"][tasks[name]["componentRef"]["name"]]
         sources = task.get("inputs", {}).get("parameters", {})
-        taken = {parameter: _value(source, scope) for parameter, source in sources.items()}
-        values = {**_defaults(inner), **taken}
-        uris = _uris(task, imported, outer)
+        values = {**_defaults(inner), **{parameter: _value(source, scope) for parameter, source in sources.items()}}
+        uris = {}
+        for artifact, source in task.get("inputs", {}).get("artifacts", {}).items():
+            producer = source.get("taskOutputArtifact", {}).get("producerTask")
+            if address := imported.get(producer) or outer.get(source.get("componentInputArtifact", "")):
+                uris[artifact] = address
         if "dag" in inner:
             yield from _steps(graph, inner, values, uris)
             continue
@@ -148,23 +154,6 @@ def _steps(
             shown = task.get("taskInfo", {}).get("name", name)
             addresses = tuple(dict.fromkeys(uris.values()))
             yield ContainerTask(shown, inner, executor["container"], pod, {**scope, **values}, addresses)
-
-
-def _uris(task: Mapping[str, Any], imported: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
-    """The address of each imported artifact that a task takes, by the task's name for it."""
-    addresses = {}
-    for name, source in task.get("inputs", {}).get("artifacts", {}).items():
-        producer = source.get("taskOutputArtifact", {}).get("producerTask")
-        address = imported.get(producer) or outer.get(source.get("componentInputArtifact", ""))
-        if address:
-            addresses[name] = address
-    return addresses
-
-
-def _in_order(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Tasks in the order in which they run; in a compiled graph they are sorted by name."""
-    before = {name: task.get("dependentTasks", ()) for name, task in tasks.items()}
-    yield from ((name, tasks[name]) for name in TopologicalSorter(before).static_order())
 
 
 def _defaults(component: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,28 +178,22 @@ def _filled(constant: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def _objects(step: ContainerTask) -> Iterator[tuple[Kind, str, frozenset[str]]]:
-    """The objects that this step's pod needs to start."""
+    """The objects that this step's pod needs to start, each with the keys it must hold."""
     pod = step.pod
-    for mount in pod.get("secretAsEnv", ()):
-        if not mount.get("optional"):
-            yield (
-                "Secret",
-                _named(mount, "secretName", step),
-                frozenset(key["secretKey"] for key in mount["keyToEnv"]),
-            )
-    for mount in pod.get("secretAsVolume", ()):
-        if not mount.get("optional"):
-            name = _named(mount, "secretName", step)
-            yield "Secret", name, _signing_keys(name) if mount["mountPath"] == str(MOUNTED_KEYS) else frozenset()
+    for mount in _required(pod, "secretAsEnv"):
+        yield "Secret", _named(mount, "secretName", step), frozenset(key["secretKey"] for key in mount["keyToEnv"])
+    for mount in _required(pod, "secretAsVolume"):
+        name, keys = _named(mount, "secretName", step), set()
+        if mount["mountPath"] == str(MOUNTED_KEYS):  # the releasing steps sign with both keys
+            keys = {"builder.pem", "releaser.pem"} if "release" in name else {"builder.pem"}
+        yield "Secret", name, frozenset(keys)
     for mount in pod.get("imagePullSecret", ()):
         yield "Secret", _named(mount, "secretName", step), frozenset({".dockerconfigjson"})
-    for mount in pod.get("configMapAsEnv", ()):
-        if not mount.get("optional"):
-            keys = frozenset(key["configMapKey"] for key in mount["keyToEnv"])
-            yield "ConfigMap", _named(mount, "configMapName", step), keys
-    for mount in pod.get("configMapAsVolume", ()):
-        if not mount.get("optional"):
-            yield "ConfigMap", _named(mount, "configMapName", step), frozenset()
+    for mount in _required(pod, "configMapAsEnv"):
+        keys = {key["configMapKey"] for key in mount["keyToEnv"]}
+        yield "ConfigMap", _named(mount, "configMapName", step), frozenset(keys)
+    for mount in _required(pod, "configMapAsVolume"):
+        yield "ConfigMap", _named(mount, "configMapName", step), frozenset()
     for mount in pod.get("pvcMount", ()):
         if name := mount.get("constant") or _value(mount.get("pvcNameParameter", mount), step.scope):
             yield "PersistentVolumeClaim", str(name), frozenset()
@@ -218,13 +201,12 @@ def _objects(step: ContainerTask) -> Iterator[tuple[Kind, str, frozenset[str]]]:
         yield "Service", service[1], frozenset()
 
 
+def _required(pod: Mapping[str, Any], field: str) -> list[Any]:
+    return [mount for mount in pod.get(field, ()) if not mount.get("optional")]
+
+
 def _named(source: Mapping[str, Any], field: str, step: ContainerTask) -> str:
     return str(_value(source.get(f"{field}Parameter", {}), step.scope) or source.get(field))
-
-
-def _signing_keys(secret: str) -> frozenset[str]:
-    """The key files that a step needs in the mounted Secret; the releasing steps need both keys."""
-    return frozenset({"builder.pem", "releaser.pem"} if "release" in secret else {"builder.pem"})
 
 
 def _inputs(steps: Iterable[ContainerTask]) -> tuple[ImportedInputs, ...]:
@@ -284,48 +266,37 @@ def _machines(containers: Iterable[ContainerTask]) -> list[NodeRequest]:
     for step in containers:
         if not (request := _node_request(step)):
             continue
-        same = [group for group in groups if group._replace(steps=()) == request._replace(steps=())]
-        if same:
-            groups[groups.index(same[0])] = same[0]._replace(steps=(*same[0].steps, step.name))
+        for at, group in enumerate(groups):
+            if group._replace(steps=()) == request._replace(steps=()):
+                groups[at] = group._replace(steps=(*group.steps, step.name))
+                break
         else:
             groups.append(request)
     return groups
 
 
 def _node_request(step: ContainerTask) -> NodeRequest | None:
-    asks = _resource_requests(step.container.get("resources", {}), step.scope)
+    from kubernetes.utils.quantity import parse_quantity
+
+    resources = step.container.get("resources", {})
+    accelerator = resources.get("accelerator", {})
+    requests = {
+        _filled(accelerator_type(accelerator), step.scope): accelerator_count(accelerator),
+        "cpu": resources.get("resourceCpuRequest"),
+        "memory": resources.get("resourceMemoryRequest"),
+    }
+    filled = {name: _filled(count, step.scope) for name, count in requests.items() if name}
+    asks = {str(name): count for name, text in filled.items() if text and (count := float(parse_quantity(text)))}
     if not asks:
         return None
     launches = any(
         passthrough.get("field") == "RESOURCES" and not passthrough.get("applyToTask")
         for passthrough in step.component.get("taskConfigPassthroughs", ())
     )
-    nodes = _nodes(step.scope.get("config")) if launches else 1
-    return NodeRequest((step.name,), asks, nodes, _labels(step), launches)
-
-
-def _resource_requests(resources: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, float]:
-    from kubernetes.utils.quantity import parse_quantity
-
-    accelerator = resources.get("accelerator", {})
-    requests = {
-        _filled(accelerator_type(accelerator), scope): _filled(accelerator_count(accelerator), scope),
-        "cpu": _filled(resources.get("resourceCpuRequest"), scope),
-        "memory": _filled(resources.get("resourceMemoryRequest"), scope),
-    }
-    counts = {str(name): float(parse_quantity(count)) for name, count in requests.items() if name and count}
-    return {name: count for name, count in counts.items() if count}
-
-
-def _nodes(config: Any) -> int:
-    """The number of a training's machines: in sft `nodes`, in ppo `hardware.nodes`."""
-    if not isinstance(config, Mapping):
-        return 1
-    hardware = config.get("hardware")
-    return int(config.get("nodes") or (isinstance(hardware, Mapping) and hardware.get("nodes")) or 1)
-
-
-def _labels(step: ContainerTask) -> dict[str, str]:
+    nodes = 1
+    if launches and isinstance(config := step.scope.get("config"), Mapping):  # sft has `nodes`, ppo `hardware.nodes`
+        nodes = int(config.get("nodes") or (config.get("hardware") or {}).get("nodes") or 1)
     selector = step.pod.get("nodeSelector", {})
-    read = _value(selector.get("nodeSelectorJson", {}), step.scope)
-    return {**selector.get("labels", {}), **(read if isinstance(read, Mapping) else {})}
+    chosen = _value(selector.get("nodeSelectorJson", {}), step.scope)
+    labels = {**selector.get("labels", {}), **(chosen if isinstance(chosen, Mapping) else {})}
+    return NodeRequest((step.name,), asks, nodes, labels, launches)

@@ -3,7 +3,8 @@
 A store in the cluster may not be reachable from outside, so a missing answer is no finding.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -21,8 +22,18 @@ ABSENT = {"NoSuchKey": "it is not there", "NoSuchBucket": "the store has no such
 EMPTY = "InvalidRange"
 """S3's answer to a request for the first byte of an empty object."""
 
-Probe = Callable[[str, Mapping[str, str]], StoreAnswer | None]
-"""Tries an address with the values of a Secret."""
+BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
+"""gs:// is Google's, whose client finds a key by itself."""
+
+
+def bucket_of(uri: str) -> tuple[str, ...] | None:
+    match = BUCKET.match(uri)
+    return match.groups() if match else None
+
+
+def in_other_bucket(uri: str, root: str | None) -> bool:
+    """Tell whether an input is in an S3 bucket of which KFP's launcher has no key; False if that is not known."""
+    return root is not None and bucket_of(uri) not in (None, bucket_of(root))
 
 
 def probe_input(uri: str, secret: Mapping[str, str]) -> StoreAnswer | None:
@@ -37,22 +48,17 @@ def probe_store(address: str, secret: Mapping[str, str]) -> StoreAnswer | None:
 
 
 def _probe(uri: str, endpoint: str, secret: Mapping[str, str], required: bool) -> StoreAnswer | None:
-    key, hidden = secret.get(ACCESS_KEY_VARIABLE, ""), secret.get(SECRET_KEY_VARIABLE, "")
-    parts = urlsplit(uri)
-    if not (key and hidden and ENDPOINT_PATTERN.fullmatch(endpoint)):
-        return None
-    region, token = secret.get(REGION) or None, secret.get(TOKEN) or None
-    connection = S3Connection(S3Settings(parts.netloc, "", endpoint, key, hidden, token, region))
-    return _try(connection, uri.partition(parts.netloc)[2].strip("/"), required)
-
-
-def _try(connection: S3Connection, path: str, required: bool) -> StoreAnswer | None:
     from minio.error import MinioException, S3Error
     from urllib3.exceptions import HTTPError
 
-    endpoint = connection.settings.endpoint
+    key, hidden = secret.get(ACCESS_KEY_VARIABLE, ""), secret.get(SECRET_KEY_VARIABLE, "")
+    bucket = urlsplit(uri).netloc
+    if not (key and hidden and ENDPOINT_PATTERN.fullmatch(endpoint)):
+        return None
+    region, token = secret.get(REGION) or None, secret.get(TOKEN) or None
+    connection = S3Connection(S3Settings(bucket, "", endpoint, key, hidden, token, region))
     try:
-        first = _first_key(connection, path)
+        first = _first_key(connection, uri.partition(bucket)[2].strip("/"))
         if first:
             connection.ask("GET", first, headers={"Range": "bytes=0-0"}, retries=0)
     except S3Error as error:
@@ -61,9 +67,8 @@ def _try(connection: S3Connection, path: str, required: bool) -> StoreAnswer | N
             return StoreAnswer("absent", ABSENT[code])
         return None if code == EMPTY else StoreAnswer("refused", f"{endpoint} refuses the key ({code})")
     except (HTTPError, MinioException, ElementTree.ParseError) as error:
-        return StoreAnswer(
-            "silent", f"{endpoint} gives no answer from here ({getattr(error, 'reason', None) or error})"
-        )
+        reason = getattr(error, "reason", None) or error
+        return StoreAnswer("silent", f"{endpoint} gives no answer from here ({reason})")
     return StoreAnswer("absent", ABSENT["NoSuchKey"]) if required and not first else None
 
 

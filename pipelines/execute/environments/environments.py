@@ -45,9 +45,12 @@ def make_environment(image: str, cpu: bool = False) -> Path:
     python = folder / "bin" / "python"
     with _one_at_a_time(folder):
         if not (folder / DONE).is_file():
-            say(f"[environment] {image}: installs {_packages(locks)} locked packages into {folder}", to=sys.stderr)
+            texts = "\n".join(lock.read_text(encoding="utf-8") for lock in locks)
+            packages = len(re.findall(r"^[a-z0-9].*==", texts, re.MULTILINE))
+            say(f"[environment] {image}: installs {packages} locked packages into {folder}", to=sys.stderr)
             _install(folder, python, locks)
-            _add_repository(folder)
+            # This checkout is importable there, as it is in the images.
+            (_site_packages(folder) / "qinglan-checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
             _name_vllm(folder)
             (folder / DONE).touch()
     return python
@@ -81,10 +84,6 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
             say(f"[environment] waits for another process that makes {folder.name}", to=sys.stderr)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _packages(locks: tuple[Path, ...]) -> int:
-    return sum(len(re.findall(r"^[a-z0-9].*==", lock.read_text(encoding="utf-8"), re.MULTILINE)) for lock in locks)
 
 
 def _install(folder: Path, python: Path, locks: tuple[Path, ...]) -> None:
@@ -131,11 +130,6 @@ def installation_error(folder: Path, output: str, free: int) -> QinglanError:
 
 def _site_packages(folder: Path) -> Path:
     return folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-
-
-def _add_repository(folder: Path) -> None:
-    """This checkout is importable there, as it lies in the images."""
-    (_site_packages(folder) / "qinglan-checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
 
 
 def _name_vllm(folder: Path) -> None:

@@ -28,7 +28,7 @@ SUFFIX = re.compile(
 
 
 def same_model(name: Any, other: Any) -> bool:
-    """True if two names mean one model; case, width, vendor, date and alias do not matter."""
+    """Tell if two names mean one model, whatever their case, width, vendor, date or alias."""
     return plain_model_name(name) == plain_model_name(other)
 
 

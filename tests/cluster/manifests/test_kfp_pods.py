@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from kubernetes import client
 
+from pipelines.checks.cluster.cluster_checks import INPUT_KEYS
 from pipelines.checks.cluster.graph import read_graph
-from pipelines.checks.cluster.input_checks import REQUIRED
 from pipelines.checks.cluster.requirements import read_requirements
 from pipelines.graph.compiler import COMPILED
 from pipelines.graph.store_secret import FETCH_ENDPOINT
@@ -95,4 +95,4 @@ def test_secrets_that_a_steps_pod_refers_to_are_those_that_preflight_looks_for()
     own = {one.name for one in needs.objects if one.kind == "Secret"}
     assert volumes - own == {"mlpipeline-minio-artifact"}, "Argo's own, for logs"
     assert {name for name, _ in keys} == {one.secret for one in needs.inputs}
-    assert {key for _, key in keys} >= {*REQUIRED, FETCH_ENDPOINT}
+    assert {key for _, key in keys} >= {*INPUT_KEYS, FETCH_ENDPOINT}

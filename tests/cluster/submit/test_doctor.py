@@ -33,4 +33,4 @@ def test_a_namespace_without_anything_is_told_what_a_run_waits_for(here: Any, na
     missing = [check for check in checks if check.subject == "namespace" and check.state == "error"]
 
     assert any("Service qinglan-gateway is not in namespace" in check.what for check in missing)
-    assert any("kubectl" in check.next_step for check in missing)
+    assert any("kubectl" in check.command for check in missing)

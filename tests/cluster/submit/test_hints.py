@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 from kubernetes import client
 
+from pipelines.checks.checks import Check
 from pipelines.checks.cluster import cluster_reader
 from pipelines.checks.cluster.cluster_checks import check_requirements
 from pipelines.checks.cluster.cluster_reader import read_cluster
-from pipelines.checks.cluster.cluster_snapshot import Finding
 from pipelines.checks.cluster.requirements import (
     ImportedInputs,
     NodeRequest,
@@ -21,7 +21,6 @@ from pipelines.checks.cluster.requirements import (
     Requirements,
     RolloutTarget,
 )
-from pipelines.checks.cluster.volume_checks import volume_findings
 from qinglan.sizing.constants import GIB
 from tests.cluster.build.binaries import binary
 from tests.cluster.kubectl import Kubectl
@@ -105,18 +104,8 @@ def without_key(tenant: Tenant) -> None:
     tenant.secret("qinglan-release-keys", {"builder.pem": "x"})
 
 
-def by_name(tenant: Tenant) -> None:
-    tenant.service("minio")
-    tenant.secret(SECRET, {**WHOLE, "AWS_ENDPOINT_URL_S3": f"http://minio.{tenant.namespace}.svc:9000"})
-
-
 def without(*lacking: str, **more: str) -> Callable[[Tenant], None]:
     return lambda tenant: tenant.secret(SECRET, {k: v for k, v in {**WHOLE, **more}.items() if k not in lacking})
-
-
-def named_store_without_address(tenant: Tenant) -> None:
-    tenant.service("minio")
-    without("AWS_ENDPOINT_URL_S3", QINGLAN_S3_ENDPOINT="http://minio:9000")(tenant)
 
 
 HINTS = {
@@ -134,17 +123,9 @@ HINTS = {
         "ConfigMap qinglan-trust is not", needing("ConfigMap", "qinglan-trust", "trust.yaml")
     ),
     "a claim": Hint(f"PersistentVolumeClaim {SCRATCH} is not", needing("PersistentVolumeClaim", SCRATCH)),
-    "a claim without a volume": Hint(
-        f"PersistentVolumeClaim {SCRATCH} has no volume yet", needing("PersistentVolumeClaim", SCRATCH),
-        lambda tenant: tenant.claim("nobodys-class"), mends=False,
-    ),
     "a claim too small": Hint(
         f"PersistentVolumeClaim {SCRATCH} in namespace", needing("PersistentVolumeClaim", SCRATCH),
         Tenant.claim_that_grows, mends=False,
-    ),
-    "an account without a token": Hint(
-        "mounts no token", needing("ServiceAccount", RUNNER),
-        lambda tenant: tenant.account(automountServiceAccountToken=False),
     ),
     "too few nodes": Hint(
         "train wants a node", NOTHING._replace(machines=(JOB._replace(asks={GPU: 64.0}),)), mends=False
@@ -164,14 +145,6 @@ HINTS = {
     "no key for inputs": Hint(
         "has no AWS_REGION", NOTHING._replace(inputs=(INPUTS,)), without("AWS_REGION")
     ),
-    "no address for inputs": Hint(
-        "has no AWS_ENDPOINT_URL_S3", NOTHING._replace(inputs=(INPUTS,)), named_store_without_address
-    ),
-    "no real address for inputs": Hint(
-        "is not http(s)://host:port", NOTHING._replace(inputs=(INPUTS,)),
-        without(AWS_ENDPOINT_URL_S3="10.96.0.20"), mends=False,
-    ),
-    "a store by its name": Hint("which no cluster's DNS knows", NOTHING._replace(inputs=(INPUTS,)), by_name),
     "no Secret of the store, for releases": Hint(
         f"Secret {SECRET} is not in namespace", NOTHING._replace(releases=(RELEASES,))
     ),
@@ -210,10 +183,10 @@ def test_a_printed_command_is_accepted_and_does_what_it_is_printed_for(
     if "does not know" in hint.finding:
         monkeypatch.setattr(cluster_reader, "ROLLOUTS_API", "/apis/qinglan.example/v1")  # a real 404
 
-    def findings() -> list[Finding]:
+    def findings() -> list[Check]:
         snapshot = read_cluster(cluster.admin(), needs, namespace)
-        all_of_them = [*volume_findings({SCRATCH: 2.0 * GIB}, snapshot), *check_requirements(needs, snapshot)]
-        return [one for one in all_of_them if hint.finding in one.what]
+        checks = check_requirements(needs, snapshot, {SCRATCH: 2.0 * GIB})
+        return [check for check in checks if hint.finding in check.what]
 
     [finding] = findings()
     Shell(cluster, tmp_path)(f"{finding.command}{hint.adds}")

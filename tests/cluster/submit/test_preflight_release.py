@@ -13,9 +13,8 @@ from minio import MinioAdmin
 from minio.credentials.providers import StaticProvider
 
 from pipelines.checks.cluster import cluster_reader
-from pipelines.checks.cluster.access_review import KFP_PERMISSIONS
 from pipelines.checks.cluster.cluster_checks import check_requirements
-from pipelines.checks.cluster.cluster_reader import read_cluster
+from pipelines.checks.cluster.cluster_reader import KFP_PERMISSIONS, read_cluster
 from pipelines.checks.cluster.cluster_snapshot import StoreAnswer
 from pipelines.checks.cluster.requirements import ImportedInputs, ReleaseStore, Requirements, RolloutTarget
 from pipelines.checks.cluster.store_probe import probe_input, probe_store
@@ -136,8 +135,8 @@ def run(cluster: Cluster, bucket: Bucket, namespace: str) -> Iterator[Requiremen
 
 def found(cluster: Cluster, run: Requirements, namespace: str) -> list[str]:
     return [
-        str(check_requirement)
-        for check_requirement in check_requirements(run, read_cluster(cluster.admin(), run, namespace))
+        f"{check.what} {check.command}"
+        for check in check_requirements(run, read_cluster(cluster.admin(), run, namespace))
     ]
 
 

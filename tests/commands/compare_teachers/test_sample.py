@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from commands.compare_teachers.sample import choose_conversations, draw_sample
+from commands.compare_teachers.runs import draw_sample
 from pipelines.lines.config import load_config
 from pipelines.lines.rewriter import RunConfig
 from qinglan.errors import DataError
@@ -86,9 +86,3 @@ def test_more_rows_keep_those_of_fewer_so_that_what_was_paid_is_used(tmp_path: P
     few, many = (draw_sample(config, wanted, seed=0).rows for wanted in (30, 90))
 
     assert {row.id for row in few} < {row.id for row in many}
-
-
-def test_the_chosen_conversations_do_not_depend_on_the_order_of_the_sheet() -> None:
-    names = {("t", f"c{n}"): 2 for n in range(20)}
-
-    assert choose_conversations(names, 10, 0) == choose_conversations(dict(reversed(names.items())), 10, 0)

@@ -9,8 +9,7 @@ from typing import get_args
 
 import pytest
 
-from commands.compare_teachers.recommendation import Conclusion
-from commands.compare_teachers.report import headline
+from commands.compare_teachers.report import Word, headline
 from components.data.augment.report import REASONS
 from pipelines.checks.sizing.report import Room
 from pipelines.checks.sizing.table import shortfall
@@ -21,7 +20,7 @@ from qinglan.messages import chinese
 from qinglan.rag.service_limits import sampled_snapshot
 from qinglan.rewriter.guard import GUARDS
 from standins.samples import write_sample
-from tests.commands.why.row_history_files import write_stage_files
+from tests.commands.row_history_files import write_stage_files
 from tests.processes.forkserver import GATEWAY, forked
 from tests.releases.lineage_world import make_keys, write_run
 from tests.screens.english import english_left
@@ -175,8 +174,8 @@ def test_reasons_why_further_rows_are_dropped_are_words_in_both_languages() -> N
         assert "_" not in words.replace("hindsight_calls", "") and english_left(chinese().translate(words)) == []
 
 
-@pytest.mark.parametrize("word", [*get_args(Conclusion)])
-def test_the_recommendation_of_a_teacher_is_chinese(word: str) -> None:
+@pytest.mark.parametrize("word", get_args(Word))
+def test_the_recommendation_of_a_teacher_is_chinese(word: Word) -> None:
     shown = chinese().translate(headline(word, "gpt"))
 
     assert english_left(shown) == [] and shown != headline(word, "gpt")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.checks.cluster.cluster_snapshot import Finding
+from pipelines.checks.checks import Check
 from pipelines.checks.cluster.graph import Graph, read_graph
 from pipelines.submit.kfp_client import KfpAccess, KfpClient, read_access
 from pipelines.submit.start_run import (
@@ -13,15 +13,15 @@ from pipelines.submit.start_run import (
     check_input_addresses,
     namespaces,
     open_graph,
-    parse_set_options,
+    parse_parameters,
     profile_target,
-    refuse_missing,
+    refuse_errors,
     submit,
 )
 from qinglan.errors import ConfigError, OutageError
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, StandIn, serving
-from tests.pipelines.submit.conftest import GIVEN, started
+from tests.pipelines.submit.conftest import GIVEN
 
 HTML = b"<html>Please log in</html>"
 MINIO = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>'
@@ -31,21 +31,17 @@ def wanted(**changes: Any) -> RunRequest:
     return RunRequest("qinglan-small", GIVEN, "acme", checks=False)._replace(**changes)
 
 
-@pytest.mark.parametrize(
-    ("finding", "lines"),
-    [
-        (Finding("warning", "No volume yet.", "If not:", "kubectl get pvc"),
-         ["note: No volume yet. If not:", "      kubectl get pvc"]),
-        (Finding("unchecked", "May not be read."), ["not checked: May not be read."]),
-        (Finding("warning", "Odd.", "Look."), ["note: Odd. Look."]),
-    ],
-)  # fmt: skip
-def test_a_note_with_a_command_is_two_lines(finding: Finding, lines: list[str]) -> None:
-    told = list[str]()
+def test_errors_are_raised_together_and_warnings_are_printed() -> None:
+    notes = list[str]()
+    checks = [Check("error", "namespace", f"{name} is missing.", "Make it:", command=name) for name in ("a", "b")]
 
-    refuse_missing([finding], told.append)
+    with pytest.raises(ConfigError) as error:
+        refuse_errors([Check("warning", "namespace", "Odd.", "Look."), *checks], notes.append)
 
-    assert told == lines, "a line break inside of one is printed as a code"
+    assert notes == ["note: Odd. Look."]
+    assert [line.strip() for line in error.value.lines[1:]] == [
+        "- a is missing.", "Make it:", "a", "- b is missing.", "Make it:", "b",
+    ]  # fmt: skip
 
 
 # Starting
@@ -95,14 +91,6 @@ def test_nothing_is_sent_where_something_is_missing(server: StandIn, small: Grap
         submit(KfpClient(KfpAccess(server.url)), small, spoiled, lambda line: None)
 
     assert [one for one in server.heard if not one.endswith("/healthz")] == []
-
-
-def test_an_archived_experiment_is_named(server: StandIn, small: Graph) -> None:
-    started(server, small)
-    next(iter(server.experiments.values()))["storage_state"] = "ARCHIVED"
-
-    with pytest.raises(ConfigError, match="Experiment acme is archived"):
-        started(server, small)
 
 
 @pytest.mark.parametrize("status", [0, 503])
@@ -167,10 +155,10 @@ DENIED = (
         (Fault("", 401), ConfigError, "It needs a login: set KFP_TOKEN"),
         (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "needs a login"),
         (Fault("", 401, NOBODY), ConfigError, "said 401. It needs a login"),
-        (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403: you are known, and may not. Ask"),
-        (Fault("", 403, DENIED), ConfigError, "said 403: user a@b may not create runs in namespace team. Ask"),
-        (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "you are known, and may not. Ask"),
-        (Fault("", 403, MINIO, "application/xml"), ConfigError, "There is something else. Is the address whole?"),
+        (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403 (no). Ask the administrator"),
+        (Fault("", 403, DENIED), ConfigError, "User 'a@b' is not authorized"),
+        (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "said 403. Ask the administrator"),
+        (Fault("", 403, MINIO, "application/xml"), ConfigError, "This is not KFP's answer. Is the address whole?"),
         (Fault("", 404, HTML, "text/html"), ConfigError, "Behind a prefix it ends with that, such as /pipeline"),
         (Fault("", 200, HTML, "text/html"), ConfigError, "answers 200 with a page, not as KFP does"),
         (Fault("", 400, b'{"code":3,"message":"wrong"}'), ConfigError, "said 400 (wrong)"),
@@ -192,7 +180,7 @@ def test_every_refusal_says_what_to_do(server: StandIn, fault: Fault, kind: type
 def test_a_token_that_does_not_count_is_not_shown(server: StandIn) -> None:
     server.token = "right"
 
-    with pytest.raises(ConfigError, match="Your token does not count, or no longer") as error:
+    with pytest.raises(ConfigError, match="Your token is not valid") as error:
         KfpClient(read_access(server.url, {"KFP_TOKEN": "hunter2"})).many_users()
 
     assert "hunter2" not in str(error.value)
@@ -229,7 +217,7 @@ def test_a_certificate_counts_only_where_its_signer_is_known(tmp_path: Path) -> 
     key, certificate = self_signed(tmp_path)
     with serving(StandIn(), tls=(key, certificate)) as server:
         assert not KfpClient(read_access(server.url, {"SSL_CERT_FILE": str(certificate)})).many_users()
-        with pytest.raises(ConfigError, match=r"does not count.*Set SSL_CERT_FILE"):
+        with pytest.raises(ConfigError, match=r"is not trusted.*Set SSL_CERT_FILE"):
             KfpClient(read_access(server.url, {})).many_users()
 
 
@@ -283,7 +271,7 @@ def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:
     with pytest.raises(ConfigError, match=r"--knowledge-base kb\.jsonl: a step on the cluster cannot read"):
         check_input_addresses({"knowledge_base": "kb.jsonl"})
     with pytest.raises(ConfigError, match="write it as NAME=VALUE"):
-        parse_set_options(["questions"])
+        parse_parameters(["questions"])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Rag:
     """A RAG service that counts, and can be told to change, to fail, or to know no snapshots."""
 
     def __init__(self, lists: bool = True) -> None:
-        self.snapshot, self.lists, self.requests, self.at_once, self.most = "s1", lists, 0, 0, 0
+        self.snapshot, self.lists, self.asked, self.at_once, self.most = "s1", lists, 0, 0, 0
         self.replies: list[tuple[int, bytes]] = []
         self.app = FastAPI()
         self.app.add_route("/api/chat/general_rag", self.answer, ["POST"])
@@ -30,7 +30,7 @@ class Rag:
 
     async def answer(self, request: Request) -> Response:
         query = (await request.json()).get("rewritten_query")
-        self.requests, self.at_once = self.requests + 1, self.at_once + 1
+        self.asked, self.at_once = self.asked + 1, self.at_once + 1
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(0.02)
         self.at_once -= 1
@@ -71,7 +71,7 @@ def test_a_retrieval_is_asked_once_even_at_the_same_time_and_in_the_next_run(tmp
 
     with running(rag.app) as url:
         first, second = asyncio.run(run()), asyncio.run(run())
-    assert rag.requests == 1
+    assert rag.asked == 1
     assert len(first) == 1
     assert first == second
 
@@ -87,7 +87,7 @@ def test_the_order_of_fields_does_not_matter_and_their_values_do(tmp_path: Path)
 
     with running(rag.app) as url:
         asyncio.run(run())
-    assert rag.requests == 2
+    assert rag.asked == 2
 
 
 def test_another_snapshot_of_the_knowledge_base_is_asked_again(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_another_snapshot_of_the_knowledge_base_is_asked_again(tmp_path: Path) -
         before = asyncio.run(run())
         rag.snapshot = "s2"
         after = asyncio.run(run())
-    assert (before, after, rag.requests) == ("s1", "s2", 2)
+    assert (before, after, rag.asked) == ("s1", "s2", 2)
 
 
 def test_an_answer_from_a_snapshot_that_changed_in_between_is_not_kept_under_the_old_one(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_an_answer_from_a_snapshot_that_changed_in_between_is_not_kept_under_the
 
     with running(rag.app) as url:
         assert asyncio.run(run()) == ["s2", "s2", "s2"]
-    assert rag.requests == 4
+    assert rag.asked == 4
 
 
 def test_a_service_without_snapshots_is_remembered_for_this_run_only(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_a_service_without_snapshots_is_remembered_for_this_run_only(tmp_path: P
 
     with running(rag.app) as url:
         asyncio.run(run())
-        assert rag.requests == 1
+        assert rag.asked == 1
         asyncio.run(run())
-    assert rag.requests == 2
+    assert rag.asked == 2
 
 
 @pytest.mark.parametrize("lists", [True, False])
@@ -147,7 +147,7 @@ def test_scores_of_a_reranker_that_stood_in_are_passed_on_and_not_kept(tmp_path:
 
     with running(rag.app) as url:
         assert asyncio.run(run()) == ["timeout", "", ""]
-    assert rag.requests == 2
+    assert rag.asked == 2
 
 
 def test_answers_with_the_deployed_rewriters_query_are_not_cached(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_answers_with_the_deployed_rewriters_query_are_not_cached(tmp_path: Path
 
     with running(rag.app) as url:
         asyncio.run(run())
-    assert rag.requests == 2
+    assert rag.asked == 2
 
 
 def test_an_outage_is_503_in_the_contracts_envelope_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_outage_is_503_in_the_contracts_envelope_and_nothing_of_it_is_kept(tm
 
     with running(rag.app) as url:
         assert asyncio.run(run()) == [(503, 503), (200, 500), (200, 200)]
-    assert rag.requests == 5
+    assert rag.asked == 5
 
 
 def test_a_service_that_is_not_there_is_an_outage_that_names_it(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_refusal_of_the_rag_service_is_passed_on_and_not_retried(tmp_path: Pat
 
     with running(rag.app) as url:
         answer = asyncio.run(run())
-    assert (answer.status_code, answer.json()["msg"], rag.requests) == (422, "top_k: too large", 1)
+    assert (answer.status_code, answer.json()["msg"], rag.asked) == (422, "top_k: too large", 1)
 
 
 @pytest.mark.slow
@@ -284,4 +284,4 @@ def test_an_answer_of_another_shape_is_the_readers_error_and_no_outage(tmp_path:
         answer = asyncio.run(run())
     assert answer.status_code == 422
     assert "no list at result.docs" in answer.json()["msg"]
-    assert rag.requests == 1
+    assert rag.asked == 1

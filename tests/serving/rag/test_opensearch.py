@@ -46,7 +46,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.app = FastAPI()
-        self.requests = 0
+        self.asked = 0
         self.pause = 0.0
         self.status, self.content = 200, orjson.dumps(HIT)
         self.named = ""
@@ -55,7 +55,7 @@ class StandIn:
         self.app.add_api_route("/{path:path}", self.answer, methods=["GET", "POST", "PUT"])
 
     async def answer(self, request: Request) -> Response:
-        self.requests += 1
+        self.asked += 1
         await asyncio.sleep(self.pause)
         return Response(self.content, self.status, media_type="application/json")
 
@@ -153,9 +153,9 @@ def test_a_cluster_that_is_away_is_asked_once_in_a_while_until_it_is_back(stand_
     async def outage(cluster: ClusterClient) -> tuple[list[str], int, list[str], str]:
         stand_in.status = 503
         first = [await reason(cluster) for _ in range(OUTAGE_AFTER)]
-        asked = stand_in.requests
+        asked = stand_in.asked
         then = [await reason(cluster) for _ in range(20)]
-        unasked = stand_in.requests - asked
+        unasked = stand_in.asked - asked
         await asyncio.sleep(PROBE_SECONDS + 0.1)
         stand_in.status = 200
         probe = await reason(cluster)

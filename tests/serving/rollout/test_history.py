@@ -25,7 +25,7 @@ from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import StableRelease, State
-from tests.releases.registered_release import NAME, SignedRelease, make_release, use_keys
+from tests.releases.registered_release import NAME, Made, make_release, use_keys
 
 WHERE = ("qinglan", "rewriter-3")
 
@@ -38,14 +38,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def store(made: SignedRelease, tmp_path: Path) -> Store:
+def store(made: Made, tmp_path: Path) -> Store:
     result = open_store(str(tmp_path / "store"))
     result.push(made.folder, made.registered.release)
     return result
 
 
 @pytest.fixture
-def keys(made: SignedRelease, tmp_path: Path) -> Path:
+def keys(made: Made, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     copy = tmp_path / "keys"
     copy.mkdir()
@@ -54,9 +54,7 @@ def keys(made: SignedRelease, tmp_path: Path) -> Path:
     return copy
 
 
-def entry(
-    made: SignedRelease, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse"
-) -> RolloutSnapshot:
+def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse") -> RolloutSnapshot:
     release = {
         "name": NAME, "digest": made.registered.release, "model": "3" * 64,
         "uri": f"{store.address}/releases/{made.registered.release}",
@@ -75,7 +73,7 @@ def entry(
     )
 
 
-def audited(made: SignedRelease, store: Store, keys: Path) -> Audit:
+def audited(made: Made, store: Store, keys: Path) -> Audit:
     return audit(made.registered.release, load_trust(keys / TRUST_FILE), store=store.address)
 
 
@@ -84,7 +82,7 @@ def rollout_faults(found: Audit) -> list[tuple[str, str]]:
 
 
 def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
-    made: SignedRelease, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
+    made: Made, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     HistorySigner(keys).attach(*WHERE, entry(made, store))
 
@@ -106,9 +104,7 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     assert "errors: worse" in (shown := page(result)) and f"key {signer[:8]}" in shown
 
 
-def test_the_history_of_an_ended_rollout_is_stored_exactly_once(
-    made: SignedRelease, store: Store, keys: Path
-) -> None:
+def test_the_history_of_an_ended_rollout_is_stored_exactly_once(made: Made, store: Store, keys: Path) -> None:
     one, history = entry(made, store), HistorySigner(keys)
     history.attach(*WHERE, one._replace(state=one.state.model_copy(update={"phase": "Rollback"})))
     assert store.notes(made.registered.release) == []
@@ -120,7 +116,7 @@ def test_the_history_of_an_ended_rollout_is_stored_exactly_once(
 
 
 def test_without_a_key_nothing_is_kept_and_that_is_said_once(
-    made: SignedRelease, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    made: Made, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         history = HistorySigner(tmp_path / "nobodys")
@@ -132,7 +128,7 @@ def test_without_a_key_nothing_is_kept_and_that_is_said_once(
 
 
 def test_a_store_that_is_away_is_an_outage_and_a_release_that_is_not_there_is_none(
-    made: SignedRelease, store: Store, keys: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    made: Made, store: Store, keys: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = open_store(str(tmp_path / "away"))
     with pytest.raises(OutageError, match="cannot be kept now"):
@@ -150,7 +146,7 @@ def altered(note: bytes) -> bytes:
     return orjson.dumps({**body, "payload": base64.b64encode(payload).decode()})
 
 
-def test_an_overwritten_history_is_reported_as_altered(made: SignedRelease, store: Store, keys: Path) -> None:
+def test_an_overwritten_history_is_reported_as_altered(made: Made, store: Store, keys: Path) -> None:
     note = sign_rollout(history_record(*WHERE, entry(made, store)), load_signer("rollout", keys))
     store.attach(made.registered.release, ROLLOUT_NOTE, altered(note))
 
@@ -162,7 +158,7 @@ def test_an_overwritten_history_is_reported_as_altered(made: SignedRelease, stor
 
 
 def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
-    made: SignedRelease, store: Store, keys: Path, tmp_path: Path
+    made: Made, store: Store, keys: Path, tmp_path: Path
 ) -> None:
     HistorySigner(keys).attach(*WHERE, entry(made, store))
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
@@ -178,7 +174,7 @@ def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
 
 
 def test_no_other_role_and_no_strangers_key_signs_a_history(
-    made: SignedRelease, store: Store, keys: Path, tmp_path: Path
+    made: Made, store: Store, keys: Path, tmp_path: Path
 ) -> None:
     told = history_record(*WHERE, entry(made, store))
     new_key(tmp_path / "stranger", "rollout")
@@ -193,7 +189,7 @@ def test_no_other_role_and_no_strangers_key_signs_a_history(
     assert any("not in the trust policy" in why for _, why in faults)
 
 
-def test_a_key_that_was_revoked_before_counts_no_more(made: SignedRelease, store: Store, keys: Path) -> None:
+def test_a_key_that_was_revoked_before_counts_no_more(made: Made, store: Store, keys: Path) -> None:
     HistorySigner(keys).attach(*WHERE, entry(made, store))
     assert audited(made, store, keys).rollouts[0].is_trusted
 
@@ -203,7 +199,7 @@ def test_a_key_that_was_revoked_before_counts_no_more(made: SignedRelease, store
     assert state == "untrusted" and "pod taken over" in why
 
 
-def test_another_releases_history_is_none_of_this_ones(made: SignedRelease, store: Store, keys: Path) -> None:
+def test_another_releases_history_is_none_of_this_ones(made: Made, store: Store, keys: Path) -> None:
     told = history_record(*WHERE, entry(made, store))
     signer = load_signer("rollout", keys)
     store.attach(made.registered.release, ROLLOUT_NOTE, sign_rollout(told._replace(digest="9" * 64), signer))
@@ -225,7 +221,7 @@ def shown(one: RolloutSnapshot) -> RolloutView:
 
 
 def test_the_api_servers_history_is_compared_with_the_signed_one(
-    made: SignedRelease, store: Store, keys: Path, tmp_path: Path
+    made: Made, store: Store, keys: Path, tmp_path: Path
 ) -> None:
     one, policy = entry(made, store), load_trust(keys / TRUST_FILE)
     with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
@@ -246,7 +242,7 @@ def test_the_api_servers_history_is_compared_with_the_signed_one(
 
 
 def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(
-    made: SignedRelease, store: Store, keys: Path
+    made: Made, store: Store, keys: Path
 ) -> None:
     one = entry(made, store)
     HistorySigner(keys).attach(*WHERE, one)

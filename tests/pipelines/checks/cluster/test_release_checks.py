@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.checks.cluster.access_review import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS
-from pipelines.checks.cluster.cluster_checks import check_requirements
-from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot, Finding, StoreAnswer, StoreSecret
+from pipelines.checks.checks import Check
+from pipelines.checks.cluster.cluster_checks import check_requirements, shared_namespace_checks
+from pipelines.checks.cluster.cluster_reader import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS
+from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot, StoreAnswer
 from pipelines.checks.cluster.graph import read_graph
-from pipelines.checks.cluster.release_checks import one_namespace_finding
 from pipelines.checks.cluster.requirements import (
     ImportedInputs,
     ReleaseStore,
@@ -26,13 +26,11 @@ from qinglan.config import load_yaml
 
 STORE = ReleaseStore("s3://qinglan/fivedoctors", ("register", "deploy"), "qinglan-store")
 TARGET = RolloutTarget("serving", ("deploy",))
-WHOLE = StoreSecret(
-    frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "QINGLAN_S3_ENDPOINT"}), "", "http://x:9"
-)
+WHOLE = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "QINGLAN_S3_ENDPOINT"})
 HERE: dict[str, Any] = {"rollout_kinds": frozenset({"modelrollouts"}), "stores": {"qinglan-store": WHOLE}}
 
 
-def found(inputs: tuple[ImportedInputs, ...] = (), **changes: Any) -> list[Finding]:
+def found(inputs: tuple[ImportedInputs, ...] = (), **changes: Any) -> list[Check]:
     """What is found of a run that deploys, in a cluster that has all but these."""
     needs = Requirements((), (), (), "pipeline-runner", inputs, (TARGET,), (STORE,))
     return check_requirements(needs, ClusterSnapshot("team", {}, **{**HERE, **changes}))
@@ -75,12 +73,12 @@ def test_rights_that_every_pod_of_kfp_takes_are_named_with_the_object() -> None:
     assert role["rules"][1]["resourceNames"] == ["kfp-launcher"]
 
 
-@pytest.mark.parametrize("store", [None, StoreSecret(frozenset({"AWS_ACCESS_KEY_ID"}), "", "")])
-def test_a_store_without_its_secret_or_keys_is_named(store: StoreSecret | None) -> None:
+@pytest.mark.parametrize("store", [None, frozenset({"AWS_ACCESS_KEY_ID"})])
+def test_a_store_without_its_secret_or_keys_is_named(store: frozenset[str] | None) -> None:
     [finding] = found(stores={"qinglan-store": store})
 
     assert "register and deploy could not reach s3://qinglan/fivedoctors" in finding.what
-    assert "AWS_SECRET_ACCESS_KEY" in str(finding) and "QINGLAN_S3_ENDPOINT" in str(finding)
+    assert "AWS_SECRET_ACCESS_KEY" in finding.command and "QINGLAN_S3_ENDPOINT" in finding.command
 
 
 def test_a_store_that_may_not_be_looked_at_is_no_finding() -> None:
@@ -109,10 +107,10 @@ def test_a_store_that_is_silent_here_is_no_finding() -> None:
 
 @pytest.mark.parametrize(("guarded", "said"), [(False, True), (True, False), (None, False)])
 def test_a_kfp_of_one_namespace_that_the_manifests_did_not_make_is_noted(guarded: bool | None, said: bool) -> None:
-    notes = list(one_namespace_finding(ClusterSnapshot("kubeflow", {}, guarded=guarded)))
+    notes = list(shared_namespace_checks(ClusterSnapshot("kubeflow", {}, guarded=guarded)))
 
     assert bool(notes) is said
-    assert all("pods run in kubeflow" in note.what and note.weight == "warning" for note in notes)
+    assert all("pods run in kubeflow" in note.what and note.state == "warning" for note in notes)
 
 
 def test_trust_is_a_file_beside_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

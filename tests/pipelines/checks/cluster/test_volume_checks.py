@@ -1,34 +1,12 @@
 """A cluster's own volume claims are compared with what a run keeps on them, and not with this repository's."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from pipelines.checks.cluster.cluster_reader import _claim_bytes
-from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot
-from pipelines.checks.cluster.volume_checks import volume_findings
 from pipelines.checks.sizing.check import check_fit, volume_bytes
 from pipelines.lines.config import load_config
 from qinglan.errors import ConfigError
 from qinglan.sizing.constants import GB, GIB
-
-VOLUMES = {"qinglan-scratch": 700 * GB, "qinglan-base-weights": 70 * GB}
-
-
-def snapshot(**sizes: float) -> ClusterSnapshot:
-    return ClusterSnapshot("team", {}, claim_bytes={name.replace("_", "-"): size for name, size in sizes.items()})
-
-
-def test_a_claim_that_is_too_small_is_named_with_the_command_that_enlarges_it() -> None:
-    [finding] = volume_findings(VOLUMES, snapshot(qinglan_scratch=500 * GB, qinglan_base_weights=70 * GB))
-
-    assert finding.weight == "missing"
-    assert "qinglan-scratch in namespace team has 500.0 GB, and the run keeps up to 700.0 GB" in finding.what
-    assert 'patch pvc qinglan-scratch -p \'{"spec":{"resources":{"requests":{"storage":"652Gi"}}}}\'' in str(finding)
-
-
-def test_a_claim_that_was_not_read_or_has_no_size_is_not_compared() -> None:
-    assert list(volume_findings(VOLUMES, snapshot(qinglan_scratch=0))) == []
 
 
 def test_a_profile_knows_the_bytes_of_each_of_its_claims() -> None:
@@ -61,8 +39,6 @@ def test_a_volume_smaller_than_the_manifests_say_is_the_clusters_to_judge(monkey
 def test_a_claim_is_as_large_as_its_volume_or_as_requested(
     capacity: dict[str, str] | None, requested: dict[str, str] | None, size: float
 ) -> None:
-    claim = SimpleNamespace(
-        status=SimpleNamespace(capacity=capacity), spec=SimpleNamespace(resources=SimpleNamespace(requests=requested))
-    )
+    claim = {"status": {"capacity": capacity}, "spec": {"resources": {"requests": requested}}}
 
     assert _claim_bytes(claim) == size

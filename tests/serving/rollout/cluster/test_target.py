@@ -19,11 +19,11 @@ class Server:
     """The API server's revisions, and how often it was asked for them."""
 
     def __init__(self, revisions: Sequence[Object]) -> None:
-        self.revisions, self.requests = revisions, 0
+        self.revisions, self.asked = revisions, 0
 
     def all(self, kind: str, query: Any) -> dict[str, Any]:
         assert (kind, query) == ("revisions", {"labelSelector": f"{SERVICE_LABEL}=rewriter"})
-        self.requests += 1
+        self.asked += 1
         return {"items": [*self.revisions]}
 
 
@@ -53,7 +53,7 @@ def test_a_revision_that_the_cache_lacks_is_asked_for() -> None:
         observed = target.read()
 
         assert observed.rolled_out and observed.rolled_out.uri == OLD and observed.traffic == {NEW: 20, OLD: 80}
-        assert server.requests == 1
+        assert server.asked == 1
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -63,7 +63,7 @@ def test_each_field_that_names_a_revision_counts(field: str) -> None:
 
     target.read()
 
-    assert server.requests == 1
+    assert server.asked == 1
 
 
 def test_a_service_whose_revision_is_gone_has_had_its_first_model() -> None:
@@ -78,4 +78,4 @@ def test_a_service_whose_revision_is_gone_has_had_its_first_model() -> None:
 def test_where_the_cache_has_them_nobody_is_asked() -> None:
     target, server = target_of("rev-1", "rev-2")
 
-    assert target.read().traffic == {NEW: 20, OLD: 80} and server.requests == 0
+    assert target.read().traffic == {NEW: 20, OLD: 80} and server.asked == 0

@@ -11,7 +11,7 @@ import httpx
 HOP = {"host", "connection", "content-length", "transfer-encoding", "keep-alive"}
 
 
-class ShadowRequest(NamedTuple):
+class Seen(NamedTuple):
     host: str
     path: str
     headers: Mapping[str, str]
@@ -22,21 +22,19 @@ class Ingress(NamedTuple):
     routes: dict[str, str]
     """Where each host's pods answer; whoever is not in it is a 404, as at Istio's gateway."""
 
-    requests: list[ShadowRequest]
+    seen: list[Seen]
 
 
 @contextmanager
 def ingress() -> Iterator[Ingress]:
     routes: dict[str, str] = {}
-    observed: list[ShadowRequest] = []
+    observed: list[Seen] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             host = self.headers["host"]
-            observed.append(
-                ShadowRequest(host, self.path, {name.lower(): value for name, value in self.headers.items()})
-            )
+            observed.append(Seen(host, self.path, {name.lower(): value for name, value in self.headers.items()}))
             if host not in routes:
                 self._answer(404, b"")
                 return

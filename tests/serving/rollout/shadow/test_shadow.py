@@ -158,7 +158,7 @@ def test_by_an_ingress_gateway_the_canary_is_asked_by_its_own_host_which_resolve
         closed = seen(world, world.good, world.bad, pair=named, ingress=door.url)
 
     assert result.pairs == {"won": 0, "lost": 4, "tied": 0} and result.failures == {}
-    assert {(one.host, one.path, one.headers["x-qinglan-shadow"]) for one in door.requests} == {(tag, V1, TOKEN)}
+    assert {(one.host, one.path, one.headers["x-qinglan-shadow"]) for one in door.seen} == {(tag, V1, TOKEN)}
     assert closed.failures == {"canary_refused": 4}, "a gateway that knows no such host is no canary"
 
 

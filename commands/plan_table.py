@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipelines.checks.plan import Plan, PlanStep
-from pipelines.checks.promotion import Promotion, promotion_lines
+from pipelines.checks.plan import Plan
+from pipelines.checks.promotion import promotion_lines
 from qinglan.terminal import Verbatim, in_language, labelled, listed
 
 UNFIT_SHOWN = 10
@@ -23,7 +23,8 @@ def print_plan(plan: Plan) -> None:
         console.print(f"  {labelled(in_language(where), detail)}", style="yellow", highlight=False)
     if plan.unfit > UNFIT_SHOWN:
         console.print(f"  and {plan.unfit - UNFIT_SHOWN:,} more; `qinglan plan --json` names each.")
-    console.print(listed(split_in_words(*split) for split in plan.splits.items()), highlight=False)
+    splits = (f"1 row of {name}" if rows == 1 else f"{rows:,} rows of {name}" for name, rows in plan.splits.items())
+    console.print(listed(splits), highlight=False)
     if plan.cross_fitted:
         console.print(plan.cross_fitted, highlight=False)
     console.print(_calls_table(plan))
@@ -46,7 +47,9 @@ def print_plan(plan: Plan) -> None:
     for warning in plan.warnings:
         console.print(f"! {warning}", style="yellow", highlight=False)
     if "evaluate" in plan.stages or plan.promotion.refusals:
-        print_promotion(console, plan.promotion)
+        console.print("Can this be promoted?", style="bold")
+        for line in promotion_lines(plan.promotion):
+            console.print(f"  {line}", style="" if plan.promotion.possible else "yellow", highlight=False)
     else:
         console.print(f"The run ends with {plan.stages[-1]}: nothing is evaluated or promoted.", highlight=False)
     if not plan.pays:
@@ -54,14 +57,6 @@ def print_plan(plan: Plan) -> None:
             "A stand-in teaches in this profile, to try the machinery: nothing is paid; the cost is a real one's. "
             "Its model is of no use."
         )
-    console.print(_original_table(plan))
-
-
-def print_promotion(console: Any, promotion: Promotion) -> None:
-    style = "" if promotion.possible else "yellow"
-    console.print("Can this be promoted?", style="bold")
-    for line in promotion_lines(promotion):
-        console.print(f"  {line}", style=style, highlight=False)
 
 
 def prepayment_in_words(plan: Plan) -> str:
@@ -94,38 +89,15 @@ def _calls_table(plan: Plan) -> Any:
     ):
         table.add_column(heading, footer=footer, justify="right")
     for step in plan.steps:
+        prepaid = "" if step.prepaid_cost is None else f"{step.prepaid_cost:.2f}"
+        if step.model and step.prepaid_cost is None:
+            prepaid = in_language("live")  # its calls cannot be prepaid
         table.add_row(
             f"{step.step} {in_language(step.what)}", f"{step.calls:,}", f"{step.input_tokens:,}",
-            f"{step.output_tokens:,}", f"{step.cost:.2f}", _prepaid(step), _time(step.seconds),
+            f"{step.output_tokens:,}", f"{step.cost:.2f}", prepaid, _time(step.seconds),
         )  # fmt: skip
-    return table
-
-
-def _prepaid(step: PlanStep) -> str:
-    """Format a step's batch price: `live` if its calls cannot be prepaid, empty for retrievals, which are free."""
-    if step.prepaid_cost is None:
-        return in_language("live") if step.model else ""
-    return f"{step.prepaid_cost:.2f}"
-
-
-def _original_table(plan: Plan) -> Any:
-    from rich.table import Table
-
-    table = Table(
-        title="Not part of this run, for comparison: the original plan's budget for 500 rows and 3,000 judgements, "
-        "and their cost now; hours are your rows on the plan's machines",
-        title_justify="left",
-    )
-    for column in ("what", "original plan", f"now, {plan.currency}"):
-        table.add_column(column)
-    for line in plan.original:
-        table.add_row(*map(in_language, (line.what, line.planned, line.cost)))
     return table
 
 
 def _time(seconds: float) -> str:
     return in_language(f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s")
-
-
-def split_in_words(name: str, rows: int) -> str:
-    return f"1 row of {name}" if rows == 1 else f"{rows:,} rows of {name}"

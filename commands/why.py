@@ -137,7 +137,8 @@ def _convert(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
     for split in SPLITS:
         if row := _parquet_row(run.shown("prompts") / f"{split}.parquet", row_id):
             path = run.shown("chats") / f"{split}.jsonl"
-            learned = path.exists() and any(_id_of_chat(line) == row_id for line in path.read_bytes().splitlines())
+            chats = map(orjson.loads, path.read_bytes().splitlines() if path.exists() else ())
+            learned = any(chat["metadata"]["id"] == row_id for chat in chats)
             why = "" if learned else ", not in SFT, which learns accepted rewrites alone"
             rank = row["teacher_retrieval"]["gold_rank"]
             teacher_rank = f"; the teacher finds its gold passage at {rank}" if rank else ""
@@ -156,12 +157,9 @@ def _augment(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]
                 yield StageNote("augment", result, kind, answer)
 
 
-def _sft(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
-    yield from _set_aside(run.shown("sft_log") / "left_out.jsonl", "sft", row_id)
-
-
-def _ppo(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
-    yield from _set_aside(run.shown("ppo_log") / "left_out.jsonl", "ppo", row_id)
+def _trainings(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
+    for stage in ("sft", "ppo"):
+        yield from _set_aside(run.shown(f"{stage}_log") / "left_out.jsonl", stage, row_id)
 
 
 def _evaluate(run: RunDir, row_id: str, config: RunConfig) -> Iterator[StageNote]:
@@ -190,10 +188,6 @@ def _rows(path: Path, kind: Any, row_id: str) -> Iterator[Any]:
         yield from (row for _, row in read_jsonl(path, kind) if row.id == row_id)
 
 
-def _id_of_chat(line: bytes) -> str:
-    return str(orjson.loads(line)["metadata"]["id"])
-
-
 def _parquet_row(path: Path, row_id: str) -> dict[str, Any] | None:
     import pyarrow.parquet
 
@@ -204,5 +198,5 @@ def _parquet_row(path: Path, row_id: str) -> dict[str, Any] | None:
 
 
 STAGES: tuple[Callable[[RunDir, str, RunConfig], Iterator[StageNote]], ...] = (
-    _sheet, _generate, _validate, _label, _convert, _augment, _sft, _ppo, _evaluate,
+    _sheet, _generate, _validate, _label, _convert, _augment, _trainings, _evaluate,
 )  # fmt: skip

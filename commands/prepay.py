@@ -110,7 +110,9 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
-    raise_missing([*input_file_problems(config), *missing_keys_and_hosts(config, paid_roles(run))])
+    # The examiner is asked only once the run has divided its rows.
+    roles = ("teacher", "judge", *(["examiner"] if run.shown("locked_test").exists() else []))
+    raise_missing([*input_file_problems(config), *missing_keys_and_hosts(config, roles)])
     sheet = read_sheet(config)
     check_sheet(config, sheet, (GENERATE, VALIDATE))
     for refusal in too_few_rows(config, sheet, REWRITER.until(REWRITER.last)):
@@ -123,11 +125,6 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
         except KeyboardInterrupt as error:
             message = "Stopped. Run the same command again to go on: what is in a batch is not lost, nor paid twice."
             raise StepFailed(message, exit_code=INTERRUPTED) from error
-
-
-def paid_roles(run: RunDir) -> tuple[str, ...]:
-    """Models that a prepayment may ask: the examiner only once the run has divided its rows."""
-    return ("teacher", "judge", *(["examiner"] if run.shown("locked_test").exists() else []))
 
 
 def give_up(root: Path) -> list[Batch]:
@@ -210,13 +207,13 @@ def plan_calls(
             calls[role].append(BatchCall(planned.call, planned.entry, most))
             tokens[step, role] = tokens[step, role].plus(request.messages)
             worst[step, role] += most
-    lines = tuple(_quote_line(*line, tokens[line], worst[line], models[line[1]]) for line in tokens)
-    return dict(calls), lines, known
-
-
-def _quote_line(step: str, role: str, tokens: TokenCount, worst: float, model: PaidModel) -> QuoteLine:
-    live = cost(model.price, tokens.input, tokens.calls * ANSWER_TOKENS[ANSWERS[step]])
-    return QuoteLine(step, role, model.model, tokens.calls, live, live * model.batch_price_factor, worst)
+    lines = []
+    for (step, role), count in tokens.items():
+        model = models[role]
+        live = cost(model.price, count.input, count.calls * ANSWER_TOKENS[ANSWERS[step]])
+        prepaid = live * model.batch_price_factor
+        lines.append(QuoteLine(step, role, model.model, count.calls, live, prepaid, worst[step, role]))
+    return dict(calls), tuple(lines), known
 
 
 def check_budget(quote: Quote) -> None:
